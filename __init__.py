@@ -1,0 +1,1 @@
+"""Callboard runs many LLM agents, written in YAML, in one supervised Python process."""

@@ -1,0 +1,236 @@
+"""Every error that reaches a user, by name.
+
+One tree under `CallboardError`. Each class has a stable `code` (what JSON output and events carry) and the
+`exit_code` that the command line ends with when the error ends a run:
+
+    1 the run failed                        4 a limit was reached (timeout, turns, budget)
+    2 wrong usage or an invalid file        5 a person was needed and nobody was there
+    3 configuration or credentials          6 upstream failed, a retry may work
+
+Whose fault it is shows in the name: a `GraphMistake` is the author's, an `UpstreamError` the provider's, a
+`NodeFailed` the step's own. Kernel errors (`ActorError` and below) say what became of an actor or a message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from .problems import Problem
+
+
+class CallboardError(Exception):
+    """Base of all errors of this package.
+
+    Attributes:
+        code: stable identifier, `snake_case`.
+        exit_code: what `callboard run` exits with when this error ends the run.
+        node: id of the graph node it happened at, where that is known.
+    """
+
+    code: ClassVar[str] = "error"
+    exit_code: int = 1
+    node: str | None = None
+
+    def at(self, node: str) -> CallboardError:
+        """Name the node this happened at, unless a deeper one is named already; returns self."""
+        if self.node is None:
+            self.node = node
+        return self
+
+
+# --- the user's words and files ---------------------------------------------------------------------------
+
+
+class UsageError(CallboardError):
+    """The call itself is wrong: an unknown target, contradicting flags, a value of the wrong type."""
+
+    code = "usage"
+    exit_code = 2
+
+
+class InvalidFile(CallboardError):
+    """A file the user wrote can't be used. Carries every problem found, not only the first."""
+
+    code = "invalid_file"
+    exit_code = 2
+
+    def __init__(self, message: str, problems: Sequence[Problem] = ()) -> None:
+        super().__init__(message)
+        self.problems: tuple[Problem, ...] = tuple(problems)
+
+
+class Unsupported(CallboardError):
+    """The file is valid, but asks for something this version can't run yet."""
+
+    code = "unsupported"
+    exit_code = 2
+
+
+class ConfigError(CallboardError):
+    """`config.yaml` or the environment asks for something that can't be had."""
+
+    code = "config"
+    exit_code = 3
+
+
+class CredentialsError(ConfigError):
+    """No key, or a key that the provider refused."""
+
+    code = "credentials"
+
+
+# --- a run ------------------------------------------------------------------------------------------------
+
+
+class RunFailed(CallboardError):
+    """The run ended without a result."""
+
+    code = "run_failed"
+
+
+class GraphMistake(RunFailed):
+    """The graph itself is wrong, which shows only while it runs: never tolerated as a node's own failure.
+
+    A strict template that names a missing key, an unknown `_next`, two parallel writers without a reducer,
+    the visit cap, several end nodes in one step.
+    """
+
+    code = "graph"
+
+
+class NodeFailed(RunFailed):
+    """A node's work failed: a script exited with an error, a model's answer did not fit its schema, ..."""
+
+    code = "node_failed"
+
+
+class LimitReached(RunFailed):
+    """A limit set by the user ended the work."""
+
+    code = "limit"
+    exit_code = 4
+
+
+class TimedOut(LimitReached):
+    """A node's or the whole run's `timeout` passed."""
+
+    code = "timeout"
+
+
+class TurnsReached(LimitReached):
+    """`--max-turns` or `max_iterations` model turns were used up."""
+
+    code = "max_turns"
+
+
+class BudgetReached(LimitReached):
+    """`--max-tokens` or `--max-cost` was used up."""
+
+    code = "budget"
+
+
+class NobodyToAsk(RunFailed):
+    """A person was needed and nobody was there: no terminal, no answer given, no default."""
+
+    code = "nobody_to_ask"
+    exit_code = 5
+
+
+class ModelError(RunFailed):
+    """The provider answered with an error that another try would not mend."""
+
+    code = "model"
+
+
+class UpstreamError(ModelError):
+    """The provider or the network failed in a way that may pass (429, 5xx, a broken connection).
+
+    Attributes:
+        status: HTTP status, or None if the request did not get that far.
+        retry_after: seconds the provider asked us to wait, if it did.
+    """
+
+    code = "upstream"
+    exit_code = 6
+
+    def __init__(self, message: str, *, status: int | None = None, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.retry_after = retry_after
+
+
+# --- the kernel -------------------------------------------------------------------------------------------
+
+
+class ActorError(CallboardError):
+    """Something about an actor or a message."""
+
+    code = "actor"
+
+
+class MailboxFull(ActorError):
+    """`tell_nowait` found the mailbox full. Use `await tell` to wait for room, or tell less."""
+
+    code = "mailbox_full"
+
+
+class ActorDead(ActorError):
+    """The actor has ended (or ended before it got to this message), so nobody will answer."""
+
+    code = "actor_dead"
+
+
+class NoReply(ActorError):
+    """The actor took the request and went on to the next message without a reply."""
+
+    code = "no_reply"
+
+
+class AskTimeout(ActorError, TimeoutError):
+    """No reply within `timeout`. The message may still be handled; a late reply becomes a dead letter."""
+
+    code = "ask_timeout"
+
+
+class Deadlock(ActorError):
+    """The ask could never be answered: an actor asked itself, or a circle of actors wait for each other."""
+
+    code = "deadlock"
+
+
+class ActorFailed(ActorError):
+    """The actor crashed; `__cause__` is what it crashed with."""
+
+    code = "actor_failed"
+
+
+class ActorCancelled(ActorError):
+    """The actor was stopped before it had a result."""
+
+    code = "actor_cancelled"
+
+
+class TooManyRestarts(ActorError):
+    """A supervisor's restart intensity was exceeded; it stopped its children and gave up."""
+
+    code = "too_many_restarts"
+
+
+class ShuttingDown(ActorError):
+    """The root is stopping and admits no new work."""
+
+    code = "shutting_down"
+
+
+class ProcessError(CallboardError):
+    """A subprocess could not be started, or ended in a way its owner did not expect."""
+
+    code = "process"
+
+
+class PoolClosed(ActorError):
+    """The pool is closing and leases nothing more."""
+
+    code = "pool_closed"

@@ -1,0 +1,67 @@
+"""How a run ended: what `callboard.run` returns and `-o json` prints."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from .events import SCHEMA_VERSION
+
+Status = Literal["done", "failed", "cancelled"]
+
+
+class Usage(msgspec.Struct, kw_only=True):
+    """What one model was used for. Tokens as the provider counted them; `cost` in USD (0 if unpriced)."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float = 0.0
+
+
+class NodeTime(msgspec.Struct, kw_only=True):
+    """How often a node ran and how long in all. Map items and child graphs count towards their node."""
+
+    visits: int = 0
+    seconds: float = 0.0
+
+
+class ErrorReport(msgspec.Struct, frozen=True, kw_only=True):
+    """An error for machines: the `code` of its class, its text, and the node it happened at."""
+
+    code: str
+    message: str
+    node: str | None = None
+
+
+class Outcome(msgspec.Struct, kw_only=True):
+    """The whole result of one run.
+
+    Attributes:
+        run_id: also the first part of every actor path of the run.
+        status: `done`, `failed` (see `error`) or `cancelled`.
+        output: the text of the end node (graph) or of the agent's last answer; "" unless done.
+        state: the final state of the graph; for a failed run, the state before the failing step.
+        order: node ids as the scheduler started them, map items and child graphs excluded.
+        nodes: per node id, visits and seconds.
+        usage: per model id, tokens and cost.
+        error: why the run failed, or None.
+        exit_code: what the command line exits with; not part of the JSON.
+    """
+
+    run_id: str
+    status: Status
+    output: str = ""
+    state: dict[str, Any] = {}
+    order: list[str] = []
+    nodes: dict[str, NodeTime] = {}
+    usage: dict[str, Usage] = {}
+    error: ErrorReport | None = None
+    exit_code: int = 0
+
+    def to_wire(self) -> dict[str, Any]:
+        """The object that `-o json` prints."""
+        wire: dict[str, Any] = {"schema_version": SCHEMA_VERSION}
+        wire.update(msgspec.to_builtins(self))
+        del wire["exit_code"]
+        return wire

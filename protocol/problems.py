@@ -1,0 +1,63 @@
+"""One finding about one file: where it is, what is wrong, what was expected, how to mend it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import Literal
+
+import msgspec
+
+Severity = Literal["error", "warning"]
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A problem found in a file that a user wrote.
+
+    Attributes:
+        file: path as the user would type it.
+        line: 1-based; 0 when the whole file is meant.
+        column: 1-based; 0 when the whole line is meant.
+        code: stable identifier of the kind of problem, `snake_case` (`unknown_key`, `missing_node`, ...).
+        node: id of the graph node, if the problem belongs to one.
+        key: dotted path of the key (`nodes.plan.next`).
+        message: what is wrong, naming what was found.
+        expected: what would have been right.
+        hint: how to fix it, or "did you mean 'x'?".
+    """
+
+    severity: Severity
+    file: str
+    code: str
+    message: str
+    line: int = 0
+    column: int = 0
+    node: str | None = None
+    key: str | None = None
+    expected: str | None = None
+    hint: str | None = None
+
+    def __str__(self) -> str:
+        where = self.file
+        if self.line:
+            where += f":{self.line}"
+            if self.column:
+                where += f":{self.column}"
+        node = f"[{self.node}] " if self.node else ""
+        text = f"{where}: {self.severity}: {node}{self.message}"
+        if self.expected:
+            text += f" (expected {self.expected})"
+        if self.hint:
+            text += f"\n    {self.hint}"
+        return text
+
+
+def did_you_mean(found: str, known: Iterable[str]) -> str | None:
+    """`did you mean 'x'?` for the nearest known name, or None when nothing is near."""
+    near = get_close_matches(found, list(known), n=1, cutoff=0.6)
+    return f"did you mean '{near[0]}'?" if near else None
+
+
+def errors_in(problems: Iterable[Problem]) -> list[Problem]:
+    """The problems that stop a run."""
+    return [problem for problem in problems if problem.severity == "error"]

@@ -1,0 +1,36 @@
+"""Who keeps whom alive: actors, mailboxes, supervisors, processes, pools, questions, events.
+
+This floor knows nothing of models, YAML or MCP; it could be lifted out and used for anything that runs on trio.
+Start with `actor` (what an actor is, and how it ends), then `root` (signals and the order of dying) and
+`supervisor`. docs/kernel.md numbers what you may rely on.
+"""
+
+from .actor import Actor, EndOfMail
+from .bus import Bus, Feed, Stream
+from .escalation import HOLD, PASS, Desk, FrontEnd, Policy, QuestionTimeout
+from .policy import Backoff
+from .ref import End, Monitor, Ref, Request
+from .root import Root
+from .supervisor import ChildSpec, Supervisor
+
+__all__ = [
+    "HOLD",
+    "PASS",
+    "Actor",
+    "Backoff",
+    "Bus",
+    "ChildSpec",
+    "Desk",
+    "End",
+    "EndOfMail",
+    "Feed",
+    "FrontEnd",
+    "Monitor",
+    "Policy",
+    "QuestionTimeout",
+    "Ref",
+    "Request",
+    "Root",
+    "Stream",
+    "Supervisor",
+]

@@ -1,0 +1,191 @@
+"""Events: one gapless stream per run, and a bus that sees them all.
+
+An actor publishes on its run's `Stream`; whoever listens is called at once, in the publisher's task, so a callback
+must be quick and must not await. A reader that may be slow (a websocket, a file on a network disk) takes a
+`Feed` instead: a bounded queue of its own, so that it stalls nobody. What a full feed does is the reader's choice: drop
+the oldest event (and count it), or end the feed.
+
+Nobody listening costs one attribute look-up per event: publishers ask `stream.heard` first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Literal, final
+
+import trio
+
+from ..protocol.events import Event, EventData
+
+if TYPE_CHECKING:
+    from .actor import Actor
+
+Listener = Callable[[Event], None]
+Overflow = Literal["drop_oldest", "end"]
+
+log = logging.getLogger("callboard.bus")
+
+
+@final
+class Feed:
+    """A bounded queue of events for one slow reader: `async for event in feed`.
+
+    Attributes:
+        dropped: events lost because the reader was too slow (`drop_oldest`).
+        cut: whether the feed ended for that reason (`end`).
+    """
+
+    def __init__(self, bound: int, overflow: Overflow) -> None:
+        self.dropped = 0
+        self.cut = False
+        self._overflow: Overflow = overflow
+        self._bound = bound
+        self._events: deque[Event] = deque()
+        self._closed = False
+        self._lot = trio.lowlevel.ParkingLot()
+
+    def put(self, event: Event) -> None:
+        """Take one event; never waits."""
+        if self._closed:
+            return
+        if len(self._events) >= self._bound:
+            if self._overflow == "end":
+                self.cut = True
+                self.close()
+                return
+            self._events.popleft()
+            self.dropped += 1
+        self._events.append(event)
+        self._lot.unpark()
+
+    def close(self) -> None:
+        """No more events: the reader gets what is left, then the end."""
+        self._closed = True
+        self._lot.unpark_all()
+
+    def __aiter__(self) -> Feed:
+        return self
+
+    async def __anext__(self) -> Event:
+        while not self._events:
+            if self._closed:
+                raise StopAsyncIteration
+            await self._lot.park()
+        return self._events.popleft()
+
+
+@final
+class Stream:
+    """The events of one run, numbered from 1 without gaps.
+
+    Attributes:
+        run: id of the run.
+        heard: whether anybody listens. Ask before building an event.
+    """
+
+    __slots__ = ("_bus", "_listeners", "_seq", "heard", "run")
+
+    def __init__(self, bus: Bus, run: str) -> None:
+        self.run = run
+        self.heard = bool(bus.listeners)
+        self._bus = bus
+        self._listeners: tuple[Listener, ...] = ()
+        self._seq = 0
+
+    def publish(self, actor: Actor, data: EventData, *, id: str = "", corr: str = "") -> None:  # noqa: A002 - the event's field
+        """Number an event about `actor` and hand it to everybody who listens."""
+        self._seq += 1
+        event = Event(
+            seq=self._seq,
+            ts=datetime.now(UTC),
+            run=self.run,
+            actor=actor.path,
+            parent="" if actor.parent is None else actor.parent.path,
+            kind=data.kind,
+            id=id,
+            corr=corr,
+            data=data,
+        )
+        for listener in self._listeners:
+            _call(listener, event, self.drop)
+        for listener in self._bus.listeners:
+            _call(listener, event, self._bus.drop)
+
+    @contextlib.contextmanager
+    def listen(self, listener: Listener) -> Iterator[None]:
+        """Call `listener` for every event of this run while the block lasts."""
+        self._listeners = (*self._listeners, listener)
+        self.heard = True
+        try:
+            yield
+        finally:
+            self.drop(listener)
+
+    def drop(self, listener: Listener) -> None:
+        """Stop calling `listener`."""
+        self._listeners = tuple(kept for kept in self._listeners if kept is not listener)
+        self.retune()
+
+    def retune(self) -> None:
+        """Find out again whether anybody listens."""
+        self.heard = bool(self._listeners or self._bus.listeners)
+
+
+@final
+class Bus:
+    """Everything that happens under one root: all runs' streams, and the kernel's own (`run` = "")."""
+
+    def __init__(self) -> None:
+        self.listeners: tuple[Listener, ...] = ()
+        self._streams: dict[str, Stream] = {}
+        self.kernel = self.open("")
+
+    def open(self, run: str) -> Stream:
+        """A new stream for run `run`."""
+        stream = self._streams[run] = Stream(self, run)
+        return stream
+
+    def close(self, stream: Stream) -> None:
+        """The run is over; its stream is no longer looked after."""
+        self._streams.pop(stream.run, None)
+
+    @contextlib.contextmanager
+    def listen(self, listener: Listener) -> Iterator[None]:
+        """Call `listener` for every event of every run while the block lasts."""
+        self.listeners = (*self.listeners, listener)
+        self._retune()
+        try:
+            yield
+        finally:
+            self.drop(listener)
+
+    @contextlib.contextmanager
+    def feed(self, bound: int = 10_000, overflow: Overflow = "drop_oldest") -> Iterator[Feed]:
+        """A queue of all events for a reader that may be slow."""
+        feed = Feed(bound, overflow)
+        with self.listen(feed.put):
+            try:
+                yield feed
+            finally:
+                feed.close()
+
+    def drop(self, listener: Listener) -> None:
+        """Stop calling `listener`."""
+        self.listeners = tuple(kept for kept in self.listeners if kept is not listener)
+        self._retune()
+
+    def _retune(self) -> None:
+        for stream in self._streams.values():
+            stream.retune()
+
+
+def _call(listener: Listener, event: Event, drop: Callable[[Listener], None]) -> None:
+    try:
+        listener(event)
+    except Exception:
+        drop(listener)
+        log.exception("an event listener raised on %s and is no longer called", event.kind)

@@ -1,0 +1,234 @@
+"""Questions travel from any leaf to the root, and each is answered on its own.
+
+`me.ask_person(question)` walks up the tree. Every ancestor that has a `policy` may answer at once (a list of
+prepared answers, "always yes"), keep the question to itself and answer later (`HOLD`: a parent that asks its model
+first), or let it pass. What nobody answers is put on the *desk* at the root and shown to every attached front end
+(terminal, websocket, HTTP) at once. The first answer wins; the others are told that the question is closed.
+
+The asker waits, and only the asker: its siblings go on, any number of questions may be open, and they are answered
+in any order. A question that nobody can answer gets its own default, else `NobodyToAsk`. Deadline (`timeout`) and
+default belong to the question; when the asker is interrupted the question is withdrawn.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Callable, Iterator
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Protocol, final
+
+import msgspec
+import outcome
+import trio
+
+from ..protocol.errors import NobodyToAsk, TimedOut
+from ..protocol.events import ActorBusy, ActorWaiting, QuestionAnswered, QuestionAsked, QuestionExpired
+from ..protocol.questions import Answer, Question
+
+if TYPE_CHECKING:
+    from .actor import Actor
+
+Value = str | list[str]
+
+
+class Verdict(Enum):
+    """What a policy says when it does not answer."""
+
+    PASS = "pass"  # noqa: S105 - not a password
+    HOLD = "hold"
+
+
+PASS = Verdict.PASS
+HOLD = Verdict.HOLD
+Policy = Callable[[Question], Answer | Verdict]
+"""Asked once per question that comes by. Must be quick; use `HOLD` and `desk.answer` to take one's time."""
+
+
+class FrontEnd(Protocol):
+    """Something that can show questions to a person. Both calls must return at once."""
+
+    name: str
+
+    def asked(self, question: Question) -> None:
+        """Show this; answer through `desk.answer`."""
+
+    def closed(self, question_id: str, by: str) -> None:
+        """It is answered or withdrawn; stop showing it. `by` says why."""
+
+
+class QuestionTimeout(TimedOut):
+    """Nobody answered within the question's own `timeout`."""
+
+    code = "question_timeout"
+
+
+@final
+class Desk:
+    """The open questions of one root.
+
+    Attributes:
+        patient: whether a question may wait for a front end that is not there yet (servers), or fails at once.
+    """
+
+    def __init__(self, *, patient: bool = False) -> None:
+        self.patient = patient
+        self._front_ends: list[FrontEnd] = []
+        self._open: dict[str, _Pending] = {}
+        self._ids = itertools.count(1)
+
+    @property
+    def open(self) -> tuple[Question, ...]:
+        """Every question that has no answer yet, oldest first."""
+        return tuple(pending.question for pending in self._open.values())
+
+    def new_id(self) -> str:
+        """An id for a question, unique under this root."""
+        return f"q{next(self._ids)}"
+
+    @contextlib.contextmanager
+    def attach(self, front_end: FrontEnd) -> Iterator[None]:
+        """Show questions to `front_end` while the block lasts, those first that are open already."""
+        self._front_ends.append(front_end)
+        for pending in list(self._open.values()):
+            if pending.on_desk:
+                front_end.asked(pending.question)
+        try:
+            yield
+        finally:
+            self._front_ends.remove(front_end)
+            if not self._front_ends and not self.patient:
+                self._nobody_left()
+
+    def answer(self, question_id: str, value: Value, by: str = "") -> bool:
+        """Answer a question. False if it is not open: answered by another, withdrawn, or never asked."""
+        pending = self._open.pop(question_id, None)
+        if pending is None:
+            return False
+        answer = Answer(question=question_id, value=value, by=by)
+        self._close(pending, outcome.Value(answer), by)
+        return True
+
+    def pass_on(self, question_id: str) -> None:
+        """A policy that held this question lets it go on upwards."""
+        pending = self._open.get(question_id)
+        if pending is not None and pending.holder is not None:
+            self._climb(pending, pending.holder.parent)
+
+    async def ask(self, actor: Actor, question: Question) -> Answer:
+        """Ask on behalf of `actor` and wait for the answer.
+
+        Raises:
+            NobodyToAsk: nobody can answer, and the question has no default.
+            QuestionTimeout: nobody answered within the question's `timeout`.
+        """
+        question = msgspec.structs.replace(
+            question, id=question.id or self.new_id(), actor=actor.path, run=actor.stream.run
+        )
+        pending = _Pending(question, actor)
+        self._open[question.id] = pending
+        state, actor.state = actor.state, "waiting"
+        actor.emit(QuestionAsked(question=msgspec.to_builtins(question)), id=question.id)
+        actor.emit(ActorWaiting(on="question"), id=question.id)
+        reason = "cancelled"
+        try:
+            self._climb(pending, actor)
+            with trio.move_on_after(question.timeout if question.timeout is not None else float("inf")):
+                answer = await pending.wait()
+                reason = ""
+                actor.emit(QuestionAnswered(value=answer.value, by=answer.by), id=question.id)
+                return answer
+            reason = "timeout"
+            raise QuestionTimeout(f"no answer within {question.timeout:g} s to: {_short(question.text)}")
+        except NobodyToAsk:
+            reason = "nobody"
+            raise
+        finally:
+            actor.state = state
+            if self._open.pop(question.id, None) is not None:
+                self._tell_closed(pending, reason)
+            if reason:
+                actor.emit(QuestionExpired(reason=reason), id=question.id)
+            actor.emit(ActorBusy(), id=question.id)
+
+    def _climb(self, pending: _Pending, start: Actor | None) -> None:
+        """Offer the question to the policies from `start` upwards, then to the front ends."""
+        pending.holder = None
+        actor = start
+        while actor is not None:
+            if actor.policy is not None:
+                verdict = actor.policy(pending.question)
+                if isinstance(verdict, Answer):
+                    self.answer(pending.question.id, verdict.value, verdict.by or actor.path)
+                    return
+                if verdict is HOLD:
+                    pending.holder = actor
+                    return
+            actor = actor.parent
+        pending.on_desk = True
+        for front_end in self._front_ends:
+            front_end.asked(pending.question)
+        if not self._front_ends and not self.patient:
+            self._give_up(pending)
+
+    def _give_up(self, pending: _Pending) -> None:
+        question = pending.question
+        if question.default is not None:
+            self.answer(question.id, question.default, "default")
+            return
+        del self._open[question.id]
+        error = NobodyToAsk(f"nobody is there to answer: {_short(question.text)}")
+        self._close(pending, outcome.Error(error), "nobody")
+
+    def _nobody_left(self) -> None:
+        for pending in list(self._open.values()):
+            if pending.on_desk:
+                self._give_up(pending)
+
+    def _close(self, pending: _Pending, result: outcome.Outcome[Answer], by: str) -> None:
+        pending.settle(result)
+        self._tell_closed(pending, by)
+
+    def _tell_closed(self, pending: _Pending, by: str) -> None:
+        if pending.on_desk:
+            for front_end in list(self._front_ends):
+                front_end.closed(pending.question.id, by)
+
+
+class _Pending:
+    """One open question and the task that waits for it."""
+
+    __slots__ = ("_result", "_task", "actor", "holder", "on_desk", "question")
+
+    def __init__(self, question: Question, actor: Actor) -> None:
+        self.question = question
+        self.actor = actor
+        self.holder: Actor | None = None
+        self.on_desk = False
+        self._task: trio.lowlevel.Task | None = None
+        self._result: outcome.Outcome[Answer] | None = None
+
+    def settle(self, result: outcome.Outcome[Answer]) -> None:
+        self._result = result
+        task, self._task = self._task, None
+        if task is not None:
+            trio.lowlevel.reschedule(task)
+
+    async def wait(self) -> Answer:
+        if self._result is None:
+            self._task = trio.lowlevel.current_task()
+
+            def abort(_: Any) -> trio.lowlevel.Abort:
+                self._task = None
+                return trio.lowlevel.Abort.SUCCEEDED
+
+            await trio.lowlevel.wait_task_rescheduled(abort)
+        else:
+            await trio.lowlevel.checkpoint()
+        assert self._result is not None
+        return self._result.unwrap()
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= 120 else line[:117] + "..."

@@ -1,0 +1,136 @@
+"""The mailbox: where messages wait for their actor.
+
+Why not a trio memory channel? `receive()` of a channel is always a full trip through the scheduler, which caps it
+near 0.1 million messages a second. Parking a task only when there is really nothing to do is ten times faster,
+so that is what this module does, on `trio.lowlevel`. The price is that fairness is ours to keep: after `TURN`
+messages taken without a pause, `take` lets the other tasks run (and lets a cancellation in).
+
+Two lanes. *Mail* is bounded: a full lane makes `put` wait and `put_nowait` raise. *Signals* (told to stop, a
+watched actor is down) are few, are never refused, and overtake all mail.
+
+Order: first in, first out per lane, and per sender always. Senders that wait for room are let in when the lane has
+run empty, oldest first, a few at a time: those few then fill the lane in one go, so that a thousand senders cost
+far fewer switches than messages.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import outcome
+import trio
+
+from ..protocol.errors import ActorDead, MailboxFull
+
+TURN = 64
+"""Messages an actor may take in a row before others get their turn."""
+
+BOUND = 1024
+"""Default bound of the mail lane."""
+
+
+class Mailbox:
+    """Mail and signals of one actor. One task at a time takes; any number put.
+
+    Lanes are created at first use: ten thousand idle actors should not hold twenty thousand empty deques.
+    """
+
+    __slots__ = ("bound", "closed", "mail", "reader", "signals", "turn", "writers")
+
+    def __init__(self, bound: int = BOUND) -> None:
+        self.bound = bound
+        self.mail: deque[Any] | None = None
+        self.signals: deque[Any] | None = None
+        self.writers: deque[tuple[trio.lowlevel.Task, Any]] | None = None
+        self.reader: trio.lowlevel.Task | None = None
+        self.turn = TURN
+        self.closed = False
+
+    def put_nowait(self, item: Any) -> None:
+        """Add to the mail, or raise `MailboxFull` (no room) or `ActorDead` (closed)."""
+        if self.closed:
+            raise ActorDead("the actor has ended")
+        mail = self.mail
+        if mail is None:
+            mail = self.mail = deque()
+        if len(mail) >= self.bound:
+            raise MailboxFull(f"{len(mail)} messages are waiting (the bound); use `await tell` to wait for room")
+        mail.append(item)
+        if self.reader is not None:
+            self.wake()
+
+    async def put(self, item: Any) -> None:
+        """Add to the mail, waiting for room if need be. A checkpoint only when it has to wait."""
+        try:
+            self.put_nowait(item)
+        except MailboxFull:
+            await self._wait_for_room(item)
+
+    def signal(self, item: Any) -> None:
+        """Add to the signals. Never refused, except that a closed box drops it."""
+        if self.closed:
+            return
+        if self.signals is None:
+            self.signals = deque()
+        self.signals.append(item)
+        if self.reader is not None:
+            self.wake()
+
+    def let_in(self) -> None:
+        """The mail has run empty: take the oldest waiting senders' messages, and let those senders run."""
+        assert self.mail is not None
+        assert self.writers is not None
+        for _ in range(min(len(self.writers), self.bound // 16 + 1)):
+            task, item = self.writers.popleft()
+            self.mail.append(item)
+            trio.lowlevel.reschedule(task)
+        self.turn = 0
+
+    async def wait(self) -> None:
+        """Park until something arrives. The caller has looked: both lanes are empty."""
+        if self.reader is not None:
+            raise trio.BusyResourceError("another task is already receiving from this mailbox")
+        self.reader = trio.lowlevel.current_task()
+        self.turn = TURN
+
+        def abort(_: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
+            self.reader = None
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        await trio.lowlevel.wait_task_rescheduled(abort)
+
+    def close(self) -> list[Any]:
+        """Refuse everything from now on; returns the mail that nobody will handle.
+
+        Senders that wait for room get `ActorDead`, and their messages are theirs to report.
+        """
+        self.closed = True
+        left = list(self.mail or ())
+        self.mail = self.signals = None
+        for task, _ in self.writers or ():
+            trio.lowlevel.reschedule(task, outcome.Error(ActorDead("the actor ended before it took the message")))
+        self.writers = None
+        return left
+
+    def __len__(self) -> int:
+        return len(self.mail or ()) + len(self.writers or ())
+
+    def wake(self) -> None:
+        """Let the actor run, which is parked in `wait`."""
+        task, self.reader = self.reader, None
+        assert task is not None
+        trio.lowlevel.reschedule(task)
+
+    async def _wait_for_room(self, item: Any) -> None:
+        if self.writers is None:
+            self.writers = deque()
+        place = (trio.lowlevel.current_task(), item)
+        self.writers.append(place)
+
+        def abort(_: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
+            assert self.writers is not None
+            self.writers.remove(place)
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        await trio.lowlevel.wait_task_rescheduled(abort)

@@ -1,0 +1,324 @@
+"""What others hold of an actor: a `Ref` to talk to it, and the `End` it came to.
+
+A ref stays good through restarts, since the mailbox belongs to the actor's place in the tree and not to one of
+its lives. It ends with the actor's terminal event; from then on every `tell` is a dead letter and every `ask`
+fails at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, final
+
+import msgspec
+import outcome
+import trio
+
+from ..protocol.errors import (
+    ActorCancelled,
+    ActorDead,
+    ActorFailed,
+    AskTimeout,
+    Deadlock,
+    MailboxFull,
+)
+from ..protocol.messages import Down
+
+if TYPE_CHECKING:
+    from .actor import Actor
+
+T = TypeVar("T")
+State = Literal["starting", "running", "waiting", "stopping", "done", "failed"]
+Reason = Literal["normal", "stopped", "cancelled", "crashed"]
+
+
+class End(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """How an actor ended.
+
+    Attributes:
+        reason: `normal` (its body returned), `stopped` (told to stop), `cancelled` (interrupted), `crashed`.
+        value: what the body returned.
+        error: what it crashed with.
+    """
+
+    reason: Reason
+    value: Any = None
+    error: BaseException | None = None
+
+    @property
+    def state(self) -> Literal["done", "failed"]:
+        """The actor's last state."""
+        return "failed" if self.reason == "crashed" else "done"
+
+
+@final
+class Request:
+    """A message that somebody waits to have answered: the asker's end is `answer`, the actor's `reply`/`fail`.
+
+    One shot: the first reply counts, a reply that nobody waits for any more becomes a dead letter.
+    """
+
+    __slots__ = ("_actor", "_outcome", "_task", "abandoned", "message")
+
+    def __init__(self, message: Any, actor: Actor) -> None:
+        self.message = message
+        self.abandoned = False
+        self._actor = actor
+        self._task: trio.lowlevel.Task | None = None
+        self._outcome: outcome.Outcome[Any] | None = None
+
+    @property
+    def answered(self) -> bool:
+        """Whether it has its reply (or error) already."""
+        return self._outcome is not None
+
+    def reply(self, value: Any = None) -> None:
+        """Answer it."""
+        self._settle(outcome.Value(value))
+
+    def fail(self, error: BaseException) -> None:
+        """Answer with an error, which is raised in the asker."""
+        self._settle(outcome.Error(error))
+
+    def _settle(self, result: outcome.Outcome[Any]) -> None:
+        if self._outcome is not None or self.abandoned:
+            reason = "nobody waits for the reply any more" if self.abandoned else "already answered"
+            self._actor.dead_letter(result, reason)
+            return
+        self._outcome = result
+        if self._task is not None:
+            trio.lowlevel.reschedule(self._task, result)
+
+    async def answer(self) -> Any:
+        """Wait for the reply. A checkpoint only if it is not there yet."""
+        if self._outcome is not None:
+            return self._outcome.unwrap()
+        self._task = trio.lowlevel.current_task()
+        return await trio.lowlevel.wait_task_rescheduled(self._abandon)
+
+    def _abandon(self, _: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
+        self.abandoned = True
+        return trio.lowlevel.Abort.SUCCEEDED
+
+
+@final
+class Monitor:
+    """A watch on one actor. `await monitor.wait()` for its end, or `cancel()` the watch."""
+
+    __slots__ = ("_actor", "_callback", "ref")
+
+    def __init__(self, actor: Actor, to: Ref[Any] | None) -> None:
+        self.ref = actor.ref
+        self._actor = actor
+        self._callback: Callable[[End], None] | None = None
+        if to is not None:
+
+            def tell(end: End) -> None:
+                to.signal(self._down(end))
+
+            self._callback = tell
+            actor.on_end(tell)
+
+    def _down(self, end: End) -> Down:
+        error = None if end.error is None else str(end.error)
+        return Down(actor=self.ref.path, state=end.state, error=error)
+
+    async def wait(self) -> Down:
+        """The one `Down` of this actor, at once if it has ended already."""
+        return self._down(await self.ref.wait())
+
+    def cancel(self) -> None:
+        """No `Down` message will be sent any more. Harmless when it was sent already."""
+        if self._callback is not None:
+            self._actor.not_on_end(self._callback)
+
+
+@final
+class Ref(Generic[T]):
+    """Reference to one actor; `T` is what its body returns. Cheap to keep, to compare and to send."""
+
+    __slots__ = ("_actor", "_box")
+
+    def __init__(self, actor: Actor) -> None:
+        self._actor = actor
+        self._box = actor.mailbox
+
+    def __repr__(self) -> str:
+        return f"<Ref {self.path} {self.state}>"
+
+    @property
+    def path(self) -> str:
+        """Where the actor lives: `/run-7f3a/research/plan#2`."""
+        return self._actor.path
+
+    @property
+    def name(self) -> str:
+        """Last part of the path."""
+        return self._actor.name
+
+    @property
+    def state(self) -> State:
+        """starting, running, waiting, stopping, done or failed."""
+        return self._actor.state
+
+    @property
+    def alive(self) -> bool:
+        """False once the terminal event has happened."""
+        return self._actor.end is None
+
+    # --- talking ------------------------------------------------------------------------------------------
+
+    async def tell(self, message: Any) -> bool:
+        """Send a message; False if the actor has ended (the message is then a dead letter).
+
+        Waits while the mailbox is full, and only then is it a checkpoint. Messages of one sender arrive in the
+        order they were sent.
+        """
+        box = self._box
+        mail = box.mail
+        if mail is not None and len(mail) < box.bound:  # `put_nowait`, inlined: this is the hottest path there is
+            mail.append(message)
+            if box.reader is not None:
+                box.wake()
+            return True
+        try:
+            await box.put(message)
+        except ActorDead:
+            self._actor.dead_letter(message, "the actor has ended")
+            return False
+        return True
+
+    def tell_nowait(self, message: Any) -> bool:
+        """As `tell`, but raises `MailboxFull` instead of waiting."""
+        try:
+            self._box.put_nowait(message)
+        except ActorDead:
+            self._actor.dead_letter(message, "the actor has ended")
+            return False
+        return True
+
+    def signal(self, message: Any) -> bool:
+        """Send on the system lane: overtakes all mail and is never refused. For control, not for data."""
+        if self._box.closed:
+            self._actor.dead_letter(message, "the actor has ended")
+            return False
+        self._box.signal(message)
+        return True
+
+    async def ask(self, message: Any, timeout: float | None = None) -> Any:
+        """Send a message and wait for its reply.
+
+        Raises:
+            ActorDead: the actor has ended, or ended before it came to this message.
+            ActorFailed: it crashed while handling the message; `__cause__` is the crash.
+            NoReply: it went on to the next message without a reply.
+            AskTimeout: no reply within `timeout` seconds. The message may have been handled all the same.
+            Deadlock: the reply could never come, since the actors wait for each other in a circle.
+        """
+        actor = self._actor
+        asker = actor.root.actor_of(trio.lowlevel.current_task())
+        if asker is not None:
+            refuse_circle(asker, actor)
+            asker.asks = actor
+        request = Request(message, actor)
+        box = self._box
+        try:
+            try:
+                box.put_nowait(request)  # no deadline is consulted while there is room
+            except MailboxFull:
+                return await self._ask_when_full(request, timeout)
+            if timeout is None:
+                return await request.answer()
+            with trio.move_on_after(timeout):
+                return await request.answer()
+            raise self._too_late(timeout)
+        except ActorDead:
+            actor.dead_letter(message, "the actor has ended")
+            raise ActorDead(f"{self.path} has ended; nobody will answer") from None
+        finally:
+            if asker is not None:
+                asker.asks = None
+
+    def monitor(self, to: Ref[Any] | None = None) -> Monitor:
+        """Watch this actor: exactly one `Down`, at once if it has ended. With `to`, sent there as a signal."""
+        return Monitor(self._actor, to)
+
+    # --- its end ------------------------------------------------------------------------------------------
+
+    def cancel(self) -> None:
+        """Interrupt it now, in the middle of whatever it does; returns at once.
+
+        Its body sees `trio.Cancelled`; what it does under `me.cleanup()` gets `stop_within` seconds.
+        """
+        self._actor.interrupt()
+
+    async def stop(self) -> End:
+        """Ask it to end, and wait until it has: the message in hand is finished, the mail left is dropped.
+
+        If that takes longer than its `stop_within`, it is interrupted as by `cancel`.
+        """
+        self._actor.request_stop()
+        with trio.move_on_after(self._actor.stop_within):
+            return await self.wait()
+        self._actor.interrupt()
+        return await self.wait()
+
+    async def wait(self) -> End:
+        """Wait for its end, whatever that is. Does not raise for a crash."""
+        actor = self._actor
+        if actor.end is None:
+            task = trio.lowlevel.current_task()
+
+            def wake(end: End) -> None:
+                trio.lowlevel.reschedule(task, outcome.Value(end))
+
+            def abort(_: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
+                actor.not_on_end(wake)
+                return trio.lowlevel.Abort.SUCCEEDED
+
+            actor.on_end(wake)
+            end: End = await trio.lowlevel.wait_task_rescheduled(abort)
+            return end
+        await trio.lowlevel.checkpoint()
+        return actor.end
+
+    async def result(self) -> T:
+        """What its body returned.
+
+        Raises:
+            ActorFailed: it crashed; `__cause__` is the crash.
+            ActorCancelled: it was stopped or cancelled.
+        """
+        end = await self.wait()
+        if end.reason == "normal":
+            value: T = end.value
+            return value
+        if end.error is not None:
+            raise ActorFailed(f"{self.path} crashed: {describe(end.error)}") from end.error
+        raise ActorCancelled(f"{self.path} was {end.reason}")
+
+    async def _ask_when_full(self, request: Request, timeout: float | None) -> Any:
+        with trio.move_on_after(float("inf") if timeout is None else timeout):
+            await self._box.put(request)
+            return await request.answer()
+        raise self._too_late(timeout)
+
+    def _too_late(self, timeout: float | None) -> AskTimeout:
+        return AskTimeout(f"no reply from {self.path} within {timeout:g} s")
+
+
+def refuse_circle(asker: Actor, target: Actor) -> None:
+    """Raise `Deadlock` if `target` (or whom it waits for) waits for `asker`."""
+    step: Actor | None = target
+    circle = [asker.path]
+    while step is not None:
+        circle.append(step.path)
+        if step is asker:
+            raise Deadlock("these actors would wait for each other for ever: " + " -> ".join(circle))
+        step = step.asks
+
+
+def describe(error: BaseException) -> str:
+    """An error in one line: its text, or its class where it has none."""
+    text = str(error).strip()
+    return text or type(error).__name__

@@ -1,0 +1,266 @@
+"""The root: the tree's first actor, the nursery all others run in, the signals, and the order of dying.
+
+    async with Root() as root:
+        ref = root.spawn(ponger)
+        print(await ref.ask(Ping(n=1)))
+
+Two scopes hold it up. The *outer* nursery is the caller's: cancel it, or leave the block, and the root begins to
+stop. The *house* inside it is a nursery behind a shield, where all actors run; nothing from outside reaches into it,
+so that the tree can be taken down in order. The house always comes down: `begin_stop` sets one deadline for all.
+
+Signals (`signals=True`, main thread only) are caught by handlers of our own, not by trio's receiver, since those
+run even while some task keeps the event loop busy:
+
+    first    stop admitting work, interrupt the tree, give every actor its time to clean up
+    second   skip what is left of those times (`root.hurry`)
+    third    end the process at once; so does the deadline, should the loop itself hang
+
+Whatever happens, the guardian (see `process`) ends the subprocesses that we can't.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import traceback
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar, final
+
+import trio
+
+from ..protocol.errors import ActorError
+from .actor import Actor
+from .bus import Bus
+from .escalation import Desk
+from .ref import Ref
+
+if TYPE_CHECKING:
+    from .process import Processes
+
+T = TypeVar("T")
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+HURRY_WITHIN = 0.3
+"""Seconds that remain after the second Ctrl-C: enough to kill and to reap."""
+LOOP_HANGS = 1.0
+"""Seconds beyond the deadline after which a signalled process that still runs is ended from a thread."""
+
+
+@final
+class Root:
+    """One supervision tree.
+
+    Args:
+        stop_within: seconds from the beginning of the stop to its end, whatever the tree does.
+        signals: own SIGINT, SIGTERM and SIGHUP while the block lasts.
+        patient: questions wait for a front end that is not there yet (see `escalation.Desk`).
+        on_signal: called with the signal's number and how many there were; must be quick.
+        on_hangup: what SIGHUP does instead of stopping (a server reloads).
+
+    Attributes:
+        bus: all events (see `bus`).
+        questions: the open questions (see `escalation`).
+        hurry: set by the second Ctrl-C. Graces end where it is set.
+        signal: the first signal that made the root stop, or None.
+    """
+
+    def __init__(
+        self,
+        *,
+        stop_within: float = 3.0,
+        signals: bool = False,
+        patient: bool = False,
+        on_signal: Callable[[int, int], None] | None = None,
+        on_hangup: Callable[[], None] | None = None,
+    ) -> None:
+        self.stop_within = stop_within
+        self.stopping = False
+        self.deadline = float("inf")
+        self.hurry = trio.Event()
+        self.signal: int | None = None
+        self.bus = Bus()
+        self.questions = Desk(patient=patient)
+        self.tasks: dict[trio.lowlevel.Task, Actor] = {}
+        self.nursery: trio.Nursery
+        self.actor = Actor(self, None, _keep, (), name="", bond="watched", stop_within=0.0)
+        self._own_signals = signals
+        self._on_signal = on_signal
+        self._on_hangup = on_hangup
+        self._count = 0
+        self._shields: set[trio.CancelScope] = set()
+        self._shell = trio.CancelScope(shield=True)  # deadline: set by begin_stop
+        self._token: trio.lowlevel.TrioToken | None = None
+        self._processes: Processes | None = None
+        self._frame: contextlib.AbstractAsyncContextManager[Root] | None = None
+
+    async def __aenter__(self) -> Root:
+        self._frame = self._live()
+        return await self._frame.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        assert self._frame is not None
+        return await self._frame.__aexit__(kind, error, trace)
+
+    # --- work ---------------------------------------------------------------------------------------------
+
+    def spawn(self, body: Callable[..., Awaitable[T]], *args: Any, **options: Any) -> Ref[T]:
+        """Start an actor at the top of the tree; see `Actor.spawn`. A linked one's crash ends the root."""
+        return self.actor.spawn(body, *args, **options)
+
+    async def start(self, body: Callable[..., Awaitable[T]], *args: Any, **options: Any) -> Ref[T]:
+        """As `spawn`, but waits until it is ready; see `Actor.start`."""
+        return await self.actor.start(body, *args, **options)
+
+    @property
+    def processes(self) -> Processes:
+        """The subprocesses of this tree, made at first use (see `process`)."""
+        if self._processes is None:
+            from .process import Processes
+
+            self._processes = Processes(self)
+        return self._processes
+
+    # --- the end ------------------------------------------------------------------------------------------
+
+    def begin_stop(self) -> None:
+        """Admit no new work and interrupt the tree; returns at once."""
+        if not self.stopping:
+            self.stopping = True
+            self._tighten(trio.current_time() + self.stop_within)
+            self.actor.interrupt()
+
+    async def stop(self) -> None:
+        """Stop, and wait until nothing is left or the deadline has passed."""
+        self.begin_stop()
+        with self.shield(self.stop_within):
+            await self.actor.wait_over()
+
+    @contextlib.contextmanager
+    def shield(self, seconds: float) -> Iterator[trio.CancelScope]:
+        """A shield for clean-up that has to await: bounded by `seconds`, the root's deadline, and hurry."""
+        with trio.CancelScope(shield=True, deadline=min(trio.current_time() + seconds, self.deadline)) as scope:
+            self._shields.add(scope)
+            try:
+                yield scope
+            finally:
+                self._shields.discard(scope)
+
+    # --- looking ------------------------------------------------------------------------------------------
+
+    def actor_of(self, task: trio.lowlevel.Task) -> Actor | None:
+        """The actor whose body this task runs, if it runs one."""
+        return self.tasks.get(task)
+
+    def stack_of(self, actor: Actor) -> str:
+        """Where the actor's task stands, innermost call last."""
+        for task, owner in self.tasks.items():
+            if owner is actor:
+                frames = [(frame, line) for frame, line in task.iter_await_frames()]
+                return "".join(traceback.StackSummary.extract(iter(frames)).format())
+        return ""
+
+    # --- inside -------------------------------------------------------------------------------------------
+
+    @contextlib.asynccontextmanager
+    async def _live(self) -> AsyncIterator[Root]:
+        self._token = trio.lowlevel.current_trio_token()
+        with self._signal_handlers():
+            try:
+                async with trio.open_nursery() as outer:
+                    await outer.start(self._house, outer)
+                    try:
+                        yield self
+                    finally:
+                        await self.stop()
+            except BaseExceptionGroup as group:
+                raise _only(group) from None
+        end = self.actor.end
+        if end is not None and end.error is not None:
+            raise end.error
+
+    async def _house(self, outer: trio.Nursery, task_status: trio.TaskStatus[None]) -> None:
+        with self._shell:
+            async with trio.open_nursery() as self.nursery:
+                self.actor.launch()
+                task_status.started()
+                await self.actor.wait_over()
+                if self._processes is not None:
+                    with self.shield(self.stop_within):
+                        await self._processes.close()
+                self.nursery.cancel_scope.cancel()
+        if self.actor.end is not None and self.actor.end.error is not None:
+            outer.cancel_scope.cancel()  # as a nursery does when a child crashes
+        elif self.signal is not None:
+            outer.cancel_scope.deadline = self.deadline  # the block gets what is left to tell its story
+
+    def _tighten(self, deadline: float) -> None:
+        self.deadline = min(self.deadline, deadline)
+        self._shell.deadline = self.deadline
+        for shield in self._shields:
+            shield.deadline = min(shield.deadline, self.deadline)
+
+    @contextlib.contextmanager
+    def _signal_handlers(self) -> Iterator[None]:
+        if not self._own_signals:
+            yield
+            return
+        if threading.current_thread() is not threading.main_thread():
+            raise ActorError("Root(signals=True) works in the main thread only, where Python delivers signals")
+        before = {number: signal.signal(number, self._caught) for number in SIGNALS}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            self._hang_guard_off()
+
+    def _caught(self, number: int, _frame: FrameType | None) -> None:
+        """Runs in the main thread between two bytecodes, wherever the program is."""
+        if number == signal.SIGHUP and self._on_hangup is not None:
+            assert self._token is not None
+            self._token.run_sync_soon(self._on_hangup)
+            return
+        self._count += 1
+        if self.signal is None:
+            self.signal = number
+            self._hang_guard_on()
+        if self._count >= 3:
+            os._exit(128 + self.signal)
+        assert self._token is not None
+        with contextlib.suppress(trio.RunFinishedError):
+            self._token.run_sync_soon(self._react, number, self._count)
+
+    def _react(self, number: int, count: int) -> None:
+        if self._on_signal is not None:
+            self._on_signal(number, count)
+        self.begin_stop()
+        if count > 1:
+            self.hurry.set()
+            self._tighten(trio.current_time() + HURRY_WITHIN)
+
+    def _hang_guard_on(self) -> None:
+        assert self.signal is not None
+        self._guard = threading.Timer(self.stop_within + LOOP_HANGS, os._exit, (128 + self.signal,))
+        self._guard.daemon = True
+        self._guard.start()
+
+    def _hang_guard_off(self) -> None:
+        if self.signal is not None:
+            self._guard.cancel()
+
+
+async def _keep(me: Actor) -> None:
+    """Body of `/`: it is there until it is interrupted."""
+    me.started()
+    await trio.sleep_forever()
+
+
+def _only(error: BaseException) -> BaseException:
+    """The one error in a group of one, else the group."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error

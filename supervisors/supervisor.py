@@ -1,0 +1,285 @@
+"""The supervisor: an actor that starts children, restarts them by OTP's rules, and ends them in order.
+
+    site = Supervisor(
+        ChildSpec(name="db", body=database),
+        ChildSpec(name="api", body=api),
+        strategy="rest_for_one",
+    )
+    root.spawn(site, name="site")
+
+A `Supervisor` is the body of one actor and the handle to it: `await site.start_child(spec)` adds a child while it runs.
+The rules themselves are in `policy`; this file carries them out, one ended child at a time. A restart that fails
+is not retried in a loop: its crash comes back through the mailbox like any other, so that a request to stop is
+seen between two attempts.
+
+A child's ref and mail survive a restart; the message it crashed on does not (it would crash it again).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any, final
+
+import msgspec
+import trio
+
+from ..protocol.errors import ActorError, ShuttingDown, TooManyRestarts
+from ..protocol.events import ActorRestarted
+from .actor import STOP_WITHIN, Actor, ChildEnded, end_lives, end_together
+from .mailbox import BOUND
+from .policy import AutoShutdown, Backoff, Intensity, Restart, Strategy, concerned, shuts_down, verdict
+from .ref import End, Ref, describe
+
+
+class ChildSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """How to start a child and what its end means.
+
+    Attributes:
+        name: unique among its siblings.
+        body: called as `body(child, *args)` at every start.
+        restart: permanent, transient or temporary (see `policy`).
+        significant: its own end may end the supervisor (`auto_shutdown`). Not for permanent children.
+        wait: start the next child only when this one has called `me.started()`; a crash before that fails the start.
+        stop_within: seconds for its clean-up.
+        bound: how much mail it may have waiting.
+    """
+
+    name: str
+    body: Callable[..., Awaitable[Any]]
+    args: tuple[Any, ...] = ()
+    restart: Restart = "permanent"
+    significant: bool = False
+    wait: bool = False
+    stop_within: float = STOP_WITHIN
+    bound: int = BOUND
+
+
+class _Child:
+    __slots__ = ("actor", "attempts", "spec", "static")
+
+    def __init__(self, spec: ChildSpec, *, static: bool) -> None:
+        self.spec = spec
+        self.static = static
+        self.actor: Actor | None = None
+        self.attempts = 0  # restarts in a row, for the back-off
+
+
+@final
+class Supervisor:
+    """See the module.
+
+    Args:
+        children: started in this order, stopped one by one in reverse.
+        strategy: whom a restart concerns.
+        intensity: restarts allowed within `period` seconds; one more, and the supervisor gives up and fails upwards.
+        period: seconds.
+        auto_shutdown: whether the end of significant children ends the supervisor.
+        backoff: waiting times between restarts of one child.
+        max_children: upper bound of living children.
+        rand: source of the back-off's jitter, in [0, 1).
+    """
+
+    def __init__(
+        self,
+        *children: ChildSpec,
+        strategy: Strategy = "one_for_one",
+        intensity: int = 1,
+        period: float = 5.0,
+        auto_shutdown: AutoShutdown = "never",
+        backoff: Backoff | None = None,
+        max_children: int | None = None,
+        rand: Callable[[], float] = random.random,
+    ) -> None:
+        self._specs = children
+        self._strategy: Strategy = strategy
+        self._auto: AutoShutdown = auto_shutdown
+        self._backoff = backoff or Backoff()
+        self._max = max_children
+        self._rand = rand
+        self._limits = (intensity, period)
+        self._intensity = Intensity(intensity, period)
+        self._children: dict[str, _Child] = {}
+        self._due: list[tuple[float, list[str]]] = []
+        self._me: Actor | None = None
+        names: set[str] = set()
+        for spec in children:
+            self._check(spec, names)
+            names.add(spec.name)
+
+    async def __call__(self, me: Actor) -> None:
+        """The body: start the children, then look after them until told to stop."""
+        self._me = me
+        self._intensity = Intensity(*self._limits)
+        self._children = {spec.name: _Child(spec, static=True) for spec in self._specs}
+        self._due = []
+        for child in list(self._children.values()):
+            await self._start(child)
+        me.started()
+        while True:
+            signal = await self._next(me)
+            if isinstance(signal, ChildEnded) and await self._ended(signal):
+                return
+
+    # --- from outside -------------------------------------------------------------------------------------
+
+    async def start_child(self, spec: ChildSpec) -> Ref[Any]:
+        """Add a child; it is stopped together with the other added ones, before the listed ones.
+
+        Raises:
+            ActorError: the supervisor does not run, is full, or has a child of that name.
+            ActorFailed: the child crashed before it was ready (`spec.wait`).
+        """
+        if self._me is None or self._me.state != "running":
+            raise ShuttingDown("this supervisor does not run")
+        self._check(spec, set(self._children))
+        if self._max is not None and len(self._me.children) >= self._max:
+            raise ActorError(f"{self._me.path} has {self._max} children, as many as it may (max_children)")
+        child = self._children[spec.name] = _Child(spec, static=False)
+        try:
+            return await self._start(child)
+        except BaseException:
+            self._children.pop(spec.name, None)
+            raise
+
+    async def stop_child(self, name: str) -> End:
+        """End a child; its spec stays, so that `restart_child` can start it again (a temporary one is forgotten)."""
+        child = self._known(name)
+        actor = child.actor
+        if actor is None:
+            raise ActorError(f"child '{name}' does not run")
+        child.actor = None
+        await end_together([actor])
+        if child.spec.restart == "temporary":
+            self._children.pop(name, None)
+        assert actor.end is not None
+        return actor.end
+
+    async def restart_child(self, name: str) -> Ref[Any]:
+        """Start a child whose spec is kept but which does not run."""
+        child = self._known(name)
+        if child.actor is not None:
+            raise ActorError(f"child '{name}' runs already")
+        return await self._start(child)
+
+    def child(self, name: str) -> Ref[Any] | None:
+        """Ref of a child, or None if it does not run at the moment."""
+        actor = self._known(name).actor
+        return None if actor is None else actor.ref
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of all known children, in start order, running or not."""
+        return tuple(self._children)
+
+    # --- carrying out -------------------------------------------------------------------------------------
+
+    async def _next(self, me: Actor) -> Any:
+        """The next signal, or None when a restart was due first."""
+        if not self._due:
+            return await me.receive()
+        due, names = min(self._due)
+        with trio.move_on_at(due):
+            return await me.receive()
+        self._due.remove((due, names))
+        await self._start_all(names)
+        return None
+
+    async def _ended(self, signal: ChildEnded) -> bool:
+        """A child ended by itself. True if that ends me as well."""
+        actor, end = signal.child, signal.end
+        child = self._children.get(actor.name)
+        if actor.dormant is not end or child is None or child.actor is not actor:
+            return False  # replaced, stopped on request, or already decided with a sibling's restart
+        # A supervisor that gave up has told its story; like OTP's exit reason `shutdown`, that is no crash.
+        crashed = end.reason == "crashed" and not isinstance(end.error, TooManyRestarts)
+        decision = verdict(child.spec.restart, crashed=crashed)
+        if decision == "restart":
+            await self._restart(child, end)
+            return False
+        child.actor = None
+        actor.bury()
+        if decision == "forget":
+            del self._children[actor.name]
+        others = any(other.spec.significant and other.actor is not None for other in self._children.values())
+        return shuts_down(self._auto, significant=child.spec.significant, others_significant_alive=others)
+
+    async def _restart(self, child: _Child, end: End) -> None:
+        assert self._me is not None
+        now = trio.current_time()
+        if not self._intensity.charge(now):
+            cause = end.error
+            raise TooManyRestarts(
+                f"{self._me.path} gives up: more than {self._limits[0]} restarts within {self._limits[1]:g} s, "
+                f"the last of '{child.spec.name}'" + (f" ({describe(cause)})" if cause else "")
+            ) from cause
+        child.attempts = child.attempts + 1 if len(self._intensity) > 1 else 1
+        error = describe(end.error) if end.error is not None else end.reason
+        assert child.actor is not None
+        child.actor.emit(ActorRestarted(error=error, restarts=len(self._intensity)))
+        names = concerned(self._strategy, self._children, child.spec.name)
+        await self._stop_for_restart(names)
+        wait = self._backoff.seconds(child.attempts, self._rand)
+        if wait > 0:
+            self._due.append((now + wait, names))
+        else:
+            await self._start_all(names)
+
+    async def _stop_for_restart(self, names: list[str]) -> None:
+        """Stop the siblings in reverse order; temporary ones do not come back."""
+        for name in reversed(names):
+            child = self._children[name]
+            if child.actor is None:
+                continue
+            await end_lives([child.actor])
+            if child.actor.dormant is None:
+                raise ActorError(f"{child.actor.path} does not end, so it can't be started again")
+            if child.spec.restart == "temporary":
+                child.actor.bury()
+                del self._children[name]
+
+    async def _start_all(self, names: list[str]) -> None:
+        for name in names:
+            child = self._children.get(name)
+            if child is None or (child.actor is not None and child.actor.dormant is None):
+                continue
+            try:
+                await self._start(child)
+            except ActorError:
+                return  # it ended before it was ready: that end is in the mailbox, and is charged like a crash
+
+    async def _start(self, child: _Child) -> Ref[Any]:
+        """Start a child for the first time, again, or anew."""
+        me, spec = self._me, child.spec
+        assert me is not None
+        if child.actor is not None and child.actor.dormant is not None:
+            child.actor.revive()
+        else:
+            child.actor = me.adopt(
+                spec.body,
+                spec.args,
+                name=spec.name,
+                bond="supervised",
+                stop_within=spec.stop_within,
+                bound=spec.bound,
+                static=child.static,
+            )
+        actor = child.actor
+        actor.launch()
+        if spec.wait:
+            await actor.wait_started()
+        return actor.ref
+
+    def _known(self, name: str) -> _Child:
+        child = self._children.get(name)
+        if child is None:
+            raise ActorError(f"no child '{name}'; there are: {', '.join(self._children) or 'none'}")
+        return child
+
+    def _check(self, spec: ChildSpec, names: set[str]) -> None:
+        if spec.name in names:
+            raise ActorError(f"a child named '{spec.name}' exists already")
+        if spec.significant and (spec.restart == "permanent" or self._auto == "never"):
+            raise ActorError(
+                f"child '{spec.name}' is significant: that needs auto_shutdown and restart 'transient' or 'temporary'"
+            )
