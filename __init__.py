@@ -1,1 +1,71 @@
-"""Callboard runs many LLM agents, written in YAML, in one supervised Python process."""
+"""Callboard runs many LLM agents, written in YAML, in one supervised Python process.
+
+    import callboard, trio
+
+    outcome = trio.run(callboard.run, "agents/researcher", "What is a callboard?")
+    print(outcome.output)
+
+Everything public is listed here; docs/python-api.md explains it. Names are imported when they are first used, so that
+`import callboard` costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .actors.context import Limits
+    from .actors.runs import GraphAgent, LoopAgent, Root, load, run, validate
+    from .protocol.errors import CallboardError
+    from .protocol.events import Event
+    from .protocol.outcome import Outcome
+    from .protocol.problems import Problem
+    from .protocol.questions import Answer, Question
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Answer": ".protocol.questions",
+    "CallboardError": ".protocol.errors",
+    "Event": ".protocol.events",
+    "GraphAgent": ".actors.runs",
+    "Limits": ".actors.context",
+    "LoopAgent": ".actors.runs",
+    "Outcome": ".protocol.outcome",
+    "Problem": ".protocol.problems",
+    "Question": ".protocol.questions",
+    "Root": ".actors.runs",
+    "load": ".actors.runs",
+    "run": ".actors.runs",
+    "validate": ".actors.runs",
+}
+
+__all__ = [  # noqa: RUF022 - in the order of docs/python-api.md
+    "run",
+    "load",
+    "validate",
+    "Root",
+    "Limits",
+    "Outcome",
+    "Event",
+    "Question",
+    "Answer",
+    "Problem",
+    "GraphAgent",
+    "LoopAgent",
+    "CallboardError",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'callboard' has no attribute '{name}'")
+    value = getattr(import_module(home, __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES])

@@ -282,6 +282,10 @@ class Ref(Generic[T]):
         await trio.lowlevel.checkpoint()
         return actor.end
 
+    def on_end(self, callback: Callable[[End], None]) -> None:
+        """Call back with its end, in the task that ends, at once if it has ended. Must be quick and not raise."""
+        self._actor.on_end(callback)
+
     async def result(self) -> T:
         """What its body returned.
 

@@ -1,0 +1,168 @@
+"""What everybody who works in one run shares: models, limits, the meter, the way to other agents.
+
+One `RunContext` is made per run and passed down to every graph, node and child agent of it. It is the run's only
+common state: what it counts (`meter`) belongs to the run's own task tree, so no lock is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ..protocol.chat import ChatReply, ChatRequest, TokenUsage
+from ..protocol.errors import BudgetReached, TurnsReached
+from ..protocol.events import UsageUpdate
+from ..protocol.outcome import Usage
+
+if TYPE_CHECKING:
+    from ..supervisors import Actor
+    from .models.gateway import Gateway
+
+MAX_DEPTH = 3
+"""How deep agents may call agents, by default (Loki's `max_agent_depth`)."""
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run may use at most; None for no limit. All of a run's graphs and agents share them.
+
+    Attributes:
+        timeout: seconds.
+        max_turns: model requests that were answered.
+        max_tokens: input and output tokens together.
+        max_cost: USD, as far as prices are known.
+    """
+
+    timeout: float | None = None
+    max_turns: int | None = None
+    max_tokens: int | None = None
+    max_cost: float | None = None
+
+
+class Meter:
+    """Counts what a run uses, per model, and ends it when a limit is passed.
+
+    A limit is checked before a request goes out: the reply that passes it is still used.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.turns = 0
+        self.models: dict[str, Usage] = {}
+
+    def admit(self) -> None:
+        """Raise `TurnsReached` or `BudgetReached` if nothing more may be asked."""
+        limits = self.limits
+        if limits.max_turns is not None and self.turns >= limits.max_turns:
+            raise TurnsReached(f"the run has used its {limits.max_turns} model turns (--max-turns)")
+        tokens = sum(usage.input_tokens + usage.output_tokens for usage in self.models.values())
+        if limits.max_tokens is not None and tokens >= limits.max_tokens:
+            raise BudgetReached(f"the run has used {tokens} of its {limits.max_tokens} tokens (--max-tokens)")
+        cost = sum(usage.cost for usage in self.models.values())
+        if limits.max_cost is not None and cost >= limits.max_cost:
+            raise BudgetReached(f"the run has cost {cost:.4f} of its {limits.max_cost:g} USD (--max-cost)")
+
+    def add(self, model: str, tokens: TokenUsage, cost: float, node: str | None) -> UsageUpdate:
+        """Count one reply; returns the totals of its model."""
+        self.turns += 1
+        usage = self.models.setdefault(model, Usage())
+        usage.input_tokens += tokens.input_tokens
+        usage.output_tokens += tokens.output_tokens
+        usage.cost += cost
+        return UsageUpdate(
+            model=model,
+            input_tokens=usage.input_tokens,
+            output_tokens=usage.output_tokens,
+            cost=usage.cost,
+            node=node,
+        )
+
+
+class AgentCall(msgspec.Struct, frozen=True, kw_only=True):
+    """One agent wants another to work.
+
+    Attributes:
+        name: of the agent that is called.
+        prompt: what it is told.
+        variables: values for its variables.
+        depth: how many agents stand above it.
+        near: directory of the agent that calls.
+        context: the run.
+    """
+
+    name: str
+    prompt: str
+    variables: Mapping[str, str]
+    depth: int
+    near: Path
+    context: RunContext
+
+
+AgentRunner = Callable[["Actor", AgentCall], Awaitable[str]]
+"""Runs the called agent as a child of the given actor, and returns the text of its answer."""
+
+
+class RunContext:
+    """See the module.
+
+    Attributes:
+        gateway: the way to models.
+        meter: what the run has used.
+        config_dir: where agents, tools and settings live.
+        environ: the environment that scripts inherit.
+        model: the model the user asked for with `-m`, or "".
+        compat: the dialect forced from outside (`--compat`), or None for what each file says.
+        run_agent: runs a child agent.
+        max_depth: how deep agents may call agents.
+    """
+
+    def __init__(
+        self,
+        *,
+        gateway: Gateway,
+        limits: Limits,
+        config_dir: Path,
+        environ: Mapping[str, str],
+        run_agent: AgentRunner,
+        model: str = "",
+        compat: str | None = None,
+        streams: bool = True,
+        max_depth: int = MAX_DEPTH,
+    ) -> None:
+        self.gateway = gateway
+        self.meter = Meter(limits)
+        self.config_dir = config_dir
+        self.environ = environ
+        self.run_agent = run_agent
+        self.model = model
+        self.compat = compat
+        self.max_depth = max_depth
+        self._streams = streams
+
+    async def chat(
+        self, me: Actor, request: ChatRequest, *, node: str | None = None, attempts: int = 3, need_text: bool = False
+    ) -> ChatReply:
+        """Ask a model on behalf of `me`, within the run's limits, and count it.
+
+        Pieces of the reply become events while it arrives, if somebody listens to the run.
+
+        Raises: what `Gateway.chat` raises, and `TurnsReached`, `BudgetReached`.
+        """
+        self.meter.admit()
+
+        def count(model: str, tokens: TokenUsage, cost: float) -> UsageUpdate:
+            return self.meter.add(model, tokens, cost, node)
+
+        return await self.gateway.chat(
+            me,
+            request,
+            on_delta=_ignore if self._streams and me.stream.heard else None,
+            on_usage=count,
+            attempts=attempts,
+        )
+
+
+def _ignore(_: Any) -> None:
+    """The gateway emits the pieces as events by itself; asking for them is what makes it stream."""

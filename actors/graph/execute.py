@@ -1,0 +1,173 @@
+"""One node, once: its work within its time, its state updates, and where it goes, failed or not.
+
+This is the rule of tolerant failure in one place:
+
+    the work      with `fallback`          without
+    succeeds      `next` (or its own choice)
+    fails         the fallback             `on_error`: continue or collect: `next`, with the error as `{{output}}`
+                                           llm and script, by `compat`: the same; else the run fails
+
+What is the author's mistake, a want of a person, a budget or a configuration is never a node's own failure.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import trio
+
+from ...protocol.errors import (
+    BudgetReached,
+    CallboardError,
+    ConfigError,
+    GraphMistake,
+    NobodyToAsk,
+    NodeFailed,
+    ShuttingDown,
+    TimedOut,
+    TurnsReached,
+    Unsupported,
+)
+from ...protocol.events import NodeEntered, NodeExited, Warned
+from .job import Job, Result
+from .plan import ERRORS, Step
+from .updates import apply_updates
+
+if TYPE_CHECKING:
+    from ...supervisors import Actor
+
+NEVER_TOLERATED = (GraphMistake, NobodyToAsk, BudgetReached, TurnsReached, Unsupported, ShuttingDown)
+"""Errors that no fallback and no tolerance catches."""
+
+log = logging.getLogger("callboard.graph")
+
+
+class Left(msgspec.Struct, kw_only=True, gc=False):
+    """How a node was left.
+
+    Attributes:
+        writes: state keys it set.
+        targets: where its lane goes; None after an error that fails the run.
+        output: its primary result.
+        error: what it failed with, also if that was tolerated.
+    """
+
+    writes: dict[str, Any]
+    targets: tuple[str, ...] | None
+    output: Any = None
+    error: CallboardError | None = None
+
+
+async def execute(me: Actor, step: Step, job: Job, visit: int = 1) -> Left:
+    """Body of a node's actor. Errors that belong to the run are returned, not raised: see `Left`."""
+    heard = me.stream.heard
+    began = trio.current_time()
+    if heard:
+        me.emit(NodeEntered(node=step.id, type=step.kind, visit=visit, item=job.item))
+    try:
+        result = await _in_time(me, step, job)
+        left = _succeed(step, job, result)
+    except CallboardError as error:
+        left = _fail(me, step, job, error)
+    except Exception as error:  # a bug in a node's code must cost that node, with its traceback in the log
+        log.exception("node '%s' crashed", step.id)
+        left = _fail(me, step, job, NodeFailed(f"{type(error).__name__}: {error}"))
+    if heard:
+        me.emit(
+            NodeExited(
+                node=step.id,
+                seconds=trio.current_time() - began,
+                next=list(left.targets or ()),
+                item=job.item,
+                error=None if left.error is None else str(left.error),
+            )
+        )
+    return left
+
+
+async def _in_time(me: Actor, step: Step, job: Job) -> Result:
+    assert step.work is not None
+    if step.timeout is None:
+        return await step.work(me, job)
+    with trio.move_on_after(step.timeout):
+        return await step.work(me, job)
+    raise TimedOut(_timeout_text(step))
+
+
+def _timeout_text(step: Step) -> str:
+    seconds = f"{step.timeout:g}"
+    name = getattr(step.node, "script", None)
+    if name is not None:
+        return f"Script '{name}' timed out after {seconds}s"
+    agent = getattr(step.node, "agent", None)
+    if agent is not None:
+        return f"Agent '{agent}' timed out after {seconds}s"
+    return f"{step.kind} node timed out after {seconds}s"
+
+
+def _succeed(step: Step, job: Job, result: Result) -> Left:
+    writes = dict(result.writes)
+    if step.updates:
+        apply_updates(step.updates, job.state, writes, result.scope, result.output, job.plan.compat)
+    targets = result.goto if result.goto is not None else step.next
+    if targets is None:
+        if job.item is None:
+            raise GraphMistake(f"{step.kind} node '{step.id}' has no `next` and is not an end node")
+        targets = ()
+    return Left(writes=writes, targets=targets, output=result.output)
+
+
+def _fail(me: Actor, step: Step, job: Job, error: CallboardError) -> Left:
+    error.at(step.id)
+    if isinstance(error, NEVER_TOLERATED):
+        return Left(writes={}, targets=None, error=error)
+    text = _error_text(step, error)
+    if step.fallback is not None:
+        writes: dict[str, Any] = {}
+        if step.updates_on_failure:
+            _updates_after_failure(step, job, writes, text)
+        return Left(writes=writes, targets=(step.fallback,), output=text, error=error)
+    if not _tolerated(step, job, error):
+        return Left(writes={}, targets=None, output=text, error=_untolerated(step, error))
+    writes = {}
+    _updates_after_failure(step, job, writes, text)
+    if step.on_error == "collect":
+        writes[ERRORS] = [{"node": step.id, "error": str(error), "code": error.code}]
+    me.emit(Warned(code="node_failed", message=f"{step.id} failed and the run goes on: {error}", node=step.id))
+    targets = step.next or ()
+    if not targets and job.item is None:
+        return Left(writes={}, targets=None, output=text, error=_untolerated(step, error))
+    return Left(writes=writes, targets=targets, output=text, error=error)
+
+
+def _tolerated(step: Step, job: Job, error: CallboardError) -> bool:
+    if step.on_error in ("continue", "collect"):
+        return True
+    if job.item is not None:  # an item's failure is its map's business; Loki 0.4.0 takes an llm's for its answer
+        return job.plan.compat.map_branch_is_one_node and step.kind == "llm"
+    return step.on_error is None and step.tolerant and step.next is not None and not isinstance(error, ConfigError)
+
+
+def _updates_after_failure(step: Step, job: Job, writes: dict[str, Any], text: str) -> None:
+    if step.updates:
+        apply_updates(step.updates, job.state, writes, "output", text, job.plan.compat)
+
+
+def _error_text(step: Step, error: CallboardError) -> str:
+    return f"{step.fails_as}: {error}" if step.fails_as else str(error)
+
+
+def _untolerated(step: Step, error: CallboardError) -> CallboardError:
+    """The error as the run reports it."""
+    if step.kind == "llm" and not isinstance(error, ConfigError) and step.next is not None:
+        text = (
+            f"LLM node failed and no fallback declared: {error}. Add a `fallback:` route to node '{step.id}' "
+            "to handle this"
+        )
+        renamed = NodeFailed(text).at(step.id)
+        renamed.exit_code = error.exit_code
+        renamed.__cause__ = error
+        return renamed
+    return error

@@ -1,0 +1,71 @@
+"""llm nodes: one question to a model, in a fresh context, with or without a shape for its answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ....protocol.chat import ChatRequest, UserTurn
+from ....protocol.errors import ModelError, NodeFailed, Unsupported
+from ....protocol.graph.model import LlmNode
+from ..job import Job, Result
+from ..structured import schema_hint, structured
+
+if TYPE_CHECKING:
+    from ....supervisors import Actor
+
+
+async def run_llm_node(me: Actor, job: Job) -> Result:
+    """Ask; with an `output_schema`, the keys of the answer become writes."""
+    node = job.node
+    assert isinstance(node, LlmNode)
+    if node.tools or node.mcp_tools:
+        raise Unsupported(f"node '{node.id}' lists tools; this version can't run tools yet")
+    prompt = job.strict(node.prompt)
+    system = job.strict(node.instructions) if node.instructions else ""
+    schema = node.output_schema
+    if schema is None:
+        return Result(output=await _ask(me, job, system, prompt), scope="output")
+    if system:
+        system = f"{system}\n\n{schema_hint(schema)}"
+    else:
+        prompt = f"{prompt}\n\n{schema_hint(schema)}"
+    text = await _ask(me, job, system, prompt, schema=schema)
+    value = await extract(me, job, text, schema)
+    return Result(output=value, writes=dict(value) if isinstance(value, dict) else {}, scope="output")
+
+
+async def extract(me: Actor, job: Job, text: str, schema: dict[str, Any]) -> Any:
+    """The structured value of a text, with the node's own model as helper."""
+
+    async def ask(system: str, prompt: str) -> str:
+        request = _request(job, system, prompt, schema)
+        return (await job.context.chat(me, request, node=job.node.id)).text
+
+    try:
+        return await structured(text, schema, ask, any_json=job.plan.compat.schema_is_a_hint)
+    except (NodeFailed, ModelError) as error:
+        failed = NodeFailed(f"structured-extraction failed: {error}")
+        failed.exit_code = error.exit_code
+        raise failed from error
+
+
+async def _ask(me: Actor, job: Job, system: str, prompt: str, schema: dict[str, Any] | None = None) -> str:
+    node = job.node
+    assert isinstance(node, LlmNode)
+    request = _request(job, system, prompt, schema)
+    reply = await job.context.chat(me, request, node=node.id, attempts=node.max_attempts, need_text=True)
+    return reply.text
+
+
+def _request(job: Job, system: str, prompt: str, schema: dict[str, Any] | None) -> ChatRequest:
+    plan, node = job.plan, job.node
+    temperature = getattr(node, "temperature", None)
+    top_p = getattr(node, "top_p", None)
+    return ChatRequest(
+        model=getattr(node, "model", None) or job.context.model or plan.model,
+        messages=(UserTurn(prompt),),
+        system=system,
+        response_schema=schema,
+        temperature=plan.temperature if temperature is None else temperature,
+        top_p=plan.top_p if top_p is None else top_p,
+    )

@@ -1,0 +1,83 @@
+"""approval and input nodes: a question, and where its answer leads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ....protocol.errors import NodeFailed
+from ....protocol.graph.model import ApprovalNode, InputNode
+from ....protocol.questions import Answer, Question
+from ....supervisors.escalation import QuestionTimeout
+from ..job import Job, Result
+from ..rules import parse_rule
+
+if TYPE_CHECKING:
+    from ....supervisors import Actor
+
+PREPARED = ("answers", "default")
+"""Who does not stand at a keyboard: an answer of theirs that is refused is not asked for again."""
+
+
+async def run_approval_node(me: Actor, job: Job) -> Result:
+    """Ask to choose; `routes` says where a listed choice leads, `on_other` where any other answer does."""
+    node = job.node
+    assert isinstance(node, ApprovalNode)
+    question = Question(
+        id="",
+        actor="",
+        node=node.id,
+        kind="choice",
+        text=job.strict(node.question),
+        options=node.options,
+        timeout=node.timeout,
+    )
+    try:
+        choice = _text(await me.ask_person(question))
+    except QuestionTimeout:
+        if node.on_timeout is None:
+            raise
+        return Result(output="", scope="choice", goto=(node.on_timeout,))
+    return Result(output=choice, scope="choice", goto=(node.routes.get(choice, node.on_other),))
+
+
+async def run_input_node(me: Actor, job: Job) -> Result:
+    """Ask for a text; an empty answer is the default, a refused one is asked for again if a person is there."""
+    node = job.node
+    assert isinstance(node, InputNode)
+    compat = job.plan.compat
+    default = job.lenient(node.default) if node.default is not None else ""
+    text = job.strict(node.question)
+    rule = parse_rule(node.validation) if node.validation is not None else None
+    problem = None
+    while True:
+        question = Question(
+            id="",
+            actor="",
+            node=node.id,
+            kind="text",
+            text=f"{text} [default: {default}]" if default else text,
+            default=default if node.default is not None else None,
+            rule=None if rule is None else rule.sentence(),
+            problem=problem,
+            timeout=node.timeout,
+        )
+        try:
+            answer = await me.ask_person(question)
+        except QuestionTimeout:
+            if node.on_timeout is None:
+                raise
+            return Result(output=default, scope="input", goto=(node.on_timeout,))
+        given = _text(answer)
+        value = given or default
+        checked = bool(given) or node.default is None or compat.default_is_validated
+        problem = rule.problem(value, in_bytes=compat.lengths_in_bytes) if rule is not None and checked else None
+        if problem is None:
+            targets = (node.next or ())[:1]
+            return Result(output=value, scope="input", goto=targets or None)
+        if answer.by in PREPARED or compat.default_is_validated:
+            raise NodeFailed(problem)
+
+
+def _text(answer: Answer) -> str:
+    value = answer.value
+    return value if isinstance(value, str) else ", ".join(value)

@@ -1,0 +1,109 @@
+"""Structured answers: a text that should be JSON of a given shape, and what is done when it is not.
+
+1. The text itself is tried: without code fences, without a `<think>` block before it.
+2. An extractor call asks the model to put the text into the shape.
+3. One repair call shows it what it wrote and everything that is wrong with that.
+
+What comes out fits the schema (JSON Schema 2020-12, or the draft that its `$schema` names). Loki 0.4.0 is content with
+any JSON (`Compat.schema_is_a_hint`).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Awaitable, Callable
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ...protocol.errors import NodeFailed
+from .templates import render
+
+if TYPE_CHECKING:
+    from jsonschema.protocols import Validator
+
+AskModel = Callable[[str, str], Awaitable[str]]
+"""System prompt and user message in, the model's text out."""
+
+SHOWN = 5
+"""Errors of one answer that the repair call is told at most."""
+
+_THOUGHT = re.compile(r"\A\s*<think>.*?</think>\s*", re.DOTALL)
+_FENCE = re.compile(r"\A\s*```[a-zA-Z]*\s*\n(.*?)\n?\s*```\s*\Z", re.DOTALL)
+
+EXTRACTOR = """You turn text into data. Read the text you are given and answer with one JSON value that fits this \
+JSON Schema. Use only what the text says; where it says nothing, use an empty or null value that the schema allows. \
+Answer with the JSON alone.
+
+{schema}"""
+
+
+def schema_hint(schema: dict[str, Any]) -> str:
+    """What an llm node's prompt is told about the shape of its answer."""
+    head = "Answer with one JSON value that fits this JSON Schema, and nothing else: no prose, no fences."
+    return f"{head}\n\n{render(schema)}"
+
+
+async def structured(text: str, schema: dict[str, Any], ask: AskModel, *, any_json: bool = False) -> Any:
+    """The JSON value in `text`, asking a model for help if need be.
+
+    Raises:
+        NodeFailed: the help did not help.
+    """
+    value, wrong = read_json(text, None if any_json else schema)
+    if not wrong:
+        return value
+    system = EXTRACTOR.format(schema=render(schema))
+    answer = await ask(system, text if text.strip() else "(the text is empty)")
+    value, wrong = read_json(answer, None if any_json else schema)
+    if not wrong:
+        return value
+    answer = await ask(system, _repair(text, answer, wrong))
+    value, wrong = read_json(answer, None if any_json else schema)
+    if not wrong:
+        return value
+    raise NodeFailed(
+        "Structured-output extractor failed to produce valid JSON after repair retry. "
+        f"Last response:\n{answer}\nWhat is wrong with it: " + "; ".join(wrong)
+    )
+
+
+def read_json(text: str, schema: dict[str, Any] | None) -> tuple[Any, list[str]]:
+    """The JSON value of a model's text and everything that is wrong with it (nothing, if the list is empty)."""
+    bare = _THOUGHT.sub("", text)
+    fenced = _FENCE.match(bare)
+    if fenced:
+        bare = fenced.group(1)
+    try:
+        value = msgspec.json.decode(bare.strip())
+    except msgspec.DecodeError as error:
+        return None, [f"it is not JSON: {error}"]
+    if schema is None:
+        return value, []
+    return value, schema_errors(value, schema)
+
+
+def schema_errors(value: Any, schema: dict[str, Any]) -> list[str]:
+    """Where a value does not fit a JSON Schema, one sentence each, with the path."""
+    errors = sorted(_validator(json.dumps(schema)).iter_errors(value), key=lambda error: list(map(str, error.path)))
+    return [f"{error.json_path}: {error.message[:300]}" for error in errors[:SHOWN]]
+
+
+@lru_cache(maxsize=256)
+def _validator(schema: str) -> Validator:
+    from jsonschema import Draft202012Validator
+    from jsonschema.validators import validator_for
+
+    parsed = json.loads(schema)
+    kind = validator_for(parsed, default=Draft202012Validator)
+    return kind(parsed)
+
+
+def _repair(text: str, answer: str, wrong: list[str]) -> str:
+    listed = "\n".join(f"- {error}" for error in wrong)
+    return (
+        f"The text:\n{text}\n\nYour answer was:\n{answer}\n\nThat does not fit the schema:\n{listed}\n\n"
+        "Answer again with corrected JSON alone."
+    )

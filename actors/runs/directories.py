@@ -1,0 +1,23 @@
+"""Where configuration lives: one rule, in one place."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+
+def config_dir(given: str | os.PathLike[str] | None, environ: Mapping[str, str]) -> tuple[Path, str]:
+    """The configuration directory, and where that came from.
+
+    `given` (the flag), else `$CALLBOARD_CONFIG_DIR`, else `$XDG_CONFIG_HOME/callboard`, else
+    `~/.config/callboard`. An empty variable counts as unset. The directory need not exist.
+    """
+    if given is not None and os.fspath(given):
+        return Path(given).expanduser().absolute(), "--config-dir"
+    if own := environ.get("CALLBOARD_CONFIG_DIR"):
+        return Path(own).expanduser().absolute(), "CALLBOARD_CONFIG_DIR"
+    if xdg := environ.get("XDG_CONFIG_HOME"):
+        return Path(xdg).expanduser().absolute() / "callboard", "XDG_CONFIG_HOME"
+    home = Path(environ.get("HOME") or Path.home())
+    return home / ".config" / "callboard", "default"

@@ -1,0 +1,117 @@
+"""The root of a process: the kernel's root, and what all its runs share.
+
+    async with callboard.Root() as root:
+        async with trio.open_nursery() as nursery:
+            for question in questions:
+                nursery.start_soon(partial(callboard.run, "researcher", question, root=root))
+
+Thousands of runs share one model gateway, one pool of local engines and one guardian. `callboard.run` finds the
+root of the block it is called in by itself.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextvars import ContextVar, Token
+from pathlib import Path
+from types import TracebackType
+from typing import final
+
+from ...protocol.errors import ConfigError
+from ...protocol.problems import Problem, errors_in
+from ...protocol.settings import Settings, read_settings
+from ...supervisors import Bus, Desk
+from ...supervisors import Root as Kernel
+from ..models.engines import LocalEngines
+from ..models.gateway import Gateway
+from .directories import config_dir as configured
+
+current: ContextVar[Root | None] = ContextVar("callboard_root", default=None)
+"""The root of the block we are in."""
+
+
+@final
+class Root:
+    """See the module.
+
+    Args:
+        config_dir: where agents and `config.yaml` live; see `directories.config_dir`.
+        signals: own SIGINT, SIGTERM and SIGHUP (main thread only), as the command line does.
+        stop_within: seconds from the beginning of the stop to its end.
+        on_signal: called with a signal's number and how many there were.
+        patient: questions wait for a front end that is not there yet.
+
+    Attributes:
+        kernel: the supervision tree.
+        settings: what `config.yaml` and the environment say; `problems` what is odd about that.
+        gateway: the way to models.
+
+    Raises:
+        ConfigError: `config.yaml` has errors (at the beginning of the block).
+    """
+
+    def __init__(
+        self,
+        *,
+        config_dir: str | os.PathLike[str] | None = None,
+        signals: bool = False,
+        stop_within: float = 3.0,
+        on_signal: Callable[[int, int], None] | None = None,
+        patient: bool = False,
+    ) -> None:
+        self.config_dir, _ = configured(config_dir, os.environ)
+        self.settings, self.problems = load_settings(self.config_dir)
+        self.kernel = Kernel(signals=signals, stop_within=stop_within, on_signal=on_signal, patient=patient)
+        self.gateway: Gateway
+        self._token: Token[Root | None] | None = None
+
+    async def __aenter__(self) -> Root:
+        await self.kernel.__aenter__()
+        self.gateway = Gateway(self.settings, os.environ, engines=LocalEngines(self.kernel, os.environ))
+        self._token = current.set(self)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        if self._token is not None:
+            current.reset(self._token)
+        await self.kernel.stop()
+        with self.kernel.shield(1.0):
+            await self.gateway.aclose()
+        return await self.kernel.__aexit__(kind, error, trace)
+
+    @property
+    def questions(self) -> Desk:
+        """Every run's open questions; attach a front end here."""
+        return self.kernel.questions
+
+    @property
+    def bus(self) -> Bus:
+        """Every run's events."""
+        return self.kernel.bus
+
+    def begin_stop(self) -> None:
+        """Admit no new run and interrupt those that are under way; returns at once."""
+        self.kernel.begin_stop()
+
+
+def load_settings(config_dir: Path) -> tuple[Settings, list[Problem]]:
+    """`config.yaml` of a configuration directory (it may be missing) with the environment's overrides.
+
+    Raises:
+        ConfigError: it can't be read, or has errors; the text names all of them.
+    """
+    file = config_dir / "config.yaml"
+    try:
+        text = file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        text = ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file} can't be read: {error}") from error
+    settings, problems = read_settings(text, str(file), os.environ)
+    errors = errors_in(problems)
+    if errors:
+        raise ConfigError("\n".join([f"{file} has {len(errors)} error(s):", *(f"  {error}" for error in errors)]))
+    return settings, problems

@@ -1,0 +1,230 @@
+"""Targets: what the user names, and the agent that is found there.
+
+A target is the name of an agent in the configuration directory (`agents/<name>/`), an agent's directory, or a
+YAML file. A directory holds either a `graph.yaml` or a `config.yaml`. A file of another name is told by what it
+says: a mapping with `nodes` is a graph.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from ...protocol.agent import Agent, read_agent
+from ...protocol.errors import InvalidFile, Unsupported, UsageError
+from ...protocol.graph import Graph, read_graph
+from ...protocol.problems import Problem, did_you_mean, errors_in
+from ...protocol.source import Mapping as YamlMapping
+from ...protocol.source import parse_mapping
+from ..graph.compat import MODES
+from ..graph.findings import AgentSeen, Surroundings, agents_in
+from ..graph.validate import check_text, failure_text
+from .directories import config_dir as configured
+
+Dialect = Literal["graph", "agent", "workflow"]
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """A target's file.
+
+    Attributes:
+        dialect: `graph` (graph.yaml), `agent` (config.yaml) or `workflow` (DevAll).
+        file: path as the user would type it.
+        directory: the agent's directory.
+        text: what the file says.
+    """
+
+    dialect: Dialect
+    file: str
+    directory: Path
+    text: str
+
+
+class GraphAgent(msgspec.Struct, frozen=True, kw_only=True):
+    """A graph agent that was read and found free of errors; `problems` are its warnings."""
+
+    name: str
+    directory: Path
+    file: str
+    graph: Graph
+    problems: tuple[Problem, ...] = ()
+
+
+class LoopAgent(msgspec.Struct, frozen=True, kw_only=True):
+    """An LLM-loop agent that was read and found free of errors; `problems` are its warnings."""
+
+    name: str
+    directory: Path
+    file: str
+    agent: Agent
+    problems: tuple[Problem, ...] = ()
+
+
+def load(
+    target: str | os.PathLike[str],
+    *,
+    strict: bool = False,
+    config_dir: str | os.PathLike[str] | None = None,
+    compat: str | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> GraphAgent | LoopAgent:
+    """Find, read and check a target.
+
+    Args:
+        target: an agent's name, an agent's directory, or a YAML file.
+        strict: warnings are errors.
+        config_dir: where agents live; see `directories.config_dir`.
+        compat: checks by these rules instead of those the file names.
+        environ: the environment; by default the process's own.
+
+    Raises:
+        UsageError: there is no such target.
+        InvalidFile: it has errors; `problems` holds all of them, and the warnings.
+        Unsupported: it is of a kind that can't be run yet.
+    """
+    found = find(target, config_dir=config_dir, environ=environ)
+    base, _ = configured(config_dir, os.environ if environ is None else environ)
+    return read(found, base, strict=strict, compat=compat)
+
+
+def validate(
+    target: str | os.PathLike[str],
+    *,
+    strict: bool = False,
+    config_dir: str | os.PathLike[str] | None = None,
+    compat: str | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> list[Problem]:
+    """All problems of a target, errors and warnings, in the file's order.
+
+    Raises: `UsageError`, `Unsupported` as `load` does.
+    """
+    found = find(target, config_dir=config_dir, environ=environ)
+    base, _ = configured(config_dir, os.environ if environ is None else environ)
+    return list(_check(found, base, strict=strict, compat=compat)[1])
+
+
+def find(
+    target: str | os.PathLike[str],
+    *,
+    config_dir: str | os.PathLike[str] | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Found:
+    """The file that a target means.
+
+    Raises:
+        UsageError: there is none.
+        InvalidFile: the directory holds no agent, or two, or the file can't be read.
+    """
+    name = os.fspath(target)
+    base, _ = configured(config_dir, os.environ if environ is None else environ)
+    path = Path(name).expanduser()
+    home = base / "agents" / name
+    if path.is_file():
+        return _in_file(path, str(path))
+    if path.is_dir() and (_agent_files(path) or not home.is_dir()):
+        return _in_directory(path, name)
+    if name and os.sep not in name and home.is_dir():
+        return _in_directory(home, name)
+    raise UsageError(_not_found(name, base))
+
+
+def read(found: Found, base: Path, *, strict: bool = False, compat: str | None = None) -> GraphAgent | LoopAgent:
+    """The agent in a file that was found; `base` is the configuration directory."""
+    thing, problems = _check(found, base, strict=strict, compat=compat)
+    if thing is None and found.dialect == "graph":
+        unchecked, _ = read_graph(found.text, found.file)
+        if unchecked is not None and not unchecked.settings.validate_before_run:
+            thing, problems = unchecked, []
+    if isinstance(thing, Graph):
+        return GraphAgent(
+            name=thing.name, directory=found.directory, file=found.file, graph=thing, problems=tuple(problems)
+        )
+    if isinstance(thing, Agent):
+        return LoopAgent(
+            name=thing.name, directory=found.directory, file=found.file, agent=thing, problems=tuple(problems)
+        )
+    raise InvalidFile(failure_text(problems), problems)
+
+
+def _check(found: Found, base: Path, *, strict: bool, compat: str | None) -> tuple[Graph | Agent | None, list[Problem]]:
+    if found.dialect == "workflow":
+        raise Unsupported(f"{found.file} is a DevAll workflow; this version can't run those yet")
+    if found.dialect == "agent":
+        return read_agent(found.text, found.file, strict=strict)
+    around = Surroundings(directory=found.directory, agents=agents_near(found.directory, base))
+    rules = None if compat is None else MODES[compat]
+    graph, problems = check_text(found.text, found.file, around, compat=rules, strict=strict)
+    return (None if errors_in(problems) else graph), problems
+
+
+def agents_near(directory: Path, base: Path) -> Callable[[str], AgentSeen]:
+    """Looks for an agent in the configuration directory, then beside the agent that calls it."""
+    first, second = agents_in(base / "agents"), agents_in(directory.parent)
+
+    def seen(name: str) -> AgentSeen:
+        known = first(name)
+        return second(name) if known == "missing" else known
+
+    return seen
+
+
+def _in_file(path: Path, shown: str) -> Found:
+    text = _text(path, shown)
+    directory = path.absolute().parent
+    if path.name == "graph.yaml":
+        return Found(dialect="graph", file=shown, directory=directory, text=text)
+    if path.name == "config.yaml":
+        return Found(dialect="agent", file=shown, directory=directory, text=text)
+    root, problems = parse_mapping(text, shown)
+    if root is None:
+        raise InvalidFile(failure_text(problems), problems)
+    return Found(dialect=_dialect(root), file=shown, directory=directory, text=text)
+
+
+def _dialect(root: YamlMapping) -> Dialect:
+    keys = root.entries
+    if "nodes" in keys or "start" in keys:
+        return "graph"
+    if "graph" in keys and isinstance(keys["graph"].value, YamlMapping):
+        return "workflow"
+    return "agent"
+
+
+def _in_directory(path: Path, name: str) -> Found:
+    files = _agent_files(path)
+    if len(files) == 2:
+        raise InvalidFile(
+            f"Agent '{path.name}' has both config.yaml and graph.yaml. An agent is either an LLM loop (config.yaml) "
+            "or a graph (graph.yaml). Remove one of the two files."
+        )
+    if not files:
+        raise InvalidFile(f"Agent '{name}' has neither a config.yaml nor a graph.yaml at '{path}'")
+    return _in_file(files[0], str(files[0]))
+
+
+def _agent_files(path: Path) -> list[Path]:
+    return [path / name for name in ("config.yaml", "graph.yaml") if (path / name).is_file()]
+
+
+def _text(path: Path, shown: str) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise InvalidFile(f"{shown} is not UTF-8 text: {error}") from error
+    except OSError as error:
+        raise InvalidFile(f"Failed to read {shown}: {error.strerror or error}") from error
+
+
+def _not_found(name: str, base: Path) -> str:
+    agents = base / "agents"
+    known = sorted(path.name for path in agents.iterdir() if path.is_dir()) if agents.is_dir() else []
+    near = did_you_mean(name, known)
+    text = f"no such target: '{name}' is neither a YAML file, nor an agent's directory, nor an agent in {agents}"
+    if near:
+        return f"{text}; {near}"
+    return f"{text} (there are: {', '.join(known)})" if known else text
