@@ -14,7 +14,7 @@ Whose fault it is shows in the name: a `GraphMistake` is the author's, an `Upstr
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .problems import Problem
@@ -29,7 +29,7 @@ class CallboardError(Exception):
         node: id of the graph node it happened at, where that is known.
     """
 
-    code: ClassVar[str] = "error"
+    code: str = "error"
     exit_code: int = 1
     node: str | None = None
 

@@ -135,6 +135,25 @@ class DeadLetter(EventData, frozen=True, kw_only=True):
     reason: str
 
 
+# --- pools ------------------------------------------------------------------------------------------------
+
+
+class ResourceOpened(EventData, frozen=True, kw_only=True):
+    """A pool opened a resource (a model server, an index); the actor of this event owns it."""
+
+    kind = "pool.opened"
+    key: str
+    seconds: float
+
+
+class ResourceClosed(EventData, frozen=True, kw_only=True):
+    """A pool closes a resource (`reason`: idle, lru, room, reload, health, lost, unwanted, closed)."""
+
+    kind = "pool.closed"
+    key: str
+    reason: str
+
+
 # --- graphs -----------------------------------------------------------------------------------------------
 
 

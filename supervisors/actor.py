@@ -387,7 +387,7 @@ class Actor:
 
     # --- the world ----------------------------------------------------------------------------------------
 
-    def emit(self, data: EventData, *, id: str = "", corr: str = "") -> None:  # noqa: A002 - the event's field
+    def emit(self, data: EventData, *, id: str = "", corr: str = "") -> None:
         """Publish an event about me on my run's stream."""
         stream = self.stream
         if stream.heard:

@@ -96,7 +96,7 @@ class Stream:
         self._listeners: tuple[Listener, ...] = ()
         self._seq = 0
 
-    def publish(self, actor: Actor, data: EventData, *, id: str = "", corr: str = "") -> None:  # noqa: A002 - the event's field
+    def publish(self, actor: Actor, data: EventData, *, id: str = "", corr: str = "") -> None:
         """Number an event about `actor` and hand it to everybody who listens."""
         self._seq += 1
         event = Event(

@@ -85,7 +85,7 @@ class Root:
         self.tasks: dict[trio.lowlevel.Task, Actor] = {}
         self.nursery: trio.Nursery
         self.actor = Actor(self, None, _keep, (), name="", bond="watched", stop_within=0.0)
-        self._own_signals = signals
+        self.own_signals = signals
         self._on_signal = on_signal
         self._on_hangup = on_hangup
         self._count = 0
@@ -192,6 +192,8 @@ class Root:
                     with self.shield(self.stop_within):
                         await self._processes.close()
                 self.nursery.cancel_scope.cancel()
+        if self._processes is not None:
+            self._processes.abandon()  # harmless after `close`; what that did not get to is the guardian's now
         if self.actor.end is not None and self.actor.end.error is not None:
             outer.cancel_scope.cancel()  # as a nursery does when a child crashes
         elif self.signal is not None:
@@ -205,7 +207,7 @@ class Root:
 
     @contextlib.contextmanager
     def _signal_handlers(self) -> Iterator[None]:
-        if not self._own_signals:
+        if not self.own_signals:
             yield
             return
         if threading.current_thread() is not threading.main_thread():

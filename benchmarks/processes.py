@@ -1,0 +1,80 @@
+"""What processes cost: to run one, to end twenty stubborn ones, and how long a host takes to exit.
+
+    python benchmarks/processes.py
+
+Wall clock, since nearly all of it is waiting; the machine's speed cancels out in the ratio of the first line. The
+budget: a SIGINT ends a host within 0.5 s if nothing is stubborn and within 3 s if everything is; twenty stubborn
+processes end within the time of one plus a second.
+"""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import trio
+
+from callboard.supervisors import Actor, Root
+from callboard.supervisors.process import run_process, start_process
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests/supervisors/faults"))
+
+from matrix import CELLS, ENDINGS, KINDS, run_cells
+
+RUNS = 50
+STUBBORN = "trap '' TERM; echo up; while :; do sleep 300; done"
+
+
+async def runs(me: Actor) -> None:
+    """A run of `true`, supervised and by trio alone, interleaved."""
+    supervised, bare = [], []
+    await run_process(me, ["true"])  # starts the guardian
+    for _ in range(RUNS):
+        began = trio.current_time()
+        await run_process(me, ["true"])
+        middle = trio.current_time()
+        await trio.run_process(["true"], stdin=subprocess.DEVNULL, capture_stdout=True, capture_stderr=True)
+        supervised.append(middle - began)
+        bare.append(trio.current_time() - middle)
+    ours, theirs = statistics.median(supervised) * 1000, statistics.median(bare) * 1000
+    print(f"run `true`: {ours:.1f} ms supervised, {theirs:.1f} ms by trio.run_process: {ours / theirs:.1f} x")
+
+
+async def teardown(me: Actor, number: int) -> None:
+    """End so many stubborn processes at once; the graces are 0.5 + 0.5 s."""
+    processes = [await start_process(me, ["sh", "-c", STUBBORN], stdin="pipe") for _ in range(number)]
+    for process in processes:
+        assert process.stdout is not None
+        await process.stdout.receive_some()
+    began = trio.current_time()
+    async with trio.open_nursery() as nursery:
+        for process in processes:
+            nursery.start_soon(process.stop)
+    print(f"end {number} stubborn processes: {trio.current_time() - began:.2f} s")
+
+
+async def exits() -> None:
+    """The fault matrix, one cell at a time."""
+    with tempfile.TemporaryDirectory() as directory:
+        outcomes = await run_cells(CELLS, Path(directory), at_once=1)
+    print("\nfrom the end of the host to silence below it, seconds (`cancel` includes its start-up and 12 starts):")
+    print(f"{'':14}" + "".join(f"{kind:>10}" for kind in KINDS))
+    for ending in ENDINGS:
+        cells = [outcomes[kind, ending] for kind in KINDS]
+        print(f"{ending:14}" + "".join(f"{cell.to_exit + (cell.to_silence or 99):10.3f}" for cell in cells))
+
+
+async def main() -> None:
+    """All of it."""
+    async with Root() as root:
+        await runs(root.actor)
+        for number in (1, 20):
+            await teardown(root.actor, number)
+    await exits()
+
+
+if __name__ == "__main__":
+    trio.run(main)

@@ -1,0 +1,235 @@
+"""One operating system process and the ladder it is ended by.
+
+The child leads a session of its own, so that a Ctrl-C in the terminal reaches only us and there is one way for it
+to end. When it ended by itself, or has to (its actor is stopped or cancelled), `end` goes down these steps, each
+of them bounded:
+
+    1. fail what waits: a pending send to its stdin breaks, its stdout ends for the reader
+    2. close its stdin, and go on reading what it writes, or it could not get to the end of its input   eof seconds
+    3. SIGTERM to its group (and SIGCONT, in case it is stopped)                                        term seconds
+    4. SIGKILL to its group
+    5. sweep: end what is left of its session, whatever carries its token, and their descendants;
+       also after a polite exit: SIGTERM, then SIGKILL after a fifth of a second
+    6. reap it, tell the guardian, hand over the exit status and the tail of its stderr
+
+A child without a stdin to close starts at step 3. When the root is in a hurry, all graces are skipped. The leader stays
+a zombie until step 6, so its number can't be given to anybody else and no signal hits a stranger.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, final
+
+import msgspec
+import trio
+
+from .pipes import Input, Output
+from .processes import all_dead
+from .spawn import is_dead, wait_for_death
+from .tail import Tail
+
+if TYPE_CHECKING:
+    from .guardian import Seen
+    from .processes import Processes
+
+SWEEP_GRACE = 0.2
+"""Seconds that those left behind by a process that ended by itself have between SIGTERM and SIGKILL."""
+
+LINGER = 0.2
+"""Seconds that helpers have to finish writing after their leader exited (`sh -c 'work | tee log'`)."""
+
+LINGER_POLL = 0.005
+
+LOOK_WITHIN = 0.2
+"""Seconds; a look at `/proc` takes milliseconds, unless the process is out of files."""
+
+KILL_WITHIN = 1.0
+"""Seconds for SIGKILL to take effect everywhere, on top of the graces."""
+
+
+class ProcessStop(msgspec.Struct, frozen=True, kw_only=True):
+    """How patiently a process is ended.
+
+    Attributes:
+        eof: seconds after its stdin was closed.
+        term: seconds after SIGTERM.
+    """
+
+    eof: float = 0.5
+    term: float = 0.5
+
+    @property
+    def within(self) -> float:
+        """Upper bound of the whole ladder."""
+        return self.eof + self.term + LINGER + KILL_WITHIN
+
+
+class ProcessEnd(msgspec.Struct, frozen=True, kw_only=True):
+    """How a process ended.
+
+    Attributes:
+        status: its exit status, 0 to 255; if a signal ended it, minus the signal's number (as in `subprocess`);
+            None if even SIGKILL did not end it in time (it hangs in the kernel; the guardian keeps at it).
+        signal: number of the signal that ended it, else None.
+        stderr_tail: the last 32 KiB of what it wrote to stderr.
+        swept: how many processes outlived it and were ended.
+    """
+
+    status: int | None
+    signal: int | None
+    stderr_tail: str
+    swept: int = 0
+
+
+@final
+class Child:
+    """One process. Whoever gets one from `fork` must call `end`, whatever happens.
+
+    Attributes:
+        pid: of the leader; also the number of its session and group.
+        start: when it began, see `guardian.Seen`.
+        stdin, stdout: our ends of its pipes, if it has them.
+        tail: of its stderr.
+    """
+
+    def __init__(
+        self,
+        processes: Processes,
+        popen: subprocess.Popen[bytes],
+        leader: Seen,
+        token: str,
+        stop: ProcessStop,
+        streams: tuple[Input | None, Output | None, Output],
+        tail: Tail,
+    ) -> None:
+        self.pid = leader.pid
+        self.start = leader.start
+        self.stdin, self.stdout, self._stderr = streams
+        self.tail = tail
+        self._processes = processes
+        self._popen = popen
+        self._token = token
+        self._stop = stop
+        self._strays: dict[int, int] = {}
+        self._swept: set[int] = set()
+
+    async def pump(self) -> None:
+        """Read its stderr to the end; an unread pipe would block it after 64 KiB."""
+        while data := await self._stderr.receive_some():
+            self.tail.feed(data)
+
+    async def exited(self) -> None:
+        """Wait until the leader has exited, by itself or not."""
+        await wait_for_death(self.pid)
+
+    async def end(self) -> ProcessEnd:
+        """Have it ended, with everything it left behind; see the module. The caller shields and bounds this."""
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self.pump)
+                if is_dead(self.pid):
+                    await self._within(LINGER, self._writers_gone)
+                    await self._sweep(min(SWEEP_GRACE, self._stop.term))
+                else:
+                    if self.stdout is not None:
+                        nursery.start_soon(self.stdout.drain)
+                    await self._sweep(await self._make_it_exit())
+                nursery.cancel_scope.cancel()
+            await self._processes.link.forget(self.pid)
+        finally:
+            self.bury()
+        return self._report()
+
+    def bury(self) -> None:
+        """Close our ends of its pipes and take its status, if it has ended. Harmless when done before."""
+        if self.stdin is not None:
+            self.stdin.end()
+        if self.stdout is not None:
+            self.stdout.settle()
+        self.tail.feed(self._stderr.settle())
+        self.tail.close()
+        if self._popen.poll() is not None:
+            self._processes.live.pop(self.pid, None)
+
+    async def _make_it_exit(self) -> float:
+        """Steps 1 to 4; returns what is left of the grace after SIGTERM for the rest of the session."""
+        # As long as it lives, its descendants can be told by their parents, whatever else they got rid of.
+        await self._within(LOOK_WITHIN, self._look)
+        if self.stdin is not None:
+            self.stdin.end()
+            if await self._within(self._stop.eof, self.exited):
+                return min(SWEEP_GRACE, self._stop.term)
+        self._signal_group(signal.SIGTERM)
+        self._signal_group(signal.SIGCONT)
+        until = trio.current_time() + self._stop.term
+        if await self._within(self._stop.term, self.exited):
+            return until - trio.current_time()
+        self._signal_group(signal.SIGKILL)
+        return 0.0
+
+    async def _sweep(self, grace: float) -> None:
+        """End all that is left of it, politely for `grace` seconds."""
+        if not await self._within(grace, self._ask_strays_to_exit):
+            while left := await self._leftovers():
+                self._processes.tell(left, signal.SIGKILL)
+                await all_dead(left)
+
+    async def _ask_strays_to_exit(self) -> None:
+        told: set[int] = set()
+        while left := await self._leftovers():
+            new = [seen for seen in left if seen.pid not in told]
+            self._processes.tell(new, signal.SIGTERM)
+            self._processes.tell(new, signal.SIGCONT)
+            told.update(seen.pid for seen in new)
+            await all_dead(left)
+
+    async def _left(self) -> list[Seen]:
+        """Who lives of it now. Those seen once are remembered: their parents may be gone at the next look."""
+        left = await self._processes.strays(self._token, {self.pid: self.start, **self._strays})
+        self._strays.update((seen.pid, seen.start) for seen in left if seen.pid != self.pid)
+        return left
+
+    async def _leftovers(self) -> list[Seen]:
+        """Who of it outlived its leader."""
+        left = await self._left()
+        self._swept.update(seen.pid for seen in left if seen.pid != self.pid)
+        return left
+
+    async def _look(self) -> None:
+        await self._left()
+
+    async def _writers_gone(self) -> None:
+        outputs = [output for output in (self.stdout, self._stderr) if output is not None]
+        while any(output.has_writers for output in outputs):  # noqa: ASYNC110 - epoll can't tell "no writers" from "data"
+            await trio.sleep(LINGER_POLL)
+
+    async def _within(self, seconds: float, what: Callable[[], Awaitable[None]]) -> bool:
+        """Whether `what` was done in that time; hurry cuts it short."""
+        done = False
+
+        async def cut_short(scope: trio.CancelScope) -> None:
+            await self._processes.hurry.wait()
+            scope.cancel()
+
+        async with trio.open_nursery() as nursery:
+            nursery.cancel_scope.deadline = trio.current_time() + seconds
+            nursery.start_soon(cut_short, nursery.cancel_scope)
+            await what()
+            done = True
+            nursery.cancel_scope.cancel()
+        return done
+
+    def _signal_group(self, number: signal.Signals) -> None:
+        try:
+            os.killpg(self.pid, number)
+        except OSError:
+            return  # all its members run as another user: the sweep will say so
+
+    def _report(self) -> ProcessEnd:
+        status = self._popen.returncode
+        number = -status if status is not None and status < 0 else None
+        return ProcessEnd(status=status, signal=number, stderr_tail=self.tail.text, swept=len(self._swept))

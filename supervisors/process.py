@@ -1,0 +1,283 @@
+"""Subprocesses as actors: `start_process` for those one talks to, `run_process` for those one waits for.
+
+    server = await start_process(me, ["my-server", "--stdio"], stdin="pipe")
+    await server.stdin.send_all(b"hello\n")
+    print(await server.stdout.receive_some())
+    await server.stop()
+
+    done = await run_process(me, ["sh", "-c", "echo hello"], timeout=10)
+    print(done.status, done.stdout)
+
+Each process belongs to a child actor of `me`, which lives exactly as long as the process and everything it left
+behind: whatever ends the actor (its process exits, somebody stops or cancels it, `me` ends, the root stops) goes
+through the same ladder (see `child`). What is alive when even we are killed is ended by the guardian (see `guardian`).
+
+An exit status other than 0 is not a crash of that actor: it is its result.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Literal, final
+
+import msgspec
+import trio
+
+from ..protocol.errors import ActorFailed, ProcessError, TimedOut
+from ..protocol.events import Warned
+from .actor import Actor
+from .child import Child, ProcessEnd, ProcessStop
+from .fork import fork
+from .processes import Processes
+from .tail import Tail
+
+if TYPE_CHECKING:
+    from .ref import Ref
+
+__all__ = ["Completed", "Process", "ProcessEnd", "ProcessStop", "Processes", "run_process", "start_process"]
+
+OUTPUT_LIMIT = 8 * 1024 * 1024
+
+
+class Completed(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a process that was run to its end.
+
+    Attributes:
+        status, signal, stderr_tail, swept: as in `ProcessEnd`.
+        stdout: what it wrote, up to the limit.
+        truncated: whether it wrote more.
+    """
+
+    status: int | None
+    signal: int | None
+    stdout: bytes
+    stderr_tail: str
+    truncated: bool
+    swept: int = 0
+
+
+@final
+class Process:
+    """A running process, for whoever talks to it.
+
+    Attributes:
+        argv: what was started.
+        pid: its process id.
+        stdin: where to send to (None unless `stdin="pipe"`).
+        stdout: where to receive from (None if `stdout="null"`).
+        ref: its actor, to be watched or cancelled.
+    """
+
+    def __init__(self, argv: tuple[str, ...], child: Child, ref: Ref[ProcessEnd]) -> None:
+        self.argv = argv
+        self.pid = child.pid
+        self.stdin = child.stdin
+        self.stdout = child.stdout
+        self.ref = ref
+        self._tail = child.tail
+        self._end: ProcessEnd | None = None
+        self._over = trio.Event()
+
+    def __repr__(self) -> str:
+        return f"<Process {self.pid} {self.argv[0]!r} {self.ref.state}>"
+
+    @property
+    def stderr_tail(self) -> str:
+        """The last 32 KiB it has written to stderr so far."""
+        return self._tail.text
+
+    @property
+    def ended(self) -> ProcessEnd | None:
+        """How it ended; None while it runs."""
+        return self._end
+
+    async def wait(self) -> ProcessEnd:
+        """Wait until it has ended by itself or was ended, with all it left behind.
+
+        Raises:
+            ProcessError: the root's time ran out before that was certain; the guardian takes over.
+        """
+        await self._over.wait()
+        if self._end is None:
+            raise ProcessError(f"{self.argv[0]!r} did not end in time; it is left to the guardian")
+        return self._end
+
+    async def stop(self) -> ProcessEnd:
+        """End it, see `child` for the steps, and wait until it has. Harmless when it has ended already."""
+        await self.ref.stop()
+        return await self.wait()
+
+    def settle(self, end: ProcessEnd | None) -> None:
+        """Its actor's word that it is over."""
+        self._end = end
+        self._over.set()
+
+
+async def start_process(
+    me: Actor,
+    argv: Sequence[str | os.PathLike[str]],
+    *,
+    name: str | None = None,
+    env: Mapping[str, str] | None = None,
+    cwd: str | os.PathLike[str] | None = None,
+    stdin: Literal["null", "pipe"] = "null",
+    stdout: Literal["pipe", "null"] = "pipe",
+    on_stderr: Callable[[str], None] | None = None,
+    stop: ProcessStop | None = None,
+) -> Process:
+    """Start a process under a child actor of `me`. When it returns, the guardian knows the process.
+
+    Args:
+        argv: program and arguments; no shell.
+        name: last part of the actor's path; by default the program's name.
+        env: its whole environment; None for ours. A cookie is added (see `cookie`).
+        cwd: where it starts; None for our working directory.
+        stdin: `pipe` to send to it; `null` and it reads the end of its input at once.
+        stdout: `pipe` to receive from it. Somebody has to: it stands still when 64 KiB are unread.
+        on_stderr: called with each line it writes to stderr, cut at 8 KiB. Stderr is always read.
+        stop: how patiently it is ended.
+
+    Raises:
+        ProcessError: it could not be started; the text says why.
+        ShuttingDown: `me` or the root is stopping.
+    """
+    command = tuple(os.fspath(part) for part in argv)
+    stop = stop or ProcessStop()
+    started: list[Process] = []
+
+    async def live(own: Actor) -> ProcessEnd:
+        child = await fork(
+            own.root.processes,
+            command,
+            env=env,
+            cwd=cwd,
+            stdin=stdin,
+            stdout=stdout,
+            stop=stop,
+            tail=Tail(on_stderr),
+        )
+        process = Process(command, child, own.ref)
+        end = None
+        try:
+            await own.root.processes.link.register(child.pid, child.start)
+            started.append(process)
+            own.started()
+            await _until_exit_or_stop(own, child)
+        finally:
+            try:
+                with own.cleanup():
+                    end = await child.end()
+            finally:
+                process.settle(end)
+                if end is None:
+                    message = f"{command[0]!r} (pid {child.pid}) could not be ended in time; it is left to the guardian"
+                    own.emit(Warned(code="process_left", message=message))
+        return end
+
+    label = name or (PurePath(command[0]).name if command else "process")
+    try:
+        await me.start(live, name=label, link=False, stop_within=stop.within)
+    except ActorFailed as failed:
+        if isinstance(failed.__cause__, ProcessError):
+            raise failed.__cause__ from None
+        raise
+    return started[0]
+
+
+async def run_process(
+    me: Actor,
+    argv: Sequence[str | os.PathLike[str]],
+    *,
+    name: str | None = None,
+    input: bytes | None = None,
+    env: Mapping[str, str] | None = None,
+    cwd: str | os.PathLike[str] | None = None,
+    output_limit: int = OUTPUT_LIMIT,
+    on_overflow: Literal["discard", "kill"] = "discard",
+    on_stderr: Callable[[str], None] | None = None,
+    timeout: float | None = None,
+    stop: ProcessStop | None = None,
+) -> Completed:
+    """Run a process to its end and collect what it writes. A non-zero status does not raise.
+
+    Args:
+        input: what it reads from stdin; None for nothing at all (`/dev/null`). It need not read it.
+        output_limit: bytes of stdout that are kept.
+        on_overflow: what happens when it writes more: `discard` the rest and let it run on, or `kill` it.
+        timeout: seconds; then it is ended.
+
+    The other arguments are those of `start_process`.
+
+    Raises:
+        ProcessError: it could not be started; the text says why.
+        TimedOut: it did not end within `timeout`. It has been ended.
+    """
+    process = await start_process(
+        me,
+        argv,
+        name=name,
+        env=env,
+        cwd=cwd,
+        stdin="null" if input is None else "pipe",
+        on_stderr=on_stderr,
+        stop=stop,
+    )
+    assert process.stdout is not None
+    output = bytearray()
+    truncated = False
+    try:
+        with trio.move_on_after(float("inf") if timeout is None else timeout) as limit:
+            async with trio.open_nursery() as nursery:
+                if input is not None:
+                    nursery.start_soon(_send, process, input)
+                while data := await process.stdout.receive_some():
+                    truncated = truncated or len(output) + len(data) > output_limit
+                    output += data[: output_limit - len(output)]
+                    if truncated and on_overflow == "kill":
+                        process.ref.cancel()
+                end = await process.wait()
+                nursery.cancel_scope.cancel()
+    finally:
+        if process.ended is None:
+            process.ref.cancel()
+            with me.root.shield((stop or ProcessStop()).within):
+                await process.ref.wait()
+    if limit.cancelled_caught:
+        raise TimedOut(f"{process.argv[0]!r} did not end within {timeout:g} s and was ended{_said(process)}")
+    return Completed(
+        status=end.status,
+        signal=end.signal,
+        stdout=bytes(output),
+        stderr_tail=end.stderr_tail,
+        truncated=truncated,
+        swept=end.swept,
+    )
+
+
+async def _until_exit_or_stop(own: Actor, child: Child) -> None:
+    async def until_exit(scope: trio.CancelScope) -> None:
+        await child.exited()
+        scope.cancel()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(child.pump)
+        nursery.start_soon(until_exit, nursery.cancel_scope)
+        async for _ in own:
+            pass  # a process has no use for mail; what it is told is told through its pipes
+        nursery.cancel_scope.cancel()
+
+
+async def _send(process: Process, data: bytes) -> None:
+    assert process.stdin is not None
+    try:
+        await process.stdin.send_all(data)
+        await process.stdin.aclose()
+    except trio.BrokenResourceError:
+        return  # it need not read all of its input
+
+
+def _said(process: Process) -> str:
+    tail = process.stderr_tail.strip()
+    return f"; it wrote to stderr: {tail[-500:]}" if tail else ""

@@ -1,0 +1,168 @@
+"""What a root knows about its subprocesses: who lives, who guards them, how strays are found.
+
+Made at the first subprocess of a root, closed by the root when its tree is down. One per root; two roots in one
+process have two, with a token and a guardian each.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+from typing import TYPE_CHECKING, final
+
+import trio
+
+from ..protocol.events import Warned
+from .cookie import new_token
+from .guardian import Census, Seen, kill
+from .guardian_link import GuardianLink
+from .spawn import AT_ONCE, POLL, wait_for_death
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from .child import Child
+    from .root import Root
+
+PR_SET_CHILD_SUBREAPER = 36
+
+UNCLAIMED = 60.0
+"""Seconds after which a dead child that this root did not start, and nobody reaped, is taken for a stray."""
+
+
+@final
+class Processes:
+    """The subprocesses of one root.
+
+    Attributes:
+        token: the root's token, in the cookie of every child.
+        live: pid of the leader -> child, from its fork until its session is proven empty.
+        link: to the guardian.
+        limiter: bounds the threads that fork and that look at `/proc`.
+        hurry: set when graces are to be skipped.
+    """
+
+    def __init__(self, root: Root) -> None:
+        self.token = new_token()
+        self.live: dict[int, Child] = {}
+        self.limiter = trio.CapacityLimiter(AT_ONCE)
+        self.hurry = root.hurry
+        self.link = GuardianLink(self.token, self._start_task, self.warn, self.limiter)
+        self._root = root
+        self._round = _Round()
+        self._looking = trio.Lock()
+        self._ours: set[tuple[int, int]] = set()
+        self._unclaimed: dict[tuple[int, int], float] = {}
+        if root.own_signals:
+            become_subreaper()
+
+    async def close(self) -> None:
+        """Prove that nothing is left and let the guardian go; if that can't be proven in time, leave it to hunt.
+
+        The caller bounds the time. The tree is down, so usually there is nothing to do but to look.
+        """
+        try:
+            while left := await self.strays(self.token, {pid: child.start for pid, child in self.live.items()}):
+                self.tell(left, signal.SIGKILL)
+                await all_dead(left)
+            for child in list(self.live.values()):
+                child.bury()
+            await self.link.dismiss()
+        finally:
+            self.link.abandon()
+
+    def abandon(self) -> None:
+        """Leave everything to the guardian at once. Harmless after `close`."""
+        self.link.abandon()
+
+    async def strays(self, token: str, known: dict[int, int]) -> list[Seen]:
+        """The living that belong to this token or to those known (pid -> start), as of now; see `Census.belonging`."""
+        census = await self.census()
+        found = census.belonging(token.encode(), known, os.getpid())
+        self._ours.update((seen.pid, seen.start) for seen in found if seen.pid not in self.live)
+        return [seen for seen in found if not seen.dead]
+
+    def tell(self, strays: list[Seen], number: signal.Signals) -> None:
+        """Signal these."""
+        for seen in strays:
+            kill(seen, number)
+
+    async def census(self) -> Census:
+        """A look at `/proc` that begins after this call. Those who ask meanwhile share the next one."""
+        mine = self._round
+        async with self._looking:
+            if mine.census is None:
+                self._round = _Round()
+                mine.census = await self._look()
+                self._reap(mine.census)
+            return mine.census
+
+    async def _look(self) -> Census:
+        while True:
+            try:
+                return await trio.to_thread.run_sync(Census, limiter=self.limiter)
+            except OSError:
+                await trio.sleep(POLL)  # too many files are open; whoever waits for this has a deadline
+
+    def warn(self, code: str, message: str) -> None:
+        """Tell the world on the kernel's event stream."""
+        self._root.actor.emit(Warned(code=code, message=message))
+
+    def _start_task(self, body: Callable[[], Awaitable[None]]) -> None:
+        self._root.nursery.start_soon(body)
+
+    def _reap(self, census: Census) -> None:
+        """Take the status of dead strays that were given to us as subreaper (or as pid 1).
+
+        Never `waitpid(-1)`, which would steal from trio and from whoever runs subprocesses beside us. A dead child is
+        taken if it was seen among our strays; or if it is neither in our session nor leads one, since then this
+        program did not fork it and nobody waits for it; or if it leads one and nobody has asked for it in a minute.
+        """
+        us, session, now = os.getpid(), os.getsid(0), trio.current_time()
+        dead = [seen for seen in census.seen.values() if seen.dead and seen.parent == us and seen.session != session]
+        unclaimed = {
+            (seen.pid, seen.start): self._unclaimed.get((seen.pid, seen.start), now)
+            for seen in dead
+            if seen.pid not in self.live and seen.pid != self.link.pid
+        }
+        for seen in dead:
+            since = unclaimed.get((seen.pid, seen.start))
+            if since is None:
+                continue
+            if seen.session != seen.pid or (seen.pid, seen.start) in self._ours or now - since >= UNCLAIMED:
+                reap(seen.pid)
+        self._unclaimed = unclaimed
+        self._ours = {(pid, start) for pid, start in self._ours if pid in census.seen}
+
+
+class _Round:
+    __slots__ = ("census",)
+
+    def __init__(self) -> None:
+        self.census: Census | None = None
+
+
+async def all_dead(strays: list[Seen]) -> None:
+    """Wait until none of these lives."""
+    for seen in strays:
+        await wait_for_death(seen.pid)
+
+
+def reap(pid: int) -> None:
+    """Take the status of this one dead child, if it is ours and nobody was faster."""
+    try:
+        os.waitpid(pid, os.WNOHANG)
+    except ChildProcessError:
+        return
+
+
+def become_subreaper() -> None:
+    """Have orphans below us given to us instead of to init, so that they stay in reach and are reaped.
+
+    It holds for the whole process and for good, so only a root that owns the process asks for it (`signals=True`).
+    Where the kernel has no such thing, nothing is lost but the reaping: strays are found without it.
+    """
+    prctl = getattr(ctypes.CDLL(None), "prctl", None)
+    if prctl is not None:
+        prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)

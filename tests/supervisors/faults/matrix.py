@@ -1,0 +1,136 @@
+"""Runs cells of the fault matrix: a host, its child of some kind, and some end of the host.
+
+Nothing is polled and nobody sleeps: the test holds the reading end of the cell's fifo, which ends when the last
+process that holds it open for writing is dead. Besides, the host is started with a cookie in its environment, as
+if by an outer Callboard, so everything below it can be found by that.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import trio
+from kinds import ROLES, SCRIPTS, STUBBORN
+from lifeline import Lifeline, heard
+
+from callboard.supervisors.cookie import VARIABLE, new_token
+from callboard.supervisors.guardian import KILL, Census, kill
+
+HERE = Path(__file__).parent
+
+SIGNALS: dict[str, tuple[signal.Signals, ...]] = {
+    "SIGINT": (signal.SIGINT,),
+    "double SIGINT": (signal.SIGINT, signal.SIGINT),
+    "SIGTERM": (signal.SIGTERM,),
+    "SIGHUP": (signal.SIGHUP,),
+    "SIGKILL": (signal.SIGKILL,),
+}
+ENDINGS = ("normal", "crash", *SIGNALS, "cancel")
+KINDS = tuple(SCRIPTS)
+CELLS = [(kind, ending) for kind in KINDS for ending in ENDINGS]
+GIVE_UP = 30.0
+
+__all__ = ["CELLS", "ENDINGS", "KINDS", "SIGNALS", "STUBBORN", "Outcome", "run_cells"]
+
+
+@dataclass
+class Outcome:
+    """What became of one cell.
+
+    Attributes:
+        status: the host's exit status, negative for a signal.
+        stderr: all it wrote there.
+        to_exit: seconds from its end being brought about to its exit.
+        to_silence: seconds from its exit to the death of the last process below it; None if one was still alive
+            after `GIVE_UP` seconds.
+        orphans: pids found by cookie after that.
+    """
+
+    status: int | None
+    stderr: str
+    to_exit: float
+    to_silence: float | None
+    orphans: list[int]
+
+
+async def run_cells(
+    cells: Iterable[tuple[str, str]], directory: Path, at_once: int = 4
+) -> dict[tuple[str, str], Outcome]:
+    """Run these cells, some at a time."""
+    outcomes: dict[tuple[str, str], Outcome] = {}
+    limit = trio.CapacityLimiter(at_once)
+
+    async def one(kind: str, ending: str) -> None:
+        async with limit:
+            outcomes[kind, ending] = await run_cell(kind, ending, directory / f"{kind} {ending}.fifo")
+
+    async with trio.open_nursery() as nursery:
+        for kind, ending in cells:
+            nursery.start_soon(one, kind, ending)
+    return outcomes
+
+
+async def run_cell(kind: str, ending: str, fifo: Path) -> Outcome:
+    """Run one cell."""
+    life = Lifeline(fifo)
+    token = new_token()
+    host = await trio.lowlevel.open_process(
+        [sys.executable, str(HERE / "host.py"), kind, ending, str(fifo)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, VARIABLE: token},
+        start_new_session=True,
+    )
+    try:
+        return await _watch(host, ending, life, token)
+    finally:
+        for seen in Census().belonging(token.encode(), {}, os.getpid()):
+            kill(seen, KILL)
+        await life.aclose()
+
+
+async def _watch(host: trio.Process, ending: str, life: Lifeline, token: str) -> Outcome:
+    assert host.stdin is not None
+    assert host.stdout is not None
+    assert host.stderr is not None
+    errors: list[bytes] = []
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_collect, host.stderr, errors)
+        with trio.move_on_after(GIVE_UP):
+            if ending != "cancel":
+                await life.heard(ROLES)
+                await heard(host.stdout, ["ready"])
+            began = trio.current_time()
+            if ending in SIGNALS:
+                await _send(host, SIGNALS[ending])
+            await host.stdin.aclose()
+            await host.wait()
+        to_exit = trio.current_time() - began
+        exited = trio.current_time()
+        silent = None
+        with trio.move_on_after(GIVE_UP):
+            await life.silent()
+            silent = trio.current_time() - exited
+        orphans = [seen.pid for seen in Census().belonging(token.encode(), {}, os.getpid())]
+        if silent is None:
+            nursery.cancel_scope.cancel()
+    return Outcome(host.returncode, b"".join(errors).decode(), to_exit, silent, orphans)
+
+
+async def _send(host: trio.Process, signals: tuple[signal.Signals, ...]) -> None:
+    assert host.stdout is not None
+    for position, number in enumerate(signals):
+        if position:
+            await heard(host.stdout, ["signal"])
+        host.send_signal(number)
+
+
+async def _collect(stream: trio.abc.ReceiveStream, into: list[bytes]) -> None:
+    into.extend([data async for data in stream])

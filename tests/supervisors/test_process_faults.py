@@ -1,0 +1,74 @@
+"""The fault matrix: whatever child we have and however we end, nothing of it is alive afterwards.
+
+Five kinds of child (`faults/kinds.py`) and eight endings of the host. The cells are run a few at a time, before
+the first test asks for one; each test looks at its own.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+import trio
+
+sys.path.insert(0, str(Path(__file__).parent / "faults"))
+
+from matrix import CELLS, STUBBORN, Outcome, run_cells
+
+EXITS = {
+    "normal": 0,
+    "crash": 1,
+    "SIGINT": 130,
+    "double SIGINT": 130,
+    "SIGTERM": 143,
+    "SIGHUP": 129,
+    "SIGKILL": -9,
+    "cancel": 0,
+}
+
+SLACK = 5
+QUICK = 0.5 * SLACK
+STUBBORN_QUICK = 3.0 * SLACK
+"""Seconds; the figures without the slack are printed by benchmarks/processes.py."""
+
+PASSES = 100
+
+
+@pytest.fixture(scope="module")
+def outcomes(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> dict[tuple[str, str], Outcome]:
+    """Of the cells that were asked for in this test run."""
+    asked = [
+        (item.callspec.params["kind"], item.callspec.params["ending"])
+        for item in request.session.items
+        if isinstance(item, pytest.Function) and item.originalname == test_nothing_outlives_the_host.__name__
+    ]
+    return trio.run(run_cells, asked, tmp_path_factory.mktemp("faults"))
+
+
+@pytest.mark.parametrize(("kind", "ending"), CELLS)
+def test_nothing_outlives_the_host(kind: str, ending: str, outcomes: dict[tuple[str, str], Outcome]) -> None:
+    check(kind, ending, outcomes[kind, ending])
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("number", range(PASSES))
+async def test_nothing_outlives_the_host_in_a_hundred_passes(number: int, tmp_path: Path) -> None:
+    for cell, outcome in (await run_cells(CELLS, tmp_path)).items():
+        check(*cell, outcome)
+
+
+def check(kind: str, ending: str, outcome: Outcome) -> None:
+    """The promises of one cell."""
+    what = f"{kind} child, {ending}: {outcome}"
+    assert outcome.to_silence is not None, f"a process outlived the host: {what}"
+    assert outcome.to_silence < QUICK, what
+    assert not outcome.orphans, what
+    assert outcome.status == EXITS[ending], what
+    assert outcome.to_exit < (STUBBORN_QUICK if kind in STUBBORN or ending == "cancel" else QUICK), what
+    if ending == "crash":
+        assert "RuntimeError: the host crashed" in outcome.stderr
+    else:
+        assert outcome.stderr == "", what
