@@ -212,6 +212,12 @@ class ActorCancelled(ActorError):
     code = "actor_cancelled"
 
 
+class DoesNotEnd(ActorError):
+    """The actor was interrupted and runs on: it shields itself or swallows its cancellation for too long."""
+
+    code = "does_not_end"
+
+
 class TooManyRestarts(ActorError):
     """A supervisor's restart intensity was exceeded; it stopped its children and gave up."""
 

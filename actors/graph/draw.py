@@ -1,0 +1,96 @@
+"""Pictures of a graph: Mermaid and Graphviz text here, plain characters and SVG next door.
+
+In all of them a solid line is a way the run takes by itself, and a dashed one a way it may take: a script's
+`_next`, a fallback, a timeout. The shape of a node tells its type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...protocol.graph import Graph
+from .draw_ascii import ascii_picture
+from .draw_svg import svg_picture
+from .layout import lay_out
+
+
+def draw(graph: Graph, form: str) -> str:
+    """The picture of a graph as text, with a newline at its end. `form` is a key of `FORMS`."""
+    return FORMS[form](graph)
+
+
+def mermaid(graph: Graph) -> str:
+    """A flowchart that GitHub and other Markdown readers show."""
+    names = {node_id: f"n{number}" for number, node_id in enumerate(graph.nodes)}
+    lines = ["flowchart TD"]
+    for node_id, node in graph.nodes.items():
+        opening, closing = _MERMAID_SHAPES[node.kind]
+        lines.append(f'    {names[node_id]}{opening}"{_mermaid_text(node_id)}<br/><i>{node.kind}</i>"{closing}')
+    for line in lay_out(graph, lambda _: 1.0, 1.0).lines:
+        arrow = "-.->" if line.dashed else "-->"
+        label = f'|"{_mermaid_text(line.label)}"|' if line.label else ""
+        lines.append(f"    {names[line.source]} {arrow}{label} {names[line.target]}")
+    if graph.start in names:
+        lines.append(f"    style {names[graph.start]} stroke-width:3px")
+    return "\n".join(lines) + "\n"
+
+
+_MERMAID_SHAPES = {
+    "script": ("[", "]"),
+    "llm": ("(", ")"),
+    "agent": ("[[", "]]"),
+    "approval": ("{", "}"),
+    "input": ("[/", "/]"),
+    "rag": ("[(", ")]"),
+    "map": ("{{", "}}"),
+    "end": ("([", "])"),
+}
+
+
+def _mermaid_text(text: str) -> str:
+    """Text inside quotes; Mermaid knows only its own escapes."""
+    for character, escape in (("#", "#35;"), ('"', "#quot;"), ("<", "#lt;"), (">", "#gt;"), ("\n", " ")):
+        text = text.replace(character, escape)
+    return text
+
+
+def dot(graph: Graph) -> str:
+    """Graphviz text."""
+    lines = [f"digraph {_dot_text(graph.name)} {{", "    rankdir=TB;", '    node [fontname="sans-serif"];']
+    for node_id, node in graph.nodes.items():
+        width = ", penwidth=2.5" if node_id == graph.start else ""
+        label = _dot_text(f"{node_id}\n{node.kind}")
+        lines.append(f"    {_dot_text(node_id)} [label={label}, {_DOT_SHAPES[node.kind]}{width}];")
+    for line in lay_out(graph, lambda _: 1.0, 1.0).lines:
+        marks = [f"label={_dot_text(line.label)}"] if line.label else []
+        marks += ["style=dashed"] if line.dashed else []
+        suffix = f" [{', '.join(marks)}]" if marks else ""
+        lines.append(f"    {_dot_text(line.source)} -> {_dot_text(line.target)}{suffix};")
+    lines.append("}")
+    return "\n".join(lines) + "\n"
+
+
+_DOT_SHAPES = {
+    "script": "shape=box",
+    "llm": "shape=box, style=rounded",
+    "agent": "shape=box, peripheries=2",
+    "approval": "shape=diamond",
+    "input": "shape=parallelogram",
+    "rag": "shape=cylinder",
+    "map": "shape=hexagon",
+    "end": "shape=oval",
+}
+
+
+def _dot_text(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'
+
+
+FORMS: dict[str, Callable[[Graph], str]] = {
+    "mermaid": mermaid,
+    "dot": dot,
+    "svg": svg_picture,
+    "ascii": ascii_picture,
+}
+"""The forms of `callboard graph -o`."""

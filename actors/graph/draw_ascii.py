@@ -1,0 +1,154 @@
+"""A graph in plain characters: boxes in layers, lines between them, and a list of what leads back.
+
+Every line gets a row of its own between two layers, so that no two lines share a horizontal stretch:
+
+        +-------+
+        | plan  |
+        | llm   |
+        +-------+
+            |
+       +----+----+        solid:  | - +
+       v         :        dashed: : . +
+"""
+
+from __future__ import annotations
+
+from ...protocol.graph import Graph
+from .layout import Layout, Line, lay_out
+
+_GAP = 3.0
+
+
+def ascii_picture(graph: Graph) -> str:
+    """The picture, as wide as its widest layer."""
+    layout = lay_out(graph, lambda node_id: float(_width(graph, node_id)), _GAP)
+    canvas = _Canvas()
+    row = 0
+    passing: list[tuple[Line, int]] = []
+    for number, layer in enumerate(layout.layers):
+        for line, step in passing:
+            canvas.vertical(_column(line.bends[step]), row, row + 3, dashed=line.dashed)
+        for node_id in layer:
+            _box(canvas, graph, node_id, _column(layout.centre[node_id]), row)
+        row += 4
+        crossing = _crossing(layout, layer, passing)
+        if number + 1 < len(layout.layers):
+            row = _channel(canvas, crossing, row)
+        passing = [(line, step) for line, step, _, _ in crossing if step < len(line.bends)]
+    notes = [
+        f"{line.source} {'..>' if line.dashed else '-->'} {line.target}" + (f"  ({line.label})" if line.label else "")
+        for line in layout.lines
+        if line.back
+    ]
+    picture = canvas.text()
+    if notes:
+        picture += "\n\nback:\n" + "\n".join(f"  {note}" for note in notes)
+    return f"{graph.name}\n\n{picture}\n\nsolid: taken by itself   dotted: by a script's _next, a fallback, a timeout\n"
+
+
+def _width(graph: Graph, node_id: str) -> int:
+    return max(len(node_id), len(graph.nodes[node_id].kind) + 2 * (node_id == graph.start)) + 4
+
+
+def _column(x: float) -> int:
+    return int(x)
+
+
+def _box(canvas: _Canvas, graph: Graph, node_id: str, centre: int, row: int) -> None:
+    width = _width(graph, node_id)
+    left = centre - width // 2
+    kind = graph.nodes[node_id].kind
+    if node_id == graph.start:
+        kind = f"> {kind}"
+    side, corner = ("(", "-") if kind.endswith("end") else ("|", "+")
+    other = ")" if side == "(" else "|"
+    border = "=" if kind.endswith("agent") else "-"
+    canvas.write(left, row, corner + border * (width - 2) + corner)
+    canvas.write(left, row + 1, f"{side} {node_id.ljust(width - 4)} {other}")
+    canvas.write(left, row + 2, f"{side} {kind.ljust(width - 4)} {other}")
+    canvas.write(left, row + 3, corner + border * (width - 2) + corner)
+
+
+def _crossing(layout: Layout, layer: list[str], passing: list[tuple[Line, int]]) -> list[tuple[Line, int, int, int]]:
+    """What goes from this layer to the next: (line, its next bend, column here, column there)."""
+    found: list[tuple[Line, int, int, int]] = []
+    for line in layout.lines:
+        if line.source in layer and not line.back:
+            there = line.bends[0] if line.bends else layout.centre[line.target]
+            found.append((line, 0, _column(layout.centre[line.source]), _column(there)))
+    for line, step in passing:
+        last = step + 1 >= len(line.bends)
+        there = layout.centre[line.target] if last else line.bends[step + 1]
+        found.append((line, step + 1, _column(line.bends[step]), _column(there)))
+    return found
+
+
+def _channel(canvas: _Canvas, crossing: list[tuple[Line, int, int, int]], row: int) -> int:
+    """Draw the lines between two layers; returns the row where the next layer begins."""
+    turning = sorted((entry for entry in crossing if entry[2] != entry[3]), key=lambda entry: (entry[2], entry[3]))
+    # Those that go left turn from the left one on, those that go right from the right one on: fewer crossings.
+    order = [entry for entry in turning if entry[3] < entry[2]] + [entry for entry in turning if entry[3] > entry[2]][
+        ::-1
+    ]
+    foot = row + 1 + len(order) + 1
+    tracks = {id(entry): row + 1 + number for number, entry in enumerate(order)}
+    for entry in sorted(crossing, key=lambda entry: entry[0].dashed, reverse=True):
+        line, step, here, there = entry
+        turn = tracks.get(id(entry))
+        if turn is None:
+            canvas.vertical(here, row, foot - 1, dashed=line.dashed)
+        else:
+            canvas.vertical(here, row, turn, dashed=line.dashed)
+            canvas.vertical(there, turn, foot - 1, dashed=line.dashed)
+            canvas.horizontal(here, there, turn, dashed=line.dashed)
+        if step >= len(line.bends):
+            canvas.write(there, foot, "v")
+            if line.label:
+                canvas.label(there + 2, foot, line.label)
+        else:
+            canvas.vertical(there, foot, foot, dashed=line.dashed)
+    return foot + 1
+
+
+class _Canvas:
+    """Characters by row and column."""
+
+    def __init__(self) -> None:
+        self.rows: list[dict[int, str]] = []
+
+    def put(self, column: int, row: int, character: str) -> None:
+        while len(self.rows) <= row:
+            self.rows.append({})
+        self.rows[row][column] = character
+
+    def at(self, column: int, row: int) -> str:
+        return self.rows[row].get(column, " ") if row < len(self.rows) else " "
+
+    def write(self, column: int, row: int, text: str) -> None:
+        for offset, character in enumerate(text):
+            self.put(column + offset, row, character)
+
+    def label(self, column: int, row: int, text: str) -> None:
+        """Text where there is room for it; where there is none, it is left out."""
+        if all(self.at(column + offset - 1, row) == " " for offset in range(len(text) + 2)):
+            self.write(column, row, text)
+
+    def vertical(self, column: int, first: int, last: int, *, dashed: bool) -> None:
+        for row in range(first, last + 1):
+            if self.at(column, row) != "+":
+                self.put(column, row, ":" if dashed else "|")
+
+    def horizontal(self, one: int, other: int, row: int, *, dashed: bool) -> None:
+        left, right = min(one, other), max(one, other)
+        for column in range(left + 1, right):
+            if self.at(column, row) == " ":
+                self.put(column, row, "." if dashed else "-")
+        self.put(left, row, "+")
+        self.put(right, row, "+")
+
+    def text(self) -> str:
+        left = min((column for row in self.rows for column in row), default=0)
+        return "\n".join(
+            "".join(row.get(column, " ") for column in range(left, max(row, default=left - 1) + 1)).rstrip()
+            for row in self.rows
+        )

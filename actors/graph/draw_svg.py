@@ -1,0 +1,146 @@
+"""A graph as one self-contained SVG: no script, no font, no file besides."""
+
+from __future__ import annotations
+
+from xml.sax.saxutils import escape, quoteattr
+
+from ...protocol.graph import Graph
+from .layout import Layout, Line, lay_out
+
+_HEIGHT = 44.0  # of a node
+_ROW = 104.0  # from the top of a layer to the top of the next
+_GAP = 34.0
+_MARGIN = 28.0
+_CHARACTER = 7.6  # width of an average character at the font size of ids
+_BACK = 16.0  # how far apart lines that lead back run
+
+_ARROW = (
+    '<defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
+    '<path d="M0 0 L8 4 L0 8 z" fill="#555"/></marker></defs>'
+)
+
+_COLOURS = {
+    "script": ("#eef2f7", "#52627a"),
+    "llm": ("#e8f0fe", "#2b5fb8"),
+    "agent": ("#efe9fb", "#6a3fb0"),
+    "approval": ("#fdf1d7", "#9a6a00"),
+    "input": ("#fdf1d7", "#9a6a00"),
+    "rag": ("#e3f4ea", "#22784a"),
+    "map": ("#e2f4f5", "#146b74"),
+    "end": ("#f3f3f3", "#333333"),
+}
+
+
+def svg_picture(graph: Graph) -> str:
+    """The picture; a browser shows it as it is."""
+    layout = lay_out(graph, lambda node_id: _width(graph, node_id), _GAP)
+    top = {node_id: row * _ROW for row, layer in enumerate(layout.layers) for node_id in layer}
+    backs = [line for line in layout.lines if line.back]
+    width = layout.width + 2 * _MARGIN + (len(backs) + 1) * _BACK * bool(backs)
+    height = len(layout.layers) * _ROW - (_ROW - _HEIGHT) + 2 * _MARGIN + 18
+    size = f'viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}"'
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="system-ui, sans-serif" font-size="13">',
+        f"<title>{escape(graph.name)}</title>",
+        _ARROW,
+        '<rect width="100%" height="100%" fill="#ffffff"/>',
+        f'<text x="{_MARGIN}" y="18" font-weight="600" fill="#222">{escape(graph.name)}</text>',
+        f'<g transform="translate({_MARGIN} {_MARGIN + 8})">',
+    ]
+    parts += [_line(graph, layout, top, line, backs) for line in layout.lines]
+    parts += [_node(graph, node_id, layout.centre[node_id], top[node_id]) for node_id in graph.nodes]
+    return "\n".join([*parts, "</g>", "</svg>"]) + "\n"
+
+
+def _width(graph: Graph, node_id: str) -> float:
+    extra = 56 if graph.nodes[node_id].kind in ("approval", "map", "input") else 30
+    return max(80.0, len(node_id) * _CHARACTER + extra)
+
+
+def _node(graph: Graph, node_id: str, x: float, y: float) -> str:
+    kind = graph.nodes[node_id].kind
+    fill, stroke = _COLOURS[kind]
+    weight = 2.6 if node_id == graph.start else 1.3
+    style = f'fill="{fill}" stroke="{stroke}" stroke-width="{weight}"'
+    note = graph.nodes[node_id].description.strip()
+    title = f"<title>{escape(note)}</title>" if note else ""
+    return (
+        f"<g id={quoteattr('node-' + node_id)}>{title}"
+        f"{_shape(kind, x - _width(graph, node_id) / 2, y, _width(graph, node_id), style)}"
+        f'<text x="{x:.1f}" y="{y + 20:.1f}" text-anchor="middle" fill="#1a1a1a">{escape(node_id)}</text>'
+        f'<text x="{x:.1f}" y="{y + 35:.1f}" text-anchor="middle" font-size="10" fill="{stroke}">{kind}</text></g>'
+    )
+
+
+def _shape(kind: str, x: float, y: float, w: float, style: str) -> str:
+    h = _HEIGHT
+    if kind == "llm":
+        return f'<rect x="{x:.1f}" y="{y:.1f}" width="{w:.1f}" height="{h}" rx="10" {style}/>'
+    if kind == "end":
+        return f'<rect x="{x:.1f}" y="{y:.1f}" width="{w:.1f}" height="{h}" rx="{h / 2}" {style}/>'
+    if kind == "agent":
+        inner = f'<rect x="{x + 4:.1f}" y="{y + 4:.1f}" width="{w - 8:.1f}" height="{h - 8}" {style}/>'
+        return f'<rect x="{x:.1f}" y="{y:.1f}" width="{w:.1f}" height="{h}" {style}/>{inner}'
+    if kind == "rag":
+        start, half = f"M{x:.1f} {y + 6:.1f}", w / 2
+        body = f"{start} a{half:.1f} 6 0 0 1 {w:.1f} 0 v{h - 12} a{half:.1f} 6 0 0 1 {-w:.1f} 0 z"
+        rim = f"{start} a{half:.1f} 6 0 0 0 {w:.1f} 0"
+        return f'<path d="{body}" {style}/><path d="{rim}" {style}/>'
+    corners = {
+        "approval": [(0, h / 2), (18, 0), (w - 18, 0), (w, h / 2), (w - 18, h), (18, h)],
+        "input": [(14, 0), (w, 0), (w - 14, h), (0, h)],
+        "map": [(0, 0), (w - 12, 0), (w, 12), (w, h), (12, h), (0, h - 12)],
+    }.get(kind, [(0, 0), (w, 0), (w, h), (0, h)])
+    points = " ".join(f"{x + dx:.1f},{y + dy:.1f}" for dx, dy in corners)
+    return f'<polygon points="{points}" {style}/>'
+
+
+def _line(graph: Graph, layout: Layout, top: dict[str, float], line: Line, backs: list[Line]) -> str:
+    if line.back:
+        path, label_at = _way_back(graph, layout, top, line, backs)
+    else:
+        path, label_at = _way_down(layout, top, line)
+    dash = ' stroke-dasharray="5 4"' if line.dashed else ""
+    text = ""
+    if line.label:
+        x, y = label_at
+        text = (
+            f'<text x="{x:.1f}" y="{y:.1f}" font-size="10.5" fill="#444" text-anchor="middle" '
+            f'stroke="#ffffff" stroke-width="4" paint-order="stroke">{escape(line.label)}</text>'
+        )
+    return f'<path d="{path}" fill="none" stroke="#555" stroke-width="1.3"{dash} marker-end="url(#arrow)"/>{text}'
+
+
+def _way_down(layout: Layout, top: dict[str, float], line: Line) -> tuple[str, tuple[float, float]]:
+    """A curve from the foot of the source through its bends to the head of the target, and the label's place."""
+    x, y = layout.centre[line.source], top[line.source] + _HEIGHT
+    stops = [
+        *((bend, top[line.source] + (row + 1) * _ROW) for row, bend in enumerate(line.bends)),
+        (layout.centre[line.target], top[line.target]),
+    ]
+    parts = [f"M{x:.1f} {y:.1f}"]
+    first = stops[0]
+    label_at = ((x + first[0]) / 2, (y + first[1]) / 2 + 4)
+    for number, (to_x, to_y) in enumerate(stops):
+        middle = (y + to_y) / 2
+        parts.append(f"C{x:.1f} {middle:.1f} {to_x:.1f} {middle:.1f} {to_x:.1f} {to_y:.1f}")
+        x, y = to_x, to_y
+        if number < len(stops) - 1:  # beside the nodes of the layer it passes
+            y += _HEIGHT
+            parts.append(f"V{y:.1f}")
+    return " ".join(parts), label_at
+
+
+def _way_back(
+    graph: Graph, layout: Layout, top: dict[str, float], line: Line, backs: list[Line]
+) -> tuple[str, tuple[float, float]]:
+    """Out at the right side of the source, up along the right edge of the picture, in at the target's right side."""
+    lane = layout.width + (backs.index(line) + 1) * _BACK
+    start_x = layout.centre[line.source] + _width(graph, line.source) / 2
+    end_x = layout.centre[line.target] + _width(graph, line.target) / 2
+    start_y, end_y = top[line.source] + _HEIGHT * 0.7, top[line.target] + _HEIGHT * 0.3
+    path = (
+        f"M{start_x:.1f} {start_y:.1f} H{lane - 8:.1f} Q{lane:.1f} {start_y:.1f} {lane:.1f} {start_y - 8:.1f} "
+        f"V{end_y + 8:.1f} Q{lane:.1f} {end_y:.1f} {lane - 8:.1f} {end_y:.1f} H{end_x + 2:.1f}"
+    )
+    return path, ((start_x + lane) / 2, start_y - 4)

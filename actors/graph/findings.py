@@ -1,0 +1,111 @@
+"""What the checks of a graph share: the graph, what is known around it, and the list of what they found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path as FilePath
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from ...protocol.graph import Graph
+from ...protocol.problems import Problem, Severity
+from ...protocol.reading import node_of
+from ...protocol.source import Path
+from .compat import Compat
+
+AgentSeen: TypeAlias = Literal["found", "missing", "empty", "both"]
+"""What stands at an agent's name: an agent, nothing, a directory without an agent file, or one with both."""
+
+
+class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known around a graph. Whatever is None is not checked.
+
+    Attributes:
+        directory: the agent's own directory, with its scripts and `tools.*` file.
+        agents: says what stands at an agent's name; see `agents_in`.
+        models: whether a model id can be resolved.
+        tools: whether a global tool of that name (without extension) is installed.
+        servers: whether an MCP server of that name is configured.
+    """
+
+    directory: FilePath | None = None
+    agents: Callable[[str], AgentSeen] | None = None
+    models: Callable[[str], bool] | None = None
+    tools: Callable[[str], bool] | None = None
+    servers: Callable[[str], bool] | None = None
+
+
+def agents_in(directory: FilePath) -> Callable[[str], AgentSeen]:
+    """Looks for agents in the subdirectories of `directory`."""
+
+    def seen(name: str) -> AgentSeen:
+        home = directory / name
+        if not home.is_dir():
+            return "missing"
+        files = [(home / file).is_file() for file in ("config.yaml", "graph.yaml")]
+        return "both" if all(files) else "found" if any(files) else "empty"
+
+    return seen
+
+
+class Findings:
+    """The problems found so far.
+
+    A problem about a value that could not even be read (`broken`) is not added: it would only echo the first.
+    """
+
+    def __init__(
+        self, graph: Graph, compat: Compat, unread: frozenset[str] = frozenset(), broken: frozenset[Path] = frozenset()
+    ) -> None:
+        self.graph = graph
+        self.compat = compat
+        self.unread = unread
+        self.broken = broken
+        self.problems: list[Problem] = []
+
+    @property
+    def whole(self) -> bool:
+        """Whether everything about the nodes could be read."""
+        return not self.unread and not any(path[:1] == ("nodes",) for path in self.broken)
+
+    def sound(self, *paths: Path) -> bool:
+        """Whether the values at these paths could be read in full."""
+        return not any(bad[: len(path)] == path or path[: len(bad)] == bad for bad in self.broken for path in paths)
+
+    def error(
+        self, code: str, message: str, path: Path, *, expected: str | None = None, hint: str | None = None
+    ) -> None:
+        """Loki's validator stops here too."""
+        self._add("error", code, message, path, expected, hint)
+
+    def warning(
+        self, code: str, message: str, path: Path, *, expected: str | None = None, hint: str | None = None
+    ) -> None:
+        """Worth knowing; the run goes on."""
+        self._add("warning", code, message, path, expected, hint)
+
+    def beyond(
+        self, code: str, message: str, path: Path, *, expected: str | None = None, hint: str | None = None
+    ) -> None:
+        """Certain to fail, but unknown to Loki's validator, so under `loki` only a warning."""
+        severity: Severity = "warning" if self.compat.extra_checks_only_warn else "error"
+        self._add(severity, code, message, path, expected, hint)
+
+    def _add(
+        self, severity: Severity, code: str, message: str, path: Path, expected: str | None, hint: str | None
+    ) -> None:
+        if not self.sound(path):
+            return
+        self.problems.append(
+            self.graph.source.problem(
+                severity,
+                code,
+                message,
+                path,
+                at_key=len(path) == 2 and path[0] == "nodes",
+                node=node_of(path),
+                expected=expected,
+                hint=hint,
+            )
+        )

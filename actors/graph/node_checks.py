@@ -1,0 +1,329 @@
+"""The checks that look at one node at a time, by type."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+from ...protocol.errors import GraphMistake
+from ...protocol.graph import (
+    AgentNode,
+    AnyNode,
+    ApprovalNode,
+    EndNode,
+    Graph,
+    InputNode,
+    LlmNode,
+    RagNode,
+    Raw,
+    ScriptNode,
+)
+from ...protocol.problems import did_you_mean
+from ...protocol.source import Path
+from .findings import Findings, Surroundings
+from .keys import SCOPED, known_keys, reads, writes_anything
+from .rules import parse_rule
+from .templates import compile_template, root_of
+
+SCRIPT_EXTENSIONS = (".sh", ".py", ".ts")
+TOOL_FILES = ("tools.sh", "tools.py", "tools.ts", "tools.js")
+"""An agent's own tools, which only running or parsing the file can tell; the first one found counts."""
+
+_SPACED = re.compile(r"\{\{(?=[^{}]*\s)\s*([a-zA-Z0-9_.\[\]]+)\s*\}\}")
+
+
+def check_nodes(found: Findings, around: Surroundings | None) -> None:
+    """Every check of every node."""
+    around = around or Surroundings()
+    for node in found.graph.nodes.values():
+        if isinstance(node, ScriptNode):
+            _check_script(found, node, around)
+        elif isinstance(node, AgentNode):
+            _check_agent(found, node, around)
+        elif isinstance(node, ApprovalNode):
+            _check_approval(found, node)
+        elif isinstance(node, InputNode):
+            _check_input(found, node)
+        elif isinstance(node, RagNode):
+            _check_rag(found, node)
+        elif isinstance(node, LlmNode):
+            _check_tools(found, node, around)
+            _check_model(found, node.model, ("nodes", node.id, "model"), around, "llm node references ")
+        elif isinstance(node, EndNode):
+            _check_next_unused(found, node)
+        _check_updates(found, node)
+    _check_model(found, found.graph.model, ("model",), around, "the graph references ")
+    _check_globals(found, around)
+    _check_templates(found)
+
+
+def _check_script(found: Findings, node: ScriptNode, around: Surroundings) -> None:
+    path: Path = ("nodes", node.id, "script")
+    name = node.script.rpartition("/")[2]
+    dot = name.rfind(".")
+    if name and dot <= 0:
+        found.beyond(
+            "bad_script",
+            f"Script has no file extension: '{node.script}'",
+            path,
+            expected=f"one of {', '.join(SCRIPT_EXTENSIONS)}",
+            hint="the extension, not the shebang line, decides how a script is run.",
+        )
+    elif name and name[dot:] not in SCRIPT_EXTENSIONS:
+        found.beyond(
+            "bad_script",
+            f"Unsupported script extension '{name[dot:]}' for '{node.script}'",
+            path,
+            expected=f"one of {', '.join(SCRIPT_EXTENSIONS)}",
+            hint="write it in bash, Python or TypeScript, or call it from such a script.",
+        )
+    if around.directory is None or (around.directory / node.script).is_file():
+        return
+    scripts = [str(file.relative_to(around.directory)) for file in sorted(around.directory.glob("scripts/*"))]
+    found.error(
+        "missing_script",
+        f"Script file not found: '{node.script}'",
+        path,
+        expected=f"a file in {around.directory}",
+        hint=did_you_mean(node.script, scripts) or "paths are relative to the agent's directory.",
+    )
+
+
+def _check_agent(found: Findings, node: AgentNode, around: Surroundings) -> None:
+    if around.agents is None or not node.agent:
+        return
+    seen = around.agents(node.agent)
+    if seen == "found":
+        return
+    message = {
+        "missing": f"Agent '{node.agent}' not found (directory missing)",
+        "empty": f"Agent '{node.agent}' has neither a config.yaml nor a graph.yaml",
+        "both": f"Agent '{node.agent}' has both config.yaml and graph.yaml",
+    }[seen]
+    hint = "remove one of the two files." if seen == "both" else "create it, or name another agent."
+    found.error(
+        "missing_agent", message, ("nodes", node.id, "agent"), expected="the name of an installed agent", hint=hint
+    )
+
+
+def _check_approval(found: Findings, node: ApprovalNode) -> None:
+    base: Path = ("nodes", node.id)
+    if found.sound((*base, "routes"), (*base, "options")):
+        for i, option in enumerate(node.options):
+            if option not in node.routes:
+                found.error(
+                    "missing_route",
+                    f"Approval option '{option}' has no route defined",
+                    (*base, "options", i),
+                    expected=f"a key '{option}' in `routes`",
+                    hint=did_you_mean(option, set(node.routes).difference(node.options))
+                    or f'add "{option}": <node id> to `routes`.',
+                )
+        for option in node.routes:
+            if option not in node.options:
+                found.warning(
+                    "extra_route",
+                    f"Route '{option}' has no corresponding option",
+                    (*base, "routes", option),
+                    expected=f"one of {', '.join(node.options) or 'the options'}",
+                    hint=did_you_mean(option, node.options) or "list it in `options`, or remove the route.",
+                )
+    _check_next_unused(found, node)
+    _check_timeout(found, node)
+
+
+def _check_input(found: Findings, node: InputNode) -> None:
+    base: Path = ("nodes", node.id)
+    if len(node.targets) > 1:
+        found.warning(
+            "no_effect",
+            "an input node uses only the first target of its `next`",
+            (*base, "next"),
+            expected="one node",
+            hint="fan out from a script node behind it.",
+        )
+    if node.validation is not None:
+        try:
+            parse_rule(node.validation)
+        except GraphMistake as mistake:
+            found.beyond(
+                "bad_validation",
+                str(mistake),
+                (*base, "validation"),
+                expected="len(input) OP N",
+                hint="for example `len(input) > 0`.",
+            )
+    _check_timeout(found, node)
+
+
+def _check_next_unused(found: Findings, node: ApprovalNode | EndNode) -> None:
+    if node.next is not None:
+        found.warning(
+            "no_effect",
+            f"`next` has no effect on an {node.kind} node",
+            ("nodes", node.id, "next"),
+            expected="no `next`",
+            hint="remove it; "
+            + ("the run is over here." if isinstance(node, EndNode) else "the answer decides where to go."),
+        )
+
+
+def _check_timeout(found: Findings, node: ApprovalNode | InputNode) -> None:
+    if node.on_timeout is not None and node.timeout is None:
+        found.warning(
+            "no_effect",
+            "`on_timeout` has no effect without `timeout`",
+            ("nodes", node.id, "on_timeout"),
+            expected="`timeout:` with a number of seconds",
+            hint="add `timeout`, or remove `on_timeout`.",
+        )
+
+
+def _check_rag(found: Findings, node: RagNode) -> None:
+    base: Path = ("nodes", node.id)
+    if not node.documents:
+        found.error(
+            "no_documents",
+            "RAG node has no 'documents'; at least one knowledge source is required",
+            (*base, "documents"),
+            expected="a list of files, directories, globs or URLs",
+            hint="for example `documents: [./knowledge/]`.",
+        )
+    if not node.updates:
+        found.warning(
+            "result_unused",
+            "RAG node has no 'state_updates'; its retrieval result goes nowhere",
+            base,
+            hint='add `state_updates: {context: "{{output.context}}"}`.',
+        )
+
+
+# --- tools and models -------------------------------------------------------------------------------------
+
+
+def _check_tools(found: Findings, node: LlmNode, around: Surroundings) -> None:
+    if around.directory is None:
+        return
+    graph = found.graph
+    own_tools = any((around.directory / file).is_file() for file in TOOL_FILES)
+    known = _tool_names(graph)
+    for i, tool in enumerate(node.tools):
+        path: Path = ("nodes", node.id, "tools", i)
+        if tool.startswith("mcp:"):
+            if tool.removeprefix("mcp:") not in graph.mcp_servers:
+                servers = ", ".join(graph.mcp_servers)
+                found.error(
+                    "unknown_server",
+                    f"llm node references unknown MCP server '{tool}'. "
+                    f"Agent '{graph.name}' has MCP servers: [{servers}]",
+                    path,
+                    expected="a server listed in the graph's `mcp_servers`",
+                    hint=did_you_mean(tool.removeprefix("mcp:"), graph.mcp_servers)
+                    or f"add '{tool.removeprefix('mcp:')}' to `mcp_servers`.",
+                )
+        elif not own_tools and bare_tool(tool) not in known and not _built_in(graph, tool):
+            found.error(
+                "unknown_tool",
+                f"llm node references unknown tool '{tool}'. Agent '{graph.name}' provides: {', '.join(known)}",
+                path,
+                expected="a tool listed in the graph's `global_tools`, or `mcp:<server>`",
+                hint=did_you_mean(tool, known) or f"add '{tool}' to `global_tools`, or define it in a tools.sh.",
+            )
+
+
+def bare_tool(name: str) -> str:
+    """`fs_cat` of `fs_cat.sh`: files may call a tool by either."""
+    stem, dot, extension = name.rpartition(".")
+    return stem if dot and extension in ("sh", "py", "ts", "js") else name
+
+
+def _tool_names(graph: Graph) -> list[str]:
+    names = [bare_tool(tool) for tool in graph.global_tools]
+    for server in graph.mcp_servers:
+        names += [f"mcp_{verb}_{server}" for verb in ("search", "describe", "invoke")]
+    return names
+
+
+def _built_in(graph: Graph, tool: str) -> bool:
+    if tool.startswith("user__"):
+        return True
+    return tool.startswith("agent__") and any(isinstance(node, AgentNode) for node in graph.nodes.values())
+
+
+def _check_model(found: Findings, model: str | None, path: Path, around: Surroundings, who: str) -> None:
+    if model is not None and around.models is not None and not around.models(model):
+        found.error(
+            "unknown_model",
+            f"{who}unknown model '{model}'",
+            path,
+            expected="client:model, with a client that is configured",
+            hint="see the `clients` in config.yaml, or set the client's API key.",
+        )
+
+
+def _check_globals(found: Findings, around: Surroundings) -> None:
+    for i, tool in enumerate(found.graph.global_tools):
+        if around.tools is not None and not around.tools(bare_tool(tool)):
+            found.warning(
+                "unknown_tool", f"global tool '{tool}' is not installed", ("global_tools", i), hint="install it first."
+            )
+    for i, server in enumerate(found.graph.mcp_servers):
+        if around.servers is not None and not around.servers(server):
+            found.warning(
+                "unknown_server",
+                f"MCP server '{server}' is not configured",
+                ("mcp_servers", i),
+                hint="add it to mcp.json.",
+            )
+
+
+# --- templates --------------------------------------------------------------------------------------------
+
+
+def _check_updates(found: Findings, node: AnyNode) -> None:
+    for key, update in node.updates.items():
+        if isinstance(update, Raw) and compile_template(update.raw).single is None:
+            found.error(
+                "bad_raw",
+                f"`raw` of '{key}' is {update.raw!r}, which is not a single {{{{path}}}}",
+                ("nodes", node.id, "state_updates", key),
+                expected="a template of exactly one path",
+                hint='write {raw: "{{path}}"}, or a plain text to mix several.',
+            )
+
+
+def _check_templates(found: Findings) -> None:
+    """Keys that nothing writes. A script may write any, so where there is one only near misses are told."""
+    graph = found.graph
+    known = known_keys(graph)
+    open_ended = writes_anything(graph)
+    for node in graph.nodes.values():
+        for read in reads(node):
+            if not found.sound(read.path):
+                continue
+            for key in read.roots():
+                if key in known or (key in SCOPED and found.compat.scoped_names_stay_null):
+                    continue
+                near = get_close_matches(key, known, n=1, cutoff=0.8)
+                if near or (read.strict and not open_ended):
+                    found.warning(
+                        "unknown_key_read",
+                        f"'{key}' in the template is written by no node and not in `initial_state`",
+                        read.path,
+                        expected="a state key that exists by then",
+                        hint=f"did you mean '{near[0]}'?" if near else f"seed it: `initial_state: {{{key}: ''}}`.",
+                    )
+            _check_spaces(found, read.text, read.path, known)
+
+
+def _check_spaces(found: Findings, text: str, path: Path, known: Iterable[str]) -> None:
+    for token in _SPACED.finditer(text):
+        if root_of(token.group(1)) in known:
+            found.warning(
+                "template_spaces",
+                f"'{token.group(0)}' is no template because of its spaces, and stays as it is",
+                path,
+                expected="{{" + token.group(1) + "}}",
+                hint="remove the spaces between the braces.",
+            )

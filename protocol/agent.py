@@ -1,0 +1,101 @@
+"""The structs of a `config.yaml`: an agent that works in a loop, calling tools until it is done.
+
+Every field of Loki's is read and checked here. What a release does not run yet, it says when the agent is run.
+As in `graph.model`, the field types are the table: they drive the reader and the JSON Schema.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+from .graph.model import AtLeastOne, Count, Id, Seconds, Variable
+from .problems import Problem, errors_in
+from .reading import Reading, in_file_order
+from .schema import schema_of
+from .source import Path, Source, parse_mapping
+
+Texts: TypeAlias = tuple[str, ...]
+
+
+class AgentFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An agent that answers a prompt by itself, with tools if it has any."""
+
+    name: Annotated[Id, Meta(description="The agent's name; should equal its directory's.")]
+    description: str = ""
+    version: Annotated[str, Meta(description="Your agent's own version.")] = ""
+    instructions: Annotated[str, Meta(description="The system prompt; may name variables as {{name}}.")] = ""
+    dynamic_instructions: Annotated[
+        bool, Meta(description="Take the instructions from the tool function `_instructions`.")
+    ] = False
+    model: Annotated[str | None, Meta(description="`client:model`.")] = None
+    temperature: float | None = None
+    top_p: float | None = None
+    reasoning_effort: str | None = None
+    global_tools: Annotated[Texts, Meta(description="Tools of the configuration directory, `fs_cat.sh`.")] = ()
+    mcp_servers: Annotated[Texts, Meta(description="MCP servers of mcp.json.")] = ()
+    mcp_tools: Annotated[
+        dict[str, Texts], Meta(description="For a server, the only tools of it that may be used.")
+    ] = {}
+    documents: Annotated[Texts, Meta(description="Files, directories, globs or URLs to look things up in.")] = ()
+    variables: Annotated[tuple[Variable, ...], Meta(description="Values the user sets from outside.")] = ()
+    conversation_starters: Texts = ()
+    agent_session: Annotated[str | None, Meta(description="Name of the session to keep the conversation in.")] = None
+    auto_continue: Annotated[bool, Meta(description="Go on by itself while the todo list has open items.")] = False
+    max_auto_continues: Annotated[Count, Meta(description="How often, at most.")] = 10
+    inject_todo_instructions: bool = True
+    continuation_prompt: str | None = None
+    can_spawn_agents: bool = False
+    spawnable_agents: Annotated[Texts | None, Meta(description="The only agents it may spawn.")] = None
+    max_concurrent_agents: AtLeastOne = 4
+    max_agent_depth: Count = 3
+    max_concurrent_jobs: AtLeastOne | None = None
+    inject_spawn_instructions: bool = True
+    summarization_model: str | None = None
+    summarization_threshold: Annotated[Count, Meta(description="Bytes of a child's answer.")] = 4000
+    escalation_timeout: Annotated[Seconds, Meta(description="Seconds a question may wait for its answer.")] = 300
+    compression_threshold: Annotated[int | None, Meta(description="Tokens; 0 or less: never.")] = None
+    compression_keep_last: Count | None = None
+    max_tool_result_chars: Count | None = None
+    memory: bool | None = None
+    skills_enabled: bool | None = None
+    enabled_skills: Texts | None = None
+    inject_skill_instructions: bool | None = None
+    skill_instructions: str | None = None
+    enabled_macros: Texts | None = None
+
+
+class Agent(AgentFile, frozen=True, kw_only=True):
+    """An agent that was read: the file's fields, and where each of them stands."""
+
+    source: Source = Source()
+
+    def where(self, path: Path) -> tuple[int, int]:
+        """Line and column of the value at `path`; (0, 0) for an agent that was not read from text."""
+        return self.source.where(path)
+
+
+def read_agent(text: str, file: str, *, strict: bool = False) -> tuple[Agent | None, list[Problem]]:
+    """The agent of a YAML text, and all problems by line; None when one of them is an error.
+
+    `file` is how problems call the text. With `strict`, warnings (unknown keys) are errors.
+    """
+    root, problems = parse_mapping(text, file)
+    if root is None:
+        return None, problems
+    reading = Reading(file)
+    agent = reading.fill(
+        Agent, root, what="an agent", given={"source": Source(file, text)}, hidden=("source",), elsewhere=_ELSEWHERE
+    )
+    problems = in_file_order([*problems, *reading.problems], strict=strict)
+    return (None if errors_in(problems) else agent), problems
+
+
+def agent_schema() -> dict[str, Any]:
+    """JSON Schema (2020-12) of `config.yaml`, for editors."""
+    return schema_of(AgentFile, title="Callboard agent (config.yaml)")
+
+
+_ELSEWHERE = dict.fromkeys(("nodes", "start", "settings", "initial_state", "reducers"), "a graph, in a graph.yaml")

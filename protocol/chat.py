@@ -1,0 +1,219 @@
+"""What is said to a language model and what comes back, whoever the provider is.
+
+A conversation is a tuple of turns: `UserTurn`, `AssistantTurn`, `ToolTurn`; the system prompt stands beside it
+in `ChatRequest`, since half of the providers want it there. Content is plain text or a tuple of parts (text,
+images, files). `actors/models` turns a `ChatRequest` into a provider's own format and its answer into a
+`ChatReply`; nothing above that floor knows which provider it was.
+
+    request = ChatRequest(model="openai:gpt-4o-mini", messages=(UserTurn("Hello"),))
+    reply = await gateway.chat(me, request)
+    request = msgspec.structs.replace(request, messages=(*request.messages, reply.turn(), UserTurn("And then?")))
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+Json = Any
+"""A JSON value: str, int, float, bool, None, or lists and string-keyed dicts of them."""
+
+
+# --- content ----------------------------------------------------------------------------------------------
+
+
+class TextPart(msgspec.Struct, frozen=True, tag="text"):
+    """A piece of text."""
+
+    text: str
+
+
+class ImagePart(msgspec.Struct, frozen=True, tag="image", omit_defaults=True):
+    """An image: its bytes with their media type, or a `url` (http, https or data) that the provider fetches."""
+
+    media_type: str = "image/png"
+    data: bytes = b""
+    url: str = ""
+
+
+class FilePart(msgspec.Struct, frozen=True, tag="file", omit_defaults=True):
+    """A file the model should read. Text files reach every provider; other types only those that take them."""
+
+    name: str
+    data: bytes
+    media_type: str = "text/plain"
+
+
+Part = TextPart | ImagePart | FilePart
+Content = str | tuple[Part, ...]
+
+
+def text_of(content: Content) -> str:
+    """The text in `content`, its parts joined by newlines; images and files are left out."""
+    if isinstance(content, str):
+        return content
+    return "\n".join(part.text for part in content if isinstance(part, TextPart))
+
+
+def parts_of(content: Content) -> tuple[Part, ...]:
+    """`content` as parts; the empty string has none."""
+    if isinstance(content, str):
+        return (TextPart(content),) if content else ()
+    return content
+
+
+# --- tools ------------------------------------------------------------------------------------------------
+
+
+class Tool(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool offered to the model. `parameters` is a JSON Schema of type object."""
+
+    name: str
+    description: str = ""
+    parameters: dict[str, Json] = msgspec.field(default_factory=lambda: {"type": "object", "properties": {}})
+
+
+class ToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The model wants a tool to run.
+
+    Attributes:
+        id: pairs the call with its result; unique within the conversation.
+        name: as offered (models do invent names: check it).
+        arguments: the decoded object.
+        malformed: the text the model wrote where an object was due; `arguments` is empty then.
+    """
+
+    id: str
+    name: str
+    arguments: dict[str, Json] = {}
+    malformed: str = ""
+
+
+ToolChoice = str
+"""`auto` (the model decides), `none`, `required` (some tool), or the name of the one tool it must call."""
+
+
+# --- turns ------------------------------------------------------------------------------------------------
+
+
+class UserTurn(msgspec.Struct, frozen=True, tag="user", tag_field="role"):
+    """What the user says."""
+
+    content: Content
+
+
+class AssistantTurn(msgspec.Struct, frozen=True, tag="assistant", tag_field="role", omit_defaults=True):
+    """What the model said before: text, tool calls, or both."""
+
+    text: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+
+
+class ToolTurn(msgspec.Struct, frozen=True, tag="tool", tag_field="role", omit_defaults=True):
+    """The result of one tool call. `call` is its id, `error` says that the tool failed."""
+
+    call: str
+    name: str
+    content: Content
+    error: bool = False
+
+
+Turn = UserTurn | AssistantTurn | ToolTurn
+
+
+# --- request and reply ------------------------------------------------------------------------------------
+
+
+class ChatRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One request to a model.
+
+    Attributes:
+        model: `client:model`; empty for the configured default.
+        messages: the conversation, oldest first.
+        system: the system prompt; empty for none.
+        tools: offered to the model, in order.
+        response_schema: JSON Schema that the reply's text must fit, where the provider can promise that.
+        temperature, top_p: sampling; None leaves it to the settings, then to the provider.
+        max_tokens: bound of the reply; None likewise.
+        stop: the reply ends before any of these.
+        stream: ask for the reply in pieces; None means "when somebody listens to them".
+    """
+
+    messages: tuple[Turn, ...]
+    model: str = ""
+    system: str = ""
+    tools: tuple[Tool, ...] = ()
+    tool_choice: ToolChoice = "auto"
+    response_schema: dict[str, Json] | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    max_tokens: int | None = None
+    stop: tuple[str, ...] = ()
+    stream: bool | None = None
+
+
+class TokenUsage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Tokens of one reply as the provider counted them; `cached_tokens` are part of `input_tokens`."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+
+
+StopReason = Literal["end", "length", "tools", "refused"]
+"""Why the model stopped: it was done, `max_tokens` was reached, it waits for tools, or a filter cut it off."""
+
+
+class ChatReply(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A complete reply.
+
+    Attributes:
+        text: what the model said; empty when it only calls tools.
+        model: `client:model` that was asked.
+        reasoning: visible reasoning, where the provider shows it.
+        cost: in USD; 0 where the price is not known.
+    """
+
+    text: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+    stop: StopReason = "end"
+    usage: TokenUsage = TokenUsage()
+    model: str = ""
+    reasoning: str = ""
+    cost: float = 0.0
+
+    def turn(self) -> AssistantTurn:
+        """The reply as a turn, to go on with the conversation."""
+        return AssistantTurn(self.text, self.tool_calls)
+
+
+# --- a reply in pieces ------------------------------------------------------------------------------------
+
+
+class TextDelta(msgspec.Struct, frozen=True, tag="text"):
+    """More text."""
+
+    text: str
+
+
+class ReasoningDelta(msgspec.Struct, frozen=True, tag="reasoning"):
+    """More visible reasoning."""
+
+    text: str
+
+
+class ToolCallDelta(msgspec.Struct, frozen=True, tag="tool_call", omit_defaults=True):
+    """More of the tool call number `index`: its id and name come once, `arguments` is a piece of JSON text."""
+
+    index: int
+    id: str = ""
+    name: str = ""
+    arguments: str = ""
+
+
+class Restarted(msgspec.Struct, frozen=True, tag="restarted"):
+    """The stream broke and the request was sent again: forget the pieces so far, the reply starts anew."""
+
+
+Delta = TextDelta | ReasoningDelta | ToolCallDelta | Restarted

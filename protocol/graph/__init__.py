@@ -1,0 +1,41 @@
+"""The language of `graph.yaml`, schema "1.0": what a graph agent may say.
+
+`model` holds the structs (one per node type), `read` fills them from text and reports every problem,
+`schema` describes the same structs to editors. Pure: no I/O, no trio, no idea of how a graph runs.
+"""
+
+from .model import (
+    AgentNode,
+    AnyNode,
+    ApprovalNode,
+    EndNode,
+    Graph,
+    InputNode,
+    LlmNode,
+    MapNode,
+    Node,
+    RagNode,
+    Raw,
+    ScriptNode,
+    Settings,
+    Variable,
+)
+from .read import read_graph
+
+__all__ = [
+    "AgentNode",
+    "AnyNode",
+    "ApprovalNode",
+    "EndNode",
+    "Graph",
+    "InputNode",
+    "LlmNode",
+    "MapNode",
+    "Node",
+    "RagNode",
+    "Raw",
+    "ScriptNode",
+    "Settings",
+    "Variable",
+    "read_graph",
+]

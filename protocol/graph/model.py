@@ -1,0 +1,293 @@
+"""The structs of a `graph.yaml`: the graph, its settings, and one struct per node type.
+
+This is the one table of the language. The field types drive the reader (`read`) and the JSON Schema
+(`schema`), the defaults are Loki's, the descriptions are what an editor shows. Structs are frozen: a graph is
+read once and shared by all its runs.
+
+Fields marked *ours* do not exist in Loki and change nothing where they are left out. Fields that a release
+accepts without using them yet say so in docs/graphs.md.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+from ..source import Path, Source
+
+Id: TypeAlias = Annotated[str, Meta(min_length=1)]
+Seconds: TypeAlias = Annotated[float, Meta(gt=0)]
+Count: TypeAlias = Annotated[int, Meta(ge=0)]
+AtLeastOne: TypeAlias = Annotated[int, Meta(ge=1)]
+
+Json = Any
+"""A JSON value: str, int, float, bool, None, or lists and string-keyed dicts of them."""
+
+Reducer: TypeAlias = Literal["append", "extend", "concat", "sum", "max", "min", "merge", "overwrite"]
+OnError: TypeAlias = Literal["fail", "continue", "collect"]
+Join: TypeAlias = Literal["any", "all"]
+
+OneOrMany: TypeAlias = Annotated[
+    tuple[str, ...] | None, Meta(extra={"one_or_many": True}, extra_json_schema={"x-one-or-many": True})
+]
+"""`next: a` and `next: [a, b]` both read as a tuple."""
+
+
+class Raw(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """*Ours.* A state update that keeps its type: `{raw: "{{path}}"}` stores the list, number or object itself."""
+
+    raw: Annotated[str, Meta(description="A template of exactly one {{path}}.")]
+
+
+Updates: TypeAlias = dict[str, str | Raw]
+"""State keys and the templates of their new values."""
+
+
+class Variable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A value the user may set from outside; scripts see it as LLM_AGENT_VAR_<NAME>."""
+
+    name: Id
+    description: str = ""
+    default: str | None = None
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How the graph is run."""
+
+    max_loop_iterations: Annotated[
+        Count, Meta(description="How often one node may be entered; 0 means without limit.")
+    ] = 100
+    timeout: Annotated[Seconds | None, Meta(description="Seconds for the whole run.")] = None
+    log_state_snapshots: Annotated[bool, Meta(description="Report keys and size of the state at every step.")] = True
+    validate_before_run: Annotated[bool, Meta(description="Check the graph before its first node.")] = True
+    max_concurrency: Annotated[int, Meta(description="How many nodes run at once; at least 1.")] = 8
+    compat: Annotated[Literal["standard", "loki"], Meta(description="`loki` is Loki 0.4.0 to the letter.")] = "standard"
+
+
+class Node(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type"):
+    """What all node types share.
+
+    Attributes:
+        id: equal to the node's key, also when the file leaves it out.
+        next: None when the file has none; `()` for `next: []`; several targets run in parallel.
+        state_updates: None when the file has none, which is not the same as `{}` in a fan-out.
+        join: *ours*; `all` waits until every lane that can still arrive has arrived.
+        on_error: *ours*; what a failure without `fallback` means to the step or map it happens in.
+    """
+
+    kind: ClassVar[str]
+
+    id: Annotated[str, Meta(description="Must equal the node's key; may be left out.")] = ""
+    description: Annotated[str, Meta(description="For people; shown in logs.")] = ""
+    next: Annotated[OneOrMany, Meta(description="The node, or list of parallel nodes, that follows.")] = None
+    state_updates: Annotated[
+        Updates | None, Meta(description="State keys to set once the node is done, with their templates.")
+    ] = None
+    join: Annotated[Join, Meta(description="`all`: run once, when all lanes that lead here have arrived.")] = "any"
+    on_error: Annotated[
+        OnError | None,
+        Meta(
+            description="What a failure without `fallback` means: fail the run, continue with the error text as "
+            "output, or collect it in the state's `errors` (of a map: in the item's place) and continue."
+        ),
+    ] = None
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """`next`, empty when there is none."""
+        return self.next or ()
+
+    @property
+    def updates(self) -> Updates:
+        """`state_updates`, empty when there are none."""
+        return self.state_updates or {}
+
+
+class ScriptNode(Node, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="script"):
+    """Runs a .sh, .py or .ts file; the JSON object it prints is merged into the state."""
+
+    kind: ClassVar[str] = "script"
+
+    script: Annotated[Id, Meta(description="Path relative to the agent's directory.")]
+    timeout: Seconds = 30
+    fallback: Annotated[str | None, Meta(description="Where to go when the script fails.")] = None
+    routes: Annotated[
+        tuple[str, ...], Meta(description="Where the script's `_next` may go, so that nothing looks unreachable.")
+    ] = ()
+
+
+class LlmNode(Node, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="llm"):
+    """Asks a model once, with as many tool turns as it needs up to `max_iterations`."""
+
+    kind: ClassVar[str] = "llm"
+
+    prompt: Annotated[str, Meta(description="The user message (template).")]
+    instructions: Annotated[str | None, Meta(description="The system prompt (template).")] = None
+    tools: Annotated[tuple[str, ...], Meta(description="Exactly these tools; `mcp:<server>` for a server's.")] = ()
+    mcp_tools: dict[str, tuple[str, ...]] = {}
+    model: str | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    reasoning_effort: str | None = None
+    skills_enabled: bool | None = None
+    enabled_skills: tuple[str, ...] | None = None
+    max_attempts: Annotated[AtLeastOne, Meta(description="Tries on transient errors.")] = 1
+    max_iterations: Annotated[AtLeastOne, Meta(description="Turns of the tool loop.")] = 10
+    timeout: Seconds | None = None
+    fallback: Annotated[str | None, Meta(description="Where to go when all tries fail.")] = None
+    output_schema: Annotated[
+        dict[str, Json] | None, Meta(description="JSON Schema of the answer; its keys are merged into the state.")
+    ] = None
+
+
+class AgentNode(Node, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="agent"):
+    """Runs another agent and waits for its answer."""
+
+    kind: ClassVar[str] = "agent"
+
+    agent: Annotated[Id, Meta(description="Name of an agent in the configuration directory.")]
+    prompt: Annotated[str, Meta(description="The child's user message (template).")]
+    timeout: Seconds = 300
+    output_schema: dict[str, Json] | None = None
+    inputs: Annotated[dict[str, str], Meta(description="The child's variables (templates).")] = {}
+    teammates: Annotated[bool, Meta(description="Parallel siblings may send each other messages.")] = False
+    max_attempts: AtLeastOne = 1
+    fallback: Annotated[str | None, Meta(description="Where to go when all tries fail.")] = None
+
+
+class ApprovalNode(Node, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="approval"):
+    """Asks a person to choose; the choice decides where to go."""
+
+    kind: ClassVar[str] = "approval"
+
+    question: Annotated[str, Meta(description="What to show (template).")]
+    options: Annotated[tuple[str, ...], Meta(description="The listed choices.")]
+    routes: Annotated[dict[str, str], Meta(description="Option to node.")]
+    on_other: Annotated[Id, Meta(description="Where any other answer goes.")]
+    timeout: Annotated[Seconds | None, Meta(description="Seconds to wait for an answer.")] = None
+    on_timeout: Annotated[str | None, Meta(description="Where to go when nobody answers in time.")] = None
+
+
+class InputNode(Node, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="input"):
+    """Asks a person for a text."""
+
+    kind: ClassVar[str] = "input"
+
+    question: Annotated[str, Meta(description="What to show (template).")]
+    default: Annotated[str | None, Meta(description="What an empty answer means (template).")] = None
+    validation: Annotated[str | None, Meta(description="`len(input) OP N` with OP one of > >= < <= ==.")] = None
+    timeout: Annotated[Seconds | None, Meta(description="Seconds to wait for an answer.")] = None
+    on_timeout: Annotated[str | None, Meta(description="Where to go when nobody answers in time.")] = None
+
+
+class RagNode(Node, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="rag"):
+    """Looks up a query in documents."""
+
+    kind: ClassVar[str] = "rag"
+
+    documents: Annotated[tuple[str, ...], Meta(description="Files, directories, globs or URLs.")]
+    query: Annotated[str, Meta(description="What to look up (template).")] = "{{initial_prompt}}"
+    top_k: AtLeastOne | None = None
+    timeout: Seconds = 120
+    embedding_model: str | None = None
+    chunk_size: AtLeastOne | None = None
+    chunk_overlap: Count | None = None
+    reranker_model: str | None = None
+    batch_size: AtLeastOne | None = None
+    extractor_model: str | None = None
+    extractor_prompt: str | None = None
+    graph_hops: Count | None = None
+    driver: Literal["yaml", "duckdb"] | None = None
+
+
+class MapNode(Node, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="map"):
+    """Runs a branch once per item of a list and collects the results in the list's order."""
+
+    kind: ClassVar[str] = "map"
+
+    over: Annotated[Id, Meta(description="Template of exactly one {{path}} to a list.")]
+    as_: Annotated[str, Meta(min_length=1, description="State key of the item inside the branch.")] = msgspec.field(
+        name="as"
+    )
+    branch: Annotated[Id, Meta(description="First node of the branch.")]
+    collect_into: Annotated[Id, Meta(description="State key of the list of results.")]
+    output_key: Annotated[Id, Meta(description="State key in which the branch leaves its result.")] = "output"
+    max_concurrency: Annotated[int | str | None, Meta(description="Items at once: a number, or a template of one.")] = (
+        None
+    )
+
+
+class EndNode(Node, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="end"):
+    """Ends the run; its rendered `output` is the result."""
+
+    kind: ClassVar[str] = "end"
+
+    output: Annotated[str, Meta(description="The result (template; missing keys are empty).")] = ""
+
+
+AnyNode: TypeAlias = ScriptNode | LlmNode | AgentNode | ApprovalNode | InputNode | RagNode | MapNode | EndNode
+
+NODE_TYPES: dict[str, type[AnyNode]] = {
+    "script": ScriptNode,
+    "approval": ApprovalNode,
+    "input": InputNode,
+    "llm": LlmNode,
+    "rag": RagNode,
+    "map": MapNode,
+    "agent": AgentNode,
+    "end": EndNode,
+}
+"""Every value of `type:` and its struct."""
+
+
+class GraphFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The top level of a `graph.yaml`."""
+
+    # The reader checks these two itself, for the sake of Loki's exact words.
+    name: Annotated[
+        str,
+        Meta(description="The agent's name; should equal its directory's.", extra_json_schema={"minLength": 1}),
+    ]
+    description: str = ""
+    version: Annotated[
+        str, Meta(description="Version of the schema, not of your agent.", extra_json_schema={"enum": ["1.0"]})
+    ] = "1.0"
+    model: Annotated[str | None, Meta(description="Default model of llm nodes, `client:model`.")] = None
+    temperature: float | None = None
+    top_p: float | None = None
+    reasoning_effort: str | None = None
+    global_tools: Annotated[tuple[str, ...], Meta(description="The tools that llm nodes may list.")] = ()
+    mcp_servers: Annotated[tuple[str, ...], Meta(description="The servers that llm nodes may list.")] = ()
+    mcp_tools: dict[str, tuple[str, ...]] = {}
+    conversation_starters: tuple[str, ...] = ()
+    variables: tuple[Variable, ...] = ()
+    skills_enabled: bool | None = None
+    enabled_skills: tuple[str, ...] | None = None
+    inject_skill_instructions: bool | None = None
+    skill_instructions: str | None = None
+    can_spawn_agents: bool | None = None
+    max_concurrent_jobs: AtLeastOne | None = None
+    max_concurrent_agents: AtLeastOne | None = None
+    max_agent_depth: Count | None = None
+    settings: Settings = Settings()
+    initial_state: Annotated[dict[str, Json], Meta(description="State before the first node.")] = {}
+    reducers: Annotated[
+        dict[str, Reducer], Meta(description="How writes to a key are combined with what is there.")
+    ] = {}
+    start: Annotated[Id, Meta(description="The first node.")]
+    nodes: Annotated[dict[str, AnyNode], Meta(min_length=1)]
+
+
+class Graph(GraphFile, frozen=True, kw_only=True):
+    """A graph that was read: the file's fields, and where each of them stands.
+
+    `source.where(("nodes", "plan", "next"))` gives line and column, `source.problem(...)` a `Problem` there.
+    """
+
+    source: Source = Source()
+
+    def where(self, path: Path) -> tuple[int, int]:
+        """Line and column of the value at `path`; (0, 0) for a graph that was not read from text."""
+        return self.source.where(path)

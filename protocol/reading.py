@@ -1,0 +1,369 @@
+"""Fills msgspec structs from a positioned tree, and reports everything that does not fit.
+
+msgspec's own decoder stops at the first error and knows no lines. Here the struct's field types are the table:
+for each key the type says what may stand there, and a value that does not fit becomes a `Problem` with its
+line and column, what was found, what was expected and how to mend it. Nothing is coerced: a number is no text
+and `"30"` is no number. Two liberties, both about what people mean: a key without a value (`tools:` and nothing
+after it) counts as not given, and keys that start with `x-` are the author's own.
+
+Reading goes on after a problem, with a stand-in for what could not be read, so that one pass finds all of them.
+`broken` names the paths of the stand-ins: whoever checks further keeps quiet about those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from collections.abc import Mapping as Dict
+from functools import lru_cache
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import inspect
+
+from .problems import Problem, Severity, did_you_mean
+from .source import Mapping, Node, Path, Scalar, Sequence, describe, dotted, plain
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+YAML_ERROR = "YAML parsing error: "
+
+
+class Reading:
+    """One file while it is read.
+
+    Attributes:
+        problems: everything found so far, in the order of reading.
+        broken: the paths of values that could not be read.
+    """
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.problems: list[Problem] = []
+        self.broken: set[Path] = set()
+
+    def fill(
+        self,
+        cls: type[T],
+        node: Mapping,
+        path: Path = (),
+        *,
+        what: str = "the file",
+        at: tuple[int, int] | None = None,
+        given: Dict[str, Any] | None = None,
+        hidden: Iterable[str] = (),
+        elsewhere: Dict[str, str] | None = None,
+    ) -> T:
+        """A `cls` with the values of the mapping `node`.
+
+        Args:
+            what: how messages call the mapping: `an llm node`.
+            at: line and column to report a missing key at; the mapping's own by default.
+            given: values of keys that the caller has read already.
+            hidden: fields of the struct that are no keys of the file.
+            elsewhere: for keys this mapping can't have, where they would belong (`llm nodes`).
+        """
+        given = given or {}
+        fields = {field.encode_name: field for field in _fields(cls) if field.name not in hidden}
+        for key, entry in node.entries.items():
+            if key not in fields and not key.startswith("x-"):
+                self._unknown_key(key, entry.line, entry.column, (*path, key), what, fields, elsewhere or {})
+        values: dict[str, Any] = {}
+        for key, field in fields.items():
+            if key in given:
+                values[field.name] = given[key]
+                continue
+            present = node.entries.get(key)
+            if present is None or _is_null(present.value):
+                if field.required:
+                    values[field.name] = self._missing(key, field, node, path, what, at, fields.values())
+                continue
+            value = self._value(field.type, present.value, (*path, key))
+            if value is not _BROKEN:
+                values[field.name] = value
+            elif field.required:
+                values[field.name] = _stand_in(field.type)
+        values.update({name: given[name] for name in hidden if name in given})
+        return cls(**values)
+
+    def report(
+        self,
+        severity: Severity,
+        code: str,
+        message: str,
+        path: Path,
+        place: tuple[int, int] | Node,
+        *,
+        expected: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        """Add a problem about `path`; an error also marks it as broken."""
+        line, column = place if isinstance(place, tuple) else (place.line, place.column)
+        self.problems.append(
+            Problem(
+                severity=severity,
+                file=self.file,
+                line=line,
+                column=column,
+                code=code,
+                message=message,
+                node=node_of(path),
+                key=dotted(path) or None,
+                expected=expected,
+                hint=hint,
+            )
+        )
+        if severity == "error":
+            self.broken.add(path)
+
+    # one value
+
+    def _value(self, wanted: inspect.Type, node: Node, path: Path) -> Any:
+        """The value of `node` as the type wants it, or `_BROKEN` with a problem reported."""
+        whole = wanted
+        extra: Dict[str, Any] = {}
+        while isinstance(wanted, inspect.Metadata):
+            extra = {**(wanted.extra or {}), **extra}
+            wanted = wanted.type
+        if extra.get("one_or_many") and isinstance(node, Scalar) and isinstance(node.value, str):
+            return (node.value,)
+        if isinstance(wanted, inspect.UnionType):
+            chosen = next((option for option in wanted.types if _fits(option, node)), None)
+            return self._misfit(whole, node, path) if chosen is None else self._value(chosen, node, path)
+        if isinstance(wanted, inspect.AnyType):
+            return plain(node)
+        if not _fits(wanted, node):
+            return self._misfit(whole, node, path)
+        if isinstance(node, Sequence):
+            assert isinstance(wanted, inspect.VarTupleType)
+            items = [self._value(wanted.item_type, item, (*path, i)) for i, item in enumerate(node.items)]
+            return tuple(item for item in items if item is not _BROKEN)
+        if isinstance(node, Mapping):
+            return self._mapping(wanted, node, path)
+        return self._scalar(wanted, node, path)
+
+    def _mapping(self, wanted: inspect.Type, node: Mapping, path: Path) -> Any:
+        if isinstance(wanted, inspect.StructType):
+            return self.fill(wanted.cls, node, path, what=f"`{dotted(path)}`")
+        assert isinstance(wanted, inspect.DictType)
+        values = {key: self._value(wanted.value_type, entry.value, (*path, key)) for key, entry in node.entries.items()}
+        return {key: value for key, value in values.items() if value is not _BROKEN}
+
+    def _scalar(self, wanted: inspect.Type, node: Scalar, path: Path) -> Any:
+        if isinstance(wanted, inspect.LiteralType) and node.value not in wanted.values:
+            names = [str(value) for value in wanted.values]
+            self.report(
+                "error",
+                "unknown_value",
+                f"{YAML_ERROR}unknown variant `{node.text}` for `{dotted(path)}`",
+                path,
+                node,
+                expected=f"one of {', '.join(names)}",
+                hint=did_you_mean(node.text, names) or f"Hint: write one of {', '.join(names)}.",
+            )
+            return _BROKEN
+        bound = _broken_bound(wanted, node.value)
+        if bound is not None:
+            self.report(
+                "error",
+                "out_of_range",
+                f"{YAML_ERROR}invalid value: `{dotted(path)}` is {describe(node)}",
+                path,
+                node,
+                expected=bound,
+                hint=f"Hint: write {bound}, or leave the key out for its default.",
+            )
+            return _BROKEN
+        return node.value
+
+    # problems
+
+    def _misfit(self, wanted: inspect.Type, node: Node, path: Path) -> Any:
+        what = wording(wanted)
+        self.report(
+            "error",
+            "wrong_type",
+            f"{YAML_ERROR}invalid type: `{dotted(path)}` is {describe(node)}",
+            path,
+            node,
+            expected=what,
+            hint=f"Hint: {_remedy(wanted, node)}",
+        )
+        return _BROKEN
+
+    def _missing(
+        self,
+        key: str,
+        field: inspect.Field,
+        node: Mapping,
+        path: Path,
+        what: str,
+        at: tuple[int, int] | None,
+        fields: Iterable[inspect.Field],
+    ) -> Any:
+        present = node.entries.get(key)
+        place = (present.line, present.column) if present else at or (node.line, node.column)
+        state = "stands there without a value" if present else "is not there"
+        required = ", ".join(f"`{other.encode_name}`" for other in fields if other.required)
+        self.report(
+            "error",
+            "missing_key",
+            f"{YAML_ERROR}missing field `{key}`: {what} needs it, and it {state}",
+            (*path, key),
+            place,
+            expected=f"`{key}:` with {wording(field.type)}",
+            hint=f"Hint: the required fields of {what} are {required}.",
+        )
+        return _stand_in(field.type)
+
+    def _unknown_key(
+        self,
+        key: str,
+        line: int,
+        column: int,
+        path: Path,
+        what: str,
+        known: Dict[str, inspect.Field],
+        elsewhere: Dict[str, str],
+    ) -> None:
+        if key in elsewhere:
+            hint: str | None = f"`{key}` is a key of {elsewhere[key]}; remove it here."
+        else:
+            hint = did_you_mean(key, known)
+        self.report(
+            "warning",
+            "unknown_key",
+            f"unknown key `{key}` in {what}; it has no effect",
+            path,
+            (line, column),
+            expected=None if hint else f"one of {', '.join(known)}",
+            hint=hint or "remove it, or start its name with `x-` if it is a note of your own.",
+        )
+
+
+def node_of(path: Path) -> str | None:
+    """The graph node a path leads into, if it does."""
+    return str(path[1]) if len(path) > 1 and path[0] == "nodes" else None
+
+
+def in_file_order(problems: Iterable[Problem], *, strict: bool = False) -> list[Problem]:
+    """The problems by line and column; with `strict`, every warning as an error."""
+    ordered = sorted(problems, key=lambda problem: (problem.line, problem.column))
+    if not strict:
+        return ordered
+    return [msgspec.structs.replace(problem, severity="error") for problem in ordered]
+
+
+# --- what types say ---------------------------------------------------------------------------------------
+
+_BROKEN: Any = object()
+
+
+@lru_cache(maxsize=64)
+def _fields(cls: type[msgspec.Struct]) -> tuple[inspect.Field, ...]:
+    info = inspect.type_info(cls)
+    assert isinstance(info, inspect.StructType)
+    return info.fields
+
+
+def _is_null(node: Node) -> bool:
+    return isinstance(node, Scalar) and node.value is None
+
+
+def _bare(wanted: inspect.Type) -> inspect.Type:
+    while isinstance(wanted, inspect.Metadata):
+        wanted = wanted.type
+    return wanted
+
+
+def _fits(wanted: inspect.Type, node: Node) -> bool:
+    """Whether a node has the shape of the type; what is inside is not looked at."""
+    bare = _bare(wanted)
+    if isinstance(node, Sequence):
+        return isinstance(bare, inspect.VarTupleType | inspect.AnyType)
+    if isinstance(node, Mapping):
+        return isinstance(bare, inspect.DictType | inspect.StructType | inspect.AnyType)
+    value = node.value
+    if isinstance(bare, inspect.StrType | inspect.LiteralType):
+        return isinstance(value, str)
+    if isinstance(bare, inspect.BoolType):
+        return isinstance(value, bool)
+    if isinstance(bare, inspect.IntType):
+        return type(value) is int
+    if isinstance(bare, inspect.FloatType):
+        return type(value) in (int, float)
+    return isinstance(bare, inspect.AnyType) or (isinstance(bare, inspect.NoneType) and value is None)
+
+
+def _broken_bound(wanted: inspect.Type, value: Any) -> str | None:
+    """The bound of the type that the value breaks, in words."""
+    if isinstance(wanted, inspect.StrType):
+        return "a text that is not empty" if wanted.min_length and not value else None
+    if not isinstance(wanted, inspect.IntType | inspect.FloatType):
+        return None
+    noun = wording(wanted)
+    if wanted.ge is not None and value < wanted.ge:
+        return f"{noun} of at least {wanted.ge}"
+    if wanted.gt is not None and value <= wanted.gt:
+        return f"{noun} greater than {wanted.gt}"
+    if wanted.le is not None and value > wanted.le:
+        return f"{noun} of at most {wanted.le}"
+    return None
+
+
+def wording(wanted: inspect.Type) -> str:
+    """A type in words, for `expected`."""
+    bare = wanted
+    while isinstance(bare, inspect.Metadata):
+        if (bare.extra or {}).get("one_or_many"):
+            return "text, or a list of texts"
+        bare = bare.type
+    if isinstance(bare, inspect.UnionType):
+        return " or ".join(wording(option) for option in bare.types if not isinstance(option, inspect.NoneType))
+    if isinstance(bare, inspect.LiteralType):
+        return f"one of {', '.join(str(value) for value in bare.values)}"
+    if isinstance(bare, inspect.VarTupleType):
+        item = wording(bare.item_type)
+        return "a list of texts" if item == "text" else f"a list, each item {item}"
+    if isinstance(bare, inspect.StructType):
+        return f"a mapping with {', '.join(f'`{field.encode_name}`' for field in bare.fields)}"
+    return _WORDS.get(type(bare), "a value")
+
+
+_WORDS: dict[type[inspect.Type], str] = {
+    inspect.StrType: "text",
+    inspect.BoolType: "true or false",
+    inspect.IntType: "a whole number",
+    inspect.FloatType: "a number",
+    inspect.DictType: "a mapping",
+}
+
+
+def _remedy(wanted: inspect.Type, node: Node) -> str:
+    """How to turn what stands there into what is wanted."""
+    what = wording(wanted)
+    if isinstance(node, Scalar) and "text" in what and not isinstance(node.value, str) and node.text:
+        quoted = f'"{node.text}"'
+        return f"write it as a list: [{quoted}]." if what.startswith("a list") else f"put quotes around it: {quoted}."
+    if isinstance(node, Scalar) and what.startswith("a list") and isinstance(node.value, str):
+        return f"write it as a list: [{node.text}]."
+    if isinstance(node, Scalar) and "number" in what and isinstance(node.value, str) and _is_number(node.value):
+        return f"remove the quotes: {node.text}."
+    return f"write {what}."
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _stand_in(wanted: inspect.Type) -> Any:
+    """A harmless value of the type, for a required field that could not be read."""
+    bare = _bare(wanted)
+    if isinstance(bare, inspect.VarTupleType):
+        return ()
+    if isinstance(bare, inspect.DictType):
+        return {}
+    return ""

@@ -1,0 +1,62 @@
+"""JSON Schema (2020-12) of the structs that describe a file, for editors.
+
+msgspec knows the types, their bounds and their descriptions; what it can't know is how our reader differs from
+its decoder: keys that begin with `x-` are allowed everywhere, a key without a value counts as not given, and
+some lists of one may be written without the brackets.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+Schema = dict[str, Any]
+
+
+def schema_of(cls: type[msgspec.Struct], *, title: str) -> Schema:
+    """The schema of a file whose top level is `cls`, with all it refers to under `$defs`."""
+    (_, components) = msgspec.json.schema_components([cls], ref_template="#/$defs/{name}")
+    definitions = {name: _as_read(schema) for name, schema in components.items()}
+    top = definitions.pop(cls.__name__)
+    top["title"] = title
+    schema: Schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **top}
+    if definitions:
+        schema["$defs"] = definitions
+    return schema
+
+
+def _as_read(schema: Schema) -> Schema:
+    """A struct's schema, with the liberties of our reader."""
+    properties: dict[str, Schema] | None = schema.get("properties")
+    if properties is None:
+        return schema
+    required = schema.get("required", [])
+    for key, value in properties.items():
+        if key not in required:
+            properties[key] = _or_nothing(value)
+    schema["patternProperties"] = {"^x-": {}}
+    return schema
+
+
+def _or_nothing(schema: Schema) -> Schema:
+    """The schema, or null."""
+    if schema.pop("x-one-or-many", False):
+        return {**schema, "anyOf": [{"type": "string"}, *schema["anyOf"]]}
+    kind = schema.get("type")
+    if "enum" in schema:
+        return {**schema, "enum": [*schema["enum"], None]} | ({"type": _with_null(kind)} if kind else {})
+    if kind is not None:
+        return {**schema, "type": _with_null(kind)}
+    choices = schema.get("anyOf")
+    if choices is not None and {"type": "null"} not in choices:
+        return {**schema, "anyOf": [*choices, {"type": "null"}]}
+    if "$ref" in schema:
+        outer = {key: value for key, value in schema.items() if key != "$ref"}
+        return {**outer, "anyOf": [{"$ref": schema["$ref"]}, {"type": "null"}]}
+    return schema
+
+
+def _with_null(kind: str | list[str]) -> list[str]:
+    kinds = [kind] if isinstance(kind, str) else list(kind)
+    return kinds if "null" in kinds else [*kinds, "null"]

@@ -1,0 +1,481 @@
+"""`config.yaml`: which models there are, and how they are reached.
+
+    model: openai:gpt-4o-mini
+    temperature: 0.2
+    clients:
+      - type: openai-compatible
+        name: groq
+        api_base: https://api.groq.com/openai/v1
+        api_key: ${GROQ_API_KEY}
+        models:
+          - name: llama-3.3-70b-versatile
+            input_price: 0.59          # USD per million tokens
+            output_price: 0.79
+
+The keys are Loki's. Every scalar may also come from the environment as `CALLBOARD_<KEY>`, which wins over the
+file. `${NAME}`, `${NAME:-default}` and `{{NAME}}` in a value stand for the environment's NAME. Keys that
+callboard does not use yet are kept in `Settings.other`; keys that nobody knows are warned about.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from . import source
+from .problems import Problem, did_you_mean
+
+Json = Any
+T = TypeVar("T", bound=msgspec.Struct)
+
+CLIENT_TYPES = ("openai", "openai-compatible", "claude", "anthropic", "ollama", "local")
+"""Types of clients that can be used."""
+
+LATER_TYPES = ("gemini", "cohere", "azure-openai", "vertexai", "bedrock")
+"""Types of clients that Loki knows and callboard does not yet."""
+
+
+class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One model of a client.
+
+    Attributes:
+        name: what the user writes after `client:`; `real_name` is what the provider calls it, if that differs.
+        input_price, output_price: USD per million tokens.
+        no_stream: replies come whole; no_system_message: the system prompt is put before the first user turn.
+        supports_json_schema: whether the server can be asked for a reply that fits a schema.
+        max_concurrency: requests to this model that may be under way at once; None for any number.
+    """
+
+    name: str
+    type: str = "chat"
+    real_name: str = ""
+    max_input_tokens: int | None = None
+    max_output_tokens: int | None = None
+    require_max_tokens: bool = False
+    input_price: float = 0.0
+    output_price: float = 0.0
+    supports_vision: bool = True
+    supports_function_calling: bool = True
+    supports_json_schema: bool = True
+    no_stream: bool = False
+    no_system_message: bool = False
+    system_prompt_prefix: str = ""
+    max_concurrency: int | None = None
+
+
+class Extra(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How a client is connected to: a `proxy` URL (`-` for none at all), seconds to wait for a connection."""
+
+    proxy: str = ""
+    connect_timeout: float = 10.0
+
+
+class ClientSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One provider. Without `models` any model name is accepted."""
+
+    type: str
+    name: str = ""
+    api_base: str = ""
+    api_key: str = ""
+    models: tuple[ModelSettings, ...] = ()
+    extra: Extra = Extra()
+    max_concurrency: int | None = None
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What `config.yaml` and `CALLBOARD_*` say together.
+
+    Attributes:
+        model: `client:model`, empty when nobody chose one; `model_from` says who did.
+        max_output_tokens: bound of every reply, unless the request has its own.
+        other: the remaining known keys, as plain values.
+        file: where this was read from.
+    """
+
+    model: str = ""
+    model_from: str = ""
+    temperature: float | None = None
+    top_p: float | None = None
+    max_output_tokens: int | None = None
+    stream: bool = True
+    clients: tuple[ClientSettings, ...] = ()
+    other: dict[str, Json] = {}
+    file: str = "config.yaml"
+
+
+# --- the keys ---------------------------------------------------------------------------------------------
+
+_TEXT, _FLAG, _INT, _NUMBER = "text", "true or false", "a whole number", "a number"
+
+_USED: dict[str, str] = {
+    "model": _TEXT,
+    "temperature": _NUMBER,
+    "top_p": _NUMBER,
+    "max_output_tokens": _INT,
+    "stream": _FLAG,
+}
+_KEPT: dict[str, str] = {
+    "dry_run": _FLAG,
+    "save": _FLAG,
+    "keybindings": _TEXT,
+    "editor": _TEXT,
+    "wrap": _TEXT,
+    "wrap_code": _FLAG,
+    "highlight": _FLAG,
+    "light_theme": _FLAG,
+    "theme": _TEXT,
+    "left_prompt": _TEXT,
+    "right_prompt": _TEXT,
+    "user_agent": _TEXT,
+    "save_shell_history": _FLAG,
+    "sync_models_url": _TEXT,
+    "vault_password_file": _TEXT,
+    "function_calling_support": _FLAG,
+    "function_calling": _FLAG,
+    "enabled_tools": _TEXT,
+    "mcp_server_support": _FLAG,
+    "enabled_mcp_servers": _TEXT,
+    "auto_continue": _FLAG,
+    "max_auto_continues": _INT,
+    "inject_todo_instructions": _FLAG,
+    "continuation_prompt": _TEXT,
+    "repl_prelude": _TEXT,
+    "cmd_prelude": _TEXT,
+    "agent_session": _TEXT,
+    "save_session": _FLAG,
+    "compression_threshold": _INT,
+    "summarization_model": _TEXT,
+    "summarization_threshold": _INT,
+    "summarization_prompt": _TEXT,
+    "summary_context_prompt": _TEXT,
+    "escalation_timeout": _INT,
+    "max_concurrent_agents": _INT,
+    "max_agent_depth": _INT,
+    "rag_embedding_model": _TEXT,
+    "rag_reranker_model": _TEXT,
+    "rag_top_k": _INT,
+    "rag_chunk_size": _INT,
+    "rag_chunk_overlap": _INT,
+    "rag_template": _TEXT,
+}
+_STRUCTURED = ("visible_tools", "mapping_tools", "mapping_mcp_servers", "document_loaders")
+_SCALARS = {**_USED, **_KEPT}
+_TOP = (*_SCALARS, *_STRUCTURED, "clients")
+_IGNORED = {
+    "patch": "patches of requests are not applied yet",
+    "auth": "signing in is not possible yet; use `api_key`",
+    "max_tokens_per_chunk": "",
+    "default_chunk_size": "",
+    "max_batch_size": "",
+    "default_reasoning_effort": "",
+}
+"""Keys of clients and models that Loki knows: accepted, with a warning where ignoring them can be felt."""
+
+_PRIMITIVES: dict[Any, str] = {str: _TEXT, bool: _FLAG, int: _INT, float: _NUMBER, int | None: _INT}
+
+
+def read_settings(text: str, file: str, environ: Mapping[str, str]) -> tuple[Settings, list[Problem]]:
+    """Read `config.yaml` and the `CALLBOARD_*` variables.
+
+    Args:
+        text: of the file; empty if there is none.
+        file: its path, for the problems.
+        environ: the environment.
+
+    Returns:
+        the settings as far as they could be read, and all that is wrong with them.
+    """
+    root, problems = source.parse_mapping(text, file) if text.strip() else (None, [])
+    problems = [problem for problem in problems if problem.code != "empty_file"]
+    reader = _Reader(file, environ, problems)
+    values = reader.scalars(root) if root is not None else {}
+    model_from = file if values.get("model") else ""
+    overrides = reader.overrides()
+    if "model" in overrides:
+        model_from = "CALLBOARD_MODEL"
+    values.update(overrides)
+    used = {key: values.pop(key) for key in _USED if values.get(key) is not None}
+    values = {key: value for key, value in values.items() if key not in _USED}
+    clients = tuple(reader.clients(root)) if root is not None else ()
+    return Settings(**used, model_from=model_from, clients=clients, other=values, file=file), problems
+
+
+def json_schema() -> dict[str, Json]:
+    """JSON Schema (2020-12) of `config.yaml`, for editors."""
+    kinds = {
+        _TEXT: {"type": ["string", "null"]},
+        _FLAG: {"type": ["boolean", "null"]},
+        _INT: {"type": ["integer", "null"]},
+        _NUMBER: {"type": ["number", "null"]},
+    }
+    schema, components = msgspec.json.schema_components([ClientSettings], ref_template="#/$defs/{name}")
+    client = components["ClientSettings"]
+    client["properties"]["type"] = {"enum": [*CLIENT_TYPES, *LATER_TYPES]}
+    for name in ("patch", "auth"):
+        client["properties"][name] = {"description": f"Loki's; {_IGNORED[name]}"}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Callboard settings (config.yaml)",
+        "type": "object",
+        "properties": {
+            **{key: kinds[kind] for key, kind in _SCALARS.items()},
+            "visible_tools": {"type": "array", "items": {"type": "string"}},
+            "mapping_tools": {"type": "object"},
+            "mapping_mcp_servers": {"type": "object"},
+            "document_loaders": {"type": "object"},
+            "clients": {"type": "array", "items": schema[0]},
+        },
+        "$defs": components,
+    }
+
+
+# --- reading ----------------------------------------------------------------------------------------------
+
+
+class _Reader:
+    """Turns nodes into values and collects what is wrong with them."""
+
+    def __init__(self, file: str, environ: Mapping[str, str], problems: list[Problem]) -> None:
+        self.file = file
+        self.environ = environ
+        self.problems = problems
+
+    def scalars(self, root: source.Mapping) -> dict[str, Json]:
+        """The values of all known keys but `clients`."""
+        values: dict[str, Json] = {}
+        for key, entry in root.entries.items():
+            if key in _SCALARS:
+                values[key] = self.value(entry.value, _SCALARS[key], (key,))
+            elif key in _STRUCTURED:
+                values[key] = source.plain(entry.value)
+            elif key != "clients":
+                self.unknown(entry, (key,), _TOP)
+        return {key: value for key, value in values.items() if value is not None}
+
+    def overrides(self) -> dict[str, Json]:
+        """The scalars that the environment sets. An empty variable counts as not set."""
+        values: dict[str, Json] = {}
+        for key, kind in _SCALARS.items():
+            name = f"CALLBOARD_{key.upper()}"
+            text = self.environ.get(name, "")
+            if not text:
+                continue
+            value = _from_text(text, kind)
+            if value is None:
+                self.problems.append(
+                    Problem(
+                        severity="error",
+                        file="environment",
+                        code="bad_value",
+                        key=name,
+                        message=f"{name} is {text!r}",
+                        expected=kind,
+                    )
+                )
+            else:
+                values[key] = value
+        return values
+
+    def clients(self, root: source.Mapping) -> Iterator[ClientSettings]:
+        """The clients that could be read. Two of one name are an error; the first counts."""
+        entry = root.entries.get("clients")
+        if entry is None or _is_null(entry.value):
+            return
+        names: set[str] = set()
+        for index, node in enumerate(self.items(entry.value, ("clients",))):
+            path = ("clients", index)
+            client = self.client(node, path)
+            if client is None:
+                continue
+            if client.name in names:
+                self.problem(node, path, "duplicate_client", f"two clients are called '{client.name}'")
+            else:
+                names.add(client.name)
+                yield client
+
+    def client(self, node: source.Node, path: source.Path) -> ClientSettings | None:
+        values = self.struct(node, ClientSettings, path)
+        if values is None:
+            return None
+        kind = values.get("type")
+        if kind is None:
+            expected = "one of " + ", ".join(CLIENT_TYPES)
+            self.problem(node, path, "missing_key", "this client has no `type`", expected=expected)
+            return None
+        entry = node.entries["type"] if isinstance(node, source.Mapping) else None
+        place = entry.value if entry is not None else node
+        if kind in LATER_TYPES:
+            self.problem(
+                place,
+                (*path, "type"),
+                "unsupported_client",
+                f"clients of type '{kind}' are not supported yet; this one is left out",
+                warning=True,
+            )
+        elif kind not in CLIENT_TYPES:
+            self.problem(
+                place,
+                (*path, "type"),
+                "unknown_client",
+                f"unknown client type '{kind}'",
+                expected="one of " + ", ".join(CLIENT_TYPES),
+                hint=did_you_mean(kind, CLIENT_TYPES),
+            )
+            return None
+        values["name"] = values.get("name") or kind
+        return ClientSettings(**values)
+
+    # one struct
+
+    def struct(self, node: source.Node, kind: type[msgspec.Struct], path: source.Path) -> dict[str, Json] | None:
+        """The fields of `kind` that the mapping `node` sets, each checked; None if it is no mapping."""
+        if not isinstance(node, source.Mapping):
+            self.problem(node, path, "bad_value", f"found {source.describe(node)}", expected="a mapping")
+            return None
+        hints = {field.name: field.type for field in msgspec.structs.fields(kind)}
+        values: dict[str, Json] = {}
+        for key, entry in node.entries.items():
+            here = (*path, key)
+            if key in _IGNORED:
+                self.ignored(entry, here, _IGNORED[key])
+            elif key not in hints:
+                self.unknown(entry, here, tuple(hints))
+            elif hints[key] in _PRIMITIVES:
+                values[key] = self.value(entry.value, _PRIMITIVES[hints[key]], here)
+            elif key == "models":
+                values[key] = tuple(self.models(entry.value, here))
+            else:
+                fields = {} if _is_null(entry.value) else self.struct(entry.value, Extra, here)
+                values[key] = Extra(**(fields or {}))
+        return {key: value for key, value in values.items() if value is not None}
+
+    def models(self, node: source.Node, path: source.Path) -> Iterator[ModelSettings]:
+        """A model is a mapping with a `name`, or its name alone."""
+        for index, item in enumerate(self.items(node, path)):
+            here = (*path, index)
+            if isinstance(item, source.Scalar) and isinstance(item.value, str):
+                yield ModelSettings(name=item.value)
+                continue
+            values = self.struct(item, ModelSettings, here)
+            if values is None:
+                continue
+            if not values.get("name"):
+                self.problem(item, here, "missing_key", "this model has no `name`", expected="`name: ...`")
+                continue
+            yield ModelSettings(**values)
+
+    def items(self, node: source.Node, path: source.Path) -> list[source.Node]:
+        if isinstance(node, source.Sequence):
+            return node.items
+        if not _is_null(node):
+            self.problem(node, path, "bad_value", f"found {source.describe(node)}", expected="a list")
+        return []
+
+    # one value
+
+    def value(self, node: source.Node, kind: str, path: source.Path) -> Json:
+        """The scalar at `node`, with its references replaced; None if it is null or of the wrong kind."""
+        if _is_null(node):
+            return None
+        found = node.value if isinstance(node, source.Scalar) else None
+        if isinstance(node, source.Scalar) and isinstance(found, str):
+            found = self.expanded(node, found, path)
+            if kind is not _TEXT and _REFERENCE.search(node.text):  # a reference may stand for a number
+                found = _from_text(found, kind)
+        if kind is _TEXT and isinstance(node, source.Scalar) and isinstance(found, int | float):
+            return node.text  # `name: 4` means the text
+        if found is not None and _fits(found, kind):
+            return float(found) if kind is _NUMBER else found
+        self.problem(node, path, "bad_value", f"found {source.describe(node)}", expected=kind)
+        return None
+
+    def expanded(self, node: source.Node, text: str, path: source.Path) -> str:
+        """`text` with `${NAME}` and `{{NAME}}` replaced from the environment."""
+
+        def replaced(match: re.Match[str]) -> str:
+            name = match["name"] or match["secret"]
+            value = self.environ.get(name) or match["default"]
+            if value is None:
+                self.problem(
+                    node,
+                    path,
+                    "unset_variable",
+                    f"{match[0]} stands for the environment variable {name}, which is not set",
+                    warning=True,
+                    hint=f"export {name}=...",
+                )
+            return value or ""
+
+        return _REFERENCE.sub(replaced, text)
+
+    # problems
+
+    def unknown(self, entry: source.Entry, path: source.Path, known: tuple[str, ...]) -> None:
+        key = str(path[-1])
+        place = source.Scalar(None, "", entry.line, entry.column)
+        self.problem(place, path, "unknown_key", f"unknown key '{key}'", warning=True, hint=did_you_mean(key, known))
+
+    def ignored(self, entry: source.Entry, path: source.Path, why: str) -> None:
+        if why:
+            place = source.Scalar(None, "", entry.line, entry.column)
+            self.problem(place, path, "ignored_key", f"`{path[-1]}` is ignored: {why}", warning=True)
+
+    def problem(
+        self,
+        node: source.Node,
+        path: source.Path,
+        code: str,
+        message: str,
+        *,
+        warning: bool = False,
+        expected: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        self.problems.append(
+            Problem(
+                severity="warning" if warning else "error",
+                file=self.file,
+                line=node.line,
+                column=node.column,
+                code=code,
+                key=source.dotted(path),
+                message=message,
+                expected=expected,
+                hint=hint,
+            )
+        )
+
+
+_REFERENCE = re.compile(
+    r"\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}"
+    r"|\{\{\s*(?P<secret>[A-Za-z_][A-Za-z0-9_]*)\s*\}\}"
+)
+
+
+def _is_null(node: source.Node) -> bool:
+    return isinstance(node, source.Scalar) and node.value is None
+
+
+def _fits(value: Json, kind: str) -> bool:
+    if kind is _TEXT:
+        return isinstance(value, str)
+    if kind is _FLAG:
+        return isinstance(value, bool)
+    if isinstance(value, bool):
+        return False
+    return isinstance(value, int) if kind is _INT else isinstance(value, int | float)
+
+
+def _from_text(text: str, kind: str) -> Json:
+    """A variable's text as a value of that kind, or None."""
+    if kind is _TEXT:
+        return text
+    if kind is _FLAG:
+        return {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}.get(text.lower())
+    try:
+        return int(text) if kind is _INT else float(text)
+    except ValueError:
+        return None

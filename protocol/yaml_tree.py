@@ -1,0 +1,412 @@
+"""From the events of a YAML parser to a tree of values with places.
+
+PyYAML's own loaders give values without places, turn a bare `yes` into True, let the last of two equal keys
+win, and run out of memory on a few hundred bytes of nested aliases. So this module reads the parser's
+*events* (the C parser's where PyYAML was built with it) and builds its own small tree:
+
+- scalars follow the YAML 1.2 core schema: only `true` and `false` are booleans; `yes`, `no`, `on` and `off`
+  stay the text the user wrote; `010`, `1:30` and dates are text as well, as in Loki;
+- anchors, aliases and merge keys (`<<`) work; what an alias would grow to is counted before it is copied;
+- duplicate keys, keys that are not text, tags, several documents, too much depth or size are `Problem`s.
+
+Nothing here recurses, nothing raises for what a file contains, nothing does I/O.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+import msgspec
+import yaml
+
+from .problems import Problem
+from .tree import Entry, Mapping, Node, Scalar, Sequence, describe, short
+
+MAX_DEPTH = 100
+"""How deep mappings and lists may nest. Real files stay below 20."""
+
+MAX_WEIGHT = 500_000
+"""Values, plus one per 32 characters of text, that a file may hold once its aliases are copied out."""
+
+
+def build(text: str, file: str) -> tuple[Node | None, list[Problem]]:
+    """The tree of one YAML document (None after a syntax error), and everything that is wrong with it."""
+    builder = _Builder(file)
+    try:
+        return builder.build(text), builder.problems
+    except _UnreadableError:
+        return None, builder.problems
+
+
+_SYNTAX = "YAML parsing error: "
+_Parser: type[Any] = yaml.CLoader if yaml.__with_libyaml__ else yaml.Loader
+
+
+class _UnreadableError(Exception):
+    """Ends the building; what is wrong is in the list of problems already."""
+
+
+class _Open:
+    """A mapping or list whose end has not come yet."""
+
+    __slots__ = ("anchor", "column", "entries", "height", "items", "key", "line", "merges", "weight")
+
+    def __init__(self, mark: Any, anchor: str | None, *, mapping: bool) -> None:
+        self.line: int = mark.line + 1
+        self.column: int = mark.column + 1
+        self.anchor = anchor
+        self.entries: dict[str, Entry] | None = {} if mapping else None
+        self.items: list[Node] = []
+        self.key: _Key | None = None
+        self.merges: list[tuple[Node, _Key]] = []
+        self.weight = 1
+        self.height = 1
+
+
+class _Anchored(msgspec.Struct, frozen=True):
+    """What an alias stands for; `node` is None until its end has come."""
+
+    node: Node | None
+    weight: int = 0
+    height: int = 0
+
+
+class _Key(msgspec.Struct, frozen=True):
+    """The key whose value comes next; `name` is None when the value is to be dropped."""
+
+    name: str | None
+    line: int
+    column: int
+
+
+class _Builder:
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.problems: list[Problem] = []
+        self.anchors: dict[str, _Anchored] = {}
+        self.open: list[_Open] = []
+        self.root: Node | None = None
+        self.total = 0
+
+    def build(self, text: str) -> Node:
+        documents = 0
+        for event in self._events(text):
+            mark = event.start_mark
+            if isinstance(event, yaml.ScalarEvent):
+                self._value(self._scalar(event), 1 + len(event.value) // 32, 0, event.anchor)
+            elif isinstance(event, yaml.MappingStartEvent | yaml.SequenceStartEvent):
+                self._begin(event)
+            elif isinstance(event, yaml.MappingEndEvent | yaml.SequenceEndEvent):
+                self._end()
+            elif isinstance(event, yaml.AliasEvent):
+                self._alias(event)
+            elif isinstance(event, yaml.DocumentStartEvent):
+                documents += 1
+                if documents > 1:
+                    self._stop(
+                        mark,
+                        "many_documents",
+                        "a second document starts here",
+                        "one document in the file",
+                        "remove the `---` line, or put what follows into a file of its own.",
+                    )
+        if self.root is None or (isinstance(self.root, Scalar) and self.root.value is None):
+            self._stop(None, "empty_file", "the file is empty", "`key: value` lines", "")
+        assert self.root is not None
+        return self.root
+
+    def _events(self, text: str) -> Iterator[Any]:
+        """The parser's events, with every error it may raise turned into a problem."""
+        try:
+            parser = _Parser(text)
+        except (yaml.YAMLError, UnicodeError) as error:
+            self._unreadable(text, error)
+        try:
+            while True:
+                try:
+                    event = parser.get_event()
+                except (yaml.YAMLError, UnicodeError) as error:
+                    self._unreadable(text, error)
+                if event is None or isinstance(event, yaml.StreamEndEvent):
+                    return
+                yield event
+        finally:
+            parser.dispose()
+
+    # values
+
+    def _value(self, node: Node, weight: int, height: int, anchor: str | None = None) -> None:
+        """Put a finished value where it belongs."""
+        self.total += weight
+        if self.total > MAX_WEIGHT:
+            self._stop(
+                node,
+                "too_large",
+                "the file is too large once its aliases are copied out",
+                f"at most {MAX_WEIGHT:,} values",
+                "use fewer aliases (`*name`), or move data out of the file.",
+            )
+        if anchor is not None:
+            self.anchors[anchor] = _Anchored(node, weight, height)
+        if not self.open:
+            self.root = node
+            return
+        parent = self.open[-1]
+        parent.weight += weight
+        parent.height = max(parent.height, height + 1)
+        if parent.entries is None:
+            parent.items.append(node)
+        elif parent.key is None:
+            parent.key = self._key(parent, node)
+        else:
+            key, parent.key = parent.key, None
+            if key.name == "<<":
+                parent.merges.append((node, key))
+            elif key.name is not None:
+                parent.entries[key.name] = Entry(node, key.line, key.column)
+
+    def _key(self, parent: _Open, node: Node) -> _Key:
+        assert parent.entries is not None
+        name: str | None = None
+        if isinstance(node, Scalar) and isinstance(node.value, str):
+            name = node.value
+        elif isinstance(node, Scalar) and node.value is not None:
+            name = node.text
+            self._report(
+                node,
+                "non_string_key",
+                f"the key {node.text} is {_json_type(node.value)}, not text",
+                "a text as key",
+                f'put quotes around it: "{node.text}":',
+            )
+        else:
+            self._report(
+                node,
+                "non_string_key",
+                f"{describe(node)} can't be a key",
+                "a text as key",
+                "write `key: value`.",
+            )
+        if name is not None and name in parent.entries:
+            self._report(
+                node,
+                "duplicate_key",
+                f"duplicate entry with key '{name}'; the first is on line {parent.entries[name].line}",
+                "every key once",
+                "remove or rename one of the two.",
+                key=name,
+            )
+            name = None
+        return _Key(name, node.line, node.column)
+
+    def _scalar(self, event: Any) -> Scalar:
+        mark, text, tag = event.start_mark, event.value, event.tag
+        line, column = mark.line + 1, mark.column + 1
+        value: Any = text
+        if tag is None or tag == "!":
+            if event.implicit[0]:
+                value = _plain_scalar(text)
+        elif tag in _SCALAR_TAGS:
+            value = _tagged(tag, text)
+        else:
+            self._unknown_tag(mark, tag)
+        if isinstance(value, float) and not math.isfinite(value):
+            self._report(
+                Scalar(text, text, line, column),
+                "bad_scalar",
+                f"{short(text) or tag} is not a number that JSON knows",
+                "a finite number",
+                "put quotes around it if a text is meant.",
+            )
+            value = text
+        return Scalar(value, text, line, column)
+
+    # containers
+
+    def _begin(self, event: Any) -> None:
+        mapping = isinstance(event, yaml.MappingStartEvent)
+        if event.tag not in (None, "!", "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"):
+            self._unknown_tag(event.start_mark, event.tag)
+        self._check_depth(event, 1)
+        if event.anchor is not None:
+            self.anchors[event.anchor] = _Anchored(None)
+        self.open.append(_Open(event.start_mark, event.anchor, mapping=mapping))
+
+    def _end(self) -> None:
+        done = self.open.pop()
+        if done.entries is None:
+            self._value_of_container(Sequence(done.items, done.line, done.column), done)
+            return
+        for node, key in done.merges:
+            self._merge(done.entries, node, key)
+        self._value_of_container(Mapping(done.entries, done.line, done.column), done)
+
+    def _value_of_container(self, node: Node, done: _Open) -> None:
+        # The parts were counted as they came; only the container itself is new.
+        self.total -= done.weight - 1
+        self._value(node, done.weight, done.height, done.anchor)
+
+    def _check_depth(self, event: Any, height: int) -> None:
+        if len(self.open) + height > MAX_DEPTH:
+            self._stop(
+                event.start_mark,
+                "too_deep",
+                f"mappings and lists are nested more than {MAX_DEPTH} deep",
+                f"at most {MAX_DEPTH} levels",
+                "flatten this part, or keep it in a file of its own.",
+            )
+
+    def _merge(self, entries: dict[str, Entry], node: Node, key: _Key) -> None:
+        sources = node.items if isinstance(node, Sequence) else [node]
+        for source in sources:
+            if not isinstance(source, Mapping):
+                place = Scalar(None, "", key.line, key.column)
+                self._report(
+                    place,
+                    "bad_merge",
+                    f"`<<` is given {describe(source)}",
+                    "a mapping, or a list of mappings",
+                    "write `<<: *name`.",
+                    key="<<",
+                )
+                continue
+            for name, entry in source.entries.items():
+                entries.setdefault(name, entry)
+
+    def _alias(self, event: Any) -> None:
+        anchored = self.anchors.get(event.anchor)
+        if anchored is None or anchored.node is None:
+            what = "is never defined" if anchored is None else "contains itself"
+            self._stop(
+                event.start_mark,
+                "bad_alias",
+                f"the alias *{event.anchor} {what}",
+                f"an anchor &{event.anchor} that ends before this line",
+                "copy the value instead.",
+            )
+        assert anchored is not None
+        assert anchored.node is not None
+        self._check_depth(event, anchored.height)
+        self._value(anchored.node, anchored.weight, anchored.height)
+
+    # problems
+
+    def _report(self, at: Any, code: str, message: str, expected: str, hint: str, key: str | None = None) -> None:
+        if at is None:
+            line, column = 0, 0
+        elif isinstance(at, Scalar | Sequence | Mapping):
+            line, column = at.line, at.column
+        else:
+            line, column = at.line + 1, at.column + 1
+        path = [step.key.name for step in self.open if step.key is not None and step.key.name is not None]
+        if key is not None:
+            path.append(key)
+        self.problems.append(
+            Problem(
+                severity="error",
+                file=self.file,
+                line=line,
+                column=column,
+                code=code,
+                message=_SYNTAX + message,
+                key=".".join(path) or None,
+                node=path[1] if len(path) > 1 and path[0] == "nodes" else None,
+                expected=expected or None,
+                hint=f"Hint: {hint}" if hint else None,
+            )
+        )
+
+    def _stop(self, at: Any, code: str, message: str, expected: str, hint: str) -> NoReturn:
+        self._report(at, code, message, expected, hint)
+        raise _UnreadableError
+
+    def _unknown_tag(self, mark: Any, tag: str) -> None:
+        shown = tag.replace("tag:yaml.org,2002:", "!!")
+        self._report(mark, "unknown_tag", f"the tag {shown} is not known", "a value without a tag", "remove the tag.")
+
+    def _unreadable(self, text: str, error: Exception) -> NoReturn:
+        mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+        message = getattr(error, "problem", None) or str(error).splitlines()[0]
+        hint = "check the indentation, and put quotes around text that holds `: `, ` #`, `{`, `[` or `*`."
+        bad = _NOT_YAML.search(text)
+        if bad is not None:
+            before = text[: bad.start()]
+            line, column = before.count("\n") + 1, bad.start() - before.rfind("\n")
+            mark = Scalar(None, "", line, column)
+            message = f"the character U+{ord(bad.group()):04X} is not allowed in YAML"
+            hint = f'remove it, or write it as an escape in quotes: "\\u{ord(bad.group()):04x}".'
+        elif mark is not None and "\t" in _indent(text, mark.line):
+            message, hint = "a tab stands where YAML wants spaces", "replace tabs by spaces."
+        self._report(mark, "yaml_syntax", message, "valid YAML", hint)
+        raise _UnreadableError
+
+
+_NOT_YAML = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def _indent(text: str, line: int) -> str:
+    """The white space a line starts with (`line` counts from 0)."""
+    found = text.splitlines()[line : line + 1]
+    return found[0][: len(found[0]) - len(found[0].lstrip())] if found else ""
+
+
+# --- scalars ----------------------------------------------------------------------------------------------
+
+_NULL = frozenset({"", "~", "null", "Null", "NULL"})
+_BOOL = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
+_NUMBER_START = frozenset("0123456789+-.")
+_INT = re.compile(r"[-+]?(?:0|[1-9][0-9]*)\Z")
+_BASED = re.compile(r"[-+]?0(?:x[0-9a-fA-F]+|o[0-7]+|b[01]+)\Z")
+_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|(?:0|[1-9][0-9]*)(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z")
+_NOT_FINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)\Z|\.(?:nan|NaN|NAN)\Z")
+_SCALAR_TAGS = {f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float", "bool", "null")}
+
+
+def _plain_scalar(text: str) -> Any:
+    """What an unquoted scalar means."""
+    if text in _NULL:
+        return None
+    if text in _BOOL:
+        return _BOOL[text]
+    if text[0] not in _NUMBER_START:
+        return text
+    if _INT.match(text):
+        return _integer(text, 10)
+    if _BASED.match(text):
+        return _integer(text, 0)
+    if _FLOAT.match(text):
+        return float(text)
+    if _NOT_FINITE.match(text):
+        return math.nan if text[-1] in "nN" else math.inf
+    return text
+
+
+def _integer(text: str, base: int) -> int | float:
+    """An int that JSON readers can hold in 64 bits, else the nearest float."""
+    if len(text) > 300:
+        return float(text) if base == 10 else math.inf
+    number = int(text, base)
+    return number if -(2**63) <= number < 2**64 else float(number)
+
+
+def _tagged(tag: str, text: str) -> Any:
+    kind = tag.rpartition(":")[2]
+    if kind == "str":
+        return text
+    value = _plain_scalar(text)
+    if kind == "float" and type(value) is int:
+        return float(value)
+    fits = {
+        "int": type(value) is int,
+        "float": type(value) is float,
+        "bool": type(value) is bool,
+        "null": value is None,
+    }
+    return value if fits[kind] else math.nan  # NaN: reported by the caller as a value that does not fit
+
+
+def _json_type(value: Any) -> str:
+    return "a boolean" if isinstance(value, bool) else "a number"

@@ -1,0 +1,163 @@
+"""config.yaml and the CALLBOARD_* variables."""
+
+from __future__ import annotations
+
+import jsonschema
+import pytest
+
+from callboard.protocol.settings import ClientSettings, Extra, ModelSettings, Settings, json_schema, read_settings
+
+FULL = """\
+model: lab:big
+temperature: 0.2
+top_p: 1
+stream: false
+save: false
+keybindings: vi
+mapping_tools:
+  fs: fs_cat,fs_ls
+clients:
+  - type: openai-compatible
+    name: lab
+    api_base: http://lab/v1
+    api_key: ${LAB_KEY}
+    models:
+      - name: big
+        max_input_tokens: 128000
+        input_price: 1
+        output_price: 2.5
+        supports_function_calling: true
+      - small
+    extra:
+      proxy: http://proxy:3128
+      connect_timeout: 3
+"""
+
+
+def test_a_full_file_is_read() -> None:
+    settings, problems = read_settings(FULL, "config.yaml", {"LAB_KEY": "secret"})
+    assert problems == []
+    assert settings == Settings(
+        model="lab:big",
+        model_from="config.yaml",
+        temperature=0.2,
+        top_p=1.0,
+        stream=False,
+        clients=(
+            ClientSettings(
+                type="openai-compatible",
+                name="lab",
+                api_base="http://lab/v1",
+                api_key="secret",
+                models=(
+                    ModelSettings(name="big", max_input_tokens=128000, input_price=1.0, output_price=2.5),
+                    ModelSettings(name="small"),
+                ),
+                extra=Extra(proxy="http://proxy:3128", connect_timeout=3.0),
+            ),
+        ),
+        other={"save": False, "keybindings": "vi", "mapping_tools": {"fs": "fs_cat,fs_ls"}},
+    )
+
+
+@pytest.mark.parametrize("text", ["", "# nothing\n", "model:\nclients:\n"])
+def test_an_empty_file_means_the_defaults(text: str) -> None:
+    assert read_settings(text, "config.yaml", {}) == (Settings(), [])
+
+
+def test_the_environment_wins_over_the_file() -> None:
+    environ = {
+        "CALLBOARD_MODEL": "x:y",
+        "CALLBOARD_TEMPERATURE": "0.7",
+        "CALLBOARD_STREAM": "true",
+        "CALLBOARD_SAVE": "1",
+    }
+    settings, problems = read_settings(FULL, "config.yaml", {"LAB_KEY": "k", **environ})
+    assert problems == []
+    assert (settings.model, settings.model_from) == ("x:y", "CALLBOARD_MODEL")
+    assert (settings.temperature, settings.stream, settings.other["save"]) == (0.7, True, True)
+
+
+def test_an_empty_variable_counts_as_not_set() -> None:
+    assert read_settings("model: a:b\n", "c", {"CALLBOARD_MODEL": ""})[0].model == "a:b"
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "words"),
+    [
+        ("temperature: hot\n", (1, 14), "found the text 'hot' (expected a number)"),
+        ("stream: 3\n", (1, 9), "found the number 3 (expected true or false)"),
+        ("max_output_tokens: 1.5\n", (1, 20), "expected a whole number"),
+        ("clients: 5\n", (1, 10), "expected a list"),
+        ("clients:\n  - name: x\n", (2, 5), "this client has no `type`"),
+        ("clients:\n  - type: opena\n", (2, 11), "did you mean 'openai'?"),
+        ("clients:\n  - type: openai\n    models:\n      - real_name: x\n", (4, 9), "this model has no `name`"),
+        ("clients:\n  - type: openai\n  - type: openai\n", (3, 5), "two clients are called 'openai'"),
+        ("- a\n", (1, 1), "a mapping at the top level"),
+        ("model: [\n", (2, 1), "YAML"),
+    ],
+)
+def test_mistakes_are_errors_with_their_place(text: str, place: tuple[int, int], words: str) -> None:
+    _, (problem,) = read_settings(text, "config.yaml", {})
+    assert problem.severity == "error"
+    assert (problem.line, problem.column) == place
+    assert words in str(problem)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("temperatur: 1\n", "unknown key 'temperatur'"),
+        ("clients:\n  - type: openai\n    api_bas: x\n", "did you mean 'api_base'?"),
+        ("clients:\n  - type: openai\n    extra: {prox: x}\n", "did you mean 'proxy'?"),
+        ("clients:\n  - type: claude\n    auth: oauth\n", "`auth` is ignored"),
+        ("clients:\n  - type: openai\n    patch: {}\n", "patches of requests are not applied yet"),
+        ("clients:\n  - type: gemini\n", "not supported yet"),
+        ("clients:\n  - type: openai\n    api_key: ${NO_SUCH}\n", "NO_SUCH, which is not set"),
+        ("clients:\n  - type: openai\n    api_key: '{{VAULTED}}'\n", "VAULTED, which is not set"),
+    ],
+)
+def test_what_does_no_harm_is_a_warning(text: str, words: str) -> None:
+    _, (problem,) = read_settings(text, "config.yaml", {})
+    assert problem.severity == "warning"
+    assert problem.line > 0
+    assert words in str(problem)
+
+
+def test_all_problems_are_reported_together() -> None:
+    _, problems = read_settings("temperature: hot\nstream: 3\nfoo: 1\nclients: 5\n", "c", {"CALLBOARD_TOP_P": "x"})
+    assert [problem.code for problem in problems] == ["bad_value", "bad_value", "unknown_key", "bad_value", "bad_value"]
+    assert problems[-1].key == "clients"
+
+
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [("${A}", "1"), ("x${A}y${B}", "x1y2"), ("{{ A }}", "1"), ("${C:-z}", "z"), ("${A:-z}", "1"), ("$A", "$A")],
+)
+def test_values_refer_to_the_environment(written: str, value: str) -> None:
+    text = f"clients:\n  - type: openai\n    api_key: '{written}'\n"
+    settings, _ = read_settings(text, "c", {"A": "1", "B": "2"})
+    assert settings.clients[0].api_key == value
+
+
+def test_a_reference_may_stand_for_a_number() -> None:
+    assert read_settings("temperature: ${T}\n", "c", {"T": "0.5"})[0].temperature == 0.5
+
+
+def test_a_value_that_came_from_the_environment_never_shows_in_a_problem() -> None:
+    _, problems = read_settings("temperature: ${T}\n", "c", {"T": "sk-secret"})
+    assert len(problems) == 1
+    assert "sk-secret" not in str(problems[0])
+
+
+def test_a_name_made_of_digits_stays_a_text() -> None:
+    text = "clients:\n  - type: ollama\n    models:\n      - name: 4\n"
+    assert read_settings(text, "c", {})[0].clients[0].models[0].name == "4"
+
+
+def test_the_schema_accepts_what_the_reader_accepts() -> None:
+    validator = jsonschema.Draft202012Validator(json_schema())
+    good = {"model": "a:b", "clients": [{"type": "openai", "models": [{"name": "m"}], "extra": {"proxy": "-"}}]}
+    assert list(validator.iter_errors(good)) == []
+    assert list(validator.iter_errors({"clients": [{"type": "nonsense"}]}))
+    assert list(validator.iter_errors({"temperature": "hot"}))
