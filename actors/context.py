@@ -44,18 +44,20 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 class Meter:
     """Counts what a run uses, per model, and ends it when a limit is passed.
 
-    A limit is checked before a request goes out: the reply that passes it is still used.
+    A limit is checked before a request goes out: the reply that passes it is still used. Requests under way count as
+    turns, so that a hundred nodes at once do not take a hundred where one is left.
     """
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self.turns = 0
+        self.under_way = 0
         self.models: dict[str, Usage] = {}
 
     def admit(self) -> None:
         """Raise `TurnsReached` or `BudgetReached` if nothing more may be asked."""
         limits = self.limits
-        if limits.max_turns is not None and self.turns >= limits.max_turns:
+        if limits.max_turns is not None and self.turns + self.under_way >= limits.max_turns:
             raise TurnsReached(f"the run has used its {limits.max_turns} model turns (--max-turns)")
         tokens = sum(usage.input_tokens + usage.output_tokens for usage in self.models.values())
         if limits.max_tokens is not None and tokens >= limits.max_tokens:
@@ -148,20 +150,30 @@ class RunContext:
 
         Pieces of the reply become events while it arrives, if somebody listens to the run.
 
+        Args:
+            node: id of the node on whose account it goes.
+            attempts: exact number of requests at most.
+            need_text: an empty reply is a failure that may pass, like a broken connection.
+
         Raises: what `Gateway.chat` raises, and `TurnsReached`, `BudgetReached`.
         """
-        self.meter.admit()
 
         def count(model: str, tokens: TokenUsage, cost: float) -> UsageUpdate:
             return self.meter.add(model, tokens, cost, node)
 
-        return await self.gateway.chat(
-            me,
-            request,
-            on_delta=_ignore if self._streams and me.stream.heard else None,
-            on_usage=count,
-            attempts=attempts,
-        )
+        self.meter.admit()
+        self.meter.under_way += 1
+        try:
+            return await self.gateway.chat(
+                me,
+                request,
+                on_delta=_ignore if self._streams and me.stream.heard else None,
+                on_usage=count,
+                attempts=attempts,
+                need_text=need_text,
+            )
+        finally:
+            self.meter.under_way -= 1
 
 
 def _ignore(_: Any) -> None:

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import psutil
 import pytest
 import trio
-
-sys.path.insert(0, str(Path(__file__).parent))  # for `from fake_models import Reply` in any test
-
 from fake_models import FakeModels, listening
 
 from callboard.supervisors.processes import become_subreaper

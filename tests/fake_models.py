@@ -182,7 +182,7 @@ class FakeModels:
             return False
         if reply.drop == "at once":
             return False
-        chunks = list(_body(request, reply))
+        chunks = list(body_of(request, reply))
         streamed = len(chunks) > 1 or _wants_stream(request)
         await stream.send_all(_head(reply, None if streamed else sum(map(len, chunks)), request))
         if reply.drop == "headers":
@@ -284,8 +284,8 @@ def _chunked(data: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(data), data) if data else b""
 
 
-def _body(request: Request, reply: Reply) -> Iterator[bytes]:
-    """The body in the pieces in which it is sent."""
+def body_of(request: Request, reply: Reply) -> Iterator[bytes]:
+    """The answer's body in the pieces in which it is sent."""
     if reply.raw is not None:
         yield reply.raw
     elif reply.status != 200:

@@ -1,0 +1,183 @@
+"""One request to a provider and its answer, with every failure named.
+
+httpx's requests and responses are used, but not its client: redirects, cookies and authentication schemes have no
+business between an agent and a model, and cost more than the request itself. The transport below stays a
+plain `httpx.AsyncBaseTransport`; there is one for each pair of base URL and proxy.
+"""
+
+from __future__ import annotations
+
+import email.utils
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, NoReturn
+
+import httpx
+import msgspec
+
+from ...protocol.chat import ChatReply, ChatRequest, Delta, TextDelta
+from ...protocol.errors import CredentialsError, ModelError, UpstreamError
+from .catalog import Target
+from .codec import Outgoing
+from .transport import Exchange, TrioTransport
+
+READ_TIMEOUT = 600.0
+"""Seconds without a byte after which an answer is given up: a model may think for long before the first."""
+
+WRITE_TIMEOUT = 60.0
+
+MAX_REPLY = 64 * 1024 * 1024
+"""Bytes of an answer beyond which it is refused."""
+
+
+class Endpoint:
+    """A base URL, reached through its own transport."""
+
+    def __init__(self, api_base: str, proxy: str, connect_timeout: float, environ: Mapping[str, str]) -> None:
+        self._base = api_base
+        self._transport = TrioTransport(environ=environ, proxy=proxy)
+        self._urls: dict[str, httpx.URL] = {}
+        timeouts = {"connect": connect_timeout, "read": READ_TIMEOUT, "write": WRITE_TIMEOUT, "pool": None}
+        self._extensions = {"timeout": timeouts}
+
+    async def aclose(self) -> None:
+        """Close its connections."""
+        await self._transport.aclose()
+
+    async def ask(
+        self, target: Target, headers: Mapping[str, str], request: ChatRequest, on_delta: Callable[[Delta], None]
+    ) -> ChatReply:
+        """Send `request` and wait for the whole reply; `on_delta` is told its text, in one piece.
+
+        Raises:
+            CredentialsError, ModelError, UpstreamError: see `refused` and `broken`.
+        """
+        outgoing = target.codec.encode(request, target.name, stream=False)
+        async with self._answer(target, headers, outgoing) as response:
+            reply = outgoing.decode(await _whole(response))
+        if reply.text:
+            on_delta(TextDelta(reply.text))
+        return reply
+
+    async def stream(
+        self, target: Target, headers: Mapping[str, str], request: ChatRequest, on_delta: Callable[[Delta], None]
+    ) -> ChatReply:
+        """Like `ask`, but `on_delta` is told every piece as it comes."""
+        outgoing = target.codec.encode(request, target.name, stream=True)
+        reader = outgoing.reader()
+        async with self._answer(target, headers, outgoing) as response:
+
+            def take(piece: bytes) -> None:
+                for delta in reader.feed(piece):
+                    on_delta(delta)
+
+            await _each_piece(response, take)
+            return reader.finish()
+
+    @asynccontextmanager
+    async def _answer(
+        self, target: Target, headers: Mapping[str, str], outgoing: Outgoing
+    ) -> AsyncIterator[httpx.Response]:
+        """The response to a request, if it is a good one; its connection is settled at the end."""
+        request = httpx.Request(
+            "POST",
+            self._url(outgoing.path),
+            headers={**headers, "content-type": "application/json", "accept-encoding": "identity"},
+            content=outgoing.body,
+            extensions=self._extensions,
+        )
+        try:
+            response = await self._transport.handle_async_request(request)
+            try:
+                if response.status_code >= 300:
+                    refused(target, response, await _whole(response))
+                yield response
+            finally:
+                await response.aclose()
+        except httpx.HTTPError as error:
+            broken(target, error)
+
+    def _url(self, path: str) -> httpx.URL:
+        url = self._urls.get(path)
+        if url is None:
+            url = self._urls[path] = httpx.URL(self._base + path)
+        return url
+
+
+async def _whole(response: httpx.Response) -> bytes:
+    pieces: list[bytes] = []
+    await _each_piece(response, pieces.append)
+    return b"".join(pieces)
+
+
+async def _each_piece(response: httpx.Response, take: Callable[[bytes], None]) -> None:
+    """Hand on the body as it comes. One that is compressed, though we asked for none of that, comes at its end."""
+    stream = response.stream
+    assert isinstance(stream, Exchange)
+    if response.headers.get("content-encoding", "identity") != "identity":
+        take(await response.aread())
+        return
+    size = 0
+    while piece := await stream.receive():
+        size += len(piece)
+        if size > MAX_REPLY:
+            raise ModelError(f"the answer is longer than {MAX_REPLY >> 20} MB")
+        take(piece)
+
+
+# --- what can go wrong ------------------------------------------------------------------------------------
+
+_TRANSIENT = frozenset({408, 409, 425, 429})
+
+
+def refused(target: Target, response: httpx.Response, body: bytes) -> NoReturn:
+    """Raise the error that an answer with such a status stands for."""
+    status = response.status_code
+    said = _message(body) or response.reason_phrase or "no explanation"
+    text = f"{target.id}: {said} (HTTP {status})"
+    if status in (401, 403):
+        raise CredentialsError(f"{text}; check the API key")
+    if status == 429 and b"insufficient_quota" in body:
+        raise CredentialsError(text)  # no wait mends an empty account
+    if status in _TRANSIENT or status >= 500:
+        raise UpstreamError(text, status=status, retry_after=retry_after(response.headers, time.time()))
+    if status < 400:
+        raise ModelError(f"{text}: redirects are not followed, correct `api_base`")
+    raise ModelError(text)
+
+
+def broken(target: Target, error: httpx.HTTPError) -> NoReturn:
+    """Raise the error for a request that got no answer, or only a part of one."""
+    if isinstance(error, httpx.LocalProtocolError | httpx.UnsupportedProtocol | httpx.DecodingError):
+        raise ModelError(f"{target.id}: {error}") from error
+    raise UpstreamError(f"{target.id}: {str(error) or type(error).__name__}") from error
+
+
+def retry_after(headers: httpx.Headers, now: float) -> float | None:
+    """Seconds that the provider asks us to wait, given as seconds, milliseconds or a date; None if it doesn't.
+
+    `now` is in seconds since the epoch.
+    """
+    try:
+        if "retry-after-ms" in headers:
+            return max(0.0, float(headers["retry-after-ms"]) / 1000)
+        text = headers.get("retry-after", "")
+        return max(0.0, float(text)) if text else None
+    except ValueError:
+        pass
+    date = email.utils.parsedate_tz(headers["retry-after"]) if "retry-after" in headers else None
+    return max(0.0, email.utils.mktime_tz(date) - now) if date is not None else None
+
+
+def _message(body: bytes) -> str:
+    """The provider's words: `{"error": {"message": ...}}`, `{"error": ...}`, `{"message": ...}`, or plain text."""
+    try:
+        decoded: Any = msgspec.json.decode(body)
+    except msgspec.DecodeError:
+        text = body.decode("utf-8", errors="replace").strip()
+        return "" if text.startswith("<") else text[:500]
+    for key in ("error", "message", "detail"):
+        if isinstance(decoded, dict) and decoded.get(key):
+            decoded = decoded[key]
+    return decoded if isinstance(decoded, str) else body.decode("utf-8", errors="replace")[:500]

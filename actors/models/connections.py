@@ -1,0 +1,326 @@
+"""The connections of a transport: opened, kept, handed out, closed. Every step is O(1).
+
+Idle connections hang in two orders: by origin, the freshest at the end, from where the next request takes one;
+and by age, all origins together, from whose beginning the expired ones are dropped whenever something is put back.
+So nothing is searched and no timer is needed. A connection that was closed by age is still in its origin's row; it is
+skipped when its turn comes, and its turn comes only after all younger ones.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import ssl
+from collections import OrderedDict, deque
+from collections.abc import Mapping
+
+import certifi
+import httpx
+import msgspec
+import trio
+
+from .http1 import ResponseReader, request_head
+from .proxies import Proxies
+from .wires import PlainWire, TlsWire, Wire, connect, encrypt, peer
+
+BROKEN = (OSError, trio.BrokenResourceError, trio.ClosedResourceError)
+"""What a wire raises when it is of no use any more."""
+
+REMEMBER = 30.0
+"""Seconds for which the address that a name led to is used again without asking."""
+
+
+class Route(msgspec.Struct, frozen=True):
+    """Where a connection leads: an origin, possibly through a proxy (its URL, else empty)."""
+
+    scheme: str
+    host: str
+    port: int
+    proxy: str = ""
+
+    @property
+    def forwards(self) -> bool:
+        """Whether each request is handed to the proxy, rather than sent through a tunnel."""
+        return bool(self.proxy) and self.scheme == "http"
+
+
+class Connection:
+    """An open connection. `idle_since` is on trio's clock, `used` counts the requests it has carried."""
+
+    __slots__ = ("idle_since", "route", "used", "wire")
+
+    def __init__(self, route: Route, wire: Wire) -> None:
+        self.route = route
+        self.wire = wire
+        self.used = 0
+        self.idle_since = 0.0
+
+
+class Connections:
+    """All connections of one transport.
+
+    Args:
+        environ: for the proxies and `SSL_CERT_FILE`.
+        proxy: see `Proxies`.
+        ssl_context: how servers are verified, or None for the usual way.
+        keep_alive: seconds an idle connection is kept.
+        max_idle: idle connections kept in all.
+        max_per_origin: connections to one origin at once, or None.
+    """
+
+    def __init__(
+        self,
+        environ: Mapping[str, str],
+        proxy: str,
+        ssl_context: ssl.SSLContext | None,
+        *,
+        keep_alive: float,
+        max_idle: int,
+        max_per_origin: int | None,
+    ) -> None:
+        self._environ = environ
+        self._proxies = Proxies(environ, proxy)
+        self._context = ssl_context
+        self._keep_alive = keep_alive
+        self._max_idle = max_idle
+        self._max_per_origin = max_per_origin
+        self._routes: dict[tuple[str, str, int | None], Route] = {}
+        self._rows: dict[Route, deque[Connection]] = {}
+        self._by_age: OrderedDict[Connection, None] = OrderedDict()
+        self._busy: set[Connection] = set()
+        self._places: dict[Route, trio.Semaphore] = {}
+        self._known: dict[tuple[str, int], tuple[str, float]] = {}
+        self._closed = False
+
+    @property
+    def idle(self) -> int:
+        """How many wait for a request."""
+        return len(self._by_age)
+
+    @property
+    def busy(self) -> int:
+        """How many carry one."""
+        return len(self._busy)
+
+    def close(self) -> None:
+        """Close all, now; none is opened any more."""
+        self._closed = True
+        for connection in (*self._by_age, *self._busy):
+            connection.wire.close()
+        self._rows.clear()
+        self._by_age.clear()
+        self._busy.clear()
+
+    def route(self, url: httpx.URL) -> Route:
+        """The route to a URL's origin.
+
+        Raises:
+            httpx.UnsupportedProtocol: neither http nor https.
+        """
+        key = (url.scheme, url.host, url.port)
+        route = self._routes.get(key)
+        if route is None:
+            if url.scheme not in ("http", "https") or not url.host:
+                raise httpx.UnsupportedProtocol(f"'{url}' is not an http or https URL")
+            port = url.port or (443 if url.scheme == "https" else 80)
+            proxy = self._proxies.of(url.scheme, url.host, port)
+            route = Route(url.scheme, url.host, port, str(proxy) if proxy is not None else "")
+            self._routes[key] = route
+        return route
+
+    async def acquire(self, route: Route, timeouts: Mapping[str, float | None], *, fresh: bool = False) -> Connection:
+        """A connection for one request: an idle one, or (always, if `fresh`) a new one.
+
+        Give it to `give_back` or `discard` afterwards.
+
+        Raises:
+            httpx.PoolTimeout: the origin's connections are all in use, and none came free in time.
+            httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError: none could be opened.
+        """
+        if self._closed:
+            raise httpx.ConnectError("this transport is closed")
+        places = await self._place(route, timeouts.get("pool"))
+        try:
+            return (None if fresh else self._take(route)) or await self._open(route, timeouts.get("connect"))
+        except BaseException:
+            if places is not None:
+                places.release()
+            raise
+
+    async def _place(self, route: Route, timeout: float | None) -> trio.Semaphore | None:
+        """Wait for one of the origin's places; None if they are not counted."""
+        if self._max_per_origin is None:
+            return None
+        places = self._places.get(route)
+        if places is None:
+            places = self._places[route] = trio.Semaphore(self._max_per_origin)
+        with trio.move_on_after(_seconds(timeout)) as scope:
+            await places.acquire()
+            return places
+        assert scope.cancelled_caught
+        raise httpx.PoolTimeout(f"no connection to {route.host} came free within {timeout:g} s")
+
+    def _release(self, connection: Connection) -> None:
+        self._busy.discard(connection)
+        places = self._places.get(connection.route)
+        if places is not None:
+            places.release()
+
+    # --- idle ones
+
+    def _take(self, route: Route) -> Connection | None:
+        """The freshest idle connection that still works, or None."""
+        row = self._rows.get(route)
+        while row:
+            connection = row.pop()
+            if connection not in self._by_age:
+                continue  # closed by age
+            del self._by_age[connection]
+            expired = connection.idle_since + self._keep_alive <= trio.current_time()
+            if not expired and not connection.wire.is_stale():
+                self._busy.add(connection)
+                return connection
+            connection.wire.close()
+        return None
+
+    def give_back(self, connection: Connection) -> None:
+        """Keep a connection whose last response was read to its end."""
+        if connection not in self._busy:
+            return  # closed meanwhile
+        self._release(connection)
+        now = trio.current_time()
+        connection.idle_since = now
+        row = self._rows.get(connection.route)
+        if row is None:
+            row = self._rows[connection.route] = deque()
+        row.append(connection)
+        self._by_age[connection] = None
+        while self._by_age:
+            oldest = next(iter(self._by_age))
+            if len(self._by_age) <= self._max_idle and oldest.idle_since + self._keep_alive > now:
+                break
+            self._drop(oldest)
+
+    def _drop(self, oldest: Connection) -> None:
+        del self._by_age[oldest]
+        oldest.wire.close()
+        row = self._rows[oldest.route]
+        while row and row[0] not in self._by_age:
+            row.popleft()
+        if not row:
+            del self._rows[oldest.route]
+
+    def discard(self, connection: Connection) -> None:
+        """Close a connection that was in use."""
+        connection.wire.close()
+        if connection in self._busy:
+            self._release(connection)
+
+    # --- new ones
+
+    async def _open(self, route: Route, timeout: float | None) -> Connection:
+        """Open a connection: through the proxy if there is one, with TLS if the origin wants it."""
+        with trio.CancelScope(deadline=trio.current_time() + _seconds(timeout)) as scope:
+            wire = await self._wire(route)
+        if scope.cancelled_caught:
+            raise httpx.ConnectTimeout(f"{route.host}:{route.port} was not reached within {timeout:g} s")
+        if self._closed:
+            wire.close()
+            raise httpx.ConnectError("this transport is closed")
+        connection = Connection(route, wire)
+        self._busy.add(connection)
+        return connection
+
+    async def _wire(self, route: Route) -> Wire:
+        if not route.proxy:
+            wire = await self._connected(route.host, route.port)
+            return await self._encrypted(wire, route.host) if route.scheme == "https" else wire
+        proxy = httpx.URL(route.proxy)
+        first = await self._connected(proxy.host, proxy.port or (443 if proxy.scheme == "https" else 80))
+        through: PlainWire | TlsWire = first
+        if proxy.scheme == "https":
+            through = await self._encrypted(first, proxy.host)
+        if route.forwards:
+            return through
+        try:
+            await _tunnel(through, route, proxy)
+        except BaseException:
+            through.close()
+            raise
+        return await self._encrypted(through, route.host)
+
+    async def _connected(self, host: str, port: int) -> PlainWire:
+        """A name is asked for once in a while only; the address that answered last is tried first."""
+        address, until = self._known.get((host, port), ("", 0.0))
+        if until > trio.current_time():
+            try:
+                return await connect(address, port)
+            except OSError:
+                del self._known[host, port]
+        try:
+            wire = await connect(host, port)
+        except OSError as error:
+            raise httpx.ConnectError(f"{host}:{port} can't be reached: {_reason(error)}") from error
+        self._known[host, port] = (peer(wire), trio.current_time() + REMEMBER)
+        return wire
+
+    async def _encrypted(self, wire: PlainWire | TlsWire, host: str) -> TlsWire:
+        if self._context is None:
+            self._context = _usual_context(self._environ)
+        try:
+            return await encrypt(wire, self._context, host)
+        except BROKEN as error:
+            wire.close()
+            why = error.__cause__ or error
+            raise httpx.ConnectError(f"no TLS connection to {host}: {why}") from error
+        except BaseException:
+            wire.close()
+            raise
+
+
+def proxy_headers(proxy: httpx.URL) -> list[tuple[bytes, bytes]]:
+    """What the proxy wants to know: user and password, if its URL has them."""
+    if not proxy.userinfo:
+        return []
+    words = f"{proxy.username}:{proxy.password}".encode()
+    return [(b"Proxy-Authorization", b"Basic " + base64.b64encode(words))]
+
+
+async def _tunnel(wire: Wire, route: Route, proxy: httpx.URL) -> None:
+    """Have the proxy connect us through to the origin."""
+    host = f"[{route.host}]" if ":" in route.host else route.host
+    target = f"{host}:{route.port}".encode("ascii")
+    reader = ResponseReader(bodiless=True)
+    try:
+        await wire.send(request_head("CONNECT", target, [(b"Host", target), *proxy_headers(proxy)]))
+        while not reader.headed:
+            reader.feed(await wire.receive())
+    except BROKEN as error:
+        raise httpx.ProxyError(f"the proxy {proxy.host} hung up: {error}") from error
+    except httpx.RemoteProtocolError as error:
+        raise httpx.ProxyError(f"the proxy {proxy.host}: {error}") from error
+    if not 200 <= reader.status < 300:
+        reason = reader.reason.decode("latin-1")
+        raise httpx.ProxyError(f"the proxy {proxy.host} refused {target.decode()}: {reader.status} {reason}")
+
+
+def _usual_context(environ: Mapping[str, str]) -> ssl.SSLContext:
+    authorities = environ.get("SSL_CERT_FILE") or (None if environ.get("SSL_CERT_DIR") else certifi.where())
+    context = ssl.create_default_context(cafile=authorities, capath=environ.get("SSL_CERT_DIR") or None)
+    context.set_alpn_protocols(["http/1.1"])
+    return context
+
+
+def _seconds(timeout: float | None) -> float:
+    return float("inf") if timeout is None else timeout
+
+
+def _reason(error: OSError) -> str:
+    """The system's words, also where trio collected the errors of several addresses."""
+    inner = error.__cause__
+    while isinstance(inner, BaseExceptionGroup):
+        inner = inner.exceptions[0]
+    shown = inner if isinstance(inner, OSError) else error
+    if shown.errno is not None and shown.errno > 0:
+        return os.strerror(shown.errno)
+    return shown.strerror or str(shown)

@@ -1,0 +1,289 @@
+"""The one door to language models.
+
+`Gateway.chat` takes a provider-neutral request and gives back a complete reply. It finds the model, sends the
+request, retries what may pass by itself, counts tokens and money, and tells the run's event stream what happens.
+Providers are pure translators (`openai`, `anthropic`, `ollama`, `local`); bytes move in `client` and the transport
+below it. One gateway serves a whole process: thousands of callers share its connections, yet each call stays in its
+caller's task, so cancelling the caller closes its connection at once.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from types import TracebackType
+from typing import Protocol, Self
+
+import msgspec
+import trio
+
+from ...protocol.chat import ChatReply, ChatRequest, Delta, ReasoningDelta, Restarted, TextDelta, TokenUsage
+from ...protocol.errors import ConfigError, TimedOut, UpstreamError
+from ...protocol.events import (
+    EventData,
+    LlmDelta,
+    LlmReasoning,
+    LlmRequest,
+    LlmResponse,
+    LlmRetry,
+    UsageUpdate,
+)
+from ...protocol.settings import Settings
+from .catalog import Catalog, Choice, Target
+from .client import Endpoint
+from .engines import Engines
+from .retry import backoff, worth_waiting
+
+OnDelta = Callable[[Delta], None]
+"""Told every piece of a streamed reply, in order. It must not block."""
+
+OnUsage = Callable[[str, TokenUsage, float], UsageUpdate | None]
+"""Told model id, tokens and cost in USD of every complete reply. It may return the run's totals, to be
+announced as an event, and may raise `BudgetReached`, which the caller of `chat` then gets."""
+
+
+class Emitter(Protocol):
+    """Whoever the events are about; the kernel's `Actor` is one."""
+
+    def emit(self, data: EventData, *, id: str = "", corr: str = "") -> None:
+        """Publish an event."""
+        ...
+
+
+class Gateway:
+    """Reaches every model that the settings and the environment know.
+
+    Args:
+        settings: what `config.yaml` says.
+        environ: the environment: keys, base URLs, proxies, cache directory.
+        engines: gives out local engines; without it `local:` models are refused.
+        rng: where the jitter of the waits comes from.
+
+    Use it as an async context manager, or call `aclose` at the end.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        environ: Mapping[str, str],
+        *,
+        engines: Engines | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        self._settings = settings
+        self._environ = environ
+        self._catalog = Catalog(settings, environ)
+        self._engines = engines
+        self._rng = rng if rng is not None else random.Random()  # noqa: S311  (jitter, no secret)
+        self._endpoints: dict[tuple[str, str, float], Endpoint] = {}
+        self._limits: dict[str, trio.Semaphore] = {}
+        self._calls = 0
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close every connection. Requests that are still under way fail."""
+        endpoints, self._endpoints = self._endpoints, {}
+        for endpoint in endpoints.values():
+            await endpoint.aclose()
+
+    def choice(self) -> Choice:
+        """The model that a request without one gets, and why. Wants no key and no weights yet."""
+        return self._catalog.choice()
+
+    def check(self, model: str = "") -> str:
+        """The full id of `model` (or of the default), if it can be asked: key, base URL and weights are there.
+
+        Raises:
+            ConfigError, CredentialsError, Unsupported: it can't; the text says what to do.
+        """
+        target = self._catalog.target(model or self.choice().model)
+        if target.engine is not None and self._engines is None:
+            raise ConfigError(f"'{target.id}' can't be used here: no local engine can be started")
+        return target.id
+
+    async def chat(
+        self,
+        me: Emitter,
+        request: ChatRequest,
+        *,
+        on_delta: OnDelta | None = None,
+        on_usage: OnUsage | None = None,
+        attempts: int = 3,
+        deadline: float | None = None,
+        need_text: bool = False,
+    ) -> ChatReply:
+        """Ask a model and wait for its whole reply.
+
+        Cancelling the caller closes the connection at once.
+
+        Args:
+            me: whom the events are about.
+            request: what to ask; its gaps are filled from the settings.
+            on_delta: gets the reply in pieces as well, in one piece if the model can't stream. With it a stream is
+                asked for, unless `request.stream` or the settings say no.
+            on_usage: gets tokens and cost of every complete reply, also of one that is tried again.
+            attempts: exact number of tries, the first included, where errors may pass by themselves.
+            deadline: on `trio.current_time()`'s clock.
+            need_text: a reply without text and tool calls counts as an error that may pass.
+
+        Raises:
+            ConfigError, CredentialsError: the model or its key is not to be had.
+            ModelError: the provider refused the request, or its answer makes no sense.
+            UpstreamError: the tries are spent, or there is no time left for the wait before the next.
+            TimedOut: the deadline passed.
+        """
+        if attempts < 1:
+            raise ValueError(f"attempts must be at least 1, not {attempts}")
+        target = self._catalog.target(request.model or self.choice().model)
+        self._calls += 1
+        call = _Call(me, f"llm-{self._calls}", target, target.complete(request, self._settings), on_delta, on_usage)
+        call.need_text = need_text
+        if request.stream is None and not self._settings.stream:
+            call.stream = False
+        if deadline is None:
+            reply = await self._tries(call, attempts, None)
+        else:
+            with trio.move_on_at(deadline) as scope:
+                reply = await self._tries(call, attempts, deadline)
+            if scope.cancelled_caught:
+                raise TimedOut(f"{target.id} did not answer in time")
+        return reply
+
+    async def _tries(self, call: _Call, attempts: int, deadline: float | None) -> ChatReply:
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                return await self._try(call, attempt)
+            except UpstreamError as error:
+                wait = backoff(attempt, error.retry_after, self._rng)
+                if attempt == attempts or not worth_waiting(wait, deadline):
+                    raise _spent(error, attempt) from error
+                call.will_retry(attempt, wait, error)
+                await trio.sleep(wait)
+
+    async def _try(self, call: _Call, attempt: int) -> ChatReply:
+        target = call.target
+        async with self._place(target), self._reached(target) as (endpoint, headers):
+            call.begins(attempt)
+            started = trio.current_time()
+            send = endpoint.stream if call.stream else endpoint.ask
+            reply = await send(target, headers, call.request, call.hears)
+        reply = msgspec.structs.replace(reply, model=target.id, cost=target.cost(reply.usage))
+        call.ends(reply, trio.current_time() - started)
+        return reply
+
+    def _place(self, target: Target) -> AbstractAsyncContextManager[None]:
+        """One of the model's places; a try holds it, the wait between two tries does not."""
+        if target.max_concurrency is None:
+            return nullcontext()
+        limit = self._limits.get(target.id)
+        if limit is None:
+            limit = self._limits[target.id] = trio.Semaphore(target.max_concurrency)
+        return limit
+
+    @asynccontextmanager
+    async def _reached(self, target: Target) -> AsyncIterator[tuple[Endpoint, Mapping[str, str]]]:
+        """Where to send requests, and their headers; a local engine is kept alive meanwhile."""
+        if target.engine is None:
+            yield self._endpoint(target.api_base, target), target.headers
+            return
+        if self._engines is None:
+            raise ConfigError(f"'{target.id}' can't be used here: no local engine can be started")
+        async with self._engines.lease(target.engine) as served:
+            headers = {**target.codec.headers(served.key), "connection": "close"}
+            yield self._endpoint(f"{served.url}/v1", target), headers
+
+    def _endpoint(self, api_base: str, target: Target) -> Endpoint:
+        key = (api_base, target.proxy, target.connect_timeout)
+        endpoint = self._endpoints.get(key)
+        if endpoint is None:
+            endpoint = self._endpoints[key] = Endpoint(*key, self._environ)
+        return endpoint
+
+
+class _Call:
+    """One `chat`: the request as it goes out, and what the world is told about it."""
+
+    def __init__(
+        self,
+        me: Emitter,
+        call_id: str,
+        target: Target,
+        request: ChatRequest,
+        on_delta: OnDelta | None,
+        on_usage: OnUsage | None,
+    ) -> None:
+        wanted = on_delta is not None if request.stream is None else request.stream
+        self.target = target
+        self.request = request
+        able = not target.model.no_stream and (target.codec.streams_tools or not request.tools)
+        self.stream = wanted and able
+        self._me = me
+        self._id = call_id
+        self._on_delta = on_delta
+        self._on_usage = on_usage
+        self._heard = False
+        self.need_text = False
+
+    def emit(self, data: EventData) -> None:
+        self._me.emit(data, id=self._id)
+
+    def begins(self, attempt: int) -> None:
+        request = self.request
+        self.emit(
+            LlmRequest(
+                model=self.target.id,
+                messages=len(request.messages) + bool(request.system),
+                tools=[tool.name for tool in request.tools],
+                attempt=attempt,
+                stream=self.stream,
+            )
+        )
+
+    def hears(self, delta: Delta) -> None:
+        if self.stream:
+            self._heard = True
+            if isinstance(delta, TextDelta):
+                self.emit(LlmDelta(text=delta.text))
+            elif isinstance(delta, ReasoningDelta):
+                self.emit(LlmReasoning(text=delta.text))
+        if self._on_delta is not None:
+            self._on_delta(delta)
+
+    def will_retry(self, attempt: int, wait: float, error: UpstreamError) -> None:
+        self.emit(LlmRetry(model=self.target.id, attempt=attempt, wait=wait, error=str(error)))
+        if self._heard and self._on_delta is not None:
+            self._on_delta(Restarted())
+        self._heard = False
+
+    def ends(self, reply: ChatReply, seconds: float) -> None:
+        self.emit(
+            LlmResponse(
+                model=reply.model,
+                seconds=seconds,
+                input_tokens=reply.usage.input_tokens,
+                output_tokens=reply.usage.output_tokens,
+                stop=reply.stop,
+            )
+        )
+        totals = self._on_usage(reply.model, reply.usage, reply.cost) if self._on_usage is not None else None
+        if totals is not None:
+            self.emit(totals)
+        if self.need_text and not reply.text.strip() and not reply.tool_calls:
+            raise UpstreamError(f"{reply.model} produced no output")
+
+
+def _spent(error: UpstreamError, attempts: int) -> UpstreamError:
+    if attempts == 1:
+        return error
+    text = f"{error}, after {attempts} tries"
+    return UpstreamError(text, status=error.status, retry_after=error.retry_after)

@@ -1,0 +1,43 @@
+"""The process around the local engine; run as `python -I local_server.py MODEL THREADS CONTEXT`.
+
+It loads the model, serves OpenAI's format on a free loopback port, announces `{"url": ..., "key": ...}` as one line
+on stdout, and ends when its stdin does. It is a script of its own, run by path and isolated from the current directory
+and the environment, and imports nothing of callboard: a crash of the engine is then only the end of a process.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import secrets
+import sys
+from pathlib import Path
+
+
+def main(model: str, threads: int, context: int) -> None:
+    """Serve until stdin ends."""
+    xllamacpp = importlib.import_module("xllamacpp")
+    key = secrets.token_urlsafe(24)
+    params = xllamacpp.CommonParams()
+    params.model.path = model
+    params.model_alias = {Path(model).stem}
+    params.hostnames = ["127.0.0.1"]
+    params.port = 0
+    params.api_keys = [key]  # without one the engine answers any web page that finds the port
+    params.cors_origins = ""
+    params.n_ctx = context
+    params.n_parallel = 1  # more slots would share the context between them
+    params.n_threads_http = 4
+    params.cpuparams.n_threads = threads
+    params.cpuparams_batch.n_threads = threads
+    params.verbosity = 1
+    server = xllamacpp.Server(params)
+    sys.stdout.write(json.dumps({"url": server.listening_address, "key": key}) + "\n")
+    sys.stdout.flush()
+    sys.stdin.buffer.read()
+    os._exit(0)  # the engine's own shutdown waits for requests under way
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))

@@ -1,0 +1,285 @@
+"""HTTP for a thousand agents at once: an `httpx.AsyncBaseTransport` on trio.
+
+httpx's own pool looks at every connection for every request, so a thousand concurrent requests cost it several
+times what they cost one after the other. Ours searches nothing (see `connections`), opens one cancel scope per
+request, and has no task in the background:
+
+    client = httpx.AsyncClient(transport=TrioTransport())
+
+A connection carries one request at a time, in the task that asked, and is kept only after its response was read to
+the end. In every other case (cancellation, timeout, an error, a reader that stops early) it is closed on the spot,
+which is how a provider learns that nobody waits any more.
+
+A server may close an idle connection just when we use it again. If not a byte of an answer had come, the request
+is sent once more on a new connection. A body that can be read only once gets a new connection from the start.
+"""
+
+from __future__ import annotations
+
+import math
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from types import TracebackType
+from typing import Self
+
+import httpx
+import trio
+
+from .connections import BROKEN, Connection, Connections, Route, proxy_headers
+from .http1 import ResponseReader, request_head
+
+KEEP_ALIVE = 30.0
+"""Seconds an idle connection is kept: longer than an agent's step, shorter than most servers' patience."""
+
+MAX_IDLE = 2000
+"""Idle connections kept in all; beyond it the one that is idle longest is closed."""
+
+Timeouts = Mapping[str, float | None]
+
+
+class TrioTransport(httpx.AsyncBaseTransport):
+    """Sends the requests of any `httpx.AsyncClient` under trio.
+
+    Args:
+        environ: for `HTTP_PROXY`, `HTTPS_PROXY`, `NO_PROXY`, `SSL_CERT_FILE`; none of them by default.
+        proxy: a proxy for everything, `-` for none, empty to go by `environ`.
+        ssl_context: how servers are verified; by default against the authorities of certifi or `SSL_CERT_FILE`.
+        max_per_origin: connections to one origin at once; a request beyond waits. None for any number.
+        keep_alive: seconds an idle connection is kept.
+        max_idle: idle connections kept in all.
+
+    The timeouts are httpx's: `connect`, `write`, `read` (until the next bytes), `pool` (for `max_per_origin`).
+    """
+
+    def __init__(
+        self,
+        *,
+        environ: Mapping[str, str] | None = None,
+        proxy: str = "",
+        ssl_context: ssl.SSLContext | None = None,
+        max_per_origin: int | None = None,
+        keep_alive: float = KEEP_ALIVE,
+        max_idle: int = MAX_IDLE,
+    ) -> None:
+        self.connections = Connections(
+            environ or {},
+            proxy,
+            ssl_context,
+            keep_alive=keep_alive,
+            max_idle=max_idle,
+            max_per_origin=max_per_origin,
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None = None,
+        exc_value: BaseException | None = None,
+        traceback: TracebackType | None = None,
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close every connection; whoever still reads from one gets `httpx.ReadError`. Never waits."""
+        self.connections.close()
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Send a request and wait for status and headers; the body is read through the response.
+
+        Raises:
+            httpx.TransportError: of the kinds that httpx's own transport raises.
+        """
+        timeouts: Timeouts = request.extensions.get("timeout", {})
+        route = self.connections.route(request.url)
+        outgoing = _Outgoing(request, route)
+        if outgoing.repeatable:
+            connection = await self.connections.acquire(route, timeouts)
+            try:
+                return await Exchange(self.connections, connection, timeouts).start(outgoing)
+            except _Stale:
+                pass
+        connection = await self.connections.acquire(route, timeouts, fresh=True)
+        return await Exchange(self.connections, connection, timeouts).start(outgoing)
+
+
+class _Stale(Exception):
+    """A connection that had been used before ended without a byte of an answer; the request may be sent again."""
+
+
+class _Outgoing:
+    """A request as bytes: the head, with the body if that is small; the rest of the body as pieces."""
+
+    def __init__(self, request: httpx.Request, route: Route) -> None:
+        headers = request.headers.raw
+        target = request.url.raw_path
+        if route.forwards:
+            origin = b"%b://%b" % (request.url.raw_scheme, request.url.netloc)
+            target = origin + target
+            headers = [*headers, *proxy_headers(httpx.URL(route.proxy))]
+        self.bodiless_answer = request.method == "HEAD"
+        self.first = request_head(request.method, target, headers)
+        self.repeatable = isinstance(request.stream, httpx.ByteStream)
+        self._stream = request.stream
+        self._chunked = False
+        if self.repeatable:
+            self.first += request.read()
+        else:
+            self._chunked = request.headers.get("transfer-encoding", "").lower() == "chunked"
+
+    async def rest(self) -> AsyncIterator[bytes]:
+        """What follows `first`."""
+        if self.repeatable:
+            return
+        assert isinstance(self._stream, httpx.AsyncByteStream), "an async client sends async bodies"
+        async for piece in self._stream:
+            if not self._chunked:
+                yield piece
+            elif piece:
+                yield b"%x\r\n%b\r\n" % (len(piece), piece)
+        if self._chunked:
+            yield b"0\r\n\r\n"
+
+
+class Exchange(httpx.AsyncByteStream):
+    """One request and its response on one connection; also the stream of the response's body.
+
+    It is its own iterator, not an async generator: one that is left halfway would have to be closed by hand.
+    """
+
+    def __init__(self, connections: Connections, connection: Connection, timeouts: Timeouts) -> None:
+        self._connections = connections
+        self._connection: Connection | None = connection
+        self._wire = connection.wire
+        self._read_timeout = _seconds(timeouts.get("read"))
+        self._write_timeout = _seconds(timeouts.get("write"))
+        self._reader = ResponseReader()
+
+    async def start(self, outgoing: _Outgoing) -> httpx.Response:
+        """Send the request and read up to the end of the headers."""
+        if outgoing.bodiless_answer:
+            self._reader = ResponseReader(bodiless=True)
+        writing = True
+        try:
+            with trio.CancelScope(deadline=trio.current_time() + self._write_timeout) as scope:
+                broken = await self._send(outgoing)
+                writing = False
+                scope.deadline = trio.current_time() + self._read_timeout
+                await self._read_head(scope, broken)
+            if scope.cancelled_caught:
+                raise self._timed_out(writing=writing)
+        except BaseException:
+            self._give_up()
+            raise
+        reader = self._reader
+        if reader.complete:
+            self._finish()
+        return httpx.Response(
+            reader.status,
+            headers=reader.headers,
+            stream=self,
+            extensions={"http_version": b"HTTP/1.1", "reason_phrase": reader.reason},
+        )
+
+    async def _send(self, outgoing: _Outgoing) -> Exception | None:
+        """Send everything. A server may refuse a body it has not read to the end, so an error is only noted."""
+        try:
+            await self._wire.send(outgoing.first)
+            if not outgoing.repeatable:
+                async for piece in outgoing.rest():
+                    await self._wire.send(piece)
+        except BROKEN as error:
+            return error
+        return None
+
+    async def _read_head(self, scope: trio.CancelScope, broken: Exception | None) -> None:
+        assert self._connection is not None
+        used_before = self._connection.used > 0
+        self._connection.used += 1
+        reader = self._reader
+        silent = True
+        while not reader.headed:
+            try:
+                data = await self._wire.receive()
+            except BROKEN as error:
+                if silent and used_before:
+                    raise _Stale(str(error)) from error
+                if broken is not None:
+                    raise httpx.WriteError(f"the request could not be sent: {broken}") from broken
+                raise httpx.ReadError(f"the connection broke before the answer: {error}") from error
+            if not data and silent and used_before:
+                raise _Stale("the server closed the connection")
+            silent = False
+            reader.feed(data)
+            scope.deadline = trio.current_time() + self._read_timeout
+        if broken is not None:
+            reader.reusable = False
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        piece = await self.receive()
+        if not piece:
+            raise StopAsyncIteration
+        return piece
+
+    async def receive(self) -> bytes:
+        """The next piece of the body, as it came; nothing at its end.
+
+        Raises:
+            httpx.ReadError, httpx.ReadTimeout, httpx.RemoteProtocolError: the rest of it will not come.
+        """
+        reader = self._reader
+        if not reader.chunks and not reader.complete:
+            await self._read_on()
+        return reader.chunks.popleft() if reader.chunks else b""
+
+    async def _read_on(self) -> None:
+        """Read until there is a piece of the body, or the end."""
+        reader = self._reader
+        try:
+            if self._connection is None:
+                raise httpx.ReadError("the response was closed before its body was read")
+            while not reader.chunks and not reader.complete:
+                with trio.CancelScope(deadline=trio.current_time() + self._read_timeout) as scope:
+                    data = await self._wire.receive()
+                if scope.cancelled_caught:
+                    raise self._timed_out(writing=False)
+                reader.feed(data)
+        except BROKEN as error:
+            self._give_up()
+            raise httpx.ReadError(f"the connection broke in the middle of the answer: {error}") from error
+        except BaseException:
+            self._give_up()
+            raise
+        if reader.complete:
+            self._finish()
+
+    async def aclose(self) -> None:
+        """Close the connection unless the body was read to its end. Never waits."""
+        self._give_up()
+
+    def _finish(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return
+        if self._reader.reusable:
+            self._connections.give_back(connection)
+        else:
+            self._connections.discard(connection)
+
+    def _give_up(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            self._connections.discard(connection)
+
+    def _timed_out(self, *, writing: bool) -> httpx.TimeoutException:
+        if writing:
+            return httpx.WriteTimeout(f"the server took no bytes for {self._write_timeout:g} s")
+        return httpx.ReadTimeout(f"the server sent nothing for {self._read_timeout:g} s")
+
+
+def _seconds(timeout: float | None) -> float:
+    return math.inf if timeout is None else timeout

