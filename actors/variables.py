@@ -1,4 +1,4 @@
-"""Agent variables: values the user may set from outside, by name.
+"""What of an agent can be set from outside: its variables, and a few keys of its file by the environment.
 
 In the order of who wins: what the caller gave (`--var`), `<AGENT>_VARIABLES` in the environment (a JSON object), the
 default in the file. A variable that has none of these is missing.
@@ -7,10 +7,13 @@ default in the file. A variable that has none of these is missing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import TypeVar
 
 import msgspec
 
-from ..protocol.errors import UsageError
+from ..protocol.agent import Agent
+from ..protocol.errors import ConfigError, UsageError
+from ..protocol.graph import Graph
 from ..protocol.graph.model import Variable
 from ..protocol.problems import did_you_mean
 
@@ -47,18 +50,49 @@ def resolve_variables(
     return values
 
 
-def override(agent: str, what: str, environ: Mapping[str, str]) -> str | None:
+A = TypeVar("A", Graph, Agent)
+
+
+def overridden(agent: A, environ: Mapping[str, str]) -> A:
+    """The agent as `<AGENT>_MODEL`, `<AGENT>_TEMPERATURE` and `<AGENT>_TOP_P` of the environment want it.
+
+    Raises:
+        ConfigError: one of the latter two is not a number.
+    """
+    return msgspec.structs.replace(
+        agent,
+        model=_override(agent.name, "MODEL", environ) or agent.model,
+        temperature=_number(agent.name, "TEMPERATURE", environ, agent.temperature),
+        top_p=_number(agent.name, "TOP_P", environ, agent.top_p),
+    )
+
+
+def _number(agent: str, what: str, environ: Mapping[str, str], otherwise: float | None) -> float | None:
+    text = _override(agent, what, environ)
+    if text is None:
+        return otherwise
+    try:
+        return float(text)
+    except ValueError:
+        raise ConfigError(f"{_variable(agent, what)} in the environment must be a number, not '{text}'") from None
+
+
+def _override(agent: str, what: str, environ: Mapping[str, str]) -> str | None:
     """`<AGENT>_<WHAT>` of the environment (`CODER_MODEL`), if it is set and not empty."""
-    return environ.get(f"{agent.upper().replace('-', '_').replace(' ', '_')}_{what}") or None
+    return environ.get(_variable(agent, what)) or None
+
+
+def _variable(agent: str, what: str) -> str:
+    return f"{agent.upper().replace('-', '_').replace(' ', '_')}_{what}"
 
 
 def _from_environ(agent: str, environ: Mapping[str, str]) -> dict[str, str]:
-    text = override(agent, "VARIABLES", environ)
+    text = _override(agent, "VARIABLES", environ)
     if text is None:
         return {}
     try:
         return msgspec.json.decode(text, type=dict[str, str])
     except msgspec.DecodeError as error:
         raise UsageError(
-            f"the environment's variables for agent '{agent}' must be a JSON object of texts: {error}"
+            f"{_variable(agent, 'VARIABLES')} in the environment must be a JSON object of texts: {error}"
         ) from error

@@ -19,11 +19,14 @@ class Compat(msgspec.Struct, frozen=True, kw_only=True):
         missing_end_keys_are_empty: a key that `end.output` names and the state lacks renders as "". True in both:
             the wiki wants an error, the example file and the program do not.
         default_is_validated: an input node's `default` has to satisfy its `validation`.
+        input_asks_once: an answer that breaks an input's `validation` fails the node, whoever gave it. Else: a person
+            is asked again and told why.
         lengths_in_bytes: `len(input)` counts UTF-8 bytes. Else: characters.
         values_expand_again: a value that holds `{{x}}` is expanded when the same template names `x` later. Else:
             what a value holds is never looked at, so that text from outside can't read the state.
         scoped_names_stay_null: `output`, `choice` and `input` are left in the state as null after the node
-            whose `state_updates` used them. Else: they are gone, and two parallel llm nodes don't collide on them.
+            whose `state_updates` used them, or put back to what they were, also if an update set them. Else: they are
+            gone, two parallel llm nodes don't collide on them, and an update of that name is kept.
         map_needs_output_key: a map branch that did not write `output_key` fails the map, whatever its type. Else:
             the result of an llm, agent or rag branch is collected.
         end_drops_lanes: when an end node is reached, the other lanes are dropped without a word. Else: a warning
@@ -42,6 +45,7 @@ class Compat(msgspec.Struct, frozen=True, kw_only=True):
     failure_goes_to_next: bool = True
     missing_end_keys_are_empty: bool = True
     default_is_validated: bool = False
+    input_asks_once: bool = False
     lengths_in_bytes: bool = False
     values_expand_again: bool = False
     scoped_names_stay_null: bool = False
@@ -60,6 +64,7 @@ LOKI = Compat(
     failure_goes_to_next=False,
     missing_end_keys_are_empty=True,
     default_is_validated=True,
+    input_asks_once=True,
     lengths_in_bytes=True,
     values_expand_again=True,
     scoped_names_stay_null=True,

@@ -7,7 +7,8 @@ This is the rule of tolerant failure in one place:
     fails         the fallback             `on_error`: continue or collect: `next`, with the error as `{{output}}`
                                            llm and script, by `compat`: the same; else the run fails
 
-What is the author's mistake, a want of a person, a budget or a configuration is never a node's own failure.
+What is in `failures.NEVER_TOLERATED` (the author's mistakes, a want of a person, a budget) is never a node's own
+failure. A model that is not to be had (`ConfigError`) takes a fallback that is written down, but no tolerance.
 """
 
 from __future__ import annotations
@@ -18,28 +19,16 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import trio
 
-from ...protocol.errors import (
-    BudgetReached,
-    CallboardError,
-    ConfigError,
-    GraphMistake,
-    NobodyToAsk,
-    NodeFailed,
-    ShuttingDown,
-    TimedOut,
-    TurnsReached,
-    Unsupported,
-)
+from ...protocol.errors import CallboardError, ConfigError, GraphMistake, NodeFailed, TimedOut
 from ...protocol.events import NodeEntered, NodeExited, Warned
+from .failures import NEVER_TOLERATED, retold
 from .job import Job, Result
 from .plan import ERRORS, Step
+from .structured import ExtractionFailed
 from .updates import apply_updates
 
 if TYPE_CHECKING:
     from ...supervisors import Actor
-
-NEVER_TOLERATED = (GraphMistake, NobodyToAsk, BudgetReached, TurnsReached, Unsupported, ShuttingDown)
-"""Errors that no fallback and no tolerance catches."""
 
 log = logging.getLogger("callboard.graph")
 
@@ -145,9 +134,11 @@ def _fail(me: Actor, step: Step, job: Job, error: CallboardError) -> Left:
 def _tolerated(step: Step, job: Job, error: CallboardError) -> bool:
     if step.on_error in ("continue", "collect"):
         return True
+    if step.on_error == "fail" or isinstance(error, ConfigError):
+        return False
     if job.item is not None:  # an item's failure is its map's business; Loki 0.4.0 takes an llm's for its answer
         return job.plan.compat.map_branch_is_one_node and step.kind == "llm"
-    return step.on_error is None and step.tolerant and step.next is not None and not isinstance(error, ConfigError)
+    return step.tolerant and step.next is not None
 
 
 def _updates_after_failure(step: Step, job: Job, writes: dict[str, Any], text: str) -> None:
@@ -156,18 +147,19 @@ def _updates_after_failure(step: Step, job: Job, writes: dict[str, Any], text: s
 
 
 def _error_text(step: Step, error: CallboardError) -> str:
-    return f"{step.fails_as}: {error}" if step.fails_as else str(error)
+    if not step.fails_as:
+        return str(error)
+    return f"{step.fails_as} {_what_failed(error)}: {error}"
+
+
+def _what_failed(error: CallboardError) -> str:
+    return "structured-extraction failed" if isinstance(error, ExtractionFailed) else "failed"
 
 
 def _untolerated(step: Step, error: CallboardError) -> CallboardError:
     """The error as the run reports it."""
-    if step.kind == "llm" and not isinstance(error, ConfigError) and step.next is not None:
-        text = (
-            f"LLM node failed and no fallback declared: {error}. Add a `fallback:` route to node '{step.id}' "
-            "to handle this"
-        )
-        renamed = NodeFailed(text).at(step.id)
-        renamed.exit_code = error.exit_code
-        renamed.__cause__ = error
-        return renamed
-    return error
+    if step.kind != "llm" or isinstance(error, ConfigError):
+        return error
+    reason = f"structured-extraction failed: {error}" if isinstance(error, ExtractionFailed) else str(error)
+    text = f"LLM node failed and no fallback declared: {reason.removesuffix('.')}. "
+    return retold(error, text + f"Add a `fallback:` route to node '{step.id}' to handle this")

@@ -28,6 +28,7 @@ from ...protocol.graph.model import (
     Variable,
 )
 from .compat import MODES, Compat
+from .edges import edges_of
 from .job import Job, Result
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
         timeout: seconds for one execution, all tries included.
         tolerant: a failure without `fallback` may go to `next` (llm and script nodes, by `compat`).
         updates_on_failure: whether state updates run with the error text as output when it fails to its fallback.
-        fails_as: how its error text begins (`LLM node failed`).
+        fails_as: what its error text calls it (`LLM node`).
         routed: its work decides where to go, so it needs no `next` (approval).
         roads: all ids it may go to as far as the file says, for `join: all`.
     """
@@ -145,27 +146,16 @@ def _step(id: str, node: AnyNode, compat: Compat) -> Step:
         fails_as=_FAILS_AS.get(type(node), ""),
         routed=isinstance(node, ApprovalNode),
         output=node.output if isinstance(node, EndNode) else "",
-        roads=frozenset(_roads(node)),
+        roads=frozenset(edge.target for edge in edges_of(node) if edge.via != "branch"),
     )
 
 
 _FAILS_AS: dict[type[AnyNode], str] = {
-    LlmNode: "LLM node failed",
-    AgentNode: "Agent node failed",
-    RagNode: "rag node failed",
-    MapNode: "map node failed",
+    LlmNode: "LLM node",
+    AgentNode: "Agent node",
+    RagNode: "rag node",
+    MapNode: "map node",
 }
-
-
-def _roads(node: AnyNode) -> list[str]:
-    roads = list(node.next or ())
-    for name in ("fallback", "on_other", "on_timeout"):
-        target = getattr(node, name, None)
-        if target:
-            roads.append(target)
-    routes = getattr(node, "routes", ())
-    roads.extend(routes.values() if isinstance(routes, Mapping) else routes)
-    return roads
 
 
 def reachable(plan: Plan, start: str) -> frozenset[str]:

@@ -15,13 +15,12 @@ still come to it.
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import trio
 
-from ...protocol.errors import CallboardError, GraphMistake, NodeFailed, RunFailed, TimedOut
+from ...protocol.errors import CallboardError, GraphMistake, NodeFailed, TimedOut
 from ...protocol.events import (
     GraphFinished,
     GraphStarted,
@@ -35,7 +34,9 @@ from ...protocol.events import (
 )
 from ...protocol.outcome import NodeTime
 from .execute import Left, execute
+from .failures import together
 from .job import Job
+from .logs import log_snapshot, log_summary, state_size
 from .plan import Plan, Step, reachable
 from .reducers import changed, merge_writes
 from .templates import compile_template
@@ -45,8 +46,6 @@ from .updates import apply_updates
 if TYPE_CHECKING:
     from ...supervisors import Actor
     from ..context import RunContext
-
-log = logging.getLogger("callboard.graph")
 
 
 class GraphResult(msgspec.Struct, kw_only=True):
@@ -94,6 +93,7 @@ async def run_graph(
             )
     except CallboardError as error:
         run.result.error = error
+    log_summary(plan.name, run.timing)
     if me.stream.heard:
         me.emit(
             GraphFinished(graph=plan.name, seconds=trio.current_time() - began, depth=depth, timing=dict(run.timing))
@@ -119,15 +119,18 @@ class GraphRun:
 
     async def to_the_end(self) -> None:
         """Step after step until an end node is reached or something fails."""
-        if self.plan.settings.validate_before_run is False and self.plan.start not in self.plan.steps:
-            raise GraphMistake(f"Node '{self.plan.start}' not found in graph '{self.plan.name}'")
         while True:
             self._enter()
             ends = [id for id in self.frontier if self.plan.steps[id].kind == "end"]
             lefts = await self._run_frontier()
+            if len(ends) > 1:  # before anything is merged: a step that fails leaves no trace
+                raise GraphMistake(
+                    f"super-step ended with multiple End targets ({', '.join(sorted(ends))}). "
+                    "Fan-out branches must converge at a join node before an end node"
+                )
             following = self._merge(lefts)
             if ends:
-                self._finish(ends, following)
+                self._finish(ends[0], following)
                 return
             if self._me.stream.heard:
                 self._me.emit(StepFinished(step=self._number, next=following))
@@ -158,18 +161,19 @@ class GraphRun:
             raise GraphMistake("\n".join(looping))
         self._number += 1
         self.result.order.extend(self.frontier)
-        if self._me.stream.heard:
-            self._announce()
+        self._announce()
 
     def _announce(self) -> None:
-        state = self.result.state
-        if not self.plan.settings.log_state_snapshots:
-            self._me.emit(StepStarted(step=self._number, nodes=self.frontier))
+        state, snapshots = self.result.state, self.plan.settings.log_state_snapshots
+        if snapshots:
+            log_snapshot(self.plan.name, self._number, self.frontier, state)
+        if not self._me.stream.heard:
             return
-        size = len(msgspec.json.encode(state, enc_hook=str))
-        self._me.emit(StepStarted(step=self._number, nodes=self.frontier, keys=sorted(state), bytes=size))
-        if log.isEnabledFor(TRACE):
-            log.log(TRACE, "state before step %d of %s: %s", self._number, self.plan.name, state)
+        if snapshots:
+            event = StepStarted(step=self._number, nodes=self.frontier, keys=sorted(state), bytes=state_size(state))
+        else:
+            event = StepStarted(step=self._number, nodes=self.frontier)
+        self._me.emit(event)
 
     async def _run_frontier(self) -> dict[str, Left]:
         """Run every node of the frontier; how each was left, by id.
@@ -189,16 +193,16 @@ class GraphRun:
             return {}
         ends = await run_together(self._me, launches, plan.settings.max_concurrency)
         lefts: dict[str, Left] = {}
-        failures: list[CallboardError] = []
+        failures: list[tuple[str, CallboardError]] = []
         for (_, _, (step, _, _)), end in zip(launches, ends, strict=True):
-            if end.reason != "normal":
-                failures.append(NodeFailed(f"node '{step.id}' was {end.reason}").at(step.id))
-                continue
-            left = lefts[step.id] = end.value
-            if left.targets is None and left.error is not None:
-                failures.append(left.error)
+            error: CallboardError | None = NodeFailed(f"it was {end.reason}").at(step.id)
+            if end.reason == "normal":
+                left = lefts[step.id] = end.value
+                error = left.error if left.targets is None else None
+            if error is not None:
+                failures.append((f"at node '{step.id}': {error}", error))
         if failures:
-            raise _together(failures)
+            raise together(failures)
         return lefts
 
     async def _timed(self, me: Actor, step: Step, job: Job, visit: int) -> Left:
@@ -221,7 +225,7 @@ class GraphRun:
         for id in sorted(lefts):
             left = lefts[id]
             if left.writes:
-                mine = changed(state, {**state, **left.writes})
+                mine = changed(state, left.writes)
                 if mine:
                     writes[id] = mine
             following.extend(left.targets or ())
@@ -265,14 +269,9 @@ class GraphRun:
             self._reach[id] = reachable(self.plan, id)
         return self._reach[id]
 
-    def _finish(self, ends: list[str], following: list[str]) -> None:
+    def _finish(self, id: str, following: list[str]) -> None:
         """An end node was reached."""
-        if len(ends) > 1:
-            raise GraphMistake(
-                f"super-step ended with multiple End targets ({', '.join(sorted(ends))}). "
-                "Fan-out branches must converge at a join node before an end node"
-            )
-        end = self.plan.steps[ends[0]]
+        end = self.plan.steps[id]
         self._me.emit(NodeEntered(node=end.id, type="end", visit=self._visits[end.id]))
         dropped = sorted({*following, *self._waiting})
         if dropped and not self.plan.compat.end_drops_lanes:
@@ -289,29 +288,3 @@ class GraphRun:
         self.result.output = template.lenient(state, expand_again=self.plan.compat.values_expand_again)
         self.result.nodes.setdefault(end.id, NodeTime()).visits += 1
         self._me.emit(NodeExited(node=end.id, seconds=0.0))
-
-
-TRACE = 5
-"""Level of log records that hold state values, which may be secrets."""
-
-
-def _together(failures: list[CallboardError]) -> CallboardError:
-    """One error for all nodes that failed in a step, each named."""
-    first = failures[0]
-    if len(failures) == 1:
-        if first.node is None:
-            return first
-        return _reworded(first, f"at node '{first.node}': {first}")
-    text = "; ".join(f"at node '{failure.node}': {failure}" for failure in failures)
-    worst = next((failure for failure in failures if failure.exit_code not in (1, 6)), first)
-    return _reworded(worst, f"{len(failures)} nodes failed: {text}")
-
-
-def _reworded(error: CallboardError, text: str) -> CallboardError:
-    """An error of the same code and exit code that says where it happened."""
-    located = RunFailed(text)
-    located.code = error.code
-    located.exit_code = error.exit_code
-    located.node = error.node
-    located.__cause__ = error
-    return located

@@ -24,6 +24,11 @@ from .templates import render
 if TYPE_CHECKING:
     from jsonschema.protocols import Validator
 
+
+class ExtractionFailed(NodeFailed):
+    """A text could not be brought into the shape of its `output_schema`."""
+
+
 AskModel = Callable[[str, str], Awaitable[str]]
 """System prompt and user message in, the model's text out."""
 
@@ -50,7 +55,7 @@ async def structured(text: str, schema: dict[str, Any], ask: AskModel, *, any_js
     """The JSON value in `text`, asking a model for help if need be.
 
     Raises:
-        NodeFailed: the help did not help.
+        ExtractionFailed: the help did not help.
     """
     value, wrong = read_json(text, None if any_json else schema)
     if not wrong:
@@ -64,7 +69,7 @@ async def structured(text: str, schema: dict[str, Any], ask: AskModel, *, any_js
     value, wrong = read_json(answer, None if any_json else schema)
     if not wrong:
         return value
-    raise NodeFailed(
+    raise ExtractionFailed(
         "Structured-output extractor failed to produce valid JSON after repair retry. "
         f"Last response:\n{answer}\nWhat is wrong with it: " + "; ".join(wrong)
     )

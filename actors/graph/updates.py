@@ -43,6 +43,9 @@ def apply_updates(
             rendered[key] = compile_template(template).lenient(view, expand_again=compat.values_expand_again)
         if compat.updates_see_each_other and key != scope:
             view[key] = rendered[key]
+    if compat.scoped_names_stay_null and scope is not None:
+        # Loki 0.4.0 puts back what the name held before, also over an update of that very name.
+        rendered.pop(scope, None)
+        if scope not in state and scope not in writes:
+            rendered[scope] = None
     writes.update(rendered)
-    if compat.scoped_names_stay_null and scope is not None and scope not in rendered and scope not in state:
-        writes[scope] = None

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...protocol.errors import CallboardError, NodeFailed, UpstreamError
+from ...protocol.errors import NodeFailed
 from ..context import AgentCall
-from ..graph.execute import NEVER_TOLERATED
+from ..graph.failures import retold
 from .prepared import Prepared
 from .target import GraphAgent, LoopAgent, find, read
 
@@ -32,7 +32,7 @@ class Children:
         """Play the agent; the text of its answer.
 
         Raises:
-            CallboardError: it failed. Of the author's mistakes, budgets and the like, the very error.
+            CallboardError: it failed; an error of the class that the child failed with.
         """
         key = (call.name, call.near)
         agent = self._read.get(key)
@@ -41,7 +41,7 @@ class Children:
         prepared = Prepared(agent, call.variables, self._compat)
         result = await prepared.play(me, call.prompt, call.context, depth=call.depth)
         if result.error is not None:
-            raise _of_child(call.name, result.error)
+            raise retold(result.error, f"Agent '{call.name}' failed: {result.error}")
         return result.output
 
     def _load(self, call: AgentCall) -> GraphAgent | LoopAgent:
@@ -51,13 +51,3 @@ class Children:
         if not home.is_dir():
             raise NodeFailed(f"Agent '{call.name}' not found in {self._config_dir / 'agents'} or {call.near.parent}")
         return read(find(home), self._config_dir, compat=self._compat)
-
-
-def _of_child(name: str, error: CallboardError) -> CallboardError:
-    if isinstance(error, (*NEVER_TOLERATED, UpstreamError)):
-        return error
-    failed = NodeFailed(f"Agent '{name}' failed: {error}")
-    failed.code = error.code
-    failed.exit_code = error.exit_code
-    failed.__cause__ = error
-    return failed

@@ -9,16 +9,19 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import trio
+
+from ...protocol.agent import Agent
 from ...protocol.errors import CallboardError, RunFailed, Unsupported
-from ...protocol.graph import Graph, LlmNode, RagNode
+from ...protocol.graph import AgentNode, AnyNode, Graph, LlmNode, RagNode
 from ..agent.plain import refuse_what_is_not_there_yet, run_plain_agent
 from ..graph.plan import Plan, compile_graph
 from ..graph.scheduler import GraphResult, run_graph
-from ..variables import override, resolve_variables
+from ..variables import overridden, resolve_variables
 from .target import GraphAgent, LoopAgent
 
 if TYPE_CHECKING:
-    from ...supervisors import Actor
+    from ...supervisors import Actor, End, Ref
     from ..context import RunContext
 
 
@@ -39,21 +42,21 @@ class Prepared:
         self.name = agent.name
         declared = agent.graph.variables if isinstance(agent, GraphAgent) else agent.agent.variables
         self._values = resolve_variables(agent.name, declared, variables, os.environ)
-        self._agent = agent
+        self._agent: Agent | None = None
         self._plan: Plan | None = None
         if isinstance(agent, GraphAgent):
             _refuse_what_is_not_there_yet(agent.graph)
-            self._plan = compile_graph(agent.graph, agent.directory, compat=compat, values=self._values)
-            nodes = agent.graph.nodes.values()
-            self.models = {node.model for node in nodes if isinstance(node, LlmNode) and node.model}
-            self.asks_models = any(isinstance(node, LlmNode) for node in nodes)
-            own = agent.graph.model
+            graph = overridden(agent.graph, os.environ)
+            self._plan = compile_graph(graph, agent.directory, compat=compat, values=self._values)
+            self.models = {node.model for node in graph.nodes.values() if isinstance(node, LlmNode) and node.model}
+            self.asks_models = any(_asks(node) for node in graph.nodes.values())
+            self.model = graph.model or ""
         else:
             refuse_what_is_not_there_yet(agent.agent)
+            self._agent = overridden(agent.agent, os.environ)
             self.models = set()
             self.asks_models = True
-            own = agent.agent.model
-        self.model = override(agent.name, "MODEL", os.environ) or own or ""
+            self.model = self._agent.model or ""
 
     @property
     def has_state(self) -> bool:
@@ -74,13 +77,11 @@ class Prepared:
         result = result if result is not None else GraphResult()
         if self._plan is not None:
             ref = me.spawn(run_graph, self._plan, prompt, context, depth, state, result, name=self.name, link=False)
-            end = await ref.wait()
+            end = await _its_end(me, ref)
         else:
-            assert isinstance(self._agent, LoopAgent)
-            plain = me.spawn(
-                run_plain_agent, self._agent.agent, prompt, self._values, context, name=self.name, link=False
-            )
-            end = await plain.wait()
+            assert self._agent is not None
+            plain = me.spawn(run_plain_agent, self._agent, prompt, self._values, context, name=self.name, link=False)
+            end = await _its_end(me, plain)
             result.output = str(end.value or "")
         if end.error is not None:
             crash = RunFailed(f"'{self.name}' crashed: {end.error!r}")
@@ -89,6 +90,21 @@ class Prepared:
         elif end.reason != "normal":
             result.error = RunFailed(f"'{self.name}' was {end.reason}")
         return result
+
+
+async def _its_end(me: Actor, ref: Ref[Any]) -> End:
+    """Wait for the child's end; whoever is interrupted meanwhile leaves no child behind that works on."""
+    try:
+        return await ref.wait()
+    except trio.Cancelled:
+        ref.cancel()
+        with me.cleanup():
+            await ref.wait()
+        raise
+
+
+def _asks(node: AnyNode) -> bool:
+    return isinstance(node, LlmNode) or (isinstance(node, AgentNode) and node.output_schema is not None)
 
 
 def _refuse_what_is_not_there_yet(graph: Graph) -> None:

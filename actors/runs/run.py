@@ -13,9 +13,10 @@ import secrets
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import trio
 
-from ...protocol.errors import CallboardError, TimedOut, UsageError
+from ...protocol.errors import CallboardError, ShuttingDown, TimedOut, UsageError
 from ...protocol.events import Event, EventData, RunCancelled, RunFailed, RunFinished, RunStarted, Warned
 from ...protocol.outcome import ErrorReport, Outcome, Status
 from ...protocol.problems import Problem
@@ -57,7 +58,7 @@ async def run(
         prompt: the user's words; a graph finds them as `{{initial_prompt}}`.
         model: `client:model` for everything that does not name its own.
         variables: values of the agent's variables.
-        state: replaces keys of a graph's `initial_state`.
+        state: replaces keys of a graph's `initial_state`; JSON values.
         answers: to questions: a list used in order, or node id to an answer or a list of answers.
         on_event: called with every event of the run, in order, in the run's tasks; must be quick.
         compat: `standard` or `loki`, whatever the file says.
@@ -95,6 +96,7 @@ async def run(
     prepared = Prepared(agent, variables or {}, compat)
     if state and not prepared.has_state:
         raise UsageError(f"'{agent.name}' is not a graph, so it has no state to set")
+    given_state = _json(state or {})
     context = RunContext(
         gateway=root.gateway,
         limits=limits or Limits(),
@@ -115,8 +117,18 @@ async def run(
         model=(context.model or prepared.model or root.gateway.choice().model) if prepared.asks_models else None,
         prompt=prompt,
     )
-    performance = _Performance(root, prepared, context, prompt, dict(state or {}), Answers(answers))
+    performance = _Performance(root, prepared, context, prompt, given_state, Answers(answers))
     return await performance.run(started, (*root.problems, *agent.problems), on_event)
+
+
+def _json(state: Mapping[str, Any]) -> dict[str, Any]:
+    """State as scripts and templates will see it: tuples are lists, structs are objects, dates are text."""
+    try:
+        plain = msgspec.to_builtins(dict(state), str_keys=True)
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"`state` must hold JSON values only: {error}") from error
+    assert isinstance(plain, dict)
+    return plain
 
 
 class _Performance:
@@ -181,11 +193,11 @@ class _Performance:
             self._result.error = TimedOut(f"the run did not end within {seconds:g} s (--timeout)")
 
     def _close(self, actor: Actor, end: End) -> Outcome:
-        if end.reason in ("cancelled", "stopped"):
-            return self._tell(actor, "cancelled", None)
         error = self._result.error
         if end.error is not None:
             error = end.error if isinstance(end.error, CallboardError) else CallboardError(f"crashed: {end.error!r}")
+        if end.reason in ("cancelled", "stopped") or isinstance(error, ShuttingDown):
+            return self._tell(actor, "cancelled", None)
         if error is not None:
             return self._tell(actor, "failed", error)
         if self._answers.left:

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 from ....protocol.errors import NodeFailed, UpstreamError
 from ....protocol.graph.model import AgentNode
 from ...context import AgentCall
+from ..failures import retold
 from ..job import Job, Result
+from ..structured import ExtractionFailed
 from .llm import extract
 
 if TYPE_CHECKING:
@@ -27,7 +29,11 @@ async def run_agent_node(me: Actor, job: Job) -> Result:
     text = await _with_attempts(me, job, node, prompt, inputs, depth)
     if node.output_schema is None:
         return Result(output=text, scope="output")
-    value = await extract(me, job, text, node.output_schema)
+    try:
+        value = await extract(me, job, text, node.output_schema)
+    except ExtractionFailed as error:
+        whose = f"Agent '{node.agent}' output failed structured-output extraction"
+        raise retold(error, f"{whose}: {error}") from error
     return Result(output=value, writes=dict(value) if isinstance(value, dict) else {}, scope="output")
 
 

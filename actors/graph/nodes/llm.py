@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....protocol.chat import ChatRequest, UserTurn
-from ....protocol.errors import ModelError, NodeFailed, Unsupported
+from ....protocol.errors import ModelError, Unsupported
 from ....protocol.graph.model import LlmNode
 from ..job import Job, Result
-from ..structured import schema_hint, structured
+from ..structured import ExtractionFailed, schema_hint, structured
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
@@ -35,16 +35,22 @@ async def run_llm_node(me: Actor, job: Job) -> Result:
 
 
 async def extract(me: Actor, job: Job, text: str, schema: dict[str, Any]) -> Any:
-    """The structured value of a text, with the node's own model as helper."""
+    """The structured value of a text, with the node's own model as helper.
+
+    Raises:
+        ExtractionFailed: it can't be had; with the exit code of the model's own error, if that was the reason.
+    """
+    node = job.node
+    attempts = node.max_attempts if isinstance(node, LlmNode) else 3
 
     async def ask(system: str, prompt: str) -> str:
         request = _request(job, system, prompt, schema)
-        return (await job.context.chat(me, request, node=job.node.id)).text
+        return (await job.context.chat(me, request, node=node.id, attempts=attempts)).text
 
     try:
         return await structured(text, schema, ask, any_json=job.plan.compat.schema_is_a_hint)
-    except (NodeFailed, ModelError) as error:
-        failed = NodeFailed(f"structured-extraction failed: {error}")
+    except ModelError as error:
+        failed = ExtractionFailed(str(error))
         failed.exit_code = error.exit_code
         raise failed from error
 

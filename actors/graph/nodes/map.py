@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ....protocol.errors import CallboardError, GraphMistake, NodeFailed, RunFailed
+from ....protocol.errors import CallboardError, GraphMistake, NodeFailed
 from ....protocol.events import Warned
 from ....protocol.graph.model import MapNode
-from ..execute import NEVER_TOLERATED, Left, execute
+from ..execute import Left, execute
+from ..failures import NEVER_TOLERATED, retold, together
 from ..job import Job, Result, as_whole_number
 from ..reducers import type_name
 from ..templates import MISSING, compile_template
@@ -78,7 +79,7 @@ class Item:
         left: Left = await execute(me, step, inner, visits)
         if left.targets is None:
             assert left.error is not None
-            raise _located(left.error, f"failed at node '{at}' (step {number}): {left.error}")
+            raise retold(left.error, f"failed at node '{at}' (step {number}): {left.error}")
         self._view = {**self._view, **left.writes}
         if step.kind in RESULT_KINDS and not plan.compat.map_needs_output_key:
             self._output = left.output
@@ -125,9 +126,10 @@ async def run_map_node(me: Actor, job: Job) -> Result:
         failed.append((index, error))
         if node.on_error == "collect":
             collected.append({"error": str(error), "code": error.code, "index": index})
-    mistakes = [(index, error) for index, error in failed if isinstance(_first(error), NEVER_TOLERATED)]
+    mistakes = [(index, error) for index, error in failed if isinstance(error, NEVER_TOLERATED)]
     if mistakes or (failed and node.on_error not in ("continue", "collect")):
-        raise _failure(node, mistakes or failed)
+        whole = together([(f"sub-branch [{index}] {error}", error) for index, error in mistakes or failed])
+        raise retold(whole, f"map node '{node.id}': {whole}")
     for index, error in failed:
         me.emit(Warned(code="item_failed", message=f"{node.id}: sub-branch [{index}] {error}", node=node.id))
     return Result(writes={node.collect_into: collected})
@@ -166,25 +168,3 @@ def _limit(job: Job, node: MapNode) -> int:
     if isinstance(limit, str):
         return as_whole_number(job.strict(limit), f"map node '{node.id}': max_concurrency")
     return max(1, limit if limit is not None else job.plan.settings.max_concurrency)
-
-
-def _failure(node: MapNode, failed: list[tuple[int, CallboardError]]) -> CallboardError:
-    """One error for all items that failed, each with its index."""
-    text = "; ".join(f"sub-branch [{index}] {error}" for index, error in failed)
-    return _located(failed[0][1], f"map node '{node.id}': {text}")
-
-
-def _located(error: CallboardError, text: str) -> CallboardError:
-    kind = type(_first(error))
-    located = kind(text) if issubclass(kind, NEVER_TOLERATED) else RunFailed(text)
-    located.code = error.code
-    located.exit_code = error.exit_code
-    located.__cause__ = error
-    return located
-
-
-def _first(error: CallboardError) -> CallboardError:
-    """The error at the bottom of the ones that say where it happened."""
-    while type(error) is RunFailed and isinstance(error.__cause__, CallboardError):
-        error = error.__cause__
-    return error

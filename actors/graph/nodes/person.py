@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ....supervisors import Actor
 
 PREPARED = ("answers", "default")
-"""Who does not stand at a keyboard: an answer of theirs that is refused is not asked for again."""
+"""Who gives answers that were fixed beforehand."""
 
 
 async def run_approval_node(me: Actor, job: Job) -> Result:
@@ -67,15 +67,20 @@ async def run_input_node(me: Actor, job: Job) -> Result:
             if node.on_timeout is None:
                 raise
             return Result(output=default, scope="input", goto=(node.on_timeout,))
-        given = _text(answer)
-        value = given or default
-        checked = bool(given) or node.default is None or compat.default_is_validated
+        value = _text(answer) or default
+        # A front end may fill in the default itself, so it is told by what it is, not by who said it.
+        checked = node.default is None or value != default or compat.default_is_validated
         problem = rule.problem(value, in_bytes=compat.lengths_in_bytes) if rule is not None and checked else None
         if problem is None:
             targets = (node.next or ())[:1]
             return Result(output=value, scope="input", goto=targets or None)
-        if answer.by in PREPARED or compat.default_is_validated:
+        if compat.input_asks_once or not _is_person(answer):
             raise NodeFailed(problem)
+
+
+def _is_person(answer: Answer) -> bool:
+    """Whether it came from somebody who can be asked again, not from a list, a default or another actor."""
+    return answer.by not in PREPARED and not answer.by.startswith("/")
 
 
 def _text(answer: Answer) -> str:

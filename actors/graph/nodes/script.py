@@ -22,6 +22,7 @@ from ....protocol.errors import NodeFailed
 from ....protocol.events import ToolDelta, ToolFinished, ToolStarted
 from ....protocol.graph.model import ScriptNode
 from ..job import Job, Result
+from ..templates import render
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
@@ -77,18 +78,19 @@ def _command(script: str, path: Path) -> list[str]:
 @contextlib.contextmanager
 def _state_in(job: Job) -> Iterator[dict[str, str]]:
     """The one environment variable that carries the state, and the file it may name."""
-    text = msgspec.json.encode(dict(job.state), enc_hook=str)
+    text = render(dict(job.state)).encode()
     # A NUL can't be in an environment; JSON never holds one, since it escapes control characters.
     if len(text) <= INLINE_LIMIT:
         yield {"GRAPH_STATE": text.decode()}
         return
     handle, name = tempfile.mkstemp(prefix="callboard-state-", suffix=".json")
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(text)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(text)
+        except OSError as error:
+            raise NodeFailed(f"the state could not be written to {name}: {error.strerror or error}") from error
         yield {"GRAPH_STATE_FILE": name}
-    except OSError as error:
-        raise NodeFailed(f"the state could not be written to {name}: {error.strerror or error}") from error
     finally:
         with contextlib.suppress(FileNotFoundError):
             Path(name).unlink()
@@ -113,7 +115,7 @@ def _environment(job: Job, state: dict[str, str]) -> dict[str, str]:
 
 def _parse(script: str, done: Completed) -> dict[str, Any]:
     if done.status != 0:
-        how = f"exit code {done.status}" if done.status is not None else f"signal {done.signal}"
+        how = f"exit code {done.status}" if done.signal is None else f"signal {done.signal}"
         raise NodeFailed(f"Script '{script}' failed with {how}:\n{done.stderr_tail.strip()}".rstrip(":\n"))
     if done.truncated:
         raise NodeFailed(f"Script '{script}' printed more than {len(done.stdout)} bytes; nothing of it was used")

@@ -1,0 +1,57 @@
+"""Errors on their way up, from the node they happened at to the run they end.
+
+Whoever passes an error on may add where it was, and never changes what it is: the class decides whether a fallback
+may catch it and whether another try may help, and `code` and `exit_code` are what the user's programs read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from ...protocol.errors import (
+    BudgetReached,
+    CallboardError,
+    GraphMistake,
+    InvalidFile,
+    NobodyToAsk,
+    ShuttingDown,
+    TurnsReached,
+    Unsupported,
+    UsageError,
+)
+
+NEVER_TOLERATED = (
+    GraphMistake,
+    InvalidFile,
+    UsageError,
+    Unsupported,
+    NobodyToAsk,
+    BudgetReached,
+    TurnsReached,
+    ShuttingDown,
+)
+"""Errors that no fallback and no tolerance catches: the author's mistakes (also in the files of a child agent), a want
+of a person, the run's budgets, the end of the root."""
+
+E = TypeVar("E", bound=CallboardError)
+
+
+def retold(error: E, text: str) -> E:
+    """The same error in other words; `__cause__` is the one it was."""
+    told = type(error)(text)
+    told.__dict__.update(error.__dict__)
+    told.__cause__ = error
+    return told
+
+
+def together(failures: Sequence[tuple[str, CallboardError]]) -> CallboardError:
+    """One error for everything that failed at once: sentences, each with the error it tells of.
+
+    It is of the kind of the gravest: a mistake of the graph, else one with an exit code of its own, else the first.
+    """
+    text = "; ".join(sentence for sentence, _ in failures)
+    errors = [error for _, error in failures]
+    mistakes = [error for error in errors if isinstance(error, GraphMistake)]
+    special = [error for error in errors if error.exit_code not in (1, 6)]
+    return retold([*mistakes, *special, *errors][0], text)

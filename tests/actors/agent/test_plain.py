@@ -1,0 +1,95 @@
+"""Plain `config.yaml` agents: instructions, the user's words, one answer."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+from fake_models import Reply
+from stage import Stage
+
+from callboard.protocol.errors import Unsupported
+
+
+async def test_a_plain_agent_answers_the_prompt_under_its_instructions(stage: Stage) -> None:
+    stage.plain(
+        """
+        model: fake:small
+        temperature: 0.2
+        top_p: 0.5
+        instructions: You are {{who}}, not {{unknown}}.
+        variables: [{name: who, default: a poet}]
+        """,
+        name="poet",
+    )
+    stage.models.script("a poem")
+    outcome = await stage.run("write", target="poet")
+    assert outcome.output == "a poem"
+    assert outcome.status == "done"
+    (request,) = stage.models.requests
+    assert request.json["model"] == "small"
+    assert (request.json["temperature"], request.json["top_p"]) == (0.2, 0.5)
+    assert request.json["messages"] == [
+        {"role": "system", "content": "You are a poet, not {{unknown}}."},
+        {"role": "user", "content": "write"},
+    ]
+    assert "tools" not in request.json
+    assert outcome.usage["fake:small"].output_tokens == 5
+    stage.check_stream()
+    assert stage.events[0].data.dialect == "agent"
+
+
+async def test_without_instructions_there_is_no_system_message(stage: Stage) -> None:
+    stage.plain("description: talks", name="talker")
+    await stage.run("hi", target="talker")
+    assert [message["role"] for message in stage.models.requests[0].json["messages"]] == ["user"]
+
+
+async def test_variables_can_be_given(stage: Stage) -> None:
+    stage.plain('instructions: "{{who}}"\nvariables: [{name: who, description: whom}]', name="poet")
+    await stage.run("write", target="poet", variables={"who": "Homer"})
+    assert stage.models.requests[0].json["messages"][0]["content"] == "Homer"
+
+
+@pytest.mark.parametrize(
+    ("config", "key"),
+    [
+        ("global_tools: [fs_cat.sh]", "global_tools"),
+        ("mcp_servers: [github]", "mcp_servers"),
+        ("documents: [x.md]", "documents"),
+        ("can_spawn_agents: true", "can_spawn_agents"),
+        ("auto_continue: true", "auto_continue"),
+        ("agent_session: temp", "agent_session"),
+        ("dynamic_instructions: true", "dynamic_instructions"),
+    ],
+)
+async def test_what_is_not_there_yet_is_refused_in_one_line(stage: Stage, config: str, key: str) -> None:
+    (stage.plain(config, name="poet") / "x.md").write_text("x")
+    with pytest.raises(Unsupported) as caught:
+        await stage.run("write", target="poet")
+    assert str(caught.value) == f"agent 'poet' uses `{key}`; this version can't run that yet"
+    assert stage.models.requests == []
+
+
+async def test_an_error_of_the_model_fails_the_run(stage: Stage) -> None:
+    stage.plain("instructions: talk", name="poet")
+    stage.models.script(Reply(status=400, error="too long"))
+    outcome = await stage.run("write", target="poet")
+    assert outcome.error is not None
+    assert "too long" in outcome.error.message
+    assert (outcome.status, outcome.output, outcome.exit_code) == ("failed", "", 1)
+    assert outcome.nodes == {}
+
+
+async def test_cancelling_closes_the_connection(stage: Stage) -> None:
+    stage.plain("instructions: talk", name="poet")
+    stage.models.script(Reply("never", hold=trio.Event()))
+    async with trio.open_nursery() as nursery:
+
+        async def cancel() -> None:
+            await stage.models.arrived(1)
+            nursery.cancel_scope.cancel()
+
+        nursery.start_soon(cancel)
+        await stage.run("write", target="poet")
+    await stage.models.until(lambda server: server.cut == 1)
+    stage.check_stream()

@@ -1,0 +1,101 @@
+"""Answers given before the run: in the order asked, by node, by visit; and what is left over."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from stage import Stage
+
+from callboard.actors.runs.answers import Answers
+from callboard.protocol.errors import UsageError
+from callboard.protocol.questions import Answer, Question
+from callboard.supervisors.escalation import PASS
+
+TWO = """
+start: i
+nodes:
+  i: {type: input, question: "name?", default: nobody, state_updates: {name: "{{input}}"}, next: q}
+  q: {type: approval, question: "ok?", options: ["yes", "no"], routes: {"yes": e, "no": i2}, on_other: e,
+      state_updates: {ok: "{{choice}}"}}
+  i2: {type: input, question: "why?", state_updates: {why: "{{input}}"}, next: e}
+  e: {type: end, output: "{{name}} {{ok}} {{why}}"}
+"""
+
+
+@pytest.mark.parametrize(
+    ("answers", "output"),
+    [
+        (["bob", "yes"], "bob yes "),
+        (["bob", "no", "because"], "bob no because"),
+        (["", "yes"], "nobody yes "),
+        (["bob", True], "bob yes "),
+        ([7, False, 1.5], "7 no 1.5"),
+        ({"q": "no", "i2": "because"}, "nobody no because"),
+        ({"i": None, "q": "yes"}, "nobody yes "),
+        ({"i": ["bob"], "q": ["maybe"]}, "bob maybe "),
+    ],
+)
+async def test_answers_are_used_in_order_or_by_node(stage: Stage, compat: str, answers: Any, output: str) -> None:
+    stage.agent(TWO)
+    outcome = await stage.run(compat=compat, answers=answers)
+    assert outcome.output == output
+    assert stage.warnings == []
+    assert {data.by for data in stage.of("question.answered")} <= {"answers", "default"}
+
+
+async def test_when_the_answers_are_used_up_the_default_is_next_and_then_nobody(stage: Stage) -> None:
+    stage.agent(TWO)
+    outcome = await stage.run(answers=[])
+    assert outcome.exit_code == 5
+    assert outcome.state["name"] == "nobody"
+    outcome = await stage.run(answers=["bob"])
+    assert (outcome.exit_code, outcome.state["name"]) == (5, "bob")
+
+
+@pytest.mark.parametrize(
+    ("answers", "left"),
+    [
+        (["bob", "yes", "spare", "more"], "spare, more"),
+        ({"i": ["bob", "rob"], "q": "yes", "ghost": "boo"}, "'i': rob, 'ghost': boo"),
+    ],
+)
+async def test_left_over_answers_warn(stage: Stage, answers: Any, left: str) -> None:
+    stage.agent(TWO)
+    outcome = await stage.run(answers=answers)
+    assert outcome.status == "done"
+    (warning,) = [data for data in stage.of("run.warning") if data.code == "answers_left"]
+    assert warning.message == f"answers that no question asked for: {left}"
+    stage.check_stream()
+
+
+async def test_answers_come_before_people(stage: Stage) -> None:
+    stage.agent(TWO)
+
+    class Terminal:
+        name = "terminal"
+
+        def asked(self, question: Question) -> None:
+            stage.root.questions.answer(question.id, "from the terminal", by=self.name)
+
+        def closed(self, question_id: str, by: str) -> None:
+            pass
+
+    with stage.root.questions.attach(Terminal()):
+        outcome = await stage.run(answers={"i": "bob"})
+    assert outcome.output == "bob from the terminal "
+    assert [data.by for data in stage.of("question.answered")] == ["answers", "terminal"]
+
+
+def test_an_answer_of_another_kind_is_a_wrong_use() -> None:
+    with pytest.raises(UsageError, match="the answer for 'q' must be text, a number, true or false, or a list of"):
+        Answers({"q": {"a": 1}})
+    with pytest.raises(UsageError, match="answer 2 must be text"):
+        Answers(["x", {1}])
+
+
+def test_a_list_of_lists_answers_a_checkbox() -> None:
+    question = Question(id="q1", actor="/x", text="which?", kind="checkbox")
+    answers = Answers([["a", 2]])
+    assert answers.policy(question) == Answer(question="q1", value=["a", "2"], by="answers")
+    assert answers.policy(question) is PASS

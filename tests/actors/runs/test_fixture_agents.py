@@ -1,0 +1,237 @@
+"""The rebuilt agents of the seeds, run: coder by its scripts' paths, deep-research as far as it can go yet.
+
+Their llm nodes list tools, which this version does not run, so the copies here have the lists taken out.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from fake_models import Request
+from stage import Stage
+
+from callboard.protocol.errors import Unsupported
+
+FIXTURES = Path(__file__).parents[2] / "fixtures" / "agents"
+TOOLS = re.compile(r"^    tools:\n(?:      - .*\n)+", re.MULTILINE)
+
+BUILD = """n=$(cat builds 2>/dev/null || echo 0); echo $((n + 1)) > builds; echo "build $n"; [ $n -ge 1 ]"""
+"""Fails once, then passes."""
+
+
+@pytest.fixture
+def toolless(stage: Stage) -> Callable[[str], Path]:
+    """Copies a fixture agent into the configuration directory, without the tools of its llm nodes."""
+
+    def copy(name: str) -> Path:
+        agents = stage.config_dir / "agents"
+        shutil.copytree(FIXTURES / ".shared", agents / ".shared", dirs_exist_ok=True)
+        home = agents / name
+        shutil.copytree(FIXTURES / name, home)
+        file = home / ("graph.yaml" if (home / "graph.yaml").exists() else "config.yaml")
+        file.write_text(TOOLS.sub("", file.read_text()))
+        return home
+
+    return copy
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty project, which the run is started in; nothing of the outer environment decides about it."""
+    directory = tmp_path / "project"
+    directory.mkdir()
+    monkeypatch.chdir(directory)
+    for name in ("BUILD_CMD", "TEST_CMD", "CODER_AUTOAPPROVE"):
+        monkeypatch.delenv(name, raising=False)
+    return directory
+
+
+def plan(score: int) -> str:
+    return json.dumps(
+        {
+            "plan_summary": "Say hello.",
+            "files_to_modify": ["/p/a.py"],
+            "files_to_create": [],
+            "complexity_score": score,
+            "risks": ["none", "really"],
+        }
+    )
+
+
+async def test_coder_builds_mends_and_tests_until_it_holds(
+    stage: Stage, toolless: Callable[[str], Path], project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    toolless("coder")
+    monkeypatch.setenv("BUILD_CMD", BUILD)
+    monkeypatch.setenv("TEST_CMD", "echo tested")
+    stage.models.script(plan(3), "written", "mended")
+    outcome = await stage.run("greet", target="coder")
+    assert outcome.status == "done"
+    assert outcome.output.splitlines()[:3] == ["CODER_COMPLETE", "Say hello.", 'Changed: ["/p/a.py"]']
+    assert outcome.order == [
+        "resolve_paths",
+        "analyze_request",
+        "route_complexity",
+        "implement",
+        "verify_build",
+        "fix_loop_gate",
+        "implement",
+        "verify_build",
+        "verify_tests",
+        "end_success",
+    ]
+    assert outcome.state["project_dir"] == str(project)
+    assert outcome.state["fix_attempts"] == 1
+    assert outcome.state["last_node_output"] == "mended"
+    assert (project / "builds").read_text() == "2\n"
+    # The second try is told what the first one broke.
+    first, second = (request.prompt for request in stage.models.requests[1:])
+    assert "The build failed (try 1 of 3)" not in first
+    assert "The build failed (try 1 of 3)" in second
+    assert "build 0" in second
+    assert stage.models.unused == 0
+    stage.check_stream()
+
+
+async def test_coder_goes_back_when_its_tests_fail(
+    stage: Stage, toolless: Callable[[str], Path], project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    toolless("coder")
+    monkeypatch.setenv("BUILD_CMD", "true")
+    monkeypatch.setenv("TEST_CMD", BUILD)
+    stage.models.script(plan(3), "written", "mended")
+    outcome = await stage.run("greet", target="coder")
+    assert outcome.output.startswith("CODER_COMPLETE\n")
+    assert outcome.nodes["verify_tests"].visits == 2
+    assert "The test run failed (try 1 of 3)" in stage.models.requests[2].prompt
+
+
+@pytest.mark.parametrize(
+    ("answer", "sentinel"), [("yes", "CODER_COMPLETE"), ("no", "CODER_REJECTED"), ("rather not", "CODER_REJECTED")]
+)
+async def test_coder_shows_a_large_plan_to_a_person(
+    stage: Stage, toolless: Callable[[str], Path], project: Path, answer: str, sentinel: str
+) -> None:
+    toolless("coder")
+    stage.models.script(plan(8), "written")
+    outcome = await stage.run("greet", target="coder", answers={"gate_approval": answer})
+    assert outcome.output.splitlines()[0] == sentinel
+    (asked,) = stage.of("question.asked")
+    assert 'Risks:    ["none","really"]' in asked.question["text"]
+    assert "Size:     8 of 10" in asked.question["text"]
+    assert ("implement" in outcome.nodes) is (answer == "yes")
+
+
+async def test_coder_asks_nobody_when_it_is_told_to_approve_itself(
+    stage: Stage, toolless: Callable[[str], Path], project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    toolless("coder")
+    monkeypatch.setenv("CODER_AUTOAPPROVE", "1")
+    stage.models.script(plan(8), "written")
+    outcome = await stage.run("greet", target="coder")
+    assert outcome.output.startswith("CODER_COMPLETE\n")
+    assert "gate_approval" not in outcome.nodes
+
+
+async def test_coder_gives_up_when_its_tries_are_used_up(
+    stage: Stage, toolless: Callable[[str], Path], project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    toolless("coder")
+    monkeypatch.setenv("BUILD_CMD", "echo broken; exit 2")
+    stage.models.script(plan(3))
+    outcome = await stage.run("greet", target="coder", state={"max_fix_attempts": 2})
+    assert outcome.status == "done"
+    lines = outcome.output.splitlines()
+    assert lines[0] == "CODER_FAILED"
+    assert "Tries: 2 of 2" in lines
+    assert "[exit 2]" in outcome.output
+    assert outcome.nodes["implement"].visits == 3
+
+
+async def test_coder_says_so_when_its_project_does_not_exist(
+    stage: Stage, toolless: Callable[[str], Path], project: Path
+) -> None:
+    toolless("coder")
+    outcome = await stage.run("greet", target="coder", variables={"project_dir": "nowhere"})
+    assert outcome.output.startswith("CODER_FAILED\n")
+    assert outcome.order == ["resolve_paths", "end_failure"]
+
+
+async def test_coder_behaves_the_same_in_loki(
+    stage: Stage, toolless: Callable[[str], Path], project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    toolless("coder")
+    monkeypatch.setenv("BUILD_CMD", BUILD)
+    stage.models.script(plan(3), "written", "mended")
+    outcome = await stage.run("greet", target="coder", compat="loki")
+    assert outcome.output.startswith("CODER_COMPLETE\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("coder", "'coder' can't be run yet: node 'implement' lists tools, and this version does not run tools"),
+        (
+            "deep-research",
+            (
+                "'deep-research' can't be run yet: node 'knowledge_lookup' is a rag node, and this version does not "
+                "retrieve from documents"
+            ),
+        ),
+    ],
+)
+async def test_what_can_not_be_run_yet_is_refused_in_one_line(stage: Stage, name: str, text: str) -> None:
+    with pytest.raises(Unsupported) as caught:
+        await stage.run("greet", target=FIXTURES / name)
+    assert str(caught.value) == text
+    assert stage.models.requests == []
+
+
+RAG = re.compile(r"^  knowledge_lookup:\n(?:    .*\n|\n)+?(?=  \w)", re.MULTILINE)
+NO_RAG = """  knowledge_lookup:
+    type: script
+    script: scripts/bootstrap_research.py
+    state_updates: {}
+    next: research_each_question
+
+"""
+
+
+async def test_deep_research_without_tools_and_documents_fans_out_maps_loops_and_asks(
+    stage: Stage, toolless: Callable[[str], Path]
+) -> None:
+    home = toolless("deep-research")
+    toolless("report-writer")
+    text, count = RAG.subn(NO_RAG, (home / "graph.yaml").read_text())
+    assert count == 1
+    (home / "graph.yaml").write_text(text)
+    verdicts = iter(["VERDICT: REVISE\nFEEDBACK: dig deeper", "VERDICT: PASS\nFEEDBACK: none", "VERDICT: PASS\n"])
+
+    def answer(request: Request) -> str:
+        prompt, system = request.prompt, str(request.json["messages"][0]["content"])
+        if prompt.startswith("Research topic"):
+            return '{"research_plan": "look", "questions": ["q1", "q2", "q3"]}'
+        if prompt.startswith("Question: "):
+            return f"found {prompt.split()[1]}" + (" deeper" if "dig deeper" in prompt else "")
+        if "VERDICT" in system:
+            return next(verdicts)
+        return "the report" if prompt.startswith("Topic:") else "fine"
+
+    stage.models.answer_with(answer)
+    outcome = await stage.run("tea", target="deep-research", answers={"approve": ["more on green tea", "accept"]})
+    assert outcome.status == "done", outcome.error
+    assert outcome.output == "the report"
+    visits = {id: time.visits for id, time in outcome.nodes.items()}
+    assert visits["plan"] == visits["knowledge_lookup"] == 1
+    assert visits["research_each_question"] == visits["critique"] == 3
+    assert visits["synthesize"] == visits["approve"] == 2
+    assert outcome.state["question_findings"][0].startswith("found q1")
+    assert outcome.state["decision"] == "accept"
+    assert outcome.order[1:4] == ["bootstrap_research", "plan", "knowledge_lookup"]
+    assert max(data.item for data in stage.of("node.entered") if data.item is not None) == 2
+    stage.check_stream()

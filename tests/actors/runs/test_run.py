@@ -1,0 +1,464 @@
+"""`callboard.run`: what it takes, what it returns, what it tells while it runs."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+from fake_models import FakeModels, Reply
+from stage import Stage
+
+import callboard
+from callboard.protocol.errors import ConfigError, CredentialsError, InvalidFile, Unsupported, UsageError
+from callboard.protocol.events import TERMINAL, encode
+
+HELLO = 'start: e\nnodes:\n  e: {type: end, output: "hello {{initial_prompt}}"}'
+ASK = "start: a\nnodes:\n  a: {type: llm, prompt: p, next: e}\n  e: {type: end, output: done}"
+
+# --- targets -------------------------------------------------------------------------------------------------
+
+
+async def test_a_target_is_a_name_a_directory_or_a_file(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = stage.agent(HELLO)
+    (home / "other.yaml").write_text("name: other\n" + HELLO.replace("hello", "bye"))
+    assert (await stage.run("bob")).output == "hello bob"
+    assert (await stage.run("bob", target=home)).output == "hello bob"
+    assert (await stage.run("bob", target=str(home / "graph.yaml"))).output == "hello bob"
+    assert (await stage.run("bob", target=home / "other.yaml")).output == "bye bob"
+    monkeypatch.chdir(home.parent)
+    assert (await stage.run("bob", target=Path("g"))).output == "hello bob"
+
+
+async def test_an_unknown_target_names_its_neighbours(stage: Stage) -> None:
+    stage.agent(HELLO, name="greeter")
+    with pytest.raises(UsageError, match=r"'greter' is neither .* did you mean 'greeter'"):
+        await stage.run(target="greter")
+
+
+async def test_an_invalid_file_raises_with_all_its_problems(stage: Stage) -> None:
+    stage.agent("start: gone\nnodes:\n  a: {type: llm, next: nowhere}\n  e: {type: end}")
+    with pytest.raises(InvalidFile) as caught:
+        await stage.run()
+    assert {problem.code for problem in caught.value.problems} >= {"missing_start", "missing_node", "missing_key"}
+    assert stage.events == []
+
+
+async def test_strict_makes_warnings_errors(stage: Stage) -> None:
+    stage.agent(HELLO + "\nextra: 1")
+    assert (await stage.run("bob")).output == "hello bob"
+    assert [data.code for data in stage.of("run.warning")] == ["unknown_key"]
+    with pytest.raises(InvalidFile):
+        await stage.run(strict=True)
+
+
+async def test_a_run_without_a_root_makes_one_of_its_own(tmp_path: Path, fake_model: FakeModels) -> None:
+    config_dir = fake_model.config_dir(tmp_path / "c")
+    home = config_dir / "agents" / "g"
+    home.mkdir(parents=True)
+    (home / "graph.yaml").write_text("name: g\n" + HELLO)
+    assert (await callboard.run("g", "bob", config_dir=config_dir)).output == "hello bob"
+
+
+async def test_a_run_finds_the_root_of_the_block_it_is_in(tmp_path: Path, fake_model: FakeModels) -> None:
+    config_dir = fake_model.config_dir(tmp_path / "c")
+    home = config_dir / "agents" / "g"
+    home.mkdir(parents=True)
+    (home / "graph.yaml").write_text("name: g\n" + HELLO)
+    runs: set[str] = set()
+    async with callboard.Root(config_dir=config_dir) as root:
+        with root.bus.listen(lambda event: runs.add(event.run)):
+            outcome = await callboard.run("g", "bob")
+    assert outcome.run_id in runs
+
+
+# --- what stands in the way ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("graph", "text"),
+    [
+        (
+            (
+                "start: r\nnodes:\n  r: {type: rag, documents: [x.md], state_updates: {x: '{{output}}'}, next: e}\n"
+                "  e: {type: end}"
+            ),
+            "node 'r' is a rag node, and this version does not retrieve from documents",
+        ),
+        (
+            (
+                "global_tools: [fs_cat.sh]\nstart: a\nnodes:\n  a: {type: llm, prompt: p, tools: [fs_cat], next: e}\n"
+                "  e: {type: end}"
+            ),
+            "node 'a' lists tools, and this version does not run tools",
+        ),
+    ],
+)
+async def test_what_is_not_there_yet_is_refused_in_one_line(stage: Stage, graph: str, text: str) -> None:
+    (stage.agent(graph) / "x.md").write_text("x")
+    with pytest.raises(Unsupported) as caught:
+        await stage.run()
+    assert str(caught.value) == f"'g' can't be run yet: {text}"
+    assert caught.value.exit_code == 2
+    assert stage.events == []
+
+
+async def test_a_devall_workflow_is_refused_in_one_line(stage: Stage, tmp_path: Path) -> None:
+    file = tmp_path / "flow.yaml"
+    file.write_text("graph:\n  nodes: []\n")
+    with pytest.raises(Unsupported, match="is a DevAll workflow; this version can't run those yet"):
+        await stage.run(target=file)
+
+
+async def test_a_missing_key_is_a_matter_of_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    home = tmp_path / "agents" / "g"
+    home.mkdir(parents=True)
+    (home / "graph.yaml").write_text("name: g\n" + ASK)
+    async with callboard.Root(config_dir=tmp_path) as root:
+        with pytest.raises(CredentialsError) as caught:
+            await callboard.run("g", model="openai:gpt-x", root=root)
+    assert caught.value.exit_code == 3
+
+
+async def test_a_refused_key_ends_the_run_with_3(stage: Stage) -> None:
+    stage.agent(ASK)
+    stage.models.script(Reply(status=401, error="no such key"))
+    outcome = await stage.run()
+    assert outcome.status == "failed"
+    assert outcome.error is not None
+    assert (outcome.error.code, outcome.exit_code) == ("credentials", 3)
+
+
+async def test_a_config_file_with_errors_is_named_before_anything_runs(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("clients: nonsense\n")
+    with pytest.raises(ConfigError, match=r"config\.yaml has 1 error"):
+        async with callboard.Root(config_dir=tmp_path):
+            pass
+
+
+async def test_an_unknown_dialect_is_a_wrong_use(stage: Stage) -> None:
+    stage.agent(HELLO)
+    with pytest.raises(UsageError, match="compat must be one of standard, loki, not 'locki'"):
+        await stage.run(compat="locki")
+
+
+async def test_upstream_that_stays_down_ends_the_run_with_6(stage: Stage, mock_clock: trio.testing.MockClock) -> None:
+    mock_clock.rate = 1000
+    stage.plain("instructions: talk", name="kid")
+    stage.models.answer_with(lambda request: Reply(status=503, error="down"))
+    outcome = await stage.run(target="kid")
+    assert outcome.status == "failed"
+    assert outcome.error is not None
+    assert (outcome.error.code, outcome.exit_code) == ("upstream", 6)
+    assert len(stage.models.requests) == 3
+
+
+# --- state and variables -------------------------------------------------------------------------------------
+
+
+async def test_state_replaces_keys_of_the_initial_state(stage: Stage) -> None:
+    stage.agent("initial_state: {a: 1, b: [1]}\nstart: e\nnodes:\n  e: {type: end, output: '{{a}}{{b}}{{c}}'}")
+    outcome = await stage.run(state={"b": {"x": (1, 2)}, "c": True, "initial_prompt": "ignored"})
+    assert outcome.output == '1{"x":[1,2]}true'
+    assert outcome.state["initial_prompt"] == ""
+    assert (await stage.run()).output == "1[1]"
+
+
+async def test_state_that_is_not_json_is_a_wrong_use(stage: Stage) -> None:
+    stage.agent(HELLO)
+    with pytest.raises(UsageError, match="`state` must hold JSON values only"):
+        await stage.run(state={"x": object()})
+
+
+async def test_a_plain_agent_has_no_state_to_set(stage: Stage) -> None:
+    stage.plain("instructions: talk", name="kid")
+    with pytest.raises(UsageError, match="'kid' is not a graph"):
+        await stage.run(target="kid", state={"x": 1})
+
+
+async def test_variables_that_are_missing_or_unknown_are_named(stage: Stage) -> None:
+    stage.agent("variables: [{name: where, description: a place}]\n" + HELLO)
+    with pytest.raises(UsageError, match=r"variables are required:\n  - where: a place\n.*--var where=VALUE"):
+        await stage.run()
+    with pytest.raises(UsageError, match="no variable 'were'; did you mean 'where'"):
+        await stage.run(variables={"were": "here"})
+
+
+# --- the outcome ---------------------------------------------------------------------------------------------
+
+
+async def test_the_outcome_tells_the_whole_story(stage: Stage) -> None:
+    stage.agent(
+        """
+        start: d
+        nodes:
+          d: {type: script, script: d.sh, next: [a, b]}
+          a: {type: llm, prompt: a, state_updates: {a: "{{output}}"}, next: e}
+          b: {type: llm, prompt: b, model: fake:other, state_updates: {b: "{{output}}"}, next: e}
+          e: {type: end, output: "{{a}}{{b}}"}
+        """,
+        d="echo '{}'",
+    )
+    outcome = await stage.run("hi")
+    wire = outcome.to_wire()
+    assert next(iter(wire)) == "schema_version"
+    assert wire["status"] == "done"
+    assert wire["output"] == "okok"
+    assert wire["state"] == {"initial_prompt": "hi", "a": "ok", "b": "ok"}
+    assert wire["order"] == ["d", "a", "b", "e"]
+    assert {id: time["visits"] for id, time in wire["nodes"].items()} == dict.fromkeys("dabe", 1)
+    assert all(time["seconds"] >= 0 for time in wire["nodes"].values())
+    assert wire["usage"] == {
+        model: {"input_tokens": 10, "output_tokens": 5, "cost": 0.0} for model in ("fake:model", "fake:other")
+    }
+    assert wire["error"] is None
+    assert wire["run_id"] == stage.events[0].run
+    assert "exit_code" not in wire
+
+
+async def test_a_failed_run_keeps_the_state_of_its_last_whole_step(stage: Stage) -> None:
+    stage.agent(
+        "start: a\nnodes:\n  a: {type: script, script: a.sh, next: b}\n"
+        "  b: {type: script, script: b.sh, on_error: fail, next: e}\n  e: {type: end}",
+        a="""echo '{"x": 1}'""",
+        b="""echo '{"x": 2}'; exit 1""",
+    )
+    outcome = await stage.run()
+    assert (outcome.status, outcome.output, outcome.exit_code) == ("failed", "", 1)
+    assert outcome.state == {"initial_prompt": "", "x": 1}
+    assert outcome.order == ["a", "b"]
+    assert outcome.error is not None
+    assert outcome.error.node == "b"
+    assert stage.events[-1].data.outcome["error"]["code"] == "node_failed"
+
+
+# --- events --------------------------------------------------------------------------------------------------
+
+
+async def test_events_are_numbered_begin_with_the_start_and_end_with_the_outcome(stage: Stage) -> None:
+    stage.agent(ASK)
+    outcome = await stage.run("hi")
+    stage.check_stream()
+    first, last = stage.events[0], stage.events[-1]
+    assert (first.data.target, first.data.name, first.data.dialect) == ("g", "g", "graph")
+    assert (first.data.model, first.data.prompt) == ("fake:model", "hi")
+    assert last.kind == "run.finished"
+    assert last.data.outcome == outcome.to_wire()
+    assert {event.run for event in stage.events} == {outcome.run_id}
+    for event in stage.events:
+        assert encode(event).startswith(b'{"schema_version":1,')
+
+
+async def test_every_actor_of_a_run_ends_exactly_once(stage: Stage) -> None:
+    stage.agent(
+        "start: d\nnodes:\n  d: {type: script, script: d.sh, next: [a, b]}\n"
+        "  a: {type: llm, prompt: p, next: e}\n"
+        "  b: {type: script, script: bad.sh, state_updates: {}, on_error: fail, next: e}\n"
+        "  e: {type: end}",
+        d="echo '{}'",
+        bad="exit 1",
+    )
+    await stage.run()
+    spawned = [event.actor for event in stage.events if event.kind == "actor.spawned"]
+    ended = [event.actor for event in stage.events if event.kind in ("actor.stopped", "actor.failed")]
+    assert sorted(spawned) == sorted(ended)
+    assert len(set(spawned)) == len(spawned)
+    parents = {event.actor: event.parent for event in stage.events}
+    assert all(parents[actor] in {*spawned, "/"} for actor in spawned)
+
+
+async def test_revisited_nodes_are_actors_of_their_own(stage: Stage) -> None:
+    stage.agent(
+        "start: a\nnodes:\n  a: {type: script, script: a.sh, routes: [a], next: e}\n  e: {type: end}",
+        a="""printf %s "$GRAPH_STATE" | jq -c 'if .n then {} else {n: 1, _next: "a"} end'""",
+    )
+    outcome = await stage.run()
+    assert [event.actor for event in stage.events if event.kind == "node.entered"] == [
+        f"/{outcome.run_id}/g/a",
+        f"/{outcome.run_id}/g/a#2",
+        f"/{outcome.run_id}/g",
+    ]
+    assert [data.visit for data in stage.of("node.entered")] == [1, 2, 1]
+
+
+async def test_snapshots_tell_keys_and_size_and_never_values(stage: Stage) -> None:
+    stage.agent("initial_state: {secret: hunter2}\n" + HELLO)
+    await stage.run("x")
+    (step,) = stage.of("step.started")
+    assert step.keys == ["initial_prompt", "secret"]
+    assert step.bytes == len('{"secret":"hunter2","initial_prompt":"x"}')
+    for event in stage.events:
+        if event.kind not in TERMINAL:
+            assert b"hunter2" not in encode(event)
+    stage.events.clear()
+    stage.agent("settings: {log_state_snapshots: false}\n" + HELLO)
+    await stage.run("x")
+    (step,) = stage.of("step.started")
+    assert (step.keys, step.bytes) == ([], 0)
+
+
+@pytest.mark.parametrize(("level", "shown"), [(5, True), (logging.DEBUG, False)])
+async def test_the_state_itself_is_logged_at_trace_level_only(
+    stage: Stage, caplog: pytest.LogCaptureFixture, level: int, shown: bool
+) -> None:
+    stage.agent("initial_state: {secret: hunter2}\n" + HELLO)
+    with caplog.at_level(level, "callboard.graph"):
+        await stage.run("x")
+    assert ("hunter2" in caplog.text) is shown
+
+
+async def test_the_time_of_every_node_is_summed_up(stage: Stage) -> None:
+    stage.agent(
+        "start: a\nnodes:\n  a: {type: script, script: a.sh, routes: [a], next: e}\n  e: {type: end}",
+        a="""printf %s "$GRAPH_STATE" | jq -c 'if .n then {} else {n: 1, _next: "a"} end'""",
+    )
+    outcome = await stage.run()
+    (finished,) = stage.of("graph.finished")
+    visits, total, longest = finished.timing["a"]
+    assert visits == outcome.nodes["a"].visits == 2
+    assert total == outcome.nodes["a"].seconds
+    assert total / 2 <= longest <= total
+
+
+async def test_a_listener_that_raises_costs_itself_and_not_the_run(stage: Stage) -> None:
+    stage.agent(HELLO)
+
+    def broken(event: callboard.Event) -> None:
+        raise ZeroDivisionError
+
+    assert (await callboard.run("g", "bob", root=stage.root, on_event=broken)).output == "hello bob"
+
+
+# --- cancelled -----------------------------------------------------------------------------------------------
+
+
+async def test_a_cancelled_caller_gets_cancelled_and_nothing_is_left(stage: Stage) -> None:
+    stage.agent(ASK)
+    stage.models.script(Reply("never", hold=trio.Event()))
+    with trio.CancelScope() as scope:
+        async with trio.open_nursery() as nursery:
+
+            async def cancel() -> None:
+                await stage.models.arrived(1)
+                scope.cancel()
+
+            nursery.start_soon(cancel)
+            await stage.run()
+    assert scope.cancelled_caught
+    assert [child for child in stage.root.kernel.actor.children if child.name.startswith("run-")] == []
+    last = stage.events[-1]
+    assert last.kind == "run.cancelled"
+    assert last.data.outcome["status"] == "cancelled"
+    stage.check_stream()
+
+
+async def test_a_stopping_root_ends_its_runs_as_cancelled_with_the_state_so_far(stage: Stage) -> None:
+    stage.agent(
+        "start: s\nnodes:\n  s: {type: script, script: s.sh, next: a}\n  a: {type: llm, prompt: p, next: e}\n"
+        "  e: {type: end}",
+        s="""echo '{"x": 1}'""",
+    )
+    stage.models.script(Reply("never", hold=trio.Event()))
+    async with trio.open_nursery() as nursery:
+
+        async def stop() -> None:
+            await stage.models.arrived(1)
+            stage.root.begin_stop()
+
+        nursery.start_soon(stop)
+        outcome = await stage.run()
+    assert (outcome.status, outcome.exit_code, outcome.output, outcome.error) == ("cancelled", 130, "", None)
+    assert outcome.state == {"initial_prompt": "", "x": 1}
+    assert outcome.order == ["s", "a"]
+    stage.check_stream()
+
+
+async def test_a_root_that_stops_admits_no_run(stage: Stage) -> None:
+    stage.agent(HELLO)
+    stage.root.begin_stop()
+    with pytest.raises(callboard.CallboardError, match="admits no new work"):
+        await stage.run()
+
+
+# --- limits --------------------------------------------------------------------------------------------------
+
+THREE = """
+start: a
+nodes:
+  a: {type: llm, prompt: p, next: b}
+  b: {type: llm, prompt: p, fallback: e, next: c}
+  c: {type: llm, prompt: p, fallback: e, next: e}
+  e: {type: end}
+"""
+
+
+@pytest.mark.parametrize(
+    ("limits", "asked", "code", "text"),
+    [
+        (callboard.Limits(max_turns=2), 2, "max_turns", "the run has used its 2 model turns (--max-turns)"),
+        (callboard.Limits(max_turns=0), 0, "max_turns", "the run has used its 0 model turns (--max-turns)"),
+        (callboard.Limits(max_tokens=20), 2, "budget", "the run has used 30 of its 20 tokens (--max-tokens)"),
+        (callboard.Limits(max_tokens=30), 2, "budget", "the run has used 30 of its 30 tokens (--max-tokens)"),
+    ],
+)
+async def test_limits_end_the_run_with_4_whatever_fallbacks_there_are(
+    stage: Stage, compat: str, limits: callboard.Limits, asked: int, code: str, text: str
+) -> None:
+    stage.agent(THREE)
+    outcome = await stage.run(compat=compat, limits=limits)
+    assert len(stage.models.requests) == asked
+    assert outcome.error is not None
+    assert (outcome.error.code, outcome.exit_code) == (code, 4)
+    assert text in outcome.error.message
+
+
+async def test_max_cost_counts_money(tmp_path: Path, fake_model: FakeModels) -> None:
+    priced = fake_model.config().replace(
+        '"api_key": "sk-test"',
+        '"api_key": "sk-test", "models": [{"name": "model", "input_price": 1000, "output_price": 2000}]',
+    )
+    (tmp_path / "config.yaml").write_text(priced)
+    home = tmp_path / "agents" / "g"
+    home.mkdir(parents=True)
+    (home / "graph.yaml").write_text("name: g\n" + THREE)
+    async with callboard.Root(config_dir=tmp_path) as root:
+        outcome = await callboard.run("g", root=root, limits=callboard.Limits(max_cost=0.03))
+    assert len(fake_model.requests) == 2
+    assert outcome.usage["fake:model"].cost == pytest.approx(0.04)
+    assert outcome.exit_code == 4
+    assert outcome.error is not None
+    assert "the run has cost 0.0400 of its 0.03 USD (--max-cost)" in outcome.error.message
+
+
+async def test_max_turns_counts_the_requests_that_are_under_way(stage: Stage) -> None:
+    nodes = "".join(f"  {id}: {{type: llm, prompt: p, next: e}}\n" for id in "abcd")
+    stage.agent(
+        f"start: s\nnodes:\n  s: {{type: script, script: s.sh, next: [a, b, c, d]}}\n{nodes}  e: {{type: end}}",
+        s="echo '{}'",
+    )
+    outcome = await stage.run(limits=callboard.Limits(max_turns=2))
+    assert len(stage.models.requests) == 2
+    assert outcome.exit_code == 4
+    assert outcome.error is not None
+    assert outcome.error.message.count("the run has used its 2 model turns (--max-turns)") == 2
+
+
+async def test_a_timeout_of_the_run_ends_it_with_4(stage: Stage, mock_clock: trio.testing.MockClock) -> None:
+    stage.plain("instructions: talk", name="kid")
+    stage.models.script(Reply("never", hold=trio.Event()))
+    async with trio.open_nursery() as nursery:
+
+        async def pass_the_time() -> None:
+            await stage.models.arrived(1)
+            mock_clock.jump(3)
+
+        nursery.start_soon(pass_the_time)
+        outcome = await stage.run(target="kid", limits=callboard.Limits(timeout=3))
+    assert outcome.error is not None
+    assert outcome.error.message == "the run did not end within 3 s (--timeout)"
+    assert (outcome.error.code, outcome.exit_code) == ("timeout", 4)
+    stage.check_stream()

@@ -1,0 +1,126 @@
+"""What the user may name, what is found there, and what is said when nothing is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import callboard
+from callboard.actors.runs import find
+from callboard.actors.runs.directories import config_dir
+from callboard.actors.runs.root import load_settings
+from callboard.protocol.errors import ConfigError, InvalidFile, Unsupported, UsageError
+
+GRAPH = "name: g\nstart: e\nnodes:\n  e: {type: end}\n"
+AGENT = "name: a\ninstructions: talk\n"
+
+
+def test_a_graph_and_an_agent_are_loaded_with_their_directory(tmp_path: Path) -> None:
+    for name, file, text in [("g", "graph.yaml", GRAPH), ("a", "config.yaml", AGENT)]:
+        (tmp_path / "agents" / name).mkdir(parents=True)
+        (tmp_path / "agents" / name / file).write_text(text)
+    graph = callboard.load("g", config_dir=tmp_path)
+    assert isinstance(graph, callboard.GraphAgent)
+    assert (graph.name, graph.directory, list(graph.graph.nodes)) == ("g", tmp_path / "agents" / "g", ["e"])
+    agent = callboard.load(tmp_path / "agents" / "a")
+    assert isinstance(agent, callboard.LoopAgent)
+    assert (agent.name, agent.agent.instructions, agent.problems) == ("a", "talk", ())
+
+
+def test_validate_lists_everything_and_raises_for_nothing_but_a_target_that_is_not_there(tmp_path: Path) -> None:
+    (tmp_path / "graph.yaml").write_text(GRAPH.replace("start: e", "start: x") + "  f: {type: end}\nodd: 1\n")
+    problems = callboard.validate(tmp_path)
+    assert [(problem.severity, problem.line) for problem in problems] == [("error", 2), ("warning", 6)]
+    assert {problem.severity for problem in callboard.validate(tmp_path, strict=True)} == {"error"}
+    with pytest.raises(UsageError):
+        callboard.validate(tmp_path / "gone")
+
+
+def test_a_directory_holds_one_agent(tmp_path: Path) -> None:
+    with pytest.raises(InvalidFile, match=r"has neither a config\.yaml nor a graph\.yaml at"):
+        find(tmp_path)
+    (tmp_path / "graph.yaml").write_text(GRAPH)
+    (tmp_path / "config.yaml").write_text(AGENT)
+    with pytest.raises(InvalidFile, match=r"has both config\.yaml and graph\.yaml.*Remove one of the two files"):
+        find(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "dialect"),
+    [(GRAPH, "graph"), ("start: e\n", "graph"), (AGENT, "agent"), ("graph:\n  nodes: []\n", "workflow")],
+)
+def test_a_file_of_any_name_is_told_by_what_it_says(tmp_path: Path, text: str, dialect: str) -> None:
+    (tmp_path / "some.yaml").write_text(text)
+    assert find(tmp_path / "some.yaml").dialect == dialect
+
+
+def test_a_workflow_can_be_found_and_not_be_checked_yet(tmp_path: Path) -> None:
+    (tmp_path / "flow.yaml").write_text("graph:\n  nodes: []\n")
+    with pytest.raises(Unsupported, match="is a DevAll workflow"):
+        callboard.validate(tmp_path / "flow.yaml")
+
+
+def test_files_that_are_no_text_or_no_mapping_are_named(tmp_path: Path) -> None:
+    (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InvalidFile, match=r"binary\.yaml is not UTF-8 text"):
+        find(tmp_path / "binary.yaml")
+    (tmp_path / "list.yaml").write_text("- a\n- b\n")
+    with pytest.raises(InvalidFile, match=r"list\.yaml"):
+        find(tmp_path / "list.yaml")
+
+
+def test_names_are_looked_up_in_the_configuration_directory_and_paths_are_not(tmp_path: Path) -> None:
+    home = tmp_path / "agents" / "greeter"
+    home.mkdir(parents=True)
+    (home / "graph.yaml").write_text(GRAPH)
+    assert find("greeter", config_dir=tmp_path).directory == home
+    with pytest.raises(UsageError, match=r"'greeters' is neither .* \(there are: greeter\)|did you mean 'greeter'"):
+        find("greeters", config_dir=tmp_path)
+    with pytest.raises(UsageError):
+        find("./greeter", config_dir=tmp_path)
+    with pytest.raises(UsageError, match="no such target: ''"):
+        find("", config_dir=tmp_path / "none")
+
+
+def test_a_directory_here_goes_before_an_agent_of_the_same_name_if_it_holds_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "config" / "agents" / "g"
+    home.mkdir(parents=True)
+    (home / "graph.yaml").write_text(GRAPH)
+    (tmp_path / "g").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert find("g", config_dir=tmp_path / "config").directory == home
+    (tmp_path / "g" / "graph.yaml").write_text(GRAPH)
+    assert find("g", config_dir=tmp_path / "config").directory == tmp_path / "g"
+
+
+def test_without_validation_a_broken_graph_is_loaded_all_the_same(tmp_path: Path) -> None:
+    text = GRAPH.replace("e: {type: end}", "e: {type: script, script: gone.sh, next: nowhere}")
+    (tmp_path / "graph.yaml").write_text(text)
+    with pytest.raises(InvalidFile, match=r"Graph validation failed with 3 error\(s\):"):
+        callboard.load(tmp_path)
+    (tmp_path / "graph.yaml").write_text("settings: {validate_before_run: false}\n" + text)
+    assert callboard.load(tmp_path).name == "g"
+
+
+@pytest.mark.parametrize(
+    ("given", "environ", "directory", "source"),
+    [
+        ("/a", {"CALLBOARD_CONFIG_DIR": "/b"}, "/a", "--config-dir"),
+        (None, {"CALLBOARD_CONFIG_DIR": "/b", "XDG_CONFIG_HOME": "/c"}, "/b", "CALLBOARD_CONFIG_DIR"),
+        (None, {"CALLBOARD_CONFIG_DIR": "", "XDG_CONFIG_HOME": "/c"}, "/c/callboard", "XDG_CONFIG_HOME"),
+        ("", {"HOME": "/h"}, "/h/.config/callboard", "default"),
+    ],
+)
+def test_the_configuration_directory(given: str | None, environ: dict[str, str], directory: str, source: str) -> None:
+    assert config_dir(given, environ) == (Path(directory), source)
+
+
+def test_settings_may_be_missing_and_must_be_readable(tmp_path: Path) -> None:
+    _, problems = load_settings(tmp_path)
+    assert problems == []
+    (tmp_path / "config.yaml").write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigError, match=r"config\.yaml can't be read"):
+        load_settings(tmp_path)
