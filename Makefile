@@ -1,0 +1,84 @@
+# The two that matter: `make demo` and `make test`. Each builds what it needs, once.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip -qq --disable-pip-version-check --no-input
+LOCK   := requirements/dev.lock
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test soak lint format types bench bench-rivals dev docs lock clean
+
+help:  ## what there is to make
+	@sed -n 's/^\([a-z]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+
+demo: $(VENV)/.local  ## a graph agent with a small model that runs here (under 5 minutes the first time)
+	@$(BIN)/callboard models pull smollm2 > /dev/null
+	@bash examples/demo.sh $(BIN)/callboard
+
+test: $(VENV)/.dev  ## every test but the long repetitions
+	$(BIN)/pytest -m "not soak"
+
+soak: $(VENV)/.dev  ## the long repetitions
+	$(BIN)/pytest -m soak
+
+lint: $(VENV)/.dev  ## style and format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: $(VENV)/.dev  ## put into the house's format
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+types: $(VENV)/.dev .types/callboard  ## mypy --strict
+	$(BIN)/mypy -p callboard
+
+bench: $(VENV)/.dev  ## the speed budget, as ratios (rivals: make bench-rivals)
+	@for each in benchmarks/*.py; do echo "== $$each"; $(BIN)/python $$each; done
+
+bench-rivals: $(VENV)/.dev
+	$(PIP) install -c $(LOCK) -e '.[bench]'
+
+dev: $(VENV)/.dev  ## the environment for working on callboard
+
+docs: $(VENV)/.dev  ## rewrite the generated parts of docs/
+	$(BIN)/python tests/packaging/events_table.py
+
+lock: $(VENV)/.dev  ## pin what is installed now
+	{ sed -n '/^#/p' $(LOCK); $(BIN)/python -m pip freeze --all --exclude-editable | grep -vE '^(#|pip=)'; } > $(LOCK).new
+	mv $(LOCK).new $(LOCK)
+
+clean:  ## remove everything that was built
+	rm -rf $(VENV) .types build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# --- stamps: a file in the environment says that a step is done ------------------------------------------
+
+$(VENV)/.made:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "callboard needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>&1)."; \
+	  echo "Name another one: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { \
+	  echo "Python's venv module is missing. On Debian: apt-get install python3-venv"; exit 1; }
+	@echo "making $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.base: $(VENV)/.made pyproject.toml $(LOCK)
+	@echo "installing callboard (a minute or so, this once)"
+	@$(PIP) install -c $(LOCK) -e .
+	@touch $@
+
+$(VENV)/.local: $(VENV)/.base
+	@echo "installing the engine for local models"
+	@$(PIP) install -c $(LOCK) -e '.[local]'
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.made pyproject.toml $(LOCK)
+	@echo "installing the development environment (a minute or so, this once)"
+	@$(PIP) install -r $(LOCK)
+	@$(PIP) install --no-deps -e .
+	@touch $@
+
+.types/callboard:
+	@mkdir -p .types
+	@ln -sfn .. $@

@@ -1,0 +1,5 @@
+"""`python -m callboard.cli` is the same program as `callboard`."""
+
+from .main import main
+
+main()

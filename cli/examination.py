@@ -1,0 +1,159 @@
+"""What `callboard doctor` finds out: plain data, and the same as text.
+
+Nothing here starts a model or opens a connection; secrets are looked at only to see whether they are there.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import sys
+from importlib.metadata import PackageNotFoundError, requires, version
+from pathlib import Path
+from typing import Any
+
+from ..actors.runs.directories import config_dir as configured
+from ..protocol.errors import CallboardError
+from ..protocol.problems import errors_in
+from ..protocol.settings import Settings, read_settings
+from .render.text import safe
+
+Found = dict[str, Any]
+
+_KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY")
+_ADDRESSES = ("OPENAI_BASE_URL", "ANTHROPIC_BASE_URL", "OLLAMA_HOST", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY")
+_INTERPRETERS = {"bash": ".sh", "python3": ".py", "npx": ".ts (npx tsx)"}
+
+
+def examine(config_dir: str | None) -> Found:
+    """Everything `doctor` knows, as JSON values."""
+    home, named_by = configured(config_dir, os.environ)
+    settings, health = _read_settings(home / "config.yaml")
+    return {
+        "schema_version": 1,
+        "callboard": _version("callboard"),
+        "python": {"version": platform.python_version(), "executable": sys.executable},
+        "platform": platform.platform(),
+        "packages": _packages(),
+        "config": _config(home, named_by, health),
+        "keys": _set_or_not(_KEYS + _client_keys(settings)),
+        "addresses": {name: os.environ[name] for name in _ADDRESSES if os.environ.get(name)},
+        "interpreters": {name: {"for": what, "path": shutil.which(name)} for name, what in _INTERPRETERS.items()},
+        "tsx": shutil.which("tsx"),
+        "local": _local(),
+        "model": _default_model(settings),
+    }
+
+
+def as_text(found: Found) -> str:
+    """The findings for people: one block per subject."""
+    config = found["config"]
+    lines = [
+        f"callboard {found['callboard']}, Python {found['python']['version']} ({found['python']['executable']})",
+        found["platform"],
+        "",
+        "packages",
+        *(f"  {name:<16} {number or 'not installed'}" for name, number in found["packages"].items()),
+        "",
+        f"config directory (from {config['named_by']})",
+        f"  {config['directory']}{'' if config['exists'] else '  (not there, which is fine)'}",
+        f"  config.yaml: {config['settings']}",
+        f"  agents: {', '.join(config['agents']) or 'none'}",
+        "",
+        "keys (set or not; values are never shown)",
+        *(f"  {name:<20} {'set' if there else '-'}" for name, there in found["keys"].items()),
+        *(f"  {name:<20} {value}" for name, value in found["addresses"].items()),
+        "",
+        "interpreters for script nodes",
+        *(
+            f"  {name:<8} {entry['for']:<15} {entry['path'] or 'not found'}"
+            for name, entry in found["interpreters"].items()
+        ),
+        f"  {'tsx':<8} {'':<15} {found['tsx'] or 'not found (npx fetches it at the first .ts script)'}",
+        "",
+        "local model",
+        f"  engine xllamacpp: {found['local']['engine'] or 'not installed (pip install callboard[local])'}",
+        *(f"  {name}: {path or _how_to_pull(name)}" for name, path in found["local"]["weights"].items()),
+        "",
+        found["model"],
+    ]
+    return safe("\n".join(lines)) + "\n"
+
+
+def _how_to_pull(name: str) -> str:
+    return f"not here (callboard models pull {name.removeprefix('local:')})"
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _packages() -> dict[str, str | None]:
+    names = {
+        entry.split(";")[0].split("[")[0].rstrip("<>=!~.,0123456789 ")
+        for entry in requires("callboard") or ()
+        if "extra ==" not in entry
+    }
+    return {name: _version(name) for name in sorted(names, key=str.lower)}
+
+
+def _config(home: Path, named_by: str, health: str) -> Found:
+    agents = home / "agents"
+    names = sorted(entry.name for entry in agents.iterdir() if entry.is_dir()) if agents.is_dir() else []
+    return {
+        "directory": str(home),
+        "named_by": named_by,
+        "exists": home.is_dir(),
+        "settings": health,
+        "agents": [name for name in names if not name.startswith(".")],
+    }
+
+
+def _read_settings(file: Path) -> tuple[Settings, str]:
+    """The settings as far as they can be read, and one line about the file's health."""
+    try:
+        text = file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        text, health = "", "not there"
+    except (OSError, UnicodeDecodeError) as error:
+        text, health = "", f"can't be read: {error}"
+    else:
+        health = ""
+    settings, problems = read_settings(text, str(file), os.environ)
+    errors = len(errors_in(problems))
+    if problems:
+        health = f"{errors} errors, {len(problems) - errors} warnings: {problems[0]}"
+    return settings, health or "no problems"
+
+
+def _client_keys(settings: Settings) -> tuple[str, ...]:
+    """The `<CLIENT>_API_KEY` of every client that config.yaml names."""
+    names = (client.name or client.type for client in settings.clients)
+    return tuple(re.sub(r"[^A-Z0-9]", "_", name.upper()) + "_API_KEY" for name in names)
+
+
+def _set_or_not(names: tuple[str, ...]) -> dict[str, bool]:
+    return {name: bool(os.environ.get(name)) for name in dict.fromkeys(names)}
+
+
+def _local() -> Found:
+    from ..actors.models import weights
+
+    here = {entry.model: entry.path for entry in weights.installed(os.environ)}
+    known = {f"local:{name}": here.get(f"local:{name}") for name in weights.KNOWN}
+    return {"engine": _version("xllamacpp"), "weights": known | here}
+
+
+def _default_model(settings: Settings) -> str:
+    """The model that a run without `--model` would use, in one line."""
+    from ..actors.models.catalog import Catalog
+
+    try:
+        return str(Catalog(settings, os.environ).choice())
+    except CallboardError as error:
+        return f"model: none ({error})"

@@ -1,0 +1,117 @@
+"""What a user sees when a command fails: clear text on stderr, and one JSON object if JSON was asked for.
+
+`-o json` promises an object whatever happens, so this looks at the raw arguments: a command line that click
+could not parse still says which output it wanted.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Sequence
+
+import click
+
+from ..protocol.errors import CallboardError, InvalidFile
+from .render.text import safe
+
+_OUTPUT = re.compile(r"-[qv]*o(.*)", re.DOTALL)
+
+
+def report(error: BaseException, arguments: Sequence[str]) -> int:
+    """Tells the user about `error`, in the form the command line asked for; returns the exit code."""
+    error = single(error)
+    if isinstance(error, click.ClickException):
+        error.show()
+        code, exit_code, node = "usage", error.exit_code, None
+        message = error.format_message()
+    elif isinstance(error, CallboardError):
+        code, exit_code, node = error.code, error.exit_code, error.node
+        message = "\n".join([str(error), *map(str, getattr(error, "problems", ()))])
+        _show(error)
+    else:
+        code, exit_code, node = "internal", 1, None
+        message = f"{type(error).__name__}: {error}"
+        _show_unexpected(error, message)
+    wanted = wanted_output(arguments)
+    if wanted in ("json", "stream-json"):
+        as_event = wanted == "stream-json"
+        _print_json(_command(arguments), code, message, node, exit_code, as_event=as_event)
+    return exit_code
+
+
+def told(message: str, node: str | None) -> str:
+    """An error's text, with the node it happened at unless the text names it."""
+    message = message.strip()
+    return message if node is None or f"'{node}'" in message else f"node '{node}': {message}"
+
+
+def single(error: BaseException) -> BaseException:
+    """What a chain of one-element exception groups holds: nurseries wrap even a lone error."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
+
+
+def wanted_output(arguments: Sequence[str]) -> str:
+    """The value of the last `-o` / `--output`, without help from the parser; `""` if there is none."""
+    wanted = ""
+    waiting = False
+    for argument in arguments:
+        if argument == "--":
+            break
+        if waiting:
+            wanted, waiting = argument, False
+        elif argument == "--output":
+            waiting = True
+        elif argument.startswith("--output="):
+            wanted = argument.removeprefix("--output=")
+        elif match := _OUTPUT.fullmatch(argument):
+            wanted = match[1]
+            waiting = not wanted
+    return wanted
+
+
+def _command(arguments: Sequence[str]) -> str:
+    return next((argument for argument in arguments if not argument.startswith("-")), "")
+
+
+def _show(error: CallboardError) -> None:
+    if isinstance(error, InvalidFile):
+        for problem in error.problems:
+            sys.stderr.write(safe(str(problem)) + "\n")
+    sys.stderr.write(f"callboard: {safe(told(str(error), error.node))}\n")
+
+
+def _show_unexpected(error: BaseException, message: str) -> None:
+    level = os.environ.get("CALLBOARD_LOG", "").lower()
+    if "debug" in level or "trace" in level:
+        import traceback
+
+        traceback.print_exception(error, file=sys.stderr)
+    sys.stderr.write(
+        f"callboard: this should not have happened: {safe(message)}\n"
+        "    run it again with CALLBOARD_LOG=debug for the traceback\n"
+    )
+
+
+def _print_json(command: str, code: str, message: str, node: str | None, exit_code: int, *, as_event: bool) -> None:
+    if command == "run":
+        line = _failed_run(code, message, node, exit_code, as_event=as_event)
+    else:
+        line = json.dumps({"schema_version": 1, "error": {"code": code, "message": message, "node": node}})
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def _failed_run(code: str, message: str, node: str | None, exit_code: int, *, as_event: bool) -> str:
+    """A run that never started, in the shape of one that did."""
+    from ..protocol.events import to_wire
+    from ..protocol.outcome import ErrorReport, Outcome
+    from .render.result import terminal_event
+
+    error = ErrorReport(code=code, message=message, node=node)
+    outcome = Outcome(run_id="", status="failed", error=error, exit_code=exit_code)
+    return json.dumps(to_wire(terminal_event(outcome, seq=1)) if as_event else outcome.to_wire())

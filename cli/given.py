@@ -1,0 +1,100 @@
+"""What was given on the command line, read into values: `--var`, `--set`, `--answer`, `--answers`.
+
+Each function takes the raw strings and returns what `callboard.run` takes, or says what is wrong with them and
+how to write it instead.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Never
+
+from ..protocol.errors import UsageError
+
+Answers = list[Any] | dict[str, Any]
+
+
+def variables(pairs: Iterable[str]) -> dict[str, str]:
+    """`NAME=VALUE` strings as a dict; of two with one name the later wins."""
+    return dict(_split(pair, "--var", "NAME=VALUE") for pair in pairs)
+
+
+def state(pairs: Iterable[str]) -> dict[str, Any]:
+    """`KEY=JSON` strings as a dict of JSON values."""
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        key, text = _split(pair, "--set", "KEY=JSON")
+        found[key] = _json(key, text)
+    return found
+
+
+def answers(in_order: Iterable[str], file: str | None) -> Answers | None:
+    """The answers to give when nobody can be asked: a list in the order asked, or a mapping of node id.
+
+    In a file every scalar is text: `yes` answers "yes" and `1.0` answers "1.0", whatever YAML makes of them.
+
+    Raises:
+        UsageError: both ways were used, or the file holds neither a list nor a mapping.
+    """
+    listed = list(in_order)
+    if file is None:
+        return listed or None
+    if listed:
+        raise UsageError("--answer and --answers can't be combined: put all answers into the file")
+    return _answers_file(Path(file))
+
+
+def _answers_file(path: Path) -> Answers:
+    import yaml
+
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise UsageError(f"--answers {path}: can't be read: {reason}") from error
+    try:
+        loaded: object = yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506 - BaseLoader makes only text, lists and mappings
+    except yaml.YAMLError as error:
+        raise UsageError(f"--answers {path}: not valid YAML: {error}") from error
+    if isinstance(loaded, list):
+        return [_answer(path, entry) for entry in loaded]
+    if isinstance(loaded, dict):
+        return {str(node): _one_or_more(path, value) for node, value in loaded.items()}
+    raise UsageError(
+        f"--answers {path}: expected a list of answers, or a mapping of node id to answer or list of answers"
+    )
+
+
+def _one_or_more(path: Path, value: object) -> Any:
+    return [_answer(path, entry) for entry in value] if isinstance(value, list) else _answer(path, value)
+
+
+def _answer(path: Path, entry: object) -> Any:
+    if isinstance(entry, str) or (isinstance(entry, list) and all(isinstance(each, str) for each in entry)):
+        return entry
+    raise UsageError(f"--answers {path}: an answer is text, or a list of texts for a checkbox; found {entry!r}")
+
+
+def _split(pair: str, flag: str, form: str) -> tuple[str, str]:
+    name, equals, value = pair.partition("=")
+    if not equals or not name:
+        raise UsageError(f"{flag} {pair}: expected {form}")
+    return name, value
+
+
+def _json(key: str, text: str) -> Any:
+    try:
+        return json.loads(text, parse_constant=_no_constant)
+    except ValueError as error:
+        hint = f"""; for text, quote it twice: --set '{key}="{text}"'""" if _looks_like_text(text) else ""
+        raise UsageError(f"--set {key}={text}: the value is not JSON ({error}){hint}") from error
+
+
+def _no_constant(name: str) -> Never:
+    raise ValueError(f"{name} is no JSON value")
+
+
+def _looks_like_text(text: str) -> bool:
+    return not text.lstrip().startswith(("{", "[", '"')) and "'" not in text and '"' not in text

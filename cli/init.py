@@ -1,0 +1,83 @@
+"""`callboard init`: a small agent that runs, to start from.
+
+The templates are the agents of `examples/agents`, which ship inside the package.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ..protocol.errors import UsageError
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
+PROMPTS = {
+    "hello": "Ada",
+    "approval": "a walk by the sea",
+    "fanout": "the bicycle",
+    "script": "count the words of this sentence",
+    "demo": "The build is red since this morning, nobody can release!",
+}
+"""Template name to a prompt that suits it, in the order `--help` shows them."""
+
+
+@click.command("init", short_help="Write a small agent that runs, to start from.")
+@click.argument("directory", metavar="[DIR]", required=False)
+@click.option(
+    "--template",
+    type=click.Choice(list(PROMPTS)),
+    default="hello",
+    show_default=True,
+    help="hello: one question to a model. approval: a person decides. fanout: several models at once."
+    " script: scripts that route. demo: all of it together.",
+)
+def command(directory: str | None, template: str) -> int:
+    """Writes a graph agent into DIR (default: a directory named like the template) and says how to run it.
+
+    Files that are there already are never overwritten.
+    """
+    target = Path(directory or template)
+    source = files(__package__.partition(".")[0]).joinpath("examples", "agents", template)
+    written = _copy(source, target)
+    for path in written:
+        sys.stdout.write(f"wrote {path}\n")
+    sys.stdout.write(f"\ncallboard run {_as_target(target)} {shlex.quote(PROMPTS[template])}\n")
+    return 0
+
+
+def _copy(source: Traversable, target: Path) -> list[Path]:
+    """Copies all of the template's files; none at all if one of them is there already."""
+    todo = dict(_pairs(source, target))
+    there = [path for path in todo if path.exists()]
+    if there:
+        raise UsageError(f"{there[0]} is there already and was left alone; name another directory")
+    try:
+        for path, entry in todo.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(entry.read_bytes())
+    except OSError as error:
+        raise UsageError(f"{error.filename or target}: can't be written: {error.strerror}") from error
+    return list(todo)
+
+
+def _pairs(source: Traversable, target: Path) -> list[tuple[Path, Traversable]]:
+    pairs: list[tuple[Path, Traversable]] = []
+    for entry in sorted(source.iterdir(), key=lambda entry: entry.name):
+        if entry.is_dir() and entry.name != "__pycache__":
+            pairs += _pairs(entry, target / entry.name)
+        elif entry.is_file():
+            pairs.append((target / entry.name, entry))
+    return pairs
+
+
+def _as_target(path: Path) -> str:
+    """The directory as TARGET: with `./` before a bare name, so that no agent of the config dir is meant."""
+    text = str(path)
+    return shlex.quote(text if "/" in text else f"./{text}")

@@ -1,0 +1,127 @@
+"""The program `callboard`: finds the command, runs it, turns whatever happens into an exit code.
+
+Start-up time is part of the promise (`callboard --help` and completion cost little more than Python itself),
+so this module and the command modules import only click and the light half of `protocol`. A test lists what
+may not be imported here.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import NoReturn
+
+import click
+
+BROKEN_PIPE = 141
+"""Exit code when the reader of our output went away: 128 + SIGPIPE, as for any Unix filter."""
+
+COMMANDS = {
+    "run": "run",
+    "validate": "validate",
+    "graph": "graph",
+    "schema": "schema",
+    "init": "init",
+    "models": "models",
+    "doctor": "doctor",
+}
+"""Command name to module of this package, in the order `--help` shows them."""
+
+
+class _Commands(click.Group):
+    """Imports a command's module when the command is asked for, not before."""
+
+    def list_commands(self, _ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, _ctx: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        command = import_module(f".{COMMANDS[name]}", __package__).command
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
+            raise click.UsageError(_unknown(name), ctx)
+        return super().resolve_command(ctx, args)
+
+
+def _unknown(name: str) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, COMMANDS, n=1)
+    if near:
+        return f"There is no command '{name}'; did you mean '{near[0]}'?"
+    return f"There is no command '{name}'. To run an agent or a file: callboard run {name}"
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(None, "--version", package_name="callboard", message="callboard %(version)s")
+def cli() -> None:
+    """Runs many LLM agents, written in YAML, in one supervised process.
+
+    A first run: `callboard init hello && callboard run hello "Say hello"`
+    """
+
+
+def main() -> NoReturn:
+    """Entry point of the console script; always ends the process."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Runs one command line and returns its exit code. Nothing a command raises gets past it."""
+    _tolerate_any_text()
+    if "_CALLBOARD_COMPLETE" in os.environ:
+        cli.main(list(arguments), prog_name="callboard")
+    try:
+        with cli.make_context("callboard", list(arguments)) as context:
+            code = cli.invoke(context)
+        sys.stdout.flush()
+    except click.exceptions.Exit as exit_:
+        return _flushed(exit_.exit_code)
+    except BrokenPipeError:
+        return _reader_gone()
+    except KeyboardInterrupt:
+        return 130
+    except Exception as error:  # noqa: BLE001 - the last stop before the user, who gets a line and no traceback
+        return _failed(error, arguments)
+    return int(code)
+
+
+def _failed(error: Exception, arguments: Sequence[str]) -> int:
+    from .failure import report
+
+    try:
+        return report(error, arguments)
+    except BrokenPipeError:
+        return _reader_gone()
+
+
+def _flushed(code: int) -> int:
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        return _reader_gone()
+    return code
+
+
+def _reader_gone() -> int:
+    """Ends quietly: without this, Python would complain about the pipe once more while it exits."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    return BROKEN_PIPE
+
+
+def _tolerate_any_text() -> None:
+    """A model may write what the terminal's encoding lacks; show it escaped and go on."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="backslashreplace")

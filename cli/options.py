@@ -1,0 +1,61 @@
+"""Flags that several commands share, and completion of TARGET."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+strict = click.option("--strict", is_flag=True, help="Unknown keys in files are errors, not warnings.")
+config_dir = click.option(
+    "--config-dir",
+    metavar="DIR",
+    help="Where agents and config.yaml live [default: $CALLBOARD_CONFIG_DIR or ~/.config/callboard].",
+)
+text_or_json = click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Form of what is printed on stdout.",
+)
+
+
+def complete_target(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Agents of the config directory, and agent directories and YAML files of the current one."""
+    agents = _config_home(ctx.params.get("config_dir")) / "agents"
+    found = [path.name for path in _entries(agents) if path.is_dir()]
+    folder, _slash, start = incomplete.rpartition("/")
+    here = Path(folder or ("/" if incomplete.startswith("/") else "."))
+    for path in _entries(here):
+        shown = f"{folder}/{path.name}" if "/" in incomplete else path.name
+        if path.is_dir():
+            found.append(shown if _is_agent(path) else shown + "/")
+        elif path.suffix in (".yaml", ".yml"):
+            found.append(shown)
+    hidden = start.startswith(".")
+    return sorted(
+        name
+        for name in set(found)
+        if name.startswith(incomplete) and (hidden or not name.rpartition("/")[2].startswith("."))
+    )
+
+
+def _is_agent(path: Path) -> bool:
+    return (path / "graph.yaml").is_file() or (path / "config.yaml").is_file()
+
+
+def _entries(folder: Path) -> list[Path]:
+    try:
+        return list(folder.iterdir())
+    except OSError:
+        return []
+
+
+def _config_home(given: str | None) -> Path:
+    """As `actors.runs.directories`, which brings trio along and so can't be used while somebody presses TAB."""
+    if own := given or os.environ.get("CALLBOARD_CONFIG_DIR"):
+        return Path(own).expanduser()
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "callboard"

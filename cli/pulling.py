@@ -1,0 +1,94 @@
+"""What `callboard models` does: fetches weights under a root of its own, and lists them."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import trio
+
+from ..actors.models import weights
+from ..supervisors import Actor, Root
+from .render.style import redrawable
+
+_MEGABYTE = 1_000_000
+
+
+def pull_weights(name: str, *, quiet: bool) -> Path:
+    """Fetches the weights and returns their path.
+
+    Raises:
+        CallboardError: as `weights.pull`, and for an interruption `KeyboardInterrupt`.
+    """
+    return trio.run(_pull, name, _silent if quiet else _teller())
+
+
+def list_weights(*, as_json: bool) -> str:
+    """The local models that can be pulled and the files that are here, as a table or as JSON."""
+    here = {entry.model: entry for entry in weights.installed(os.environ)}
+    rows = [
+        {
+            "model": f"local:{name}",
+            "title": known.title,
+            "size": known.size,
+            "path": here[f"local:{name}"].path if f"local:{name}" in here else None,
+        }
+        for name, known in weights.KNOWN.items()
+    ]
+    named = {row["model"] for row in rows}
+    rows += [
+        {"model": entry.model, "title": "", "size": entry.size, "path": entry.path}
+        for model, entry in here.items()
+        if model not in named
+    ]
+    if as_json:
+        return json.dumps({"schema_version": 1, "models": rows}, indent=2) + "\n"
+    return "".join(_row(str(row["model"]), str(row["title"]), int(str(row["size"])), row["path"]) for row in rows)
+
+
+def _row(model: str, title: str, size: int, path: object) -> str:
+    where = path or f"not here (callboard models pull {model.removeprefix('local:')})"
+    return f"{model:<16} {size // _MEGABYTE:>5} MB  {title}\n    {where}\n"
+
+
+async def _pull(name: str, tell: Callable[[str, int, int], None]) -> Path:
+    async with Root(signals=True) as root:
+        ref = root.spawn(_puller, name, tell, name="pull", link=False)
+        try:
+            return await ref.result()
+        finally:
+            if root.signal is not None:
+                sys.stderr.write("\n")
+    raise KeyboardInterrupt
+
+
+async def _puller(me: Actor, name: str, tell: Callable[[str, int, int], None]) -> Path:
+    return await weights.pull(me, name, os.environ, tell)
+
+
+def _silent(_what: str, _done: int, _total: int) -> None:
+    pass
+
+
+def _teller() -> Callable[[str, int, int], None]:
+    """Progress on stderr: a line that is rewritten on a terminal, a line for each tenth elsewhere."""
+    live = redrawable(sys.stderr)
+    last = ("", -1)
+
+    def tell(what: str, done: int, total: int) -> None:
+        nonlocal last
+        percent = done * 100 // total if total else 0
+        step = (what, percent if live else percent // 50)
+        if step == last or what == "checked":
+            return
+        last = step
+        text = f"{what} {percent}% of {total // _MEGABYTE} MB" if total else what
+        sys.stderr.write(f"\r\x1b[K{text}" if live else f"{text}\n")
+        if live and total and done >= total:
+            sys.stderr.write("\n")
+        sys.stderr.flush()
+
+    return tell

@@ -1,0 +1,147 @@
+"""What runs right now: the state behind the live tree, kept up to date by events and knowing no terminal.
+
+A lane is one thing under way: a node, an item of a map, a graph inside a graph, a tool. It hangs below the
+nearest lane whose actor is its ancestor, so the tree on the screen is the tree of actors, thinned out to what
+people know by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from ...protocol.events import (
+    TERMINAL,
+    ActorWaiting,
+    Event,
+    GraphFinished,
+    GraphStarted,
+    LlmDelta,
+    LlmRequest,
+    LlmResponse,
+    LlmRetry,
+    NodeEntered,
+    NodeExited,
+    QuestionAnswered,
+    QuestionAsked,
+    QuestionExpired,
+    RunStarted,
+    ToolDelta,
+    ToolFinished,
+    ToolStarted,
+)
+from .text import one_line
+
+Key = tuple[str, str]
+"""A lane's actor, and what tells it apart from others of that actor."""
+
+
+@dataclass(slots=True)
+class Lane:
+    """One thing under way. `since` is on the clock given to the board."""
+
+    actor: str
+    what: str
+    label: str
+    since: float
+    above: Lane | None
+    detail: str = ""
+    children: dict[Key, Lane] = field(default_factory=dict)
+
+    @property
+    def key(self) -> Key:
+        """What the board files the lane under."""
+        return (self.actor, self.what)
+
+
+class Board:
+    """The lanes under way.
+
+    Args:
+        clock: seconds, only ever growing.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._lanes: dict[Key, Lane] = {}
+        self._of_actor: dict[str, list[Lane]] = {}
+        self._tails: dict[str, str] = {}
+        self.title = ""
+        self.started = clock()
+        self.roots: dict[Key, Lane] = {}
+        self.questions: set[str] = set()
+
+    def on_event(self, event: Event) -> None:
+        """Opens, changes or closes the lane that the event is about."""
+        actor = event.actor
+        match event.data:
+            case RunStarted(name=name):
+                self.title, self.started = one_line(name, 60), self._clock()
+            case GraphStarted(graph=graph, depth=depth) if depth > 0:
+                self._open(actor, "graph", f"{graph} (graph)")
+            case GraphFinished(depth=depth) if depth > 0:
+                self._close(actor, "graph")
+            case NodeEntered(node=node, item=item, type=type_):
+                name = node if item is None else f"{node}[{item}]"
+                self._open(actor, f"node {name}", f"{name} ({type_})")
+            case NodeExited(node=node, item=item):
+                self._close(actor, f"node {node if item is None else f'{node}[{item}]'}")
+            case ToolStarted(tool=tool):
+                self._open(actor, f"tool {event.id or tool}", tool)
+            case ToolFinished(tool=tool):
+                self._close(actor, f"tool {event.id or tool}")
+            case LlmRequest(model=model):
+                self._tails.pop(actor, None)
+                self._detail(actor, model)
+            case LlmRetry(wait=wait, error=error):
+                self._detail(actor, f"tries again in {wait:.1f}s -- {error}")
+            case LlmDelta(text=text):
+                tail = (self._tails.get(actor, "") + text)[-200:]
+                self._tails[actor] = tail
+                self._detail(actor, tail.rpartition("\n")[2] or tail)
+            case LlmResponse():
+                self._tails.pop(actor, None)
+                self._detail(actor, "")
+            case ToolDelta(text=text):
+                self._detail(actor, text)
+            case ActorWaiting(on=on) if on:
+                self._detail(actor, f"waits for {on}")
+            case QuestionAsked():
+                self.questions.add(event.id)
+            case QuestionAnswered() | QuestionExpired():
+                self.questions.discard(event.id)
+            case _ if event.kind in TERMINAL:
+                for lane in list(self.roots.values()):
+                    self._close(lane.actor, lane.what)
+
+    def _open(self, actor: str, what: str, label: str) -> None:
+        above = self._nearest(actor if what.startswith("tool") else actor.rpartition("/")[0])
+        lane = Lane(actor, what, one_line(label, 60), self._clock(), above)
+        (above.children if above else self.roots)[lane.key] = lane
+        self._lanes[lane.key] = lane
+        self._of_actor.setdefault(actor, []).append(lane)
+
+    def _close(self, actor: str, what: str) -> None:
+        lane = self._lanes.pop((actor, what), None)
+        if lane is None:
+            return
+        for orphan in list(lane.children.values()):
+            self._close(orphan.actor, orphan.what)
+        (lane.above.children if lane.above else self.roots).pop(lane.key, None)
+        same_actor = self._of_actor[actor]
+        same_actor.remove(lane)
+        if not same_actor:
+            del self._of_actor[actor]
+
+    def _detail(self, actor: str, text: str) -> None:
+        lane = self._nearest(actor)
+        if lane is not None:
+            lane.detail = one_line(text, 80)
+
+    def _nearest(self, actor: str) -> Lane | None:
+        """The latest lane of the actor, or of the nearest of its ancestors that has one."""
+        while actor:
+            if actor in self._of_actor:
+                return self._of_actor[actor][-1]
+            actor = actor.rpartition("/")[0]
+        return None

@@ -1,0 +1,180 @@
+"""One question, put to the person at the terminal. Blocking: it runs in a worker thread.
+
+Everything is drawn on stderr, so that stdout holds the result alone. What prompt_toolkit draws is erased when
+the answer is there; what stays in the scrollback is the question and one line with the answer.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable
+from typing import TextIO, TypeVar
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.application import Application, create_app_session
+from prompt_toolkit.application.current import get_app
+from prompt_toolkit.input import Input, create_input
+from prompt_toolkit.output import ColorDepth, Output
+from prompt_toolkit.output.vt100 import Vt100_Output
+
+from ...protocol.questions import Question
+from .menu import Menu
+from .style import colours, paint
+from .text import one_line, safe
+
+Value = str | list[str]
+
+_OTHER = "other ..."
+
+_T = TypeVar("_T")
+
+
+class WithdrawnError(Exception):
+    """The question was closed while the person was thinking about it."""
+
+
+class Dialog:
+    """One question on the screen.
+
+    Args:
+        question: what to ask.
+        more: how many other questions wait behind this one.
+        terminal: where keys come from and where the prompt is drawn; stdin and stderr unless a test says
+            otherwise.
+    """
+
+    def __init__(
+        self, question: Question, *, more: int = 0, terminal: tuple[Input, Output, TextIO] | None = None
+    ) -> None:
+        self._question = question
+        self._more = more
+        self._terminal = terminal
+        self._lock = threading.Lock()
+        self._withdrawn = False
+        self._close: Callable[[], None] | None = None
+        self.ended = threading.Event()
+
+    def run(self) -> Value:
+        """Asks until there is an answer.
+
+        Raises:
+            KeyboardInterrupt: on Ctrl-C.
+            EOFError: on Ctrl-D: the person has no answer.
+            WithdrawnError: `close` was called.
+        """
+        try:
+            source, sink, stream = self._terminal or (create_input(sys.stdin), _stderr(), sys.stderr)
+            with create_app_session(input=source, output=sink):
+                self._write(stream, self._headline(colours(stream)))
+                value = self._ask(colours(stream))
+                shown = ", ".join(value) if isinstance(value, list) else value
+                self._write(stream, f"  = {one_line(shown) or '(empty)'}\n")
+            return value
+        finally:
+            self.ended.set()
+
+    def close(self) -> None:
+        """Takes the question off the screen; may be called from any thread, at any time."""
+        with self._lock:
+            self._withdrawn = True
+            if self._close is not None:
+                self._close()
+
+    # --- asking -----------------------------------------------------------------------------------------
+
+    def _ask(self, coloured: bool) -> Value:
+        question = self._question
+        if question.kind == "choice" and question.options:
+            return self._choice(question, coloured)
+        if question.kind == "confirm":
+            start = 1 if (question.default or "").casefold() in ("no", "n", "false") else 0
+            return ("yes", "no")[self._pick(Menu(("yes", "no"), start=start))[0]]
+        if question.kind == "checkbox" and question.options:
+            picked = self._pick(Menu(question.options, many=True))
+            return [question.options[position] for position in picked]
+        return self._text(question.default or "", coloured)
+
+    def _choice(self, question: Question, coloured: bool) -> str:
+        entries = [*question.options, _OTHER] if question.free else list(question.options)
+        start = question.options.index(question.default) if question.default in question.options else 0
+        position = self._pick(Menu(entries, start=start))[0]
+        if position == len(question.options):
+            return self._text("", coloured)
+        return question.options[position]
+
+    def _pick(self, menu: Menu) -> list[int]:
+        return self._run(menu.application())
+
+    def _text(self, default: str, coloured: bool) -> str:
+        depth = None if coloured else ColorDepth.DEPTH_1_BIT
+        session: PromptSession[str] = PromptSession("  > ", erase_when_done=True, color_depth=depth)
+        self._watch(session.app)
+        try:
+            answer = session.prompt(pre_run=self._leave_if_withdrawn, handle_sigint=False, set_exception_handler=False)
+        finally:
+            self._unwatch()
+        return answer or default
+
+    def _run(self, application: Application[_T]) -> _T:
+        self._watch(application)
+        try:
+            return application.run(pre_run=self._leave_if_withdrawn, handle_sigint=False, set_exception_handler=False)
+        finally:
+            self._unwatch()
+
+    # --- being closed by somebody else ------------------------------------------------------------------
+
+    def _watch(self, application: Application[_T]) -> None:
+        def leave() -> None:
+            if not application.is_done:
+                application.exit(exception=WithdrawnError())
+
+        def leave_soon() -> None:
+            if application.loop is not None:
+                application.loop.call_soon_threadsafe(leave)
+
+        with self._lock:
+            if self._withdrawn:
+                raise WithdrawnError
+            self._close = leave_soon
+
+    def _unwatch(self) -> None:
+        with self._lock:
+            self._close = None
+
+    def _leave_if_withdrawn(self) -> None:
+        """Runs inside the application's loop, as soon as it can be ended: catches a close that came early."""
+        with self._lock:
+            if self._withdrawn:
+                get_app().exit(exception=WithdrawnError())
+
+    # --- what stays on the screen -----------------------------------------------------------------------
+
+    def _headline(self, coloured: bool) -> str:
+        question = self._question
+        who = f"{question.node} asks" if question.node else "A question"
+        waiting = f" ({self._more} more waiting)" if self._more else ""
+        title = safe(f"? {who}{waiting}")
+        lines = [paint(title, "title") if coloured else title]
+        lines += [f"  {line}" for line in safe(question.text).splitlines()]
+        if question.problem:
+            problem = f"  {one_line(question.problem)}"
+            lines.append(paint(problem, "warning") if coloured else problem)
+        notes = [note for note in (question.rule, question.default and f"default: {question.default}") if note]
+        if notes:
+            lines.append(f"  ({one_line('; '.join(notes))})")
+        return "\n".join(lines) + "\n"
+
+    def _write(self, stream: TextIO, text: str) -> None:
+        stream.write(text)
+        stream.flush()
+
+
+def _stderr() -> Output:
+    """The terminal behind stderr. It is not asked where its cursor is: not every terminal answers, and an answer
+    that comes late would end up in the shell's input."""
+    output = Vt100_Output.from_pty(sys.stderr, term=os.environ.get("TERM"))
+    output.enable_cpr = False
+    return output

@@ -1,0 +1,293 @@
+"""What happened, in words: one or a few lines per event, for people.
+
+    ▸ graph: triage (start: read)
+    ▸ 12:00:01 read (script) start
+    ▸ 12:00:01 read done in 0.04s -> judge
+    ▸ 12:00:02 judge (llm) FAILED in 310ms -- the model's answer did not fit
+
+A graph inside a graph and the items of a map are told only with `-v`; so are model calls, tool calls and the
+table of times. Values of the state never appear here: events do not carry them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from functools import singledispatchmethod
+from typing import NamedTuple
+
+from ...protocol.events import (
+    ActorRestarted,
+    ActorStuck,
+    Event,
+    EventData,
+    GraphFinished,
+    GraphStarted,
+    LlmRequest,
+    LlmResponse,
+    LlmRetry,
+    NodeEntered,
+    NodeExited,
+    NodeSkipped,
+    QuestionAnswered,
+    QuestionAsked,
+    QuestionExpired,
+    RunStarted,
+    StepFinished,
+    StepStarted,
+    ToolDelta,
+    ToolFinished,
+    ToolStarted,
+    UsageUpdate,
+    Warned,
+)
+from .text import one_line, safe
+
+
+class Line(NamedTuple):
+    """One line to show, and the house style it is shown in (see `style.paint`)."""
+
+    text: str
+    style: str = "dim"
+
+
+class Narrator:
+    """Turns a run's events into lines. Keeps only what a later line needs: node types, nesting, usage.
+
+    Args:
+        verbose: tell about model calls, tools and nested graphs too.
+        prompting: a person is asked on the same screen, where the prompt shows the question; only questions
+            that others answer are told, once they are answered.
+        mark: what a line begins with; `>` for terminals without the real one.
+    """
+
+    def __init__(self, *, verbose: bool = False, prompting: bool = False, mark: str = "▸") -> None:
+        self._verbose = verbose
+        self._prompting = prompting
+        self._held: dict[str, Line] = {}
+        self._mark = mark
+        self._types: dict[str, str] = {}
+        self._nested: set[str] = set()
+        self._wide: set[tuple[str, int]] = set()
+        self._broken: set[str] = set()
+        self._usage: dict[str, UsageUpdate] = {}
+
+    def lines(self, event: Event) -> list[Line]:
+        """What to say about the event; often nothing."""
+        return [Line(safe(line.text), line.style) for line in self._tell(event.data, event)]
+
+    def note(self, text: str) -> Line:
+        """A line about something that is no event."""
+        return self._line(safe(text))
+
+    @singledispatchmethod
+    def _tell(self, _data: EventData, _event: Event) -> Iterator[Line]:
+        """A kind that nothing is said about."""
+        return iter(())
+
+    # --- the run and its graphs -------------------------------------------------------------------------
+
+    @_tell.register
+    def _run_started(self, data: RunStarted, event: Event) -> Iterator[Line]:
+        if self._verbose:
+            model = f", model {data.model}" if data.model else ""
+            yield self._line(f"run {event.run} of {data.name} ({data.dialect}{model})")
+
+    @_tell.register
+    def _graph_started(self, data: GraphStarted, event: Event) -> Iterator[Line]:
+        if data.depth > 0:
+            self._nested.add(event.actor)
+        if self._told(event):
+            yield self._line(f"graph: {data.graph} (start: {data.start})", style="title")
+
+    @_tell.register
+    def _graph_finished(self, data: GraphFinished, event: Event) -> Iterator[Line]:
+        if not self._told(event):
+            return
+        if self._verbose and data.timing:
+            width = max(len(node) for node in data.timing)
+            for node, (visits, total, longest) in data.timing.items():
+                times = f"{total:>8.2f}s in all  {longest:>8.2f}s longest"
+                yield Line(f"    {node:<{width}}  {visits:>4} x  {times}")
+        name = f" {data.graph}" if data.depth else ""
+        how = "stopped after" if event.actor in self._broken else "done in"
+        spent = "" if data.depth else self._spent()
+        yield self._line(f"graph{name} {how} {data.seconds:.2f}s{spent}")
+
+    def _spent(self) -> str:
+        if not self._usage:
+            return ""
+        taken = sum(usage.input_tokens for usage in self._usage.values())
+        given = sum(usage.output_tokens for usage in self._usage.values())
+        cost = sum(usage.cost for usage in self._usage.values())
+        money = f", ${cost:.4f}" if cost else ""
+        return f", {taken} tokens in, {given} out{money}"
+
+    @_tell.register
+    def _usage_update(self, data: UsageUpdate, _event: Event) -> Iterator[Line]:
+        self._usage[data.model] = data
+        yield from ()
+
+    # --- steps and nodes --------------------------------------------------------------------------------
+
+    @_tell.register
+    def _step_started(self, data: StepStarted, event: Event) -> Iterator[Line]:
+        if self._told(event) and len(data.nodes) > 1:
+            self._wide.add((event.actor, data.step))
+            yield self._timed(event, f"super-step start: {', '.join(data.nodes)}")
+
+    @_tell.register
+    def _step_finished(self, data: StepFinished, event: Event) -> Iterator[Line]:
+        if (event.actor, data.step) in self._wide:
+            self._wide.discard((event.actor, data.step))
+            onward = f" -> {', '.join(data.next)}" if data.next else ""
+            yield self._timed(event, f"super-step end{onward}")
+
+    @_tell.register
+    def _node_entered(self, data: NodeEntered, event: Event) -> Iterator[Line]:
+        self._types[data.node] = data.type
+        if self._told(event, item=data.item):
+            visit = f", visit {data.visit}" if data.visit > 1 else ""
+            yield self._timed(event, f"{_name(data.node, data.item)} ({data.type}{visit}) start")
+
+    @_tell.register
+    def _node_exited(self, data: NodeExited, event: Event) -> Iterator[Line]:
+        onward = f" -> {', '.join(data.next)}" if data.next else ""
+        name = _name(data.node, data.item)
+        if data.error is not None:
+            if not data.next:
+                self._broken.add(event.actor.rpartition("/")[0])
+            type_ = self._types.get(data.node, "node")
+            text = f"{name} ({type_}) FAILED in {_duration(data.seconds)}{onward} -- {one_line(data.error)}"
+            yield self._timed(event, text, style="error")
+        elif self._told(event, item=data.item):
+            yield self._timed(event, f"{name} done in {_duration(data.seconds)}{onward}")
+
+    @_tell.register
+    def _node_skipped(self, data: NodeSkipped, event: Event) -> Iterator[Line]:
+        if self._told(event):
+            yield self._timed(event, f"{data.node} skipped: {one_line(data.reason)}")
+
+    # --- questions and warnings -------------------------------------------------------------------------
+
+    @_tell.register
+    def _question_asked(self, data: QuestionAsked, event: Event) -> Iterator[Line]:
+        question = data.question
+        text = question.get("text", "") if isinstance(question, dict) else ""
+        node = question.get("node") if isinstance(question, dict) else None
+        line = self._timed(event, f"{node or 'somebody'} asks: {one_line(str(text))}", style="question")
+        if self._prompting:
+            self._held[event.id] = line
+        else:
+            yield line
+
+    @_tell.register
+    def _question_answered(self, data: QuestionAnswered, event: Event) -> Iterator[Line]:
+        held = self._held.pop(event.id, None)
+        if held is not None:
+            if data.by == "terminal":
+                return
+            yield held
+        value = ", ".join(map(str, data.value)) if isinstance(data.value, list) else str(data.value)
+        yield self._timed(event, f"answered by {data.by}: {one_line(value)}")
+
+    @_tell.register
+    def _question_expired(self, data: QuestionExpired, event: Event) -> Iterator[Line]:
+        self._held.pop(event.id, None)
+        if data.reason != "cancelled":
+            yield self._timed(event, f"question closed without an answer ({data.reason})")
+
+    @_tell.register
+    def _warned(self, data: Warned, _event: Event) -> Iterator[Line]:
+        node = f"[{data.node}] " if data.node else ""
+        yield Line(f"warning: {node}{data.message}", "warning")
+
+    @_tell.register
+    def _llm_retry(self, data: LlmRetry, event: Event) -> Iterator[Line]:
+        failed = f"{data.model}: try {data.attempt} failed, next in {_duration(data.wait)}"
+        yield self._timed(event, f"{failed} -- {one_line(data.error)}", style="warning")
+
+    @_tell.register
+    def _actor_stuck(self, data: ActorStuck, event: Event) -> Iterator[Line]:
+        yield Line(f"warning: {event.actor} did not end within {data.seconds:.1f}s and was left behind", "warning")
+
+    # --- only with -v -----------------------------------------------------------------------------------
+
+    @_tell.register
+    def _llm_request(self, data: LlmRequest, event: Event) -> Iterator[Line]:
+        if not self._verbose:
+            return
+        tools = ",".join(data.tools) or "none"
+        yield self._timed(
+            event, f"  llm call: model={data.model} messages={data.messages} tools={tools} try={data.attempt}"
+        )
+
+    @_tell.register
+    def _llm_response(self, data: LlmResponse, event: Event) -> Iterator[Line]:
+        if not self._verbose:
+            return
+        yield self._timed(
+            event,
+            f"  llm answer: model={data.model} in={data.input_tokens} out={data.output_tokens}"
+            f" {_duration(data.seconds)}{f' ({data.stop})' if data.stop else ''}",
+        )
+
+    @_tell.register
+    def _tool_started(self, data: ToolStarted, event: Event) -> Iterator[Line]:
+        if not self._verbose:
+            return
+        yield self._timed(event, f"  tool {data.tool} start")
+
+    @_tell.register
+    def _tool_delta(self, data: ToolDelta, _event: Event) -> Iterator[Line]:
+        if not self._verbose:
+            return
+        yield Line(f"    {data.tool}: {one_line(data.text)}")
+
+    @_tell.register
+    def _tool_finished(self, data: ToolFinished, event: Event) -> Iterator[Line]:
+        if not self._verbose:
+            return
+        how = f"FAILED -- {one_line(data.error)}" if data.error is not None else "done"
+        status = f" (exit {data.status})" if data.status else ""
+        yield self._timed(event, f"  tool {data.tool} {how}{status} in {_duration(data.seconds)}")
+
+    @_tell.register
+    def _actor_restarted(self, data: ActorRestarted, event: Event) -> Iterator[Line]:
+        if not self._verbose:
+            return
+        yield self._timed(event, f"{event.actor} restarted ({data.restarts}) -- {one_line(data.error)}")
+
+    # --- common -----------------------------------------------------------------------------------------
+
+    def _told(self, event: Event, *, item: int | None = None) -> bool:
+        """Whether this depth of detail is wanted: nested graphs and map items only with `-v`."""
+        if self._verbose:
+            return True
+        return item is None and not self.nested(event.actor)
+
+    def nested(self, actor: str) -> bool:
+        """Whether the actor belongs to a graph that another graph runs."""
+        while self._nested and actor:
+            if actor in self._nested:
+                return True
+            actor = actor.rpartition("/")[0]
+        return False
+
+    def _line(self, text: str, style: str = "dim") -> Line:
+        return Line(f"{self._mark} {text}", style)
+
+    def _timed(self, event: Event, text: str, style: str = "dim") -> Line:
+        return self._line(f"{_clock(event.ts)} {text}", style)
+
+
+def _name(node: str, item: int | None) -> str:
+    return node if item is None else f"{node}[{item}]"
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds * 1000:.0f}ms" if seconds < 1 else f"{seconds:.2f}s"
+
+
+def _clock(when: datetime) -> str:
+    return when.astimezone().strftime("%H:%M:%S")

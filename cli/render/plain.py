@@ -1,0 +1,60 @@
+"""Progress as plain lines: for pipes, files, CI logs and terminals that can't be redrawn."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Self, TextIO
+
+from ...protocol.events import Event
+from .narration import Line, Narrator
+from .style import colours, paint
+
+
+class PlainLines:
+    """Writes the narration, line by line, as it happens.
+
+    A stream that can't be written any more (its reader has gone) ends the narration, not the run.
+    """
+
+    def __init__(self, stream: TextIO, *, verbose: bool = False, prompting: bool = False) -> None:
+        self._stream = stream
+        self._colours = colours(stream)
+        self._narrator = Narrator(verbose=verbose, prompting=prompting, mark=mark_for(stream))
+        self._broken = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        return None
+
+    def on_event(self, event: Event) -> None:
+        """Writes what there is to say about the event."""
+        self._write(self._narrator.lines(event))
+
+    def note(self, text: str) -> None:
+        """Writes the line."""
+        self._write([self._narrator.note(text)])
+
+    def _write(self, lines: list[Line]) -> None:
+        if not lines or self._broken:
+            return
+        text = "".join((paint(line.text, line.style) if self._colours else line.text) + "\n" for line in lines)
+        try:
+            self._stream.write(text)
+            self._stream.flush()
+        except OSError:
+            self._broken = True
+
+    def aside(self) -> AbstractContextManager[None]:
+        """Lines stay where they are; a prompt can follow them."""
+        return nullcontext()
+
+    async def animate(self) -> None:
+        """Nothing moves."""
+
+
+def mark_for(stream: TextIO) -> str:
+    """The sign a line of narration begins with, in an alphabet the stream can carry."""
+    encoding = (getattr(stream, "encoding", None) or "ascii").lower().replace("-", "")
+    return "▸" if encoding.startswith("utf") else ">"

@@ -1,0 +1,71 @@
+"""How a run is shown while it goes on: the one thing all ways of showing it have in common.
+
+`choose` picks the way: a live tree on a terminal that can be redrawn, lines elsewhere, nothing with `-q`.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from types import TracebackType
+from typing import Protocol, Self, TextIO
+
+from ...protocol.events import Event
+from .style import redrawable
+
+
+class Progress(Protocol):
+    """Shows a run on stderr. Entered before the run starts, left when it has ended."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def on_event(self, event: Event) -> None:
+        """Takes in one event. Never raises: showing progress must not end a run."""
+
+    def note(self, text: str) -> None:
+        """Shows one line that is no event. Never raises."""
+
+    def aside(self) -> AbstractContextManager[None]:
+        """Leaves the terminal to somebody else (a prompt) for the length of the `with` block."""
+
+    async def animate(self) -> None:
+        """Keeps elapsed times moving until cancelled; returns at once where nothing moves."""
+
+
+class Silent:
+    """`-q`: nothing at all. Errors are told by whoever ends the command."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        return None
+
+    def on_event(self, event: Event) -> None:
+        """Says nothing about it."""
+
+    def note(self, text: str) -> None:
+        """Says nothing."""
+
+    def aside(self) -> AbstractContextManager[None]:
+        """Nothing is in the way."""
+        return nullcontext()
+
+    async def animate(self) -> None:
+        """Nothing moves."""
+
+
+def choose(stream: TextIO, *, quiet: bool, verbose: bool, prompting: bool = False) -> Progress:
+    """The way to show progress that fits the stream and the flags; `prompting` as for `Narrator`."""
+    if quiet:
+        return Silent()
+    if redrawable(stream):
+        from .tree import LiveTree
+
+        return LiveTree(stream, verbose=verbose, prompting=prompting)
+    from .plain import PlainLines
+
+    return PlainLines(stream, verbose=verbose, prompting=prompting)

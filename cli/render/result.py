@@ -1,0 +1,124 @@
+"""What goes to stdout: the result, and with `-o json` or `-o stream-json` nothing that is not JSON.
+
+A reader that goes away (`callboard run ... | head -1`) shows as `gone`: the run is then stopped, quietly.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from datetime import UTC, datetime
+from typing import Protocol, TextIO
+
+from ...protocol.events import TERMINAL, Event, RunCancelled, RunFailed, RunFinished, encode, to_wire
+from ...protocol.outcome import Outcome
+from .text import safe
+
+
+class Result(Protocol):
+    """One way of writing a run's result."""
+
+    gone: bool
+    """The reader has closed its end; nothing more can be written."""
+
+    def on_event(self, event: Event) -> None:
+        """Takes in one event as it happens. Never raises."""
+
+    def finish(self, outcome: Outcome) -> None:
+        """Writes what is left to write. Raises `BrokenPipeError` if the reader has gone."""
+
+
+class TextResult:
+    """`-o text`: the output of a run that is done, and a newline."""
+
+    gone = False
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def on_event(self, event: Event) -> None:
+        """Text shows nothing before the end."""
+
+    def finish(self, outcome: Outcome) -> None:
+        """Byte for byte into a pipe or file; made harmless on a terminal."""
+        if outcome.status != "done" or not outcome.output:
+            return
+        text = safe(outcome.output) if self._stream.isatty() else outcome.output
+        self._stream.write(text if text.endswith("\n") else text + "\n")
+        self._stream.flush()
+
+
+class JsonResult:
+    """`-o json`: one object, whatever became of the run."""
+
+    gone = False
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def on_event(self, event: Event) -> None:
+        """The object comes at the end."""
+
+    def finish(self, outcome: Outcome) -> None:
+        """Writes the object on one line."""
+        self._stream.write(json.dumps(outcome.to_wire(), ensure_ascii=False, default=str) + "\n")
+        self._stream.flush()
+
+
+class StreamResult:
+    """`-o stream-json`: every event as a line, the last one carrying the outcome."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._last = 0
+        self._ended = False
+        self.gone = False
+
+    def on_event(self, event: Event) -> None:
+        """Writes the event at once; nothing after the terminal event of the run."""
+        if self.gone or self._ended:
+            return
+        self._last, self._ended = event.seq, event.kind in TERMINAL
+        try:
+            self._stream.write(_line(event))
+            self._stream.flush()
+        except OSError:
+            self.gone = True
+
+    def finish(self, outcome: Outcome) -> None:
+        """Makes sure that the last line carries the outcome, also when the run's own last event got lost."""
+        if not self._ended:
+            self.on_event(terminal_event(outcome, seq=self._last + 1))
+        if self.gone:
+            raise BrokenPipeError
+
+
+def terminal_event(outcome: Outcome, *, seq: int) -> Event:
+    """The event that ends a run with this outcome."""
+    kind = {"done": RunFinished, "failed": RunFailed, "cancelled": RunCancelled}[outcome.status]
+    return Event(
+        seq=seq,
+        ts=datetime.now(UTC),
+        run=outcome.run_id,
+        actor=f"/{outcome.run_id}",
+        kind=kind.kind,
+        data=kind(outcome=outcome.to_wire()),
+    )
+
+
+def _line(event: Event) -> str:
+    try:
+        return encode(event).decode() + "\n"
+    except UnicodeEncodeError:  # half a surrogate pair, from a file name or a model: only escapes can carry it
+        return json.dumps(to_wire(event), default=str) + "\n"
+
+
+def for_format(name: str, stream: TextIO) -> Result:
+    """The writer for `-o text`, `json` or `stream-json`."""
+    if name != "text" and isinstance(stream, io.TextIOWrapper):
+        stream.reconfigure(encoding="utf-8")
+    if name == "json":
+        return JsonResult(stream)
+    if name == "stream-json":
+        return StreamResult(stream)
+    return TextResult(stream)

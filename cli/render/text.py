@@ -1,0 +1,27 @@
+"""Text from models, tools, scripts and files, made harmless before a terminal sees it.
+
+A terminal obeys what it reads: an escape sequence in a model's answer could retitle the window, hide a line,
+or put text into the clipboard. So control characters are shown as what they are (`\\x1b`), never sent. The
+same goes for the Unicode marks that reorder a line, with which a dangerous question can be made to look like
+a harmless one.
+"""
+
+from __future__ import annotations
+
+_KEPT = {ord("\t"), ord("\n")}
+_CONTROLS = (*range(0x20), *range(0x7F, 0xA0))
+_REORDERING = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+_ESCAPES = {code: f"\\x{code:02x}" for code in _CONTROLS if code not in _KEPT}
+_ESCAPES |= {code: f"\\u{code:04x}" for code in _REORDERING}
+_ESCAPES |= {0x2028: "\n", 0x2029: "\n"}
+
+
+def safe(text: str) -> str:
+    """The text with every control character but tab and newline spelled out; CRLF becomes a newline."""
+    return text.replace("\r\n", "\n").translate(_ESCAPES)
+
+
+def one_line(text: str, width: int = 120) -> str:
+    """The text, safe, on one line of at most `width` characters, the cut shown as `…`."""
+    line = " ".join(safe(text[: 4 * width]).split())
+    return line if len(line) <= width else line[: width - 1] + "…"

@@ -1,0 +1,157 @@
+"""Progress on a terminal: the narration scrolls by above, what runs right now stays below as a tree.
+
+Only one task draws (`animate`, ten times a second, and `on_event` when a line has to be printed), so nothing
+here needs a lock. rich's own refresh thread stays off: it would read the board while events change it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Self, TextIO
+
+import trio
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.text import Text
+from rich.tree import Tree
+
+from ...protocol.events import Event
+from .board import Board, Key, Lane
+from .narration import Line, Narrator
+from .style import colours
+
+_TICK = 0.1
+_SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+_STYLES = {"dim": "dim", "warning": "yellow", "error": "red", "question": "bold", "title": "bold", "text": ""}
+
+
+class LiveTree:
+    """Shows what runs, with the time it has taken so far, until the run ends."""
+
+    def __init__(self, stream: TextIO, *, verbose: bool = False, prompting: bool = False) -> None:
+        self._console = Console(file=stream, no_color=not colours(stream), markup=False, emoji=False, highlight=False)
+        self._narrator = Narrator(verbose=verbose, prompting=prompting)
+        self._board = Board(time.monotonic)
+        self._live = self._new_live()
+        self._aside = 0
+        self._held: list[Line] = []
+        self._open = False
+        self._broken = False
+
+    def __enter__(self) -> Self:
+        self._open = True
+        self._start()
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self._open = False
+        self._stop()
+
+    def on_event(self, event: Event) -> None:
+        """Prints what there is to say, and remembers what runs."""
+        self._board.on_event(event)
+        self._print(self._narrator.lines(event))
+
+    def note(self, text: str) -> None:
+        """Prints the line."""
+        self._print([self._narrator.note(text)])
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Takes the tree off the screen; lines that come meanwhile are held back and shown after."""
+        self._aside += 1
+        self._stop()
+        try:
+            yield
+        finally:
+            self._aside -= 1
+            if not self._aside:
+                held, self._held = self._held, []
+                if self._open:
+                    self._start()
+                self._print(held)
+
+    async def animate(self) -> None:
+        """Redraws ten times a second until cancelled."""
+        while True:
+            await trio.sleep(_TICK)
+            if self._live.is_started:
+                self._quietly(self._redraw)
+
+    # --- drawing ----------------------------------------------------------------------------------------
+
+    def _print(self, lines: list[Line]) -> None:
+        if self._aside:
+            self._held += lines
+            return
+        for line in lines:
+            text = Text(line.text, style=_STYLES[line.style])
+            self._quietly(partial(self._console.print, text))
+
+    def _redraw(self) -> None:
+        self._live.update(self._picture(), refresh=True)
+
+    def _new_live(self) -> Live:
+        return Live(
+            console=self._console,
+            auto_refresh=False,
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=True,
+            vertical_overflow="crop",
+        )
+
+    def _start(self) -> None:
+        self._live = self._new_live()
+        self._quietly(self._live.start)
+
+    def _stop(self) -> None:
+        if self._live.is_started:
+            self._live.update(Text(""))
+            self._quietly(self._live.stop)
+
+    def _picture(self) -> RenderableType:
+        if not self._board.roots:
+            return Text("")
+        now = time.monotonic()
+        room = max(3, self._console.size.height // 2)
+        tree = Tree("", hide_root=True, guide_style="dim")
+        left = _grow(tree, self._board.roots, now, room)
+        foot = [f"{now - self._board.started:.1f}s"]
+        if left < 0:
+            foot.append(f"{-left} more running")
+        if self._board.questions:
+            foot.append(f"{len(self._board.questions)} open question(s)")
+        return Group(tree, Text(" " + " · ".join(foot), style="dim", overflow="ellipsis", no_wrap=True))
+
+    def _quietly(self, draw: Callable[[], None]) -> None:
+        """Draws; a terminal that has gone away ends the drawing, not the run."""
+        if self._broken:
+            return
+        try:
+            draw()
+        except OSError:
+            self._broken = True
+
+
+def _grow(tree: Tree, lanes: dict[Key, Lane], now: float, room: int) -> int:
+    """Adds lanes as long as there is room; returns the room left, below zero when some had to stay out."""
+    for lane in lanes.values():
+        room -= 1
+        branch = tree.add(_label(lane, now)) if room >= 0 else tree
+        room = _grow(branch, lane.children, now, room)
+    return room
+
+
+def _label(lane: Lane, now: float) -> Text:
+    spinner = _SPINNER[int(now * 10) % len(_SPINNER)]
+    text = Text(no_wrap=True, overflow="ellipsis")
+    text.append(f"{spinner} ", style="cyan")
+    text.append(lane.label, style="bold")
+    text.append(f"  {now - lane.since:.1f}s", style="dim")
+    if lane.detail:
+        text.append(f"  {lane.detail}", style="dim")
+    return text

@@ -1,0 +1,32 @@
+"""`callboard schema`: JSON Schemas, for editors and for programs that read events."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import click
+
+_ABOUT = {
+    "graph": (".protocol.graph.schema", "graph_schema"),
+    "agent": (".protocol.agent", "agent_schema"),
+    "settings": (".protocol.settings", "json_schema"),
+    "events": (".protocol.events", "json_schema"),
+}
+
+
+@click.command("schema", short_help="Print the JSON Schema of a file or of events.")
+@click.argument("about", type=click.Choice(list(_ABOUT)))
+def command(about: str) -> int:
+    """Prints the JSON Schema (2020-12) of graph.yaml, of an agent's config.yaml, of the settings, or of events.
+
+    \b
+    For completion and checks in an editor, save it and name it in the first line of the YAML file:
+      # yaml-language-server: $schema=graph.schema.json
+    """
+    from importlib import import_module
+
+    module, function = _ABOUT[about]
+    schema = getattr(import_module(module, __package__.rpartition(".")[0]), function)()
+    sys.stdout.write(json.dumps(schema, indent=2, ensure_ascii=False) + "\n")
+    return 0

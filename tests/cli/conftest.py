@@ -1,0 +1,67 @@
+"""Fixtures of the command line's tests."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+import pytest
+
+from callboard.cli import main
+from callboard.protocol.events import Event, EventData
+
+
+class Recorder:
+    """Numbers the events of one run; all of them happen at one moment."""
+
+    def __init__(self) -> None:
+        self._seq = 0
+
+    def __call__(self, data: EventData, actor: str = "/run-1", id: str = "") -> Event:
+        self._seq += 1
+        now = datetime(2026, 11, 3, 12, 0, 0, tzinfo=UTC)
+        return Event(seq=self._seq, ts=now, run="run-1", actor=actor, kind=data.kind, id=id, data=data)
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal and remembers what was written."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+class Ended(NamedTuple):
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def event() -> Recorder:
+    """Makes events: `event(NodeEntered(...), "/run-1/plan")`."""
+    return Recorder()
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """A colourless terminal of 80 columns."""
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "80")
+    return Terminal()
+
+
+@pytest.fixture
+def callboard(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
+    """Runs one command line in this process: `callboard("init", "x")`."""
+
+    def run(*arguments: str) -> Ended:
+        code = main.run(arguments)
+        out, err = capsys.readouterr()
+        return Ended(code, out, err)
+
+    return run

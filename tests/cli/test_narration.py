@@ -1,0 +1,194 @@
+"""The narration says what happened, no more than is wanted, and never what a terminal would obey."""
+
+from __future__ import annotations
+
+import io
+import re
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from callboard.cli.render.narration import Narrator
+from callboard.cli.render.plain import PlainLines
+from callboard.protocol import events as ev
+
+MakeEvent = Callable[..., ev.Event]
+
+
+@pytest.fixture(autouse=True)
+def _utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+def told(events: list[ev.Event], *, verbose: bool = False) -> list[str]:
+    narrator = Narrator(verbose=verbose)
+    return [line.text for event in events for line in narrator.lines(event)]
+
+
+def test_a_small_run_reads_like_a_story(event: MakeEvent) -> None:
+    story = told(
+        [
+            event(ev.RunStarted(target="x", name="triage", dialect="graph", model="openai:x")),
+            event(ev.GraphStarted(graph="triage", start="read")),
+            event(ev.StepStarted(step=1, nodes=["read"])),
+            event(ev.NodeEntered(node="read", type="script")),
+            event(ev.NodeExited(node="read", seconds=0.042, next=["mood", "topic"])),
+            event(ev.StepFinished(step=1, next=["mood", "topic"])),
+            event(ev.StepStarted(step=2, nodes=["mood", "topic"])),
+            event(ev.NodeEntered(node="mood", type="llm")),
+            event(ev.NodeEntered(node="topic", type="llm", visit=2)),
+            event(ev.NodeExited(node="mood", seconds=0.31, next=["fix"], error="it did\nnot fit")),
+            event(ev.NodeExited(node="topic", seconds=1.2, next=["done"])),
+            event(ev.StepFinished(step=2, next=["done"])),
+            event(ev.UsageUpdate(model="openai:x", input_tokens=10, output_tokens=2, cost=0.0)),
+            event(ev.GraphFinished(graph="triage", seconds=1.3)),
+        ]
+    )
+    assert story == [
+        "▸ graph: triage (start: read)",
+        "▸ 12:00:00 read (script) start",
+        "▸ 12:00:00 read done in 42ms -> mood, topic",
+        "▸ 12:00:00 super-step start: mood, topic",
+        "▸ 12:00:00 mood (llm) start",
+        "▸ 12:00:00 topic (llm, visit 2) start",
+        "▸ 12:00:00 mood (llm) FAILED in 310ms -> fix -- it did not fit",
+        "▸ 12:00:00 topic done in 1.20s -> done",
+        "▸ 12:00:00 super-step end -> done",
+        "▸ graph done in 1.30s, 10 tokens in, 2 out",
+    ]
+
+
+def test_questions_warnings_and_retries_are_told(event: MakeEvent) -> None:
+    story = told(
+        [
+            event(ev.QuestionAsked(question={"id": "q1", "text": "Go\non?", "node": "gate"}), id="q1"),
+            event(ev.QuestionAnswered(value="yes", by="terminal"), id="q1"),
+            event(ev.QuestionExpired(reason="timeout"), id="q2"),
+            event(ev.Warned(code="dropped", message="lane b was dropped", node="end")),
+            event(ev.LlmRetry(model="m", attempt=1, wait=0.5, error="429 slow down")),
+            event(ev.NodeSkipped(node="b", reason="an end was reached")),
+        ]
+    )
+    assert story == [
+        "▸ 12:00:00 gate asks: Go on?",
+        "▸ 12:00:00 answered by terminal: yes",
+        "▸ 12:00:00 question closed without an answer (timeout)",
+        "warning: [end] lane b was dropped",
+        "▸ 12:00:00 m: try 1 failed, next in 500ms -- 429 slow down",
+        "▸ 12:00:00 b skipped: an end was reached",
+    ]
+
+
+def nested(event: MakeEvent) -> list[ev.Event]:
+    inner = "/run-1/call/inner"
+    return [
+        event(ev.GraphStarted(graph="inner", start="a", depth=1), inner),
+        event(ev.NodeEntered(node="a", type="llm"), f"{inner}/a"),
+        event(ev.LlmRequest(model="m", messages=2, tools=["t"]), f"{inner}/a"),
+        event(ev.NodeExited(node="a", seconds=1.0, next=[]), f"{inner}/a"),
+        event(ev.GraphFinished(graph="inner", seconds=1.0, depth=1, timing={"a": (1, 1.0, 1.0)}), inner),
+        event(ev.NodeEntered(node="m", type="llm", item=3), "/run-1/map/m"),
+    ]
+
+
+def test_nested_graphs_and_map_items_are_quiet(event: MakeEvent) -> None:
+    assert told(nested(event)) == []
+
+
+def test_verbose_tells_nested_graphs_items_model_calls_and_times(event: MakeEvent) -> None:
+    assert told(nested(event), verbose=True) == [
+        "▸ graph: inner (start: a)",
+        "▸ 12:00:00 a (llm) start",
+        "▸ 12:00:00   llm call: model=m messages=2 tools=t try=1",
+        "▸ 12:00:00 a done in 1.00s",
+        "    a     1 x      1.00s in all      1.00s longest",
+        "▸ graph inner done in 1.00s",
+        "▸ 12:00:00 m[3] (llm) start",
+    ]
+
+
+def test_a_failing_item_is_told_even_when_items_are_quiet(event: MakeEvent) -> None:
+    assert told([event(ev.NodeExited(node="m", seconds=0.1, item=3, error="broken"))]) == [
+        "▸ 12:00:00 m[3] (node) FAILED in 100ms -- broken"
+    ]
+
+
+def test_a_graph_that_a_node_broke_is_not_called_done(event: MakeEvent) -> None:
+    story = told(
+        [
+            event(ev.NodeExited(node="a", seconds=0.1, error="broken"), "/run-1/g/a"),
+            event(ev.GraphFinished(graph="g", seconds=0.2), "/run-1/g"),
+        ]
+    )
+    assert story[-1] == "▸ graph stopped after 0.20s"
+
+
+def test_where_the_prompt_shows_questions_only_those_that_others_answer_are_told(event: MakeEvent) -> None:
+    narrator = Narrator(prompting=True)
+    events = [
+        event(ev.QuestionAsked(question={"id": "q1", "text": "One?", "node": "a"}), id="q1"),
+        event(ev.QuestionAsked(question={"id": "q2", "text": "Two?", "node": "b"}), id="q2"),
+        event(ev.QuestionAnswered(value="x", by="terminal"), id="q1"),
+        event(ev.QuestionAnswered(value="y", by="answers"), id="q2"),
+    ]
+    assert [line.text for each in events for line in narrator.lines(each)] == [
+        "▸ 12:00:00 b asks: Two?",
+        "▸ 12:00:00 answered by answers: y",
+    ]
+
+
+def test_text_from_outside_is_harmless_wherever_it_appears(event: MakeEvent) -> None:
+    bad = "\x1b[2Jevil\x9b\x07"
+    for verbose in (False, True):
+        for kind, data in ev.KINDS.items():
+            made = event(data(**_filled(data, bad)), actor=f"/{bad}", id=bad)
+            for line in told([made], verbose=verbose):
+                assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", line), kind
+
+
+def _filled(data: type[ev.EventData], text: str) -> dict[str, object]:
+    """A value for every field, with the bad text wherever text can be."""
+    by_annotation: dict[str, object] = {
+        "str": text,
+        "str | None": text,
+        "list[str]": [text],
+        "int": 1,
+        "int | None": None,
+        "float": 1.0,
+        "bool": True,
+        "Json": {"text": text, "node": text},
+        "dict[str, tuple[int, float, float]]": {text: (1, 1.0, 1.0)},
+    }
+    return {name: by_annotation[data.__annotations__[name]] for name in data.__struct_fields__}
+
+
+def test_plain_lines_have_no_colours_in_a_pipe(event: MakeEvent, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CLICOLOR_FORCE", raising=False)
+    stream = io.StringIO()
+    with PlainLines(stream) as plain:
+        plain.on_event(event(ev.GraphStarted(graph="g", start="a")))
+    assert stream.getvalue() == "> graph: g (start: a)\n"
+
+
+def test_plain_lines_can_be_made_to_carry_colours(event: MakeEvent, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("CLICOLOR_FORCE", "1")
+    stream = io.StringIO()
+    with PlainLines(stream) as plain:
+        plain.on_event(event(ev.GraphStarted(graph="g", start="a")))
+    assert stream.getvalue() == "\x1b[1m> graph: g (start: a)\x1b[0m\n"
+
+
+def test_a_reader_of_stderr_that_goes_away_ends_the_narration_only(event: MakeEvent) -> None:
+    class Gone(io.StringIO):
+        def write(self, text: str) -> int:
+            raise BrokenPipeError
+
+    with PlainLines(Gone()) as plain:
+        plain.on_event(event(ev.GraphStarted(graph="g", start="a")))
+        plain.on_event(event(ev.GraphFinished(graph="g", seconds=1.0)))

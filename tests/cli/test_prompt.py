@@ -1,0 +1,225 @@
+"""Questions at the terminal: real prompts, driven by real key presses through a pipe."""
+
+from __future__ import annotations
+
+import io
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from functools import partial
+from typing import NamedTuple
+
+import pytest
+import trio
+from prompt_toolkit.input import Input, create_pipe_input
+from prompt_toolkit.input.base import PipeInput
+from prompt_toolkit.output import DummyOutput, Output
+
+from callboard.cli.render.dialog import Dialog, WithdrawnError
+from callboard.cli.render.prompt import TerminalPrompts
+from callboard.protocol.errors import NobodyToAsk
+from callboard.protocol.questions import Answer, Question
+from callboard.supervisors import Actor, Root
+
+UP, DOWN, ENTER, CTRL_C, CTRL_D = "\x1b[A", "\x1b[B", "\r", "\x03", "\x04"
+
+
+class Person(NamedTuple):
+    """Somebody at a terminal: presses keys, sees the screen's scrollback."""
+
+    keys: PipeInput
+    screen: io.StringIO
+
+    @property
+    def terminal(self) -> tuple[Input, Output, io.StringIO]:
+        return (self.keys, DummyOutput(), self.screen)
+
+    def press(self, *keys: str) -> None:
+        self.keys.send_text("".join(keys))
+
+    async def sees(self, text: str) -> None:
+        while text not in self.screen.getvalue():
+            await trio.lowlevel.checkpoint()
+
+
+@pytest.fixture
+def person(monkeypatch: pytest.MonkeyPatch) -> Iterator[Person]:
+    monkeypatch.setenv("NO_COLOR", "1")
+    with create_pipe_input() as keys:
+        yield Person(keys, io.StringIO())
+
+
+def choice(**more: object) -> Question:
+    return Question(
+        **{"id": "q1", "actor": "", "text": "Send it?", "kind": "choice", "options": ("yes", "no", "later")} | more  # type: ignore[arg-type]
+    )
+
+
+@pytest.mark.parametrize(
+    ("keys", "answer"),
+    [
+        ([ENTER], "yes"),
+        ([DOWN, ENTER], "no"),
+        ([DOWN, DOWN, UP, ENTER], "no"),
+        (["3", ENTER], "later"),
+        (["l", ENTER], "later"),
+        ([UP, ENTER], "yes"),
+        (["4", ENTER, "my own", ENTER], "my own"),
+    ],
+)
+def test_a_choice_is_made_with_arrows_numbers_or_letters(person: Person, keys: list[str], answer: str) -> None:
+    person.press(*keys)
+    assert Dialog(choice(), terminal=person.terminal).run() == answer
+
+
+def test_the_default_is_where_the_cursor_starts(person: Person) -> None:
+    person.press(ENTER)
+    assert Dialog(choice(default="no"), terminal=person.terminal).run() == "no"
+
+
+def test_without_free_text_there_is_no_other_entry(person: Person) -> None:
+    person.press("4", ENTER)
+    assert Dialog(choice(free=False), terminal=person.terminal).run() == "yes"
+
+
+def test_confirm_answers_yes_or_no(person: Person) -> None:
+    person.press("n", ENTER)
+    assert Dialog(Question(id="q", actor="", text="?", kind="confirm"), terminal=person.terminal).run() == "no"
+
+
+def test_a_checkbox_answers_a_list_in_the_order_of_the_options(person: Person) -> None:
+    question = Question(id="q", actor="", text="?", kind="checkbox", options=("a", "b", "c"))
+    person.press(DOWN, DOWN, " ", UP, UP, " ", ENTER)
+    assert Dialog(question, terminal=person.terminal).run() == ["a", "c"]
+
+
+@pytest.mark.parametrize(("keys", "answer"), [(["hello", ENTER], "hello"), ([ENTER], "the default")])
+def test_text_is_typed_and_empty_means_the_default(person: Person, keys: list[str], answer: str) -> None:
+    person.press(*keys)
+    question = Question(id="q", actor="", text="Name?", default="the default")
+    assert Dialog(question, terminal=person.terminal).run() == answer
+
+
+def test_the_scrollback_keeps_question_rule_problem_and_answer_harmless(person: Person) -> None:
+    person.press("x", ENTER)
+    question = Question(
+        id="q", actor="", node="ask", text="Your\x1b[2J name?\nreally", rule="at least 3", problem="too short"
+    )
+    Dialog(question, more=2, terminal=person.terminal).run()
+    assert person.screen.getvalue() == (
+        "? ask asks (2 more waiting)\n  Your\\x1b[2J name?\n  really\n  too short\n  (at least 3)\n  = x\n"
+    )
+
+
+@pytest.mark.parametrize("kind", ["choice", "text"])
+@pytest.mark.parametrize(("key", "error"), [(CTRL_C, KeyboardInterrupt), (CTRL_D, EOFError)])
+def test_ctrl_c_and_ctrl_d_are_told_apart(person: Person, kind: str, key: str, error: type[BaseException]) -> None:
+    person.press(key)
+    with pytest.raises(error):
+        Dialog(choice(kind=kind), terminal=person.terminal).run()
+
+
+def test_a_dialog_closed_before_it_began_does_not_begin(person: Person) -> None:
+    dialog = Dialog(choice(), terminal=person.terminal)
+    dialog.close()
+    with pytest.raises(WithdrawnError):
+        dialog.run()
+
+
+# --- as a front end of the question desk --------------------------------------------------------------------
+
+
+async def ask(me: Actor, question: Question) -> Answer:
+    return await me.ask_person(question)
+
+
+@contextmanager
+def _noting(notes: list[str]) -> Iterator[None]:
+    notes.append("aside")
+    yield
+    notes.append("back")
+
+
+def prompts(root: Root, person: Person, aside: Callable[[], object] = nullcontext) -> TerminalPrompts:
+    def dialog(question: Question, more: int) -> Dialog:
+        return Dialog(question, more=more, terminal=person.terminal)
+
+    return TerminalPrompts(root.questions, aside, dialog)  # type: ignore[arg-type]
+
+
+def text(name: str, default: str | None = None) -> Question:
+    return Question(id=name, actor="", text=name, default=default)
+
+
+async def test_open_questions_are_asked_one_after_the_other(person: Person) -> None:
+    notes: list[str] = []
+    async with Root() as root, trio.open_nursery() as nursery:
+        await nursery.start(prompts(root, person, partial(_noting, notes)).serve)
+        first = root.spawn(ask, text("first"))
+        await person.sees("first")
+        second = root.spawn(ask, text("second"))
+        person.press("1", ENTER)
+        assert (await first.result()).value == "1"
+        person.press("2", ENTER)
+        assert await second.result() == Answer(question="second", value="2", by="terminal")
+        nursery.cancel_scope.cancel()
+    assert notes == ["aside", "back", "aside", "back"]
+
+
+async def test_a_question_answered_elsewhere_leaves_the_screen(person: Person) -> None:
+    async with Root() as root, trio.open_nursery() as nursery:
+        await nursery.start(prompts(root, person).serve)
+        first = root.spawn(ask, text("first"))
+        await person.sees("first")
+        assert root.questions.answer("first", "from afar", by="websocket")
+        assert (await first.result()).by == "websocket"
+        second = root.spawn(ask, text("second"))
+        await person.sees("second")  # else the dialog that is being closed might take the keys
+        person.press("2", ENTER)
+        assert (await second.result()).value == "2"
+        nursery.cancel_scope.cancel()
+
+
+async def test_the_end_of_input_means_the_default(person: Person) -> None:
+    async with Root() as root, trio.open_nursery() as nursery:
+        await nursery.start(prompts(root, person).serve)
+        person.press(CTRL_D)
+        answer = await root.spawn(ask, text("first", default="fine")).result()
+        assert (answer.value, answer.by) == ("fine", "default")
+        nursery.cancel_scope.cancel()
+
+
+async def test_the_end_of_input_without_a_default_means_that_nobody_is_there(person: Person) -> None:
+    async with Root() as root, trio.open_nursery() as nursery:
+        await nursery.start(prompts(root, person).serve)
+        person.press(CTRL_D)
+        refs = [root.spawn(ask, text(name), link=False) for name in ("first", "second")]
+        for ref in refs:
+            end = await ref.wait()
+            assert isinstance(end.error, NobodyToAsk)
+
+
+async def test_ctrl_c_at_a_prompt_becomes_the_signal(person: Person) -> None:
+    async with Root(signals=True) as root, trio.open_nursery() as nursery:
+        await nursery.start(prompts(root, person).serve)
+        person.press(CTRL_C)
+        end = await root.spawn(ask, text("first"), link=False).wait()
+        assert end.reason == "cancelled"
+        assert root.signal == signal.SIGINT
+        nursery.cancel_scope.cancel()
+
+
+async def test_cancelling_closes_the_dialog_and_waits_for_its_thread(person: Person) -> None:
+    dialogs: list[Dialog] = []
+
+    def dialog(question: Question, more: int) -> Dialog:
+        dialogs.append(Dialog(question, more=more, terminal=person.terminal))
+        return dialogs[-1]
+
+    async with Root() as root, trio.open_nursery() as nursery:
+        await nursery.start(TerminalPrompts(root.questions, nullcontext, dialog).serve)
+        root.spawn(ask, text("first"), link=False)
+        while not dialogs:
+            await trio.lowlevel.checkpoint()
+        nursery.cancel_scope.cancel()
+    assert dialogs[0].ended.is_set()

@@ -1,0 +1,61 @@
+"""Starting is cheap: what `--help` and completion import is a promise, so it is a list."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = {
+    "anyio", "asyncio", "httpcore", "httpx", "jsonschema", "msgspec", "numpy", "prompt_toolkit", "psutil", "rich",
+    "sqlite3", "structlog", "tantivy", "trio", "trio_websocket", "usearch", "xllamacpp", "yaml",
+}  # fmt: skip
+
+PROBE = """
+import os, sys
+sys.argv = ["callboard", *sys.argv[1:]]
+os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+from callboard.cli.main import main
+try:
+    main()
+except SystemExit:
+    print(" ".join(sorted({name.partition(".")[0] for name in sys.modules})), file=sys.stderr)
+"""
+
+
+def imported(*arguments: str, **environment: str) -> set[str]:
+    """The top-level packages that a fresh process has imported when it is done with the arguments."""
+    ended = subprocess.run(
+        [sys.executable, "-c", PROBE, *arguments],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return set(ended.stderr.split())
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--help"], ["--version"], ["run", "--help"], ["validate", "--help"], ["models", "pull", "--help"], ["nonsense"]],
+    ids=" ".join,
+)
+def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
+    modules = imported(*arguments)
+    assert "click" in modules
+    assert not modules & HEAVY
+
+
+@pytest.mark.parametrize("words", ["callboard ", "callboard run --c", "callboard run ex", "callboard schema "])
+def test_completion_imports_nothing_heavy(words: str) -> None:
+    count = len(words.split(" ")) - 1
+    modules = imported(_CALLBOARD_COMPLETE="bash_complete", COMP_WORDS=words, COMP_CWORD=str(count))
+    assert not modules & HEAVY
+
+
+def test_importing_the_package_imports_nothing_heavy() -> None:
+    probe = "import sys, callboard; print(' '.join({name.partition('.')[0] for name in sys.modules}))"
+    ended = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    assert not set(ended.stdout.split()) & HEAVY

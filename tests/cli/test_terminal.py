@@ -1,0 +1,142 @@
+"""`callboard run` as a process: on a real terminal, under real signals."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import termios
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import trio
+from fake_models import FakeModels, Reply
+
+COMMAND = [sys.executable, "-m", "callboard.cli", "run"]
+
+ASK = """
+name: ask
+start: gate
+nodes:
+  gate:
+    type: approval
+    question: Go?
+    options: ["yes", "no"]
+    routes: {"yes": end, "no": end}
+    on_other: end
+    state_updates: {choice: "{{choice}}"}
+  end: {type: end, output: "{{choice}}"}
+"""
+
+TALK = """
+name: talk
+start: say
+nodes:
+  say: {type: llm, prompt: "{{initial_prompt}}", next: end}
+  end: {type: end}
+"""
+
+
+class Screen:
+    """A pseudo-terminal: what is written to it, and keys for whoever reads from it."""
+
+    def __init__(self) -> None:
+        self.master, self.slave = pty.openpty()
+        self.text = ""
+
+    def close(self) -> None:
+        os.close(self.master)
+        os.close(self.slave)
+
+    def modes(self) -> int:
+        return int(termios.tcgetattr(self.slave)[3]) & (termios.ICANON | termios.ECHO | termios.ISIG)
+
+    async def shows(self, pattern: str) -> None:
+        with trio.fail_after(20):
+            while not re.search(pattern, self.text):
+                await trio.lowlevel.wait_readable(self.master)
+                self.text += os.read(self.master, 65536).decode()
+
+    def press(self, keys: str) -> None:
+        os.write(self.master, keys.encode())
+
+
+@pytest.fixture
+def screen() -> Iterator[Screen]:
+    screen = Screen()
+    yield screen
+    screen.close()
+
+
+async def started(
+    nursery: trio.Nursery, arguments: list[str], environment: dict[str, str], screen: Screen | None = None
+) -> trio.Process:
+    end = screen.slave if screen else None
+    return await nursery.start(
+        lambda task_status: trio.run_process(
+            [*COMMAND, *arguments],
+            stdin=end if end is not None else subprocess.DEVNULL,
+            stderr=end if end is not None else subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "TERM": "xterm-256color", "NO_COLOR": "1", **environment},
+            check=False,
+            task_status=task_status,
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("keys", "code", "out"),
+    [
+        ("\r", 0, b"yes\n"),
+        ("\x1b[B\r", 0, b"no\n"),
+        ("3\rmaybe\r", 0, b"maybe\n"),
+        ("\x03", 130, b""),
+        ("\x04", 5, b""),
+    ],
+    ids=["enter", "down", "other", "ctrl-c", "ctrl-d"],
+)
+async def test_a_person_answers_at_the_terminal_and_gets_it_back(
+    nursery: trio.Nursery, screen: Screen, tmp_path: Path, keys: str, code: int, out: bytes
+) -> None:
+    (tmp_path / "graph.yaml").write_text(ASK)
+    before = screen.modes()
+    process = await started(nursery, [str(tmp_path)], {}, screen)
+    await screen.shows(r"then enter")
+    assert screen.modes() != before
+    for key in re.findall(r"\x1b\[.|[^\x1b]", keys) if len(keys) > 3 else [keys]:
+        screen.press(key)
+    assert process.stdout is not None
+    assert await _all(process.stdout) == out
+    assert await process.wait() == code
+    assert screen.modes() == before
+
+
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)],
+    ids=lambda value: str(value),
+)
+async def test_a_signal_ends_the_run_with_one_line_and_its_code(
+    nursery: trio.Nursery, fake_model: FakeModels, tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    (tmp_path / "graph.yaml").write_text(TALK)
+    fake_model.script(Reply("never", delay=60))
+    home = fake_model.config_dir(tmp_path / "config")
+    process = await started(nursery, [str(tmp_path), "-o", "json", "x"], {"CALLBOARD_CONFIG_DIR": str(home)})
+    await fake_model.arrived(1)
+    process.send_signal(number)
+    assert process.stderr is not None
+    assert process.stdout is not None
+    told = (await _all(process.stderr)).decode().splitlines()
+    assert await process.wait() == code
+    assert [line for line in told if "stopping" in line] == told[-1:]
+    assert b'"status": "cancelled"' in await _all(process.stdout)
+
+
+async def _all(stream: trio.abc.ReceiveStream) -> bytes:
+    return b"".join([piece async for piece in stream])

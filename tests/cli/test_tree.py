@@ -1,0 +1,110 @@
+"""The live tree shows what runs right now, and leaves only the story behind."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable
+
+import pytest
+import trio
+
+from callboard.cli.render.board import Board
+from callboard.cli.render.plain import PlainLines
+from callboard.cli.render.progress import Silent, choose
+from callboard.cli.render.tree import LiveTree
+from callboard.protocol import events as ev
+
+MakeEvent = Callable[..., ev.Event]
+
+
+def labels(board: Board) -> list[object]:
+    def walk(lanes: dict[object, object]) -> list[object]:
+        return [(lane.label, walk(lane.children)) if lane.children else lane.label for lane in lanes.values()]
+
+    return walk(board.roots)
+
+
+def test_lanes_hang_below_their_ancestors_and_close_with_them(event: MakeEvent) -> None:
+    board = Board(lambda: 0.0)
+    call = "/run-1/call"
+    board.on_event(event(ev.NodeEntered(node="call", type="agent"), call))
+    board.on_event(event(ev.GraphStarted(graph="inner", start="a", depth=1), f"{call}/inner"))
+    board.on_event(event(ev.NodeEntered(node="a", type="llm"), f"{call}/inner/a"))
+    board.on_event(event(ev.ToolStarted(tool="search"), f"{call}/inner/a", id="t1"))
+    board.on_event(event(ev.NodeEntered(node="other", type="script"), "/run-1/other"))
+    inner = ("inner (graph)", [("a (llm)", ["search"])])
+    assert labels(board) == [("call (agent)", [inner]), "other (script)"]
+    board.on_event(event(ev.ToolFinished(tool="search", seconds=1.0), f"{call}/inner/a", id="t1"))
+    board.on_event(event(ev.NodeExited(node="call", seconds=1.0), call))
+    assert labels(board) == ["other (script)"]
+    board.on_event(event(ev.NodeExited(node="a", seconds=1.0), f"{call}/inner/a"))
+    board.on_event(event(ev.RunFailed(outcome={})))
+    assert labels(board) == []
+
+
+def test_a_lane_tells_what_it_is_at(event: MakeEvent) -> None:
+    board = Board(lambda: 0.0)
+    actor = "/run-1/a"
+    board.on_event(event(ev.NodeEntered(node="a", type="llm"), actor))
+    (lane,) = board.roots.values()
+    seen = []
+    for data in (
+        ev.LlmRequest(model="m", messages=1),
+        ev.LlmDelta(text="first\nsec"),
+        ev.LlmDelta(text="ond \x1b[31m"),
+        ev.LlmRetry(model="m", attempt=1, wait=1.0, error="429"),
+        ev.LlmResponse(model="m", seconds=1.0),
+        ev.ActorWaiting(on="question"),
+    ):
+        board.on_event(event(data, actor))
+        seen.append(lane.detail)
+    assert seen == ["m", "sec", "second \\x1b[31m", "tries again in 1.0s -- 429", "", "waits for question"]
+
+
+@pytest.mark.usefixtures("autojump_clock")
+async def test_the_tree_shows_running_nodes_with_their_time(event: MakeEvent, terminal: io.StringIO) -> None:
+    with LiveTree(terminal) as tree:
+        tree.on_event(event(ev.NodeEntered(node="plan", type="llm"), "/run-1/plan"))
+        await animated(tree)
+    seen = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", terminal.getvalue())
+    assert re.search(r"plan \(llm\)  \d\.\ds", seen)
+    assert seen.count("plan (llm) start") == 1
+
+
+@pytest.mark.usefixtures("autojump_clock")
+async def test_a_prompt_has_the_screen_for_itself_and_lines_wait(event: MakeEvent, terminal: io.StringIO) -> None:
+    with LiveTree(terminal) as tree:
+        tree.on_event(event(ev.NodeEntered(node="plan", type="llm"), "/run-1/plan"))
+        with tree.aside():
+            before = terminal.getvalue()
+            tree.on_event(event(ev.NodeExited(node="plan", seconds=1.0, next=["b"]), "/run-1/plan"))
+            await animated(tree)
+            assert terminal.getvalue() == before
+        assert "plan done in 1.00s -> b" in terminal.getvalue()
+
+
+@pytest.mark.usefixtures("autojump_clock")
+async def test_more_than_fits_is_counted(
+    event: MakeEvent, terminal: io.StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LINES", "20")
+    with LiveTree(terminal) as tree:
+        for item in range(1000):
+            tree.on_event(event(ev.NodeEntered(node="m", type="llm", item=item), f"/run-1/map/m#{item}"))
+        await animated(tree)
+    assert "990 more running" in terminal.getvalue()
+
+
+async def animated(tree: LiveTree) -> None:
+    """Lets the tree draw itself a few times."""
+    with trio.move_on_after(0.25):
+        await tree.animate()
+
+
+def test_the_way_of_showing_fits_the_stream(terminal: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert isinstance(choose(terminal, quiet=True, verbose=False), Silent)
+    assert isinstance(choose(terminal, quiet=False, verbose=False), LiveTree)
+    assert isinstance(choose(io.StringIO(), quiet=False, verbose=False), PlainLines)
+    monkeypatch.setenv("TERM", "dumb")
+    assert isinstance(choose(terminal, quiet=False, verbose=False), PlainLines)

@@ -1,0 +1,117 @@
+"""What is written is true: the flags, the kinds of events, the first graph, the examples."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import click
+import pytest
+import trio
+from fake_models import FakeModels
+
+from callboard import __all__ as public
+from callboard.cli import main
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(Path(__file__).parent))
+
+import events_table  # noqa: E402 - a script beside this file, found through the line above
+
+
+def read(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def commands() -> Iterator[tuple[str, click.Command]]:
+    """Every command with the name of its section in docs/cli.md."""
+    context = click.Context(main.cli)
+    for name in main.COMMANDS:
+        command = main.cli.get_command(context, name)
+        assert command is not None
+        yield name, command
+        if isinstance(command, click.Group):
+            for sub in command.commands.values():
+                yield name, sub
+
+
+@pytest.mark.parametrize(
+    ("section", "flag"),
+    sorted({(name, flag) for name, command in commands() for option in command.params for flag in option.opts}),
+)
+def test_every_flag_is_in_its_section_of_the_cli_page(section: str, flag: str) -> None:
+    if flag.startswith("-"):
+        text = re.split(r"^## ", read("docs/cli.md"), flags=re.MULTILINE)
+        (described,) = [part for part in text if part.startswith(f"{section}\n")]
+        assert re.search(rf"(?<![\w-]){re.escape(flag)}(?![\w-])", described)
+
+
+def test_the_cli_page_names_no_flag_that_does_not_exist() -> None:
+    known = {flag for _name, command in commands() for option in command.params for flag in option.opts}
+    known |= {"--help", "--version"}
+    assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", read("docs/cli.md"))) <= known
+
+
+def test_the_events_page_describes_the_events_as_they_are() -> None:
+    text = read("docs/events.md")
+    assert text == events_table.page(text), "docs/events.md is behind protocol/events.py: run `make docs`"
+
+
+def test_the_python_page_names_everything_public() -> None:
+    page = read("docs/python-api.md")
+    assert [name for name in public if not re.search(rf"callboard\.{name}\b|`{name}`", page)] == []
+
+
+@pytest.mark.parametrize(
+    "page", ["README.md", "CONTRIBUTING.md", *(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md"))]
+)
+def test_links_between_pages_lead_somewhere(page: str) -> None:
+    links = re.findall(r"\]\((?!https?:|#)([^)#]+)", read(page))
+    assert [link for link in links if not (ROOT / page).parent.joinpath(link).exists()] == []
+
+
+def test_the_changelog_has_something_to_tell() -> None:
+    assert re.search(r"^## \[Unreleased\]\n\n### \w+\n\n- ", read("CHANGELOG.md"), re.MULTILINE)
+
+
+def test_every_make_target_that_is_named_exists() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", read("Makefile"), re.MULTILINE))
+    for page in ("README.md", "CONTRIBUTING.md", ".ci/run"):
+        assert set(re.findall(r"^\s*make ([a-z-]+)", read(page), re.MULTILINE)) <= targets
+
+
+async def test_the_first_graph_of_the_readme_runs(fake_model: FakeModels, tmp_path: Path) -> None:
+    (yaml,) = re.findall(r"```yaml\n(.*?)```", read("README.md"), re.DOTALL)
+    assert len(yaml.splitlines()) <= 10
+    (tmp_path / "haiku.yaml").write_text(yaml)
+    fake_model.script("white on the roofs")
+    ended = await _python(
+        ["-m", "callboard.cli", "run", "--strict", "haiku.yaml", "the first snow"], fake_model, tmp_path
+    )
+    assert ended.stdout == b"white on the roofs\n", ended.stderr.decode()
+    assert fake_model.requests[0].prompt == "Write a haiku about the first snow."
+
+
+@pytest.mark.parametrize("example", sorted(path.name for path in (ROOT / "examples").glob("*.py")))
+async def test_the_examples_run(fake_model: FakeModels, tmp_path: Path, example: str) -> None:
+    fake_model.answer_with(lambda request: '{"text": "Join us."}' if "Invite" in request.prompt else "fine")
+    arguments = ["3"] if example == "many_runs.py" else []
+    ended = await _python([str(ROOT / "examples" / example), *arguments], fake_model, tmp_path)
+    assert ended.returncode == 0, ended.stderr.decode()
+    expected = {
+        "many_runs.py": b"  3 done short: 3 words",
+        "watch_events.py": b"the bicycle\n- fine\n- fine\n- fine\n",
+        "answer_questions.py": b"run 2: Sent: Join us.",
+    }
+    assert expected[example] in ended.stdout
+
+
+async def _python(arguments: list[str], model: FakeModels, home: Path) -> subprocess.CompletedProcess[bytes]:
+    environment = {**os.environ, "CALLBOARD_CONFIG_DIR": str(model.config_dir(home / "config"))}
+    run = partial(trio.run_process, capture_stdout=True, capture_stderr=True, check=False)
+    return await run([sys.executable, *arguments], env=environment, cwd=home)

@@ -1,0 +1,78 @@
+"""What is installed: `callboard/` alone, all of it, and it works."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FLOORS = ("actors", "cli", "protocol", "supervisors")
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
+    """The wheel, built from a copy, so that nothing is left in the source and nothing stale gets in."""
+    source = tmp_path_factory.mktemp("source")
+    built = tmp_path_factory.mktemp("built")
+    for path in sources():
+        target = source / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes((ROOT / path).read_bytes())
+    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
+    subprocess.run([*pip, "--wheel-dir", str(built), str(source)], check=True, capture_output=True)
+    (file,) = built.glob("callboard-*.whl")
+    return zipfile.ZipFile(file)
+
+
+def sources() -> list[Path]:
+    """What a checkout holds, seen from its root, without what is built or installed into it."""
+    found = [Path(name) for name in ("__init__.py", "py.typed", "pyproject.toml", "README.md", "LICENSE")]
+    for folder in (*FLOORS, "examples", "tests", "benchmarks"):
+        found += [path.relative_to(ROOT) for path in (ROOT / folder).rglob("*") if path.is_file()]
+    return [path for path in found if "__pycache__" not in path.parts]
+
+
+def test_it_holds_callboard_alone(wheel: zipfile.ZipFile) -> None:
+    tops = {name.split("/")[0] for name in wheel.namelist()}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"callboard"}
+    rooms = {name.split("/")[1] for name in wheel.namelist() if name.startswith("callboard/")}
+    assert rooms == {"__init__.py", "py.typed", "examples", *FLOORS}
+    assert not [name for name in wheel.namelist() if re.search(r"(^|/)(tests?|setup\.py|conftest\.py)(/|$)", name)]
+
+
+def test_it_holds_every_module_and_every_template(wheel: zipfile.ZipFile) -> None:
+    modules = {path for path in sources() if path.suffix == ".py" and path.parts[0] in FLOORS}
+    templates = {path for path in sources() if path.parts[:2] == ("examples", "agents")}
+    wanted = {f"callboard/{path.as_posix()}" for path in modules | templates}
+    assert wanted <= set(wheel.namelist())
+    assert {name for name in wheel.namelist() if name.startswith("callboard/examples/")} <= wanted
+
+
+def test_what_is_installed_works_without_the_source(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
+    site, home = tmp_path / "site", tmp_path / "home"
+    home.mkdir()
+    wheel.extractall(site)
+    environment = {**os.environ, "PYTHONPATH": str(site), "HOME": str(home)}
+
+    def callboard(*arguments: str) -> str:
+        argv = [sys.executable, "-m", "callboard.cli", *arguments]
+        ended = subprocess.run(argv, env=environment, cwd=home, capture_output=True, text=True, check=True)
+        return ended.stdout
+
+    assert callboard("--version").startswith("callboard 0.")
+    callboard("init", "--template", "script")
+    assert callboard("run", "./script", "one two", "--no-input") == "short: 2 words\n"
+    probe = "import callboard; print(callboard.__file__)"
+    shown = subprocess.run([sys.executable, "-c", probe], env=environment, capture_output=True, text=True, check=True)
+    assert shown.stdout.startswith(str(site))
+
+
+def test_the_lock_pins_everything_exactly() -> None:
+    lines = (ROOT / "requirements" / "dev.lock").read_text().splitlines()
+    assert [line for line in lines if not line.startswith("#") and not re.fullmatch(r"[\w.-]+==[\w.]+", line)] == []
