@@ -8,7 +8,9 @@ Start with `actor` (what an actor is, and how it ends), then `root` (signals and
 from .actor import Actor, EndOfMail
 from .bus import Bus, Feed, Stream
 from .escalation import HOLD, PASS, Desk, FrontEnd, Policy, QuestionTimeout
+from .lease import Lease
 from .policy import Backoff
+from .pool import Pool, PoolStatistics
 from .ref import End, Monitor, Ref, Request
 from .root import Root
 from .supervisor import ChildSpec, Supervisor
@@ -25,8 +27,11 @@ __all__ = [
     "EndOfMail",
     "Feed",
     "FrontEnd",
+    "Lease",
     "Monitor",
     "Policy",
+    "Pool",
+    "PoolStatistics",
     "QuestionTimeout",
     "Ref",
     "Request",

@@ -23,13 +23,15 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-from collections.abc import Awaitable, Callable
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, final
 
 import outcome
 import trio
 
 from ..protocol.errors import (
+    ActorCancelled,
     ActorDead,
     ActorError,
     ActorFailed,
@@ -61,11 +63,17 @@ T = TypeVar("T")
 Body = Callable[Concatenate["Actor", P], Awaitable[T]]
 Bond = Literal["linked", "watched", "supervised"]
 
+log = logging.getLogger("callboard.actor")
+
 STOP_WITHIN = 1.0
 """Default seconds that an actor has for its clean-up."""
 
 MARGIN = 0.5
 """What an actor with children gets on top of their time."""
+
+
+A_MOMENT = 0.02
+"""What a child gets to unwind when its time is up, before it counts as stuck."""
 
 
 class EndOfMail(ActorError):
@@ -101,20 +109,20 @@ class Actor:
         "_count",
         "_crash",
         "_in_hand",
-        "_lent",
         "_over",
         "_ready",
         "_reason",
+        "_ref",
         "_scope",
         "_stop_at",
         "asks",
         "dormant",
         "end",
+        "lent",
         "mailbox",
         "name",
         "parent",
         "policy",
-        "ref",
         "root",
         "state",
         "static",
@@ -134,13 +142,13 @@ class Actor:
         stop_within: float = STOP_WITHIN,
         bound: int = BOUND,
         stream: Stream | None = None,
-        static: bool = False,
+        static: int = 0,
     ) -> None:
         self.root = root
         self.parent = parent
         self.name = name
         self.mailbox = Mailbox(bound)
-        self.ref: Ref[Any] = Ref(self)
+        self._ref: Ref[Any] | None = None
         self.state: State = "starting"
         self.end: End | None = None
         self.dormant: End | None = None
@@ -149,7 +157,7 @@ class Actor:
         """The event stream I report to: my run's."""
         self.stop_within = stop_within
         self.static = static
-        """Started from a supervisor's list, so stopped one by one in reverse; else together with the others."""
+        """My place in my supervisor's list, from 1 (stopped one by one in reverse); 0: stopped with the others."""
         self.asks: Actor | None = None
         """Whom its task is asking at the moment (see `refuse_circle`)."""
         self.policy: Policy | None = None
@@ -165,7 +173,8 @@ class Actor:
         self._stop_at = 0.0
         self._crash: BaseException | None = None
         self._in_hand: Request | None = None
-        self._lent: set[Request] | None = None
+        self.lent: set[Request] | None = None
+        """Requests taken to be answered later."""
         self._ready: list[Callable[[outcome.Outcome[Any]], None]] | None = None
         self._over: list[trio.lowlevel.Task] | None = None
         self._context: contextvars.Context | None = None
@@ -184,9 +193,24 @@ class Actor:
         return f"/{self.name}" if above == "/" else f"{above}/{self.name}"
 
     @property
+    def ref(self) -> Ref[Any]:
+        """What others hold of me; one and the same object as long as I live."""
+        ref = self._ref
+        if ref is None:
+            ref = Ref(self)
+            if self.end is None:
+                self._ref = ref
+        return ref
+
+    @property
     def children(self) -> tuple[Ref[Any], ...]:
         """My living children, in start order."""
         return tuple(child.ref for child in (self._children or {}).values())
+
+    @property
+    def child_count(self) -> int:
+        """How many children I have."""
+        return len(self._children or ())
 
     @property
     def stopping(self) -> bool:
@@ -195,7 +219,7 @@ class Actor:
 
     # --- mail ---------------------------------------------------------------------------------------------
 
-    async def receive(self) -> Any:
+    def receive(self) -> Coroutine[Any, Any, Any]:
         """The next message: signals first, then mail in order.
 
         Parks when there is none; lets others run after 64 messages in a row, so it is a checkpoint at least that
@@ -205,6 +229,16 @@ class Actor:
         Raises:
             EndOfMail: I was told to stop.
         """
+        return self._take(EndOfMail)
+
+    def __aiter__(self) -> Actor:
+        return self
+
+    def __anext__(self) -> Coroutine[Any, Any, Any]:
+        return self._take(StopAsyncIteration)
+
+    async def _take(self, at_the_end: type[Exception]) -> Any:
+        """`receive` and `async for`, which differ in what ends them, in one coroutine: it is the hottest there is."""
         if self._in_hand is not None:
             self._drop_in_hand(NoReply(f"{self.path} went on to its next message without a reply"))
         if self.state == "starting":
@@ -217,28 +251,19 @@ class Actor:
             if box.signals:
                 item = box.signals.popleft()
                 if item is _STOP:
-                    raise EndOfMail("told to stop")
+                    raise at_the_end("told to stop")
             elif mail := box.mail:
                 item = mail.popleft()
                 if not mail and box.writers:
                     box.let_in()
             else:
-                await box.wait()
+                await trio.lowlevel.wait_task_rescheduled(box.park())
                 continue
             box.turn -= 1
             if type(item) is Request:
                 self._in_hand = item
                 return item.message
             return item
-
-    def __aiter__(self) -> Actor:
-        return self
-
-    async def __anext__(self) -> Any:
-        try:
-            return await self.receive()
-        except EndOfMail:
-            raise StopAsyncIteration from None
 
     def reply(self, value: Any = None) -> None:
         """Answer the message in hand. Does nothing if it was told, not asked."""
@@ -261,8 +286,9 @@ class Actor:
         request, self._in_hand = self._in_hand, None
         if request is None:
             raise RuntimeError("the message in hand was told, not asked: there is nothing to answer")
-        self._lent = {kept for kept in self._lent or () if not kept.answered}
-        self._lent.add(request)
+        if self.lent is None:
+            self.lent = set()
+        self.lent.add(request)
         return request
 
     def dead_letter(self, message: Any, reason: str) -> None:
@@ -316,10 +342,8 @@ class Actor:
         If it ends before, its crash is raised here (as `ActorFailed`) and nothing of it is left. If this call is
         cancelled, so is the child, and it is waited for.
         """
-        ref = self.spawn(body, *args, **{"link": False, **options})
-        child = ref._actor  # noqa: SLF001 - the kernel's own ref
-        await child.wait_started()
-        child._bond = "linked" if options.get("link", True) else "watched"  # noqa: SLF001 - the same class
+        ref = self.spawn(body, *args, **options)
+        await ref._actor.wait_started()  # noqa: SLF001 - the kernel's own ref
         return ref
 
     def started(self, value: Any = None) -> None:
@@ -332,8 +356,7 @@ class Actor:
 
     # --- ending -------------------------------------------------------------------------------------------
 
-    @contextlib.contextmanager
-    def cleanup(self) -> Any:
+    def cleanup(self) -> contextlib.AbstractContextManager[trio.CancelScope]:
         """For `finally` blocks that have to await: a shield, bounded by what is left of my time to end.
 
         finally:
@@ -342,22 +365,17 @@ class Actor:
         """
         now = trio.current_time()
         left = self._stop_at - now if self._stop_at else self.stop_within
-        with self.root.shield(left):
-            yield
+        return self.root.shield(left)
 
     def request_stop(self) -> None:
         """Polite: the body sees the end of its mail at the next `receive`, ahead of all mail."""
-        if self.dormant is not None:
-            self.bury()
-        elif self.end is None and self._reason == "normal":
+        if self.dormant is None and self.end is None and self._reason == "normal":
             self._reason = "stopped"
             self.mailbox.signal(_STOP)
 
     def interrupt(self) -> None:
         """Now: the body sees `trio.Cancelled` at its next checkpoint."""
-        if self.dormant is not None:
-            self.bury()
-        elif self.end is None and self._reason != "cancelled":
+        if self.dormant is None and self.end is None and self._reason != "cancelled":
             self._reason = "cancelled"
             if self._stop_at == 0.0:
                 self._stop_at = trio.current_time() + self.stop_within
@@ -409,7 +427,7 @@ class Actor:
         stop_within: float = STOP_WITHIN,
         bound: int = BOUND,
         stream: Stream | None = None,
-        static: bool = False,
+        static: int = 0,
     ) -> Actor:
         """A new child with its place in the tree, not yet running."""
         if self.root.stopping or self.state in ("stopping", "done", "failed"):
@@ -446,7 +464,7 @@ class Actor:
                 self._context = contextvars.copy_context()
             self._context.copy().run(nursery.start_soon, self._run)
         else:
-            nursery.start_soon(self._run)
+            nursery.start_soon(self._run, name=self.name)
 
     def revive(self) -> None:
         """After a supervised life: back to `starting`, with the same place, ref and mail."""
@@ -456,6 +474,10 @@ class Actor:
         self._reason = "normal"
         self._stop_at = 0.0
         self._crash = None
+        self.policy = None
+        signals = self.mailbox.signals
+        if signals and _STOP in signals:
+            signals.remove(_STOP)  # it was meant for the life that is over
 
     def bury(self) -> None:
         """After a supervised life: there is no other."""
@@ -487,9 +509,10 @@ class Actor:
                 await self.wait_over()
             raise
 
-    async def wait_over(self) -> None:
-        """Wait until my task is gone, whether or not there is another life."""
-        if self.end is None and self.dormant is None:
+    async def wait_over(self) -> End:
+        """Wait until this life of mine is over, whether or not there is another. A checkpoint only if it is not."""
+        ended = self.end or self.dormant
+        if ended is None:
             task = trio.lowlevel.current_task()
 
             def abort(_: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
@@ -498,7 +521,9 @@ class Actor:
                 return trio.lowlevel.Abort.SUCCEEDED
 
             self._over = [*(self._over or ()), task]
-            await trio.lowlevel.wait_task_rescheduled(abort)
+            ended = await trio.lowlevel.wait_task_rescheduled(abort)
+        assert ended is not None
+        return ended
 
     def time_to_end(self) -> float:
         """Upper bound in seconds for ending me and all below me."""
@@ -507,6 +532,10 @@ class Actor:
         static = sum(child.time_to_end() for child in self._children.values() if child.static)
         together = max((child.time_to_end() for child in self._children.values() if not child.static), default=0.0)
         return self.stop_within + static + together + MARGIN
+
+    def report_stuck(self, seconds: float) -> None:
+        """Tell that I do not end, and where I stand."""
+        self.emit(ActorStuck(seconds=seconds, stack=self.root.stack_of(self)))
 
     async def _run(self) -> None:
         root = self.root
@@ -525,14 +554,17 @@ class Actor:
             except EndOfMail:
                 pass
             except Exception as crashed:  # noqa: BLE001 - a crash is data here: it becomes the actor's end
-                error = crashed
+                error = _without(EndOfMail, crashed)
             if self._children:
                 await self._end_children()
         except BaseException as fatal:
             # KeyboardInterrupt, SystemExit, or the root's hard deadline: record the end, let it through.
-            hard = isinstance(fatal, trio.Cancelled)
-            self._finish("cancelled" if hard else "crashed", None, None if hard else fatal)
-            raise
+            deadline = _without(trio.Cancelled, _without(Exception, fatal)) is None
+            error = error or (_without(trio.Cancelled, fatal) if deadline else fatal)
+            self._finish("crashed" if error else "cancelled", None, error, final=True)
+            if not deadline or not isinstance(fatal, BaseExceptionGroup):
+                raise
+            raise _without(Exception, fatal) or fatal from None
         finally:
             del root.tasks[task]
         error = error or self._crash
@@ -542,34 +574,40 @@ class Actor:
             reason = "cancelled"
         self._finish(reason, value, error)
 
-    def _finish(self, reason: Reason, value: Any, error: BaseException | None) -> None:
+    def _finish(self, reason: Reason, value: Any, error: BaseException | None, *, final: bool = False) -> None:
         """A life is over: settle what hung on it, and leave the rest to the supervisor, if there is one."""
         end = End(reason=reason, value=value, error=error)
-        failed = _failure(self, end)
         if self._in_hand is not None:
-            self._drop_in_hand(failed)
-        for request in self._lent or ():
-            if not request.answered and not request.abandoned:
-                request.fail(failed)
-        self._lent = None
-        self._start_failed(failed)
+            self._drop_in_hand(_failure(self, end))
+        lent, self.lent = self.lent, None
+        for request in lent or ():
+            request.fail(_failure(self, end))
+        somebody_starts_me = self._ready is not None
+        self._start_over(end)
         parent = self.parent
-        if self._bond == "supervised" and parent is not None and parent.state not in ("stopping", "done", "failed"):
+        if parent is None or parent.state in ("stopping", "done", "failed"):
+            final = True
+        if final:
+            for child in list((self._children or {}).values()):
+                child.bury()  # one that ended while nobody was left to decide about it
+        if self._bond == "supervised" and parent is not None and not final:
             self.dormant = end
             self.state = "stopping"
             parent.mailbox.signal(ChildEnded(self, end))
         else:
             self._farewell(end)
-            if error is not None and self._bond == "linked" and parent is not None:
-                parent.crash(failed)
+            if error is not None and self._bond == "linked" and parent is not None and not somebody_starts_me:
+                parent.crash(_failure(self, end))
         over, self._over = self._over, None
         for task in over or ():
-            trio.lowlevel.reschedule(task)
+            trio.lowlevel.reschedule(task, outcome.Value(end))
 
     def _farewell(self, end: End) -> None:
         """The one place where an actor ends: leave the tree and tell everybody, once."""
         self.end = end
         self.state = end.state
+        self._ref = None  # else each dead actor would be a circle, left to the garbage collector
+        self._args = ()
         siblings = None if self.parent is None else self.parent._children  # noqa: SLF001 - the same class
         if siblings is not None and siblings.get(self.name) is self:
             del siblings[self.name]
@@ -586,12 +624,21 @@ class Actor:
                 stream.publish(self, ActorStopped(reason=end.reason))
         callbacks, self._callbacks = self._callbacks, None
         for callback in callbacks or ():
-            callback(end)
+            try:
+                callback(end)
+            except Exception:
+                log.exception("a callback on the end of %s raised", self.path)
 
-    def _start_failed(self, error: ActorError) -> None:
+    def _start_over(self, end: End) -> None:
+        """Tell who waits for my start, if it is not done: a body that simply returned was ready enough."""
         ready, self._ready = self._ready, None
         for callback in ready or ():
-            callback(outcome.Error(error))
+            if end.reason == "normal":
+                callback(outcome.Value(None))
+            elif end.error is not None:
+                callback(outcome.Error(_failure(self, end)))
+            else:
+                callback(outcome.Error(ActorCancelled(f"{self.path} was {end.reason} before it was ready")))
 
     def _drop_in_hand(self, error: ActorError) -> None:
         request, self._in_hand = self._in_hand, None
@@ -603,9 +650,8 @@ class Actor:
         self.state = "stopping"  # from here on `adopt` refuses
         children = list((self._children or {}).values())
         await end_together([child for child in children if not child.static])
-        for child in reversed(children):
-            if child.static:
-                await end_together([child])
+        for child in sorted((child for child in children if child.static), key=lambda child: -child.static):
+            await end_together([child])
 
     def _free_name(self, label: str) -> str:
         assert self._children is not None
@@ -624,13 +670,13 @@ async def end_lives(actors: list[Actor]) -> None:
     for actor in running:
         actor.interrupt()
     time = max(actor.time_to_end() for actor in running)
-    with trio.move_on_after(time) as limit:
+    with trio.move_on_after(time + A_MOMENT) as limit:
         for actor in running:
             await actor.wait_over()
     if limit.cancelled_caught:
         for actor in running:
             if actor.end is None and actor.dormant is None:
-                actor.emit(ActorStuck(seconds=time, stack=actor.root.stack_of(actor)))
+                actor.report_stuck(time)
 
 
 async def end_together(actors: list[Actor]) -> None:
@@ -638,6 +684,13 @@ async def end_together(actors: list[Actor]) -> None:
     await end_lives(actors)
     for actor in actors:
         actor.bury()
+
+
+def _without(kind: type[BaseException], error: BaseException | None) -> BaseException | None:
+    """What is left of an error, or of a group of them, without those of `kind`."""
+    if isinstance(error, BaseExceptionGroup):
+        return error.split(kind)[1]
+    return None if isinstance(error, kind) else error
 
 
 def _failure(actor: Actor, end: End) -> ActorError:

@@ -87,13 +87,15 @@ class Stream:
         heard: whether anybody listens. Ask before building an event.
     """
 
-    __slots__ = ("_bus", "_listeners", "_seq", "heard", "run")
+    __slots__ = ("_behind", "_bus", "_listeners", "_seq", "_telling", "heard", "run")
 
     def __init__(self, bus: Bus, run: str) -> None:
         self.run = run
         self.heard = bool(bus.listeners)
         self._bus = bus
         self._listeners: tuple[Listener, ...] = ()
+        self._behind: deque[Event] = deque()
+        self._telling = False
         self._seq = 0
 
     def publish(self, actor: Actor, data: EventData, *, id: str = "", corr: str = "") -> None:
@@ -110,6 +112,18 @@ class Stream:
             corr=corr,
             data=data,
         )
+        if self._telling:  # a listener's own doing: it comes after this event for everybody
+            self._behind.append(event)
+            return
+        self._telling = True
+        try:
+            self._tell(event)
+            while self._behind:
+                self._tell(self._behind.popleft())
+        finally:
+            self._telling = False
+
+    def _tell(self, event: Event) -> None:
         for listener in self._listeners:
             _call(listener, event, self.drop)
         for listener in self._bus.listeners:

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import logging
+from collections import Counter
 from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol, final
@@ -22,7 +24,7 @@ import msgspec
 import outcome
 import trio
 
-from ..protocol.errors import NobodyToAsk, TimedOut
+from ..protocol.errors import ActorError, NobodyToAsk, ShuttingDown, TimedOut
 from ..protocol.events import ActorBusy, ActorWaiting, QuestionAnswered, QuestionAsked, QuestionExpired
 from ..protocol.questions import Answer, Question
 
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from .actor import Actor
 
 Value = str | list[str]
+
+log = logging.getLogger("callboard.questions")
 
 
 class Verdict(Enum):
@@ -42,11 +46,14 @@ class Verdict(Enum):
 PASS = Verdict.PASS
 HOLD = Verdict.HOLD
 Policy = Callable[[Question], Answer | Verdict]
-"""Asked once per question that comes by. Must be quick; use `HOLD` and `desk.answer` to take one's time."""
+"""Asked once per question that comes by. Must be quick; use `HOLD` and `desk.answer` to take one's time.
+
+One that raises is reported, and counts as `PASS`: its fault is not the asker's.
+"""
 
 
 class FrontEnd(Protocol):
-    """Something that can show questions to a person. Both calls must return at once."""
+    """Something that can show questions to a person. Both calls must return at once; one that raises is detached."""
 
     name: str
 
@@ -75,6 +82,7 @@ class Desk:
         self.patient = patient
         self._front_ends: list[FrontEnd] = []
         self._open: dict[str, _Pending] = {}
+        self._asking: Counter[Actor] = Counter()
         self._ids = itertools.count(1)
 
     @property
@@ -90,15 +98,13 @@ class Desk:
     def attach(self, front_end: FrontEnd) -> Iterator[None]:
         """Show questions to `front_end` while the block lasts, those first that are open already."""
         self._front_ends.append(front_end)
-        for pending in list(self._open.values()):
-            if pending.on_desk:
-                front_end.asked(pending.question)
         try:
+            for pending in list(self._open.values()):
+                if pending.on_desk:
+                    self._show(front_end, pending.question)
             yield
         finally:
-            self._front_ends.remove(front_end)
-            if not self._front_ends and not self.patient:
-                self._nobody_left()
+            self._detach(front_end)
 
     def answer(self, question_id: str, value: Value, by: str = "") -> bool:
         """Answer a question. False if it is not open: answered by another, withdrawn, or never asked."""
@@ -121,13 +127,22 @@ class Desk:
         Raises:
             NobodyToAsk: nobody can answer, and the question has no default.
             QuestionTimeout: nobody answered within the question's `timeout`.
+            ShuttingDown: the root stops; people are not troubled any more.
         """
+        if actor.root.stopping:
+            raise ShuttingDown(f"{actor.path} can't ask: the root is stopping")
         question = msgspec.structs.replace(
             question, id=question.id or self.new_id(), actor=actor.path, run=actor.stream.run
         )
+        if question.id in self._open:
+            raise ActorError(
+                f"a question with the id '{question.id}' is open already; leave `id` empty to get a new one"
+            )
         pending = _Pending(question, actor)
         self._open[question.id] = pending
-        state, actor.state = actor.state, "waiting"
+        self._asking[actor] += 1
+        if actor.state == "running":
+            actor.state = "waiting"
         actor.emit(QuestionAsked(question=msgspec.to_builtins(question)), id=question.id)
         actor.emit(ActorWaiting(on="question"), id=question.id)
         reason = "cancelled"
@@ -144,7 +159,11 @@ class Desk:
             reason = "nobody"
             raise
         finally:
-            actor.state = state
+            self._asking[actor] -= 1
+            if not self._asking[actor]:
+                del self._asking[actor]
+                if actor.state == "waiting":
+                    actor.state = "running"
             if self._open.pop(question.id, None) is not None:
                 self._tell_closed(pending, reason)
             if reason:
@@ -157,7 +176,7 @@ class Desk:
         actor = start
         while actor is not None:
             if actor.policy is not None:
-                verdict = actor.policy(pending.question)
+                verdict = _ask_policy(actor, actor.policy, pending.question)
                 if isinstance(verdict, Answer):
                     self.answer(pending.question.id, verdict.value, verdict.by or actor.path)
                     return
@@ -166,10 +185,25 @@ class Desk:
                     return
             actor = actor.parent
         pending.on_desk = True
-        for front_end in self._front_ends:
-            front_end.asked(pending.question)
+        for front_end in list(self._front_ends):
+            self._show(front_end, pending.question)
+            if pending.question.id not in self._open:
+                return  # answered on the spot
         if not self._front_ends and not self.patient:
             self._give_up(pending)
+
+    def _show(self, front_end: FrontEnd, question: Question) -> None:
+        try:
+            front_end.asked(question)
+        except Exception:
+            log.exception("front end '%s' raised on a question and is detached", front_end.name)
+            self._detach(front_end)
+
+    def _detach(self, front_end: FrontEnd) -> None:
+        if front_end in self._front_ends:
+            self._front_ends.remove(front_end)
+            if not self._front_ends and not self.patient:
+                self._nobody_left()
 
     def _give_up(self, pending: _Pending) -> None:
         question = pending.question
@@ -192,7 +226,11 @@ class Desk:
     def _tell_closed(self, pending: _Pending, by: str) -> None:
         if pending.on_desk:
             for front_end in list(self._front_ends):
-                front_end.closed(pending.question.id, by)
+                try:
+                    front_end.closed(pending.question.id, by)
+                except Exception:
+                    log.exception("front end '%s' raised on a closed question and is detached", front_end.name)
+                    self._detach(front_end)
 
 
 class _Pending:
@@ -227,6 +265,14 @@ class _Pending:
             await trio.lowlevel.checkpoint()
         assert self._result is not None
         return self._result.unwrap()
+
+
+def _ask_policy(actor: Actor, policy: Policy, question: Question) -> Answer | Verdict:
+    try:
+        return policy(question)
+    except Exception:
+        log.exception("the policy of %s raised on a question, which passes", actor.path)
+        return PASS
 
 
 def _short(text: str) -> str:

@@ -16,6 +16,7 @@ far fewer switches than messages.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 import outcome
@@ -87,18 +88,16 @@ class Mailbox:
             trio.lowlevel.reschedule(task)
         self.turn = 0
 
-    async def wait(self) -> None:
-        """Park until something arrives. The caller has looked: both lanes are empty."""
+    def park(self) -> Callable[[trio.lowlevel.RaiseCancelT], trio.lowlevel.Abort]:
+        """Both lanes are empty: what to give to `wait_task_rescheduled`, so that the task sleeps until `wake`.
+
+        Not a coroutine of its own: that would be one more object per idle actor and one more frame per message.
+        """
         if self.reader is not None:
             raise trio.BusyResourceError("another task is already receiving from this mailbox")
         self.reader = trio.lowlevel.current_task()
         self.turn = TURN
-
-        def abort(_: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
-            self.reader = None
-            return trio.lowlevel.Abort.SUCCEEDED
-
-        await trio.lowlevel.wait_task_rescheduled(abort)
+        return self._unpark
 
     def close(self) -> list[Any]:
         """Refuse everything from now on; returns the mail that nobody will handle.
@@ -117,10 +116,14 @@ class Mailbox:
         return len(self.mail or ()) + len(self.writers or ())
 
     def wake(self) -> None:
-        """Let the actor run, which is parked in `wait`."""
+        """Let the actor run, which is parked."""
         task, self.reader = self.reader, None
         assert task is not None
         trio.lowlevel.reschedule(task)
+
+    def _unpark(self, _: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
+        self.reader = None
+        return trio.lowlevel.Abort.SUCCEEDED
 
     async def _wait_for_room(self, item: Any) -> None:
         if self.writers is None:

@@ -20,6 +20,7 @@ from ..protocol.errors import (
     ActorFailed,
     AskTimeout,
     Deadlock,
+    DoesNotEnd,
     MailboxFull,
 )
 from ..protocol.messages import Down
@@ -86,6 +87,8 @@ class Request:
             self._actor.dead_letter(result, reason)
             return
         self._outcome = result
+        if self._actor.lent:
+            self._actor.lent.discard(self)
         if self._task is not None:
             trio.lowlevel.reschedule(self._task, result)
 
@@ -98,6 +101,8 @@ class Request:
 
     def _abandon(self, _: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
         self.abandoned = True
+        if self._actor.lent:
+            self._actor.lent.discard(self)
         return trio.lowlevel.Abort.SUCCEEDED
 
 
@@ -105,19 +110,21 @@ class Request:
 class Monitor:
     """A watch on one actor. `await monitor.wait()` for its end, or `cancel()` the watch."""
 
-    __slots__ = ("_actor", "_callback", "ref")
+    __slots__ = ("_actor", "_callback", "_sent", "_to", "ref")
 
     def __init__(self, actor: Actor, to: Ref[Any] | None) -> None:
         self.ref = actor.ref
         self._actor = actor
-        self._callback: Callable[[End], None] | None = None
-        if to is not None:
+        self._to = to
+        self._sent: Down | None = None
+        self._callback: Callable[[End], None] | None = None if to is None else self._send
+        if self._callback is not None:
+            actor.on_end(self._callback)
 
-            def tell(end: End) -> None:
-                to.signal(self._down(end))
-
-            self._callback = tell
-            actor.on_end(tell)
+    def _send(self, end: End) -> None:
+        assert self._to is not None
+        self._sent = self._down(end)
+        self._to.signal(self._sent)
 
     def _down(self, end: End) -> Down:
         error = None if end.error is None else str(end.error)
@@ -128,9 +135,12 @@ class Monitor:
         return self._down(await self.ref.wait())
 
     def cancel(self) -> None:
-        """No `Down` message will be sent any more. Harmless when it was sent already."""
+        """No `Down` message will arrive any more: one that is on its way is taken back."""
         if self._callback is not None:
             self._actor.not_on_end(self._callback)
+        if self._sent is not None and self._to is not None:
+            self._to.take_back(self._sent)
+            self._sent = None
 
 
 @final
@@ -145,6 +155,12 @@ class Ref(Generic[T]):
 
     def __repr__(self) -> str:
         return f"<Ref {self.path} {self.state}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Ref) and other._actor is self._actor
+
+    def __hash__(self) -> int:
+        return hash(self._actor)
 
     @property
     def path(self) -> str:
@@ -205,6 +221,12 @@ class Ref(Generic[T]):
         self._box.signal(message)
         return True
 
+    def take_back(self, message: Any) -> None:
+        """Undo `signal`, if the message has not been received yet."""
+        signals = self._box.signals
+        if signals and message in signals:
+            signals.remove(message)
+
     async def ask(self, message: Any, timeout: float | None = None) -> Any:
         """Send a message and wait for its reply.
 
@@ -221,20 +243,21 @@ class Ref(Generic[T]):
             refuse_circle(asker, actor)
             asker.asks = actor
         request = Request(message, actor)
-        box = self._box
+        full = False
         try:
             try:
-                box.put_nowait(request)  # no deadline is consulted while there is room
+                self._box.put_nowait(request)  # no deadline is consulted while there is room
             except MailboxFull:
-                return await self._ask_when_full(request, timeout)
-            if timeout is None:
+                full = True
+            except ActorDead:
+                raise self._nobody(message) from None
+            if timeout is None and not full:
                 return await request.answer()
-            with trio.move_on_after(timeout):
+            with trio.move_on_after(float("inf") if timeout is None else timeout):
+                if full:
+                    await self._put_when_full(request)
                 return await request.answer()
-            raise self._too_late(timeout)
-        except ActorDead:
-            actor.dead_letter(message, "the actor has ended")
-            raise ActorDead(f"{self.path} has ended; nobody will answer") from None
+            raise AskTimeout(f"no reply from {self.path} within {timeout:g} s")
         finally:
             if asker is not None:
                 asker.asks = None
@@ -255,13 +278,24 @@ class Ref(Generic[T]):
     async def stop(self) -> End:
         """Ask it to end, and wait until it has: the message in hand is finished, the mail left is dropped.
 
-        If that takes longer than its `stop_within`, it is interrupted as by `cancel`.
+        If that takes longer than its `stop_within`, it is interrupted as by `cancel`. A supervised actor may be
+        started again by its supervisor after that; `Supervisor.stop_child` ends it for good.
+
+        Raises:
+            DoesNotEnd: not even that ended it in its time (it is reported as stuck).
         """
-        self._actor.request_stop()
-        with trio.move_on_after(self._actor.stop_within):
-            return await self.wait()
-        self._actor.interrupt()
-        return await self.wait()
+        actor = self._actor
+        if not self.alive or actor.dormant is not None:
+            await trio.lowlevel.checkpoint()
+        actor.request_stop()
+        with trio.move_on_after(actor.stop_within):
+            return await actor.wait_over()
+        actor.interrupt()
+        time = actor.time_to_end()
+        with trio.move_on_after(time):
+            return await actor.wait_over()
+        actor.report_stuck(time)
+        raise DoesNotEnd(f"{self.path} did not end within {time:g} s of being interrupted; its stack is in the events")
 
     async def wait(self) -> End:
         """Wait for its end, whatever that is. Does not raise for a crash."""
@@ -301,24 +335,26 @@ class Ref(Generic[T]):
             raise ActorFailed(f"{self.path} crashed: {describe(end.error)}") from end.error
         raise ActorCancelled(f"{self.path} was {end.reason}")
 
-    async def _ask_when_full(self, request: Request, timeout: float | None) -> Any:
-        with trio.move_on_after(float("inf") if timeout is None else timeout):
+    async def _put_when_full(self, request: Request) -> None:
+        try:
             await self._box.put(request)
-            return await request.answer()
-        raise self._too_late(timeout)
+        except ActorDead:
+            raise self._nobody(request.message) from None
 
-    def _too_late(self, timeout: float | None) -> AskTimeout:
-        return AskTimeout(f"no reply from {self.path} within {timeout:g} s")
+    def _nobody(self, message: Any) -> ActorDead:
+        self._actor.dead_letter(message, "the actor has ended")
+        return ActorDead(f"{self.path} has ended; nobody will answer")
 
 
 def refuse_circle(asker: Actor, target: Actor) -> None:
     """Raise `Deadlock` if `target` (or whom it waits for) waits for `asker`."""
     step: Actor | None = target
-    circle = [asker.path]
+    circle = [asker]
     while step is not None:
-        circle.append(step.path)
+        circle.append(step)
         if step is asker:
-            raise Deadlock("these actors would wait for each other for ever: " + " -> ".join(circle))
+            paths = " -> ".join(actor.path for actor in circle)
+            raise Deadlock(f"these actors would wait for each other for ever: {paths}")
         step = step.asks
 
 

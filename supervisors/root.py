@@ -20,6 +20,7 @@ Whatever happens, the guardian (see `process`) ends the subprocesses that we can
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import os
 import signal
@@ -91,6 +92,7 @@ class Root:
         self._count = 0
         self._shields: set[trio.CancelScope] = set()
         self._shell = trio.CancelScope(shield=True)  # deadline: set by begin_stop
+        self._guard = _thread.allocate_lock()
         self._token: trio.lowlevel.TrioToken | None = None
         self._processes: Processes | None = None
         self._frame: contextlib.AbstractAsyncContextManager[Root] | None = None
@@ -134,20 +136,19 @@ class Root:
             self.actor.interrupt()
 
     async def stop(self) -> None:
-        """Stop, and wait until nothing is left or the deadline has passed."""
+        """Stop, and wait until nothing is left or the deadline has passed.
+
+        An actor of the tree that calls this does not come back: its own end is part of what is waited for.
+        """
         self.begin_stop()
+        if self.actor_of(trio.lowlevel.current_task()) is not None:
+            await trio.sleep_forever()  # it is being interrupted
         with self.shield(self.stop_within):
             await self.actor.wait_over()
 
-    @contextlib.contextmanager
-    def shield(self, seconds: float) -> Iterator[trio.CancelScope]:
+    def shield(self, seconds: float) -> contextlib.AbstractContextManager[trio.CancelScope]:
         """A shield for clean-up that has to await: bounded by `seconds`, the root's deadline, and hurry."""
-        with trio.CancelScope(shield=True, deadline=min(trio.current_time() + seconds, self.deadline)) as scope:
-            self._shields.add(scope)
-            try:
-                yield scope
-            finally:
-                self._shields.discard(scope)
+        return _Shield(self, self._shields, seconds)
 
     # --- looking ------------------------------------------------------------------------------------------
 
@@ -168,30 +169,41 @@ class Root:
     @contextlib.asynccontextmanager
     async def _live(self) -> AsyncIterator[Root]:
         self._token = trio.lowlevel.current_trio_token()
+        error: BaseException | None = None
         with self._signal_handlers():
             try:
                 async with trio.open_nursery() as outer:
-                    await outer.start(self._house, outer)
                     try:
+                        # In a scope that is cancelled already, `start` would wait for the house's end. It waits for
+                        # nothing else: the house is up after its first step.
+                        with trio.CancelScope(shield=True):
+                            await outer.start(self._house, outer)
                         yield self
                     finally:
                         await self.stop()
             except BaseExceptionGroup as group:
-                raise _only(group) from None
+                if len(group.exceptions) > 1:
+                    raise
+                error = group.exceptions[0]
+        if error is not None:
+            raise error  # not inside the handler, which would rewrite its cause
         end = self.actor.end
         if end is not None and end.error is not None:
             raise end.error
 
     async def _house(self, outer: trio.Nursery, task_status: trio.TaskStatus[None]) -> None:
-        with self._shell:
-            async with trio.open_nursery() as self.nursery:
-                self.actor.launch()
-                task_status.started()
-                await self.actor.wait_over()
-                if self._processes is not None:
-                    with self.shield(self.stop_within):
-                        await self._processes.close()
-                self.nursery.cancel_scope.cancel()
+        try:
+            with self._shell:
+                async with trio.open_nursery() as self.nursery:
+                    self.actor.launch()
+                    task_status.started()
+                    await self.actor.wait_over()
+                    if self._processes is not None:
+                        with self.shield(self.stop_within):
+                            await self._processes.close()
+                    self.nursery.cancel_scope.cancel()
+        except BaseExceptionGroup as group:
+            raise _only(group) from None
         if self._processes is not None:
             self._processes.abandon()  # harmless after `close`; what that did not get to is the guardian's now
         if self.actor.end is not None and self.actor.end.error is not None:
@@ -246,13 +258,41 @@ class Root:
 
     def _hang_guard_on(self) -> None:
         assert self.signal is not None
-        self._guard = threading.Timer(self.stop_within + LOOP_HANGS, os._exit, (128 + self.signal,))
-        self._guard.daemon = True
-        self._guard.start()
+        self._guard.acquire()
+        # Not a threading.Thread: starting one takes a lock that the interrupted code may be holding.
+        _thread.start_new_thread(self._end_if_it_hangs, (128 + self.signal,))
+
+    def _end_if_it_hangs(self, status: int) -> None:
+        if not self._guard.acquire(timeout=self.stop_within + LOOP_HANGS):
+            os._exit(status)
 
     def _hang_guard_off(self) -> None:
         if self.signal is not None:
-            self._guard.cancel()
+            self._guard.release()
+
+
+class _Shield:
+    """See `Root.shield`. A class, since a generator would double its price, and ten thousand may clean up at once."""
+
+    __slots__ = ("_all", "_root", "_scope", "_seconds")
+
+    def __init__(self, root: Root, all: set[trio.CancelScope], seconds: float) -> None:
+        self._root = root
+        self._all = all
+        self._seconds = seconds
+        self._scope: trio.CancelScope
+
+    def __enter__(self) -> trio.CancelScope:
+        deadline = min(trio.current_time() + self._seconds, self._root.deadline)
+        scope = self._scope = trio.CancelScope(shield=True, deadline=deadline)
+        self._all.add(scope)
+        return scope.__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        self._all.discard(self._scope)
+        return self._scope.__exit__(kind, error, trace)
 
 
 async def _keep(me: Actor) -> None:

@@ -8,7 +8,8 @@
     root.spawn(site, name="site")
 
 A `Supervisor` is the body of one actor and the handle to it: `await site.start_child(spec)` adds a child while it runs.
-The rules themselves are in `policy`; this file carries them out, one ended child at a time. A restart that fails
+The rules themselves are in `policy`; this file carries them out, one thing at a time: an ended child, a call from
+outside. A restart that fails
 is not retried in a loop: its crash comes back through the mailbox like any other, so that a request to stop is
 seen between two attempts.
 
@@ -18,15 +19,16 @@ A child's ref and mail survive a restart; the message it crashed on does not (it
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Container
+from contextlib import asynccontextmanager
 from typing import Any, final
 
 import msgspec
 import trio
 
-from ..protocol.errors import ActorError, ShuttingDown, TooManyRestarts
+from ..protocol.errors import ActorError, DoesNotEnd, ShuttingDown, TooManyRestarts
 from ..protocol.events import ActorRestarted
-from .actor import STOP_WITHIN, Actor, ChildEnded, end_lives, end_together
+from .actor import STOP_WITHIN, Actor, ChildEnded, end_lives
 from .mailbox import BOUND
 from .policy import AutoShutdown, Backoff, Intensity, Restart, Strategy, concerned, shuts_down, verdict
 from .ref import End, Ref, describe
@@ -56,13 +58,15 @@ class ChildSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Child:
-    __slots__ = ("actor", "attempts", "spec", "static")
+    __slots__ = ("actor", "attempts", "held", "spec", "static", "unwanted")
 
-    def __init__(self, spec: ChildSpec, *, static: bool) -> None:
+    def __init__(self, spec: ChildSpec, *, static: int = 0) -> None:
         self.spec = spec
         self.static = static
         self.actor: Actor | None = None
         self.attempts = 0  # restarts in a row, for the back-off
+        self.held = False  # ended for a sibling's restart, and about to be started with it
+        self.unwanted = False  # being stopped on request
 
 
 @final
@@ -101,6 +105,7 @@ class Supervisor:
         self._intensity = Intensity(intensity, period)
         self._children: dict[str, _Child] = {}
         self._due: list[tuple[float, list[str]]] = []
+        self._lock = trio.Lock()
         self._me: Actor | None = None
         names: set[str] = set()
         for spec in children:
@@ -111,15 +116,19 @@ class Supervisor:
         """The body: start the children, then look after them until told to stop."""
         self._me = me
         self._intensity = Intensity(*self._limits)
-        self._children = {spec.name: _Child(spec, static=True) for spec in self._specs}
+        self._children = {spec.name: _Child(spec, static=place) for place, spec in enumerate(self._specs, 1)}
         self._due = []
-        for child in list(self._children.values()):
-            await self._start(child)
+        async with self._alone():
+            for child in list(self._children.values()):
+                await self._start(child)
         me.started()
         while True:
             signal = await self._next(me)
-            if isinstance(signal, ChildEnded) and await self._ended(signal):
-                return
+            async with self._alone():
+                if signal is None:
+                    await self._start_due()
+                elif isinstance(signal, ChildEnded) and await self._ended(signal):
+                    return
 
     # --- from outside -------------------------------------------------------------------------------------
 
@@ -130,37 +139,54 @@ class Supervisor:
             ActorError: the supervisor does not run, is full, or has a child of that name.
             ActorFailed: the child crashed before it was ready (`spec.wait`).
         """
-        if self._me is None or self._me.state != "running":
-            raise ShuttingDown("this supervisor does not run")
-        self._check(spec, set(self._children))
-        if self._max is not None and len(self._me.children) >= self._max:
-            raise ActorError(f"{self._me.path} has {self._max} children, as many as it may (max_children)")
-        child = self._children[spec.name] = _Child(spec, static=False)
-        try:
-            return await self._start(child)
-        except BaseException:
-            self._children.pop(spec.name, None)
-            raise
+        async with self._alone():
+            me = self._running()
+            self._check(spec, self._children)
+            if self._max is not None and me.child_count >= self._max:
+                raise ActorError(f"{me.path} has {self._max} children, as many as it may (max_children)")
+            child = self._children[spec.name] = _Child(spec)
+            try:
+                return await self._start(child)
+            except BaseException:
+                del self._children[spec.name]
+                self._let_go(child)
+                raise
 
     async def stop_child(self, name: str) -> End:
-        """End a child; its spec stays, so that `restart_child` can start it again (a temporary one is forgotten)."""
-        child = self._known(name)
-        actor = child.actor
-        if actor is None:
-            raise ActorError(f"child '{name}' does not run")
-        child.actor = None
-        await end_together([actor])
-        if child.spec.restart == "temporary":
-            self._children.pop(name, None)
+        """End a child for good, also one that waits for its restart.
+
+        Its spec stays, so that `restart_child` or a sibling's restart can start it again; a temporary one is forgotten.
+
+        Raises:
+            ActorError: there is no such child, or it does not run.
+            DoesNotEnd: it is still there after all the time it had.
+        """
+        async with self._alone():
+            child = self._known(name)
+            actor = child.actor
+            if actor is None:
+                raise ActorError(f"child '{name}' does not run")
+            child.unwanted = True  # should this call be cancelled, `_ended` will finish the work
+            self._not_due({name})
+            await end_lives([actor])
+            if actor.dormant is None:
+                raise DoesNotEnd(f"{actor.path} does not end; its stack is in the events")
+            self._let_go(child)
         assert actor.end is not None
         return actor.end
 
     async def restart_child(self, name: str) -> Ref[Any]:
         """Start a child whose spec is kept but which does not run."""
-        child = self._known(name)
-        if child.actor is not None:
-            raise ActorError(f"child '{name}' runs already")
-        return await self._start(child)
+        async with self._alone():
+            self._running()
+            child = self._known(name)
+            if child.actor is not None:
+                raise ActorError(f"child '{name}' runs already")
+            try:
+                return await self._start(child)
+            except BaseException:
+                self._let_go(child)
+                raise
 
     def child(self, name: str) -> Ref[Any] | None:
         """Ref of a child, or None if it does not run at the moment."""
@@ -174,35 +200,67 @@ class Supervisor:
 
     # --- carrying out -------------------------------------------------------------------------------------
 
+    @asynccontextmanager
+    async def _alone(self) -> AsyncIterator[None]:
+        """One thing at a time, whoever's task does it. A checkpoint only if it has to wait."""
+        try:
+            self._lock.acquire_nowait()
+        except trio.WouldBlock:
+            await self._lock.acquire()
+        try:
+            yield
+        finally:
+            self._lock.release()
+
+    def _running(self) -> Actor:
+        if self._me is None or self._me.state not in ("running", "waiting"):
+            raise ShuttingDown("this supervisor does not run")
+        return self._me
+
     async def _next(self, me: Actor) -> Any:
-        """The next signal, or None when a restart was due first."""
+        """The next signal, or None when a restart is due."""
         if not self._due:
             return await me.receive()
-        due, names = min(self._due)
-        with trio.move_on_at(due):
+        with trio.move_on_at(min(self._due)[0]):
             return await me.receive()
-        self._due.remove((due, names))
-        await self._start_all(names)
         return None
+
+    async def _start_due(self) -> None:
+        if self._due and min(self._due)[0] <= trio.current_time():  # else the child was stopped meanwhile
+            due = min(self._due)
+            self._due.remove(due)
+            await self._start_all(due[1])
+
+    def _not_due(self, names: set[str]) -> None:
+        """These are stopped, or started with others: forget the restarts they waited for."""
+        rest = [(due, [name for name in waiting if name not in names]) for due, waiting in self._due]
+        self._due = [(due, waiting) for due, waiting in rest if waiting]
 
     async def _ended(self, signal: ChildEnded) -> bool:
         """A child ended by itself. True if that ends me as well."""
         actor, end = signal.child, signal.end
-        child = self._children.get(actor.name)
-        if actor.dormant is not end or child is None or child.actor is not actor:
-            return False  # replaced, stopped on request, or already decided with a sibling's restart
+        if actor.dormant is not end:
+            return False  # stopped on request, or started again with a sibling
+        child = self._child_of(actor)
+        if child is None:
+            actor.bury()  # its start had been given up when it ended at last
+            return False
+        if child.held:
+            return False  # ended for a sibling's restart
+        if child.unwanted:
+            self._let_go(child)
+            return False
         # A supervisor that gave up has told its story; like OTP's exit reason `shutdown`, that is no crash.
         crashed = end.reason == "crashed" and not isinstance(end.error, TooManyRestarts)
         decision = verdict(child.spec.restart, crashed=crashed)
         if decision == "restart":
             await self._restart(child, end)
             return False
-        child.actor = None
-        actor.bury()
-        if decision == "forget":
-            del self._children[actor.name]
+        self._let_go(child)
+        if not child.spec.significant:
+            return False
         others = any(other.spec.significant and other.actor is not None for other in self._children.values())
-        return shuts_down(self._auto, significant=child.spec.significant, others_significant_alive=others)
+        return shuts_down(self._auto, significant=True, others_significant_alive=others)
 
     async def _restart(self, child: _Child, end: End) -> None:
         assert self._me is not None
@@ -218,6 +276,7 @@ class Supervisor:
         assert child.actor is not None
         child.actor.emit(ActorRestarted(error=error, restarts=len(self._intensity)))
         names = concerned(self._strategy, self._children, child.spec.name)
+        self._not_due(set(names))
         await self._stop_for_restart(names)
         wait = self._backoff.seconds(child.attempts, self._rand)
         if wait > 0:
@@ -231,12 +290,12 @@ class Supervisor:
             child = self._children[name]
             if child.actor is None:
                 continue
+            child.held = True
             await end_lives([child.actor])
             if child.actor.dormant is None:
-                raise ActorError(f"{child.actor.path} does not end, so it can't be started again")
+                raise DoesNotEnd(f"{child.actor.path} does not end, so it can't be started again")
             if child.spec.restart == "temporary":
-                child.actor.bury()
-                del self._children[name]
+                self._let_go(child)
 
     async def _start_all(self, names: list[str]) -> None:
         for name in names:
@@ -246,12 +305,15 @@ class Supervisor:
             try:
                 await self._start(child)
             except ActorError:
-                return  # it ended before it was ready: that end is in the mailbox, and is charged like a crash
+                end = None if child.actor is None else child.actor.dormant
+                if end is None or verdict(child.spec.restart, crashed=end.reason == "crashed") == "restart":
+                    return  # it crashed before it was ready: that comes by mail, and is charged like any crash
 
     async def _start(self, child: _Child) -> Ref[Any]:
         """Start a child for the first time, again, or anew."""
         me, spec = self._me, child.spec
         assert me is not None
+        child.held = child.unwanted = False
         if child.actor is not None and child.actor.dormant is not None:
             child.actor.revive()
         else:
@@ -270,13 +332,28 @@ class Supervisor:
             await actor.wait_started()
         return actor.ref
 
+    def _let_go(self, child: _Child) -> None:
+        """This child has no other life; its spec may stay."""
+        actor, child.actor = child.actor, None
+        if actor is not None:
+            actor.bury()
+        if child.spec.restart == "temporary" and self._children.get(child.spec.name) is child:
+            del self._children[child.spec.name]
+
+    def _child_of(self, actor: Actor) -> _Child | None:
+        child = self._children.get(actor.name)
+        if child is not None and child.actor is actor:
+            return child
+        # A stuck predecessor still had its name when it started, so it goes by another one.
+        return next((child for child in self._children.values() if child.actor is actor), None)
+
     def _known(self, name: str) -> _Child:
         child = self._children.get(name)
         if child is None:
             raise ActorError(f"no child '{name}'; there are: {', '.join(self._children) or 'none'}")
         return child
 
-    def _check(self, spec: ChildSpec, names: set[str]) -> None:
+    def _check(self, spec: ChildSpec, names: Container[str]) -> None:
         if spec.name in names:
             raise ActorError(f"a child named '{spec.name}' exists already")
         if spec.significant and (spec.restart == "permanent" or self._auto == "never"):

@@ -1,0 +1,86 @@
+"""A lease: one use of a pooled resource; and the holder: what the pool knows of that resource (see `pool`)."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from types import TracebackType
+from typing import TYPE_CHECKING, Generic, TypeVar, final
+
+import trio
+
+if TYPE_CHECKING:
+    from .actor import Actor
+    from .pool import Pool
+
+K = TypeVar("K", bound=Hashable)
+R = TypeVar("R")
+
+
+@final
+class Lease(Generic[K, R]):
+    """One use of a resource: `async with lease as resource`. Entered once.
+
+    Attributes:
+        key: what it is a lease of.
+    """
+
+    __slots__ = ("_holder", "_pool", "key")
+
+    def __init__(self, pool: Pool[K, R], key: K) -> None:
+        self.key = key
+        self._pool = pool
+        self._holder: Holder[K, R] | None = None
+
+    async def __aenter__(self) -> R:
+        """The resource. A checkpoint only if it is not open yet."""
+        if self._holder is not None:
+            raise RuntimeError("a lease is entered once; call `pool.lease` again for another")
+        self._holder = self._pool.take(self.key) or await self._pool.wait_for(self.key)
+        return self._holder.resource
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Return it. Never a checkpoint."""
+        self._pool.give_back(self._entered)
+
+    @property
+    def lost(self) -> trio.Event:
+        """Set when the resource is gone, or going, while I hold it: it died, or the pool closes."""
+        return self._entered.lost
+
+    @property
+    def error(self) -> BaseException | None:
+        """What the resource died of, once it has ended."""
+        return self._entered.error
+
+    @property
+    def _entered(self) -> Holder[K, R]:
+        if self._holder is None:
+            raise RuntimeError("this lease has not been entered yet: `async with pool.lease(key) as resource`")
+        return self._holder
+
+
+class Holder(Generic[K, R]):
+    """What the pool knows of one resource and of the actor that owns it."""
+
+    __slots__ = (
+        "actor", "error", "freeing", "key", "leases", "lined_up", "lost", "open", "resource", "retired",
+        "settled", "since", "slot", "turn", "waiting",
+    )  # fmt: skip
+
+    resource: R
+    actor: Actor
+
+    def __init__(self, key: K) -> None:
+        self.key = key
+        self.error: BaseException | None = None
+        self.open = False  # may be leased out
+        self.retired = ""  # why it may not, any more
+        self.leases = 0
+        self.waiting = 0  # leases that wait for the start
+        self.settled = trio.Event()  # the start is done, or failed
+        self.lost = trio.Event()
+        self.since = 0.0  # idle since
+        self.lined_up = self.slot = self.freeing = False
+        self.turn = trio.Event()  # set with its slot

@@ -1,0 +1,430 @@
+"""The pool: costly things shared by key (a model server, an index, a connection), each opened once and kept warm.
+
+    @asynccontextmanager
+    async def engine(me: Actor, key: str) -> AsyncIterator[Engine]:
+        process = await start_process(me, ["engine", key])
+        yield Engine(process)
+
+    pool = Pool(root, engine, name="engines", idle_ttl=300)
+    async with pool.lease("small") as engine:
+        ...
+
+**Who owns what.** Every resource is owned by an actor of its own, a child of the pool's: that actor's task enters the
+context manager and leaves it, and nobody else does, so no cancel scope is ever left from another task. What
+`open` spawns with `me.spawn` dies with the resource, and the crash of a linked child is the end of the resource.
+
+**One start per key.** The first lease of a key starts its holder; whoever comes while it starts waits for that
+same start. It fails for all who wait, and the next lease tries again. It goes on as long as one of them still waits.
+A new holder of a key begins when the old one has ended, so two never fight over a port or a lock file.
+
+**Warm leases touch no mailbox.** Leasing an open resource counts up, returning counts down, in the caller's own
+task and without a checkpoint. One reaper looks after all that is idle: returned last stands last, so the head of
+the line is due first, and the reaper's one deadline is moved only when it would be too late.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import re
+from collections import OrderedDict, deque
+from collections.abc import Awaitable, Callable, Hashable
+from contextlib import AbstractAsyncContextManager
+from typing import Generic, TypeVar, final
+
+import msgspec
+import trio
+
+from ..protocol.errors import ActorFailed, PoolClosed, ShuttingDown
+from ..protocol.events import ResourceClosed, ResourceOpened
+from .actor import STOP_WITHIN, Actor
+from .lease import Holder, Lease
+from .ref import End, describe
+from .root import Root
+
+K = TypeVar("K", bound=Hashable)
+R = TypeVar("R")
+
+Opener = Callable[[Actor, K], AbstractAsyncContextManager[R]]
+"""Called in the holder's task as `open(me, key)`; entered and left there. What it yields is what is leased."""
+
+_CHECK = object()
+
+
+class PoolStatistics(msgspec.Struct, kw_only=True):
+    """What a pool did so far, and what it holds now.
+
+    Attributes:
+        opened: resources opened.
+        hits: leases that found their resource open.
+        misses: leases that waited for a start.
+        waits: starts that waited for room (`max_open`).
+        failed_starts: starts that crashed.
+        lost: resources that ended by themselves after they were opened.
+        evicted_idle: closed because nobody had used them for `idle_ttl`.
+        evicted_lru: closed as the least recently used, for `max_idle` or to make room.
+        health_ok: checks passed.
+        health_failed: checks failed, each the end of its resource.
+        leased: resources that somebody uses now.
+        idle: open resources that nobody uses now.
+    """
+
+    opened: int = 0
+    hits: int = 0
+    misses: int = 0
+    waits: int = 0
+    failed_starts: int = 0
+    lost: int = 0
+    evicted_idle: int = 0
+    evicted_lru: int = 0
+    health_ok: int = 0
+    health_failed: int = 0
+    leased: int = 0
+    idle: int = 0
+
+
+@final
+class Pool(Generic[K, R]):
+    """See the module.
+
+    Args:
+        owner: the pool lives and ends as a child of this.
+        open: opens one resource.
+        name: name of the pool's actor.
+        idle_ttl: seconds that an unused resource stays open.
+        max_idle: how many unused ones stay open; the least recently used goes first.
+        max_open: how many may be open at all. Beyond it, an unused one is closed to make room, else the lease
+            waits, first come first served.
+        health: `await health(resource)` is asked now and then about unused resources; False, an exception or no
+            answer within `health_interval` closes the resource.
+        health_interval: seconds between two rounds of checks.
+        stop_within: seconds a resource has to close.
+    """
+
+    def __init__(
+        self,
+        owner: Actor | Root,
+        open: Opener[K, R],
+        *,
+        name: str = "pool",
+        idle_ttl: float = 300.0,
+        max_idle: int = 50,
+        max_open: int | None = None,
+        health: Callable[[R], Awaitable[bool]] | None = None,
+        health_interval: float = 60.0,
+        stop_within: float = STOP_WITHIN,
+    ) -> None:
+        if max_open is not None and max_open < 1:
+            raise ValueError(f"max_open must be at least 1, got {max_open}")
+        self.closed = False
+        self._open = open
+        self._idle_ttl = idle_ttl
+        self._max_idle = max_idle
+        self._max_open = max_open
+        self._health = health
+        self._health_interval = health_interval
+        self._stop_within = stop_within
+        self._count = PoolStatistics()
+        self._holders: dict[K, Holder[K, R]] = {}  # starting or open, at most one per key
+        self._leaving: dict[K, list[Holder[K, R]]] = {}  # no longer leased out, not yet ended
+        self._idle: OrderedDict[K, Holder[K, R]] = OrderedDict()  # least recently used first
+        self._slots = 0  # taken, of max_open
+        self._line: deque[Holder[K, R]] = deque()  # starts that wait for a slot
+        self._freeing = 0  # slots whose holders are about to end
+        self._alarm = float("inf")  # when the reaper looks next
+        self._next_round = float("inf")  # of health checks
+        self._nap: trio.CancelScope | None = None
+        # A resource outlives its first lessee, so it is opened in the pool's context, not in that one's.
+        self._context = contextvars.copy_context()
+        parent = owner.actor if isinstance(owner, Root) else owner
+        self._me = parent.adopt(self._keep, (), name=name, bond="linked")
+        self._me.launch()
+
+    # --- using it -----------------------------------------------------------------------------------------
+
+    def lease(self, key: K) -> Lease[K, R]:
+        """`async with pool.lease(key) as resource`: share the key's resource, opening it if need be.
+
+        Raises (on entering):
+            PoolClosed: the pool is closing.
+            ActorFailed: the start failed; `__cause__` is the error of `open`.
+        """
+        return Lease(self, key)
+
+    async def warm(self, key: K) -> None:
+        """Have the key's resource open, so that the next lease is quick. Raises as a lease does."""
+        async with self.lease(key):
+            pass
+
+    async def reload(self, key: K | None = None) -> None:
+        """Open the key's resource anew (without a key: every open one), and wait until that is done.
+
+        Those who lease the old one keep it until they are done; it is closed after the last, and the new one is
+        opened after that. Whoever leases meanwhile waits for the new one. So don't call it while leasing the key.
+
+        Raises:
+            ActorFailed: a new start failed; several that failed come as an `ExceptionGroup`.
+        """
+        keys = [key] if key is not None else [key for key, holder in self._holders.items() if holder.open]
+        errors: list[Exception] = []
+
+        async def renew(key: K) -> None:
+            try:
+                await self.warm(key)
+            except (ActorFailed, PoolClosed) as error:
+                errors.append(error)
+
+        for each in keys:
+            holder = self._holders.get(each)
+            if holder is not None and holder.open:
+                self._retire(holder, "reload")
+        async with trio.open_nursery() as nursery:
+            for each in keys:
+                nursery.start_soon(renew, each)
+        if len(errors) == 1:
+            raise errors[0]
+        if errors:
+            raise ExceptionGroup(f"{len(errors)} resources could not be opened again", errors)
+
+    async def close(self) -> None:
+        """Close everything, all at the same time, also what is leased (its lessees see `lost`)."""
+        self.closed = True
+        await self._me.ref.stop()
+
+    @property
+    def statistics(self) -> PoolStatistics:
+        """The counters as they are now."""
+        return msgspec.structs.replace(self._count, idle=len(self._idle))
+
+    def __contains__(self, key: K) -> bool:
+        """Whether the key's resource is open, so that a lease would not wait."""
+        holder = self._holders.get(key)
+        return holder is not None and holder.open
+
+    # --- a lease's two ends (called by Lease) -------------------------------------------------------------
+
+    def take(self, key: K) -> Holder[K, R] | None:
+        """Lease the key's resource if it is open."""
+        holder = self._holders.get(key)
+        if holder is None or not holder.open:
+            return None
+        if holder.leases == 0:
+            self._idle.pop(key, None)
+            self._count.leased += 1
+        holder.leases += 1
+        self._count.hits += 1
+        return holder
+
+    async def wait_for(self, key: K) -> Holder[K, R]:
+        """Lease the key's resource when its start is done; start it if nobody did."""
+        if self.closed:
+            raise PoolClosed(f"pool {self._me.path} is closed")
+        self._count.misses += 1
+        holder = self._holders.get(key) or self._start(key)
+        holder.waiting += 1
+        try:
+            await holder.settled.wait()
+        except trio.Cancelled:
+            holder.waiting -= 1
+            if holder.waiting == 0:  # nobody is left who wants it
+                self._retire(holder, "unwanted")
+            raise
+        if holder.leases:  # counted for me by `_opened`
+            return holder
+        if self.closed:
+            raise PoolClosed(f"pool {self._me.path} was closed during the start")
+        why = "it was stopped" if holder.error is None else describe(holder.error)
+        raise ActorFailed(f"{holder.actor.path} could not be opened: {why}") from holder.error
+
+    def give_back(self, holder: Holder[K, R]) -> None:
+        """One lessee is done."""
+        holder.leases -= 1
+        if holder.leases:
+            return
+        self._count.leased -= 1
+        if holder.open:
+            self._rest(holder)
+        else:
+            self._dismiss(holder)  # it was reloaded, or is gone already
+
+    # --- opening ------------------------------------------------------------------------------------------
+
+    def _start(self, key: K) -> Holder[K, R]:
+        holder = Holder[K, R](key)
+        label = re.sub(r"[^\w.:@-]+", "-", str(key))[:40] or "resource"
+        try:
+            actor = self._me.adopt(self._hold, (holder,), name=label, bond="watched", stop_within=self._stop_within)
+        except ShuttingDown:
+            raise PoolClosed(f"pool {self._me.path} is closing") from None
+        holder.actor = actor
+        self._holders[key] = holder
+        actor.on_end(lambda end: self._gone(holder, end))
+        self._context.copy().run(actor.launch)
+        if key not in self._leaving:
+            self._line_up(holder)
+        return holder
+
+    def _line_up(self, holder: Holder[K, R]) -> None:
+        """Give it a slot now, or its place in the line for one."""
+        holder.lined_up = True
+        if self._max_open is None or self._slots < self._max_open:
+            self._give_slot(holder)
+            self._slots += 1
+            return
+        self._count.waits += 1
+        self._line.append(holder)
+        if self._idle and len(self._line) > self._freeing:
+            self._evict(next(iter(self._idle.values())), "room")
+
+    def _give_slot(self, holder: Holder[K, R]) -> None:
+        holder.slot = True
+        holder.turn.set()
+
+    async def _hold(self, me: Actor, holder: Holder[K, R]) -> None:
+        """Body of a holder: open, keep until told to stop, close."""
+        for old in tuple(self._leaving.get(holder.key, ())):
+            await old.actor.ref.wait()
+        if not holder.lined_up:
+            self._line_up(holder)
+        await holder.turn.wait()
+        since = trio.current_time()
+        with trio.CancelScope() as closing:
+            async with self._open(me, holder.key) as resource:
+                try:
+                    self._opened(holder, resource)
+                    me.emit(ResourceOpened(key=me.name, seconds=trio.current_time() - since))
+                    me.started()
+                    async for _ in me:
+                        if not holder.leases and not await self._healthy(resource):
+                            self._count.health_failed += 1
+                            self._retire(holder, "health")
+                            return
+                finally:
+                    self._lose(holder)
+                    me.emit(ResourceClosed(key=me.name, reason=holder.retired))
+                    closing.deadline = trio.current_time() + self._stop_within
+
+    def _opened(self, holder: Holder[K, R], resource: R) -> None:
+        self._count.opened += 1
+        holder.resource = resource
+        if not holder.retired:
+            holder.open = True
+            holder.leases, holder.waiting = holder.waiting, 0
+            self._count.leased += 1
+            holder.settled.set()
+
+    async def _healthy(self, resource: R) -> bool:
+        assert self._health is not None
+        with trio.move_on_after(self._health_interval):
+            try:
+                if await self._health(resource):
+                    self._count.health_ok += 1
+                    return True
+            except Exception:  # noqa: BLE001 - a check that raises is a check that failed
+                return False
+        return False
+
+    # --- closing ------------------------------------------------------------------------------------------
+
+    def _rest(self, holder: Holder[K, R]) -> None:
+        """Nobody uses it now: keep it for a while, unless its slot is wanted."""
+        if len(self._line) > self._freeing:
+            self._evict(holder, "room")
+            return
+        now = trio.current_time()
+        holder.since = now
+        self._idle[holder.key] = holder
+        if len(self._idle) > self._max_idle:
+            self._evict(next(iter(self._idle.values())), "lru")
+        if self._health is not None and self._next_round == float("inf"):
+            self._next_round = now + self._health_interval
+        due = min(now + self._idle_ttl, self._next_round)
+        if due < self._alarm:
+            self._alarm = due
+            if self._nap is not None:
+                self._nap.deadline = due
+
+    def _evict(self, holder: Holder[K, R], why: str) -> None:
+        if why == "idle":
+            self._count.evicted_idle += 1
+        else:
+            self._count.evicted_lru += 1
+        self._retire(holder, why)
+
+    def _retire(self, holder: Holder[K, R], why: str) -> None:
+        """Lease it out no more; it closes when nobody uses it."""
+        if holder.retired:
+            return
+        holder.retired = why
+        holder.open = False
+        del self._holders[holder.key]
+        self._idle.pop(holder.key, None)
+        self._leaving.setdefault(holder.key, []).append(holder)
+        if holder.lined_up and not holder.slot:
+            self._line.remove(holder)
+        if not holder.leases:
+            self._dismiss(holder)
+
+    def _dismiss(self, holder: Holder[K, R]) -> None:
+        """Have it close now."""
+        self._free(holder)
+        if holder.settled.is_set():
+            holder.actor.request_stop()
+        else:
+            holder.actor.interrupt()  # in the middle of its start, where it reads no mail
+
+    def _free(self, holder: Holder[K, R]) -> None:
+        """Its slot will soon be free, so nothing else need be closed for whoever waits."""
+        if holder.slot and not holder.freeing:
+            holder.freeing = True
+            self._freeing += 1
+
+    def _lose(self, holder: Holder[K, R]) -> None:
+        """From here on the resource is closed, whoever uses it."""
+        if not holder.retired:
+            if not self.closed:
+                self._count.lost += 1
+            self._retire(holder, "closed" if self.closed else "lost")
+        self._free(holder)
+        holder.lost.set()
+
+    def _gone(self, holder: Holder[K, R], end: End) -> None:
+        """The holder has ended, however."""
+        holder.error = end.error
+        if not holder.settled.is_set() and end.error is not None:
+            self._count.failed_starts += 1
+        self._retire(holder, "failed")
+        holder.settled.set()
+        leaving = self._leaving[holder.key]
+        leaving.remove(holder)
+        if not leaving:
+            del self._leaving[holder.key]
+        if holder.freeing:
+            self._freeing -= 1
+        if holder.slot and self._line:
+            self._give_slot(self._line.popleft())
+        elif holder.slot:
+            self._slots -= 1
+
+    async def _keep(self, me: Actor) -> None:
+        """Body of the pool's actor: close what nobody has used for long, check the health of the rest."""
+        try:
+            while True:
+                with trio.CancelScope(deadline=self._alarm) as self._nap:
+                    await me.receive()
+                self._look_round(trio.current_time())
+        finally:
+            self.closed = True
+
+    def _look_round(self, now: float) -> None:
+        while self._idle:
+            oldest = next(iter(self._idle.values()))
+            if oldest.since + self._idle_ttl > now:
+                break
+            self._evict(oldest, "idle")
+        if now >= self._next_round:
+            for holder in self._idle.values():
+                if not holder.actor.mailbox:
+                    holder.actor.ref.tell_nowait(_CHECK)
+            self._next_round = now + self._health_interval if self._idle else float("inf")
+        head = next(iter(self._idle.values()), None)
+        self._alarm = min(self._next_round, float("inf") if head is None else head.since + self._idle_ttl)

@@ -1,0 +1,47 @@
+"""Fixtures for the kernel's tests. Whoever uses `root` runs on a mock clock that jumps: nothing ever sleeps."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from callboard.protocol.events import Event
+from callboard.supervisors import Root
+
+
+def run_on_mock_clock(function: Callable[..., Any], *, clock: Any = None, instruments: Any = ()) -> Any:
+    return trio.run(function, clock=clock or trio.testing.MockClock(autojump_threshold=0), instruments=instruments)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # pytest-trio takes a clock from the test's own arguments only; this takes it from its fixtures' as well.
+    for item in items:
+        if "autojump_clock" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.trio(run=run_on_mock_clock))
+
+
+@pytest.fixture
+async def root(autojump_clock: trio.testing.MockClock) -> AsyncIterator[Root]:
+    """A root that must end with nothing left: no task, no open question."""
+    async with Root() as root:
+        yield root
+    assert not root.tasks
+    assert root.questions.open == ()
+
+
+@pytest.fixture
+def events(root: Root) -> Iterator[list[Event]]:
+    """Every event under `root`, as it happens."""
+    heard: list[Event] = []
+    with root.bus.listen(heard.append):
+        yield heard
+
+
+@pytest.fixture(scope="session")
+def run() -> Callable[..., Any]:
+    """`trio.run` on a mock clock, for tests that hypothesis calls many times."""
+    return run_on_mock_clock

@@ -1,0 +1,106 @@
+"""What signals do to a program that lives in a root, shown on real processes. Numbers are those of docs/kernel.md."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+Start = Callable[[str, float], "Host"]
+
+
+class Host:
+    """One run of signalled.py."""
+
+    def __init__(self, name: str, stop_within: float) -> None:
+        argv = [sys.executable, str(Path(__file__).with_name("signalled.py")), name, str(stop_within)]
+        self.process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.see("ready")
+
+    def send(self, number: int) -> None:
+        os.kill(self.process.pid, number)
+
+    def see(self, line: str) -> None:
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline() == line + "\n"
+
+    def end(self) -> tuple[int, list[str]]:
+        """Exit status, and what it still said; it must have said nothing on stderr."""
+        out, err = self.process.communicate(timeout=20)
+        assert err == ""
+        return self.process.returncode, out.splitlines()
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    hosts: list[Host] = []
+
+    def begin(name: str, stop_within: float) -> Host:
+        hosts.append(Host(name, stop_within))
+        return hosts[-1]
+
+    yield begin
+    for host in hosts:
+        host.process.kill()
+        host.process.wait()
+        for stream in (host.process.stdout, host.process.stderr):
+            if stream is not None:
+                stream.close()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_51_the_first_signal_stops_the_tree_and_clean_up_runs(start: Start, number: int) -> None:
+    host = start("polite", 3)
+    host.send(number)
+    assert host.end() == (128 + number, ["signal 1", "cleaned up", "left the block"])
+
+
+def test_51_a_hangup_may_mean_reload(start: Start) -> None:
+    host = start("reloads", 3)
+    host.send(signal.SIGHUP)
+    host.see("reloaded")
+    host.send(signal.SIGTERM)
+    assert host.end() == (143, ["signal 1", "cleaned up", "left the block"])
+
+
+def test_52_the_second_signal_skips_the_graces(start: Start) -> None:
+    host = start("slow", 1000)
+    host.send(signal.SIGINT)
+    host.see("signal 1")
+    host.send(signal.SIGINT)
+    assert host.end() == (130, ["signal 2", "cut short", "left the block"])
+
+
+def test_53_the_third_signal_ends_the_process_at_once(start: Start) -> None:
+    host = start("shielded", 1000)
+    for count in (1, 2):
+        host.send(signal.SIGINT)
+        host.see(f"signal {count}")
+    host.send(signal.SIGINT)
+    assert host.end() == (130, [])
+
+
+def test_53_also_if_the_event_loop_is_blocked(start: Start) -> None:
+    host = start("busy", 1000)
+    for count in (1, 2):
+        host.send(signal.SIGINT)
+        host.see(f"signal {count}")
+    host.send(signal.SIGINT)
+    assert host.end() == (130, [])
+
+
+def test_54_a_blocked_event_loop_dies_by_the_deadline(start: Start) -> None:
+    host = start("busy", 0.05)
+    host.send(signal.SIGTERM)
+    assert host.end() == (143, ["signal 1"])
+
+
+def test_54_so_does_one_whose_actors_shield_themselves(start: Start) -> None:
+    host = start("shielded", 0.05)
+    host.send(signal.SIGINT)
+    assert host.end() == (130, ["signal 1"])
