@@ -22,8 +22,7 @@ import trio
 from ...protocol.errors import CallboardError, ConfigError, GraphMistake, NodeFailed, TimedOut
 from ...protocol.events import NodeEntered, NodeExited, Warned
 from .failures import NEVER_TOLERATED, retold
-from .job import Job, Result
-from .plan import ERRORS, Step
+from .plan import ERRORS, Job, Result, Step
 from .structured import ExtractionFailed
 from .updates import apply_updates
 

@@ -1,7 +1,11 @@
-"""A graph made ready to run: per node its work, its time, its ways out. Compiled once, shared by all runs.
+"""A graph made ready to run, and what passes between a node's own work and the scheduler.
 
-The scheduler and `execute` read nothing but plans. A plan can be made from a `graph.yaml` (`compile_graph`), or by
-hand with any async function as a node's work: another dialect, a benchmark, a program of one's own.
+A `Plan` holds per node its work, its time, its ways out; it is compiled once (`compile`) and shared by all runs. The
+scheduler and `execute` read nothing else, so a plan can as well be made by hand with any async function as a node's
+work: another dialect, a benchmark, a program of one's own.
+
+A node's code knows its `Job` and returns a `Result`, or raises. It does not route, retry, time itself, write state
+or tell anybody: `execute` and `scheduler` do that, once for all kinds of nodes.
 """
 
 from __future__ import annotations
@@ -12,32 +16,19 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ...protocol.graph.model import (
-    AgentNode,
-    AnyNode,
-    ApprovalNode,
-    EndNode,
-    Graph,
-    InputNode,
-    LlmNode,
-    MapNode,
-    RagNode,
-    Raw,
-    ScriptNode,
-    Settings,
-    Variable,
-)
-from .compat import MODES, Compat
-from .edges import edges_of
-from .job import Job, Result
+from ...protocol.graph.model import AnyNode, Raw, Settings
+from .compat import Compat
+from .templates import compile_template
 
 if TYPE_CHECKING:
     from ...supervisors import Actor
+    from ..context import RunContext
 
 ERRORS = "errors"
 """State key in which `on_error: collect` keeps what failed: a list of `{node, error, code}`."""
 
-Work = Callable[["Actor", Job], Awaitable[Result]]
+State = Mapping[str, Any]
+Work = Callable[["Actor", "Job"], Awaitable["Result"]]
 """A node's own code."""
 
 
@@ -53,7 +44,6 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
         tolerant: a failure without `fallback` may go to `next` (llm and script nodes, by `compat`).
         updates_on_failure: whether state updates run with the error text as output when it fails to its fallback.
         fails_as: what its error text calls it (`LLM node`).
-        routed: its work decides where to go, so it needs no `next` (approval).
         roads: all ids it may go to as far as the file says, for `join: all`.
     """
 
@@ -70,7 +60,6 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     tolerant: bool = False
     updates_on_failure: bool = False
     fails_as: str = ""
-    routed: bool = False
     output: str = ""
     roads: frozenset[str] = frozenset()
 
@@ -89,73 +78,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     model: str = ""
     temperature: float | None = None
     top_p: float | None = None
-    variables: tuple[Variable, ...] = ()
     values: dict[str, str] = {}
     """The variables' values; scripts see them as LLM_AGENT_VAR_<NAME>."""
     max_depth: int | None = None
-
-
-def compile_graph(graph: Graph, directory: Path, *, compat: str | None = None, values: Mapping[str, str]) -> Plan:
-    """A plan of a `graph.yaml`.
-
-    Args:
-        graph: as read and validated.
-        directory: the agent's directory, to which its scripts are relative.
-        compat: `standard` or `loki`; None for what the file says.
-        values: the variables' values.
-    """
-    rules = MODES[compat or graph.settings.compat]
-    reducers: dict[str, str] = {**graph.reducers}
-    if any(node.on_error == "collect" for node in graph.nodes.values()):
-        reducers.setdefault(ERRORS, "extend")
-    return Plan(
-        name=graph.name,
-        start=graph.start,
-        steps={id: _step(id, node, rules) for id, node in graph.nodes.items()},
-        directory=directory,
-        compat=rules,
-        settings=graph.settings,
-        initial_state=graph.initial_state,
-        reducers=reducers,
-        model=graph.model or "",
-        temperature=graph.temperature,
-        top_p=graph.top_p,
-        variables=graph.variables,
-        values=dict(values),
-        max_depth=graph.max_agent_depth,
-    )
-
-
-def _step(id: str, node: AnyNode, compat: Compat) -> Step:
-    from .nodes import WORK
-
-    fallback = getattr(node, "fallback", None)
-    return Step(
-        id=id,
-        kind=node.kind,
-        work=WORK.get(node.kind),
-        node=node,
-        next=node.next,
-        fallback=fallback,
-        updates=node.state_updates,
-        timeout=None if isinstance(node, ApprovalNode | InputNode) else getattr(node, "timeout", None),
-        join_all=node.join == "all",
-        on_error=node.on_error,
-        tolerant=compat.failure_goes_to_next and isinstance(node, LlmNode | ScriptNode),
-        updates_on_failure=isinstance(node, LlmNode | AgentNode),
-        fails_as=_FAILS_AS.get(type(node), ""),
-        routed=isinstance(node, ApprovalNode),
-        output=node.output if isinstance(node, EndNode) else "",
-        roads=frozenset(edge.target for edge in edges_of(node) if edge.via != "branch"),
-    )
-
-
-_FAILS_AS: dict[type[AnyNode], str] = {
-    LlmNode: "LLM node",
-    AgentNode: "Agent node",
-    RagNode: "rag node",
-    MapNode: "map node",
-}
 
 
 def reachable(plan: Plan, start: str) -> frozenset[str]:
@@ -168,3 +93,57 @@ def reachable(plan: Plan, start: str) -> frozenset[str]:
             seen.add(id)
             todo.extend(plan.steps[id].roads)
     return frozenset(seen)
+
+
+class Job:
+    """One execution of one node.
+
+    Attributes:
+        plan: the graph it belongs to.
+        node: its definition.
+        state: the snapshot it works on; never written to.
+        context: the run.
+        depth: how many agents stand above this graph.
+        item: its index, if it runs for an item of a map.
+    """
+
+    __slots__ = ("context", "depth", "item", "node", "plan", "state")
+
+    def __init__(
+        self, plan: Plan, node: AnyNode, state: State, context: RunContext, depth: int = 0, item: int | None = None
+    ) -> None:
+        self.plan = plan
+        self.node = node
+        self.state = state
+        self.context = context
+        self.depth = depth
+        self.item = item
+
+    @property
+    def directory(self) -> Path:
+        """The agent's own directory."""
+        return self.plan.directory
+
+    def strict(self, text: str) -> str:
+        """Render a template that must find every key it names, else the graph is wrong (`GraphMistake`)."""
+        return compile_template(text).strict(self.state, expand_again=self.plan.compat.values_expand_again)
+
+    def lenient(self, text: str) -> str:
+        """Render a template in which missing keys are empty."""
+        return compile_template(text).lenient(self.state, expand_again=self.plan.compat.values_expand_again)
+
+
+class Result(msgspec.Struct, kw_only=True, gc=False):
+    """What a node's work came to.
+
+    Attributes:
+        output: its primary result, `{{output}}` (or `scope`) in its state updates.
+        writes: state keys that it sets by itself (a script's keys, the keys of a structured answer).
+        goto: where it wants to go, whatever `next` says.
+        scope: the name under which state updates see `output`; None for nodes that have none.
+    """
+
+    output: Any = None
+    writes: dict[str, Any] = {}
+    goto: tuple[str, ...] | None = None
+    scope: str | None = None

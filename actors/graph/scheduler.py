@@ -35,9 +35,8 @@ from ...protocol.events import (
 from ...protocol.outcome import NodeTime
 from .execute import Left, execute
 from .failures import together
-from .job import Job
 from .logs import log_snapshot, log_summary, state_size
-from .plan import Plan, Step, reachable
+from .plan import Job, Plan, Step, reachable
 from .reducers import changed, merge_writes
 from .templates import compile_template
 from .together import run_together

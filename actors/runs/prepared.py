@@ -15,7 +15,8 @@ from ...protocol.agent import Agent
 from ...protocol.errors import CallboardError, RunFailed, Unsupported
 from ...protocol.graph import AgentNode, AnyNode, Graph, LlmNode, RagNode
 from ..agent.plain import refuse_what_is_not_there_yet, run_plain_agent
-from ..graph.plan import Plan, compile_graph
+from ..graph.compile import compile_graph
+from ..graph.plan import Plan
 from ..graph.scheduler import GraphResult, run_graph
 from ..variables import overridden, resolve_variables
 from .target import GraphAgent, LoopAgent

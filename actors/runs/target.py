@@ -122,13 +122,16 @@ def find(
     """
     name = os.fspath(target)
     base, _ = configured(config_dir, os.environ if environ is None else environ)
+    if not name:
+        raise UsageError("the target is empty; name an agent, an agent's directory or a YAML file")
     path = Path(name).expanduser()
     home = base / "agents" / name
+    at_home = os.sep not in name and home.is_dir()  # only a bare name is looked up there
     if path.is_file():
         return _in_file(path, str(path))
-    if path.is_dir() and (_agent_files(path) or not home.is_dir()):
+    if path.is_dir() and (_agent_files(path) or not at_home):
         return _in_directory(path, name)
-    if name and os.sep not in name and home.is_dir():
+    if at_home:
         return _in_directory(home, name)
     raise UsageError(_not_found(name, base))
 

@@ -8,7 +8,7 @@ from ....protocol.errors import NodeFailed, UpstreamError
 from ....protocol.graph.model import AgentNode
 from ...context import AgentCall
 from ..failures import retold
-from ..job import Job, Result
+from ..plan import Job, Result
 from ..structured import ExtractionFailed
 from .llm import extract
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ....protocol.chat import ChatRequest, UserTurn
 from ....protocol.errors import ModelError, Unsupported
 from ....protocol.graph.model import LlmNode
-from ..job import Job, Result
+from ..plan import Job, Result
 from ..structured import ExtractionFailed, schema_hint, structured
 
 if TYPE_CHECKING:

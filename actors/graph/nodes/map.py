@@ -14,7 +14,7 @@ from ....protocol.events import Warned
 from ....protocol.graph.model import MapNode
 from ..execute import Left, execute
 from ..failures import NEVER_TOLERATED, retold, together
-from ..job import Job, Result, as_whole_number
+from ..plan import Job, Result
 from ..reducers import type_name
 from ..templates import MISSING, compile_template
 from ..together import run_together
@@ -166,5 +166,16 @@ def _items(job: Job, node: MapNode) -> list[Any]:
 def _limit(job: Job, node: MapNode) -> int:
     limit = node.max_concurrency
     if isinstance(limit, str):
-        return as_whole_number(job.strict(limit), f"map node '{node.id}': max_concurrency")
+        return _whole_number(job.strict(limit), f"map node '{node.id}': max_concurrency")
     return max(1, limit if limit is not None else job.plan.settings.max_concurrency)
+
+
+def _whole_number(text: str, what: str) -> int:
+    """A rendered template as a number >= 1; `what` names it in the error."""
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise GraphMistake(f"{what}: expected a positive integer, got '{text}'")
+    return number

@@ -8,7 +8,7 @@ from ....protocol.errors import NodeFailed
 from ....protocol.graph.model import ApprovalNode, InputNode
 from ....protocol.questions import Answer, Question
 from ....supervisors.escalation import QuestionTimeout
-from ..job import Job, Result
+from ..plan import Job, Result
 from ..rules import parse_rule
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ....protocol.errors import Unsupported
-from ..job import Job, Result
+from ..plan import Job, Result
 
 if TYPE_CHECKING:
     from ....supervisors import Actor

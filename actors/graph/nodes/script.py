@@ -21,7 +21,7 @@ import trio
 from ....protocol.errors import NodeFailed
 from ....protocol.events import ToolDelta, ToolFinished, ToolStarted
 from ....protocol.graph.model import ScriptNode
-from ..job import Job, Result
+from ..plan import Job, Result
 from ..templates import render
 
 if TYPE_CHECKING:

@@ -17,8 +17,7 @@ from stage import Stage
 import callboard
 from callboard.actors.context import Limits, RunContext
 from callboard.actors.graph.compat import STANDARD
-from callboard.actors.graph.job import Job, Result
-from callboard.actors.graph.plan import Plan, Step
+from callboard.actors.graph.plan import Job, Plan, Result, Step
 from callboard.actors.graph.scheduler import GraphResult, run_graph
 from callboard.protocol.events import TERMINAL
 from callboard.protocol.graph import EndNode, ScriptNode

@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 
 from callboard.actors.context import Limits, RunContext
 from callboard.actors.graph.compat import STANDARD
-from callboard.actors.graph.job import Job, Result
-from callboard.actors.graph.plan import Plan, Step
+from callboard.actors.graph.plan import Job, Plan, Result, Step
 from callboard.actors.graph.scheduler import GraphResult, run_graph
 from callboard.protocol.errors import NodeFailed
 from callboard.protocol.graph import EndNode, ScriptNode

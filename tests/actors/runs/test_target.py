@@ -79,7 +79,7 @@ def test_names_are_looked_up_in_the_configuration_directory_and_paths_are_not(tm
         find("greeters", config_dir=tmp_path)
     with pytest.raises(UsageError):
         find("./greeter", config_dir=tmp_path)
-    with pytest.raises(UsageError, match="no such target: ''"):
+    with pytest.raises(UsageError, match="the target is empty"):
         find("", config_dir=tmp_path / "none")
 
 
