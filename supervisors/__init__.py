@@ -5,10 +5,11 @@ Start with `actor` (what an actor is, and how it ends), then `root` (signals and
 `supervisor`. docs/kernel.md numbers what you may rely on.
 """
 
-from .actor import Actor, EndOfMail
+from .actor import Actor
 from .bus import Bus, Feed, Stream
 from .escalation import HOLD, PASS, Desk, FrontEnd, Policy, QuestionTimeout
 from .lease import Lease
+from .life import EndOfMail
 from .policy import Backoff
 from .pool import Pool, PoolStatistics
 from .ref import End, Monitor, Ref, Request

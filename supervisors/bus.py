@@ -22,7 +22,7 @@ import trio
 from ..protocol.events import Event, EventData
 
 if TYPE_CHECKING:
-    from .actor import Actor
+    from .life import Life
 
 Listener = Callable[[Event], None]
 Overflow = Literal["drop_oldest", "end"]
@@ -98,7 +98,7 @@ class Stream:
         self._telling = False
         self._seq = 0
 
-    def publish(self, actor: Actor, data: EventData, *, id: str = "", corr: str = "") -> None:
+    def publish(self, actor: Life, data: EventData, *, id: str = "", corr: str = "") -> None:
         """Number an event about `actor` and hand it to everybody who listens."""
         self._seq += 1
         event = Event(

@@ -36,8 +36,9 @@ import trio
 
 from ..protocol.errors import ActorFailed, PoolClosed, ShuttingDown
 from ..protocol.events import ResourceClosed, ResourceOpened
-from .actor import STOP_WITHIN, Actor
+from .actor import Actor
 from .lease import Holder, Lease
+from .life import STOP_WITHIN
 from .ref import End, describe
 from .root import Root
 

@@ -26,7 +26,7 @@ from ..protocol.errors import (
 from ..protocol.messages import Down
 
 if TYPE_CHECKING:
-    from .actor import Actor
+    from .life import Life
 
 T = TypeVar("T")
 State = Literal["starting", "running", "waiting", "stopping", "done", "failed"]
@@ -61,7 +61,7 @@ class Request:
 
     __slots__ = ("_actor", "_outcome", "_task", "abandoned", "message")
 
-    def __init__(self, message: Any, actor: Actor) -> None:
+    def __init__(self, message: Any, actor: Life) -> None:
         self.message = message
         self.abandoned = False
         self._actor = actor
@@ -112,7 +112,7 @@ class Monitor:
 
     __slots__ = ("_actor", "_callback", "_sent", "_to", "ref")
 
-    def __init__(self, actor: Actor, to: Ref[Any] | None) -> None:
+    def __init__(self, actor: Life, to: Ref[Any] | None) -> None:
         self.ref = actor.ref
         self._actor = actor
         self._to = to
@@ -149,7 +149,7 @@ class Ref(Generic[T]):
 
     __slots__ = ("_actor", "_box")
 
-    def __init__(self, actor: Actor) -> None:
+    def __init__(self, actor: Life) -> None:
         self._actor = actor
         self._box = actor.mailbox
 
@@ -346,9 +346,9 @@ class Ref(Generic[T]):
         return ActorDead(f"{self.path} has ended; nobody will answer")
 
 
-def refuse_circle(asker: Actor, target: Actor) -> None:
+def refuse_circle(asker: Life, target: Life) -> None:
     """Raise `Deadlock` if `target` (or whom it waits for) waits for `asker`."""
-    step: Actor | None = target
+    step: Life | None = target
     circle = [asker]
     while step is not None:
         circle.append(step)

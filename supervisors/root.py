@@ -36,6 +36,7 @@ from ..protocol.errors import ActorError
 from .actor import Actor
 from .bus import Bus
 from .escalation import Desk
+from .life import Life
 from .ref import Ref
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ class Root:
         self.signal: int | None = None
         self.bus = Bus()
         self.questions = Desk(patient=patient)
-        self.tasks: dict[trio.lowlevel.Task, Actor] = {}
+        self.tasks: dict[trio.lowlevel.Task, Life] = {}
         self.nursery: trio.Nursery
         self.actor = Actor(self, None, _keep, (), name="", bond="watched", stop_within=0.0)
         self.own_signals = signals
@@ -152,11 +153,11 @@ class Root:
 
     # --- looking ------------------------------------------------------------------------------------------
 
-    def actor_of(self, task: trio.lowlevel.Task) -> Actor | None:
+    def actor_of(self, task: trio.lowlevel.Task) -> Life | None:
         """The actor whose body this task runs, if it runs one."""
         return self.tasks.get(task)
 
-    def stack_of(self, actor: Actor) -> str:
+    def stack_of(self, actor: Life) -> str:
         """Where the actor's task stands, innermost call last."""
         for task, owner in self.tasks.items():
             if owner is actor:

@@ -28,7 +28,8 @@ import trio
 
 from ..protocol.errors import ActorError, DoesNotEnd, ShuttingDown, TooManyRestarts
 from ..protocol.events import ActorRestarted
-from .actor import STOP_WITHIN, Actor, ChildEnded, end_lives
+from .actor import Actor
+from .life import STOP_WITHIN, ChildEnded, Life, end_lives
 from .mailbox import BOUND
 from .policy import AutoShutdown, Backoff, Intensity, Restart, Strategy, concerned, shuts_down, verdict
 from .ref import End, Ref, describe
@@ -340,7 +341,7 @@ class Supervisor:
         if child.spec.restart == "temporary" and self._children.get(child.spec.name) is child:
             del self._children[child.spec.name]
 
-    def _child_of(self, actor: Actor) -> _Child | None:
+    def _child_of(self, actor: Life) -> _Child | None:
         child = self._children.get(actor.name)
         if child is not None and child.actor is actor:
             return child

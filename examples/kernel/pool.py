@@ -16,7 +16,7 @@ from callboard.supervisors.process import Process, start_process
 SERVER = 'while read line; do echo "process $$ heard: $line"; done'
 
 
-async def watch(me: Actor, process: Process) -> None:
+async def watch(_me: Actor, process: Process) -> None:
     """Linked to the resource's owner: when the process ends by itself, so does the resource."""
     end = await process.wait()
     raise ChildProcessError(f"the server ended: {end}")

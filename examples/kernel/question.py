@@ -12,13 +12,10 @@ from callboard.supervisors import PASS, Actor, Desk, Root
 from callboard.supervisors.escalation import Verdict
 
 
-def ask_for(text: str, **options: object) -> Question:
-    return Question(id="", actor="", text=text, **options)  # type: ignore[arg-type]
-
-
 async def cook(me: Actor, dish: str) -> str:
     """A leaf that needs to know something."""
-    answer = await me.ask_person(ask_for(f"salt for the {dish}?", kind="choice", options=("yes", "no")))
+    question = Question(id="", actor="", text=f"salt for the {dish}?", kind="choice", options=("yes", "no"))
+    answer = await me.ask_person(question)  # its id and its actor are filled in on the way
     return f"{dish} with salt: {answer.value} (says {answer.by})"
 
 
@@ -57,7 +54,8 @@ async def main() -> None:
         with desk.attach(Guest("guest 1", desk)), desk.attach(Guest("guest 2", desk)):
             for line in await root.spawn(kitchen).result():
                 print(line)
-        answer = await root.spawn(lambda me: me.ask_person(ask_for("anybody there?", default="no"))).result()
+        late = Question(id="", actor="", text="anybody there?", default="no")
+        answer = await root.spawn(lambda me: me.ask_person(late)).result()
         print("nobody is there, so the default counts:", answer.value)
 
 

@@ -85,7 +85,9 @@ async def test_62_without_listeners_no_event_is_built(root: Root) -> None:
     assert not stream.heard
 
 
-@pytest.mark.parametrize(("overflow", "kept", "cut"), [("drop_oldest", ["7", "8", "9"], False), ("end", ["0", "1", "2"], True)])
+@pytest.mark.parametrize(
+    ("overflow", "kept", "cut"), [("drop_oldest", ["7", "8", "9"], False), ("end", ["0", "1", "2"], True)]
+)
 async def test_63_a_slow_feed_stalls_nobody(root: Root, overflow: Any, kept: list[str], cut: bool) -> None:
     with root.bus.feed(bound=3, overflow=overflow) as feed:
         for number in range(10):

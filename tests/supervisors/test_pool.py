@@ -1,9 +1,9 @@
-"""What a pool promises: one start per key, shared while leased, closed in time, never under a lessee."""
+"""What a pool promises: one start per key, shared while leased, closed in time, never under a lessee. Numbers are those of docs/kernel.md."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 import trio
@@ -66,7 +66,7 @@ async def lease_for(pool: Pool[str, str], key: str, seconds: float) -> str:
 # --- one start per key -------------------------------------------------------------------------------------
 
 
-async def test_a_thousand_first_leases_of_one_key_make_one_start(root: Root, shop: Shop) -> None:
+async def test_65_a_thousand_first_leases_of_one_key_make_one_start(root: Root, shop: Shop) -> None:
     shop.gate = trio.Event()
     pool = Pool(root, shop.open)
     got: list[str] = []
@@ -88,7 +88,7 @@ async def test_a_thousand_first_leases_of_one_key_make_one_start(root: Root, sho
     assert (pool.statistics.leased, pool.statistics.idle) == (0, 1)
 
 
-async def test_different_keys_start_side_by_side(root: Root, shop: Shop) -> None:
+async def test_65_different_keys_start_side_by_side(root: Root, shop: Shop) -> None:
     shop.gate = trio.Event()
     pool = Pool(root, shop.open)
     async with trio.open_nursery() as nursery:
@@ -99,7 +99,7 @@ async def test_different_keys_start_side_by_side(root: Root, shop: Shop) -> None
         shop.gate.set()
 
 
-async def test_a_failed_start_fails_all_who_wait_and_the_next_lease_tries_again(root: Root, shop: Shop) -> None:
+async def test_66_a_failed_start_fails_all_who_wait_and_the_next_lease_tries_again(root: Root, shop: Shop) -> None:
     shop.gate = trio.Event()
     shop.broken.add("a")
     pool = Pool(root, shop.open)
@@ -124,7 +124,7 @@ async def test_a_failed_start_fails_all_who_wait_and_the_next_lease_tries_again(
     assert pool.statistics.failed_starts == 1
 
 
-async def test_a_cancelled_lessee_does_not_cancel_the_start_for_the_others(root: Root, shop: Shop) -> None:
+async def test_67_a_cancelled_lessee_does_not_cancel_the_start_for_the_others(root: Root, shop: Shop) -> None:
     shop.gate = trio.Event()
     pool = Pool(root, shop.open)
     async with trio.open_nursery() as nursery:
@@ -136,7 +136,7 @@ async def test_a_cancelled_lessee_does_not_cancel_the_start_for_the_others(root:
     assert "a" in pool
 
 
-async def test_a_start_that_nobody_waits_for_any_more_is_cancelled(root: Root, shop: Shop) -> None:
+async def test_67_a_start_that_nobody_waits_for_any_more_is_cancelled(root: Root, shop: Shop) -> None:
     shop.gate = trio.Event()
     pool = Pool(root, shop.open)
     with trio.move_on_after(1):
@@ -149,7 +149,7 @@ async def test_a_start_that_nobody_waits_for_any_more_is_cancelled(root: Root, s
     assert pool.statistics.failed_starts == 0
 
 
-async def test_a_new_holder_of_a_key_begins_when_the_old_one_has_ended(root: Root, shop: Shop) -> None:
+async def test_65_a_new_holder_of_a_key_begins_when_the_old_one_has_ended(root: Root, shop: Shop) -> None:
     shop.close_takes = 0.75
     pool = Pool(root, shop.open, idle_ttl=10)
     await pool.warm("a")
@@ -162,7 +162,7 @@ async def test_a_new_holder_of_a_key_begins_when_the_old_one_has_ended(root: Roo
 # --- sharing and closing -----------------------------------------------------------------------------------
 
 
-async def test_an_open_resource_is_shared_without_a_checkpoint(root: Root, shop: Shop) -> None:
+async def test_68_an_open_resource_is_shared_without_a_checkpoint(root: Root, shop: Shop) -> None:
     pool = Pool(root, shop.open)
     await pool.warm("a")
     with trio.testing.assert_no_checkpoints():
@@ -173,7 +173,7 @@ async def test_an_open_resource_is_shared_without_a_checkpoint(root: Root, shop:
     assert shop.starts == ["start a"]
 
 
-async def test_an_idle_resource_is_closed_after_its_ttl_and_use_starts_it_anew(root: Root, shop: Shop) -> None:
+async def test_69_an_idle_resource_is_closed_after_its_ttl_and_use_starts_it_anew(root: Root, shop: Shop) -> None:
     pool = Pool(root, shop.open, idle_ttl=10)
     await pool.warm("a")
     await trio.sleep(9)
@@ -186,7 +186,7 @@ async def test_an_idle_resource_is_closed_after_its_ttl_and_use_starts_it_anew(r
     assert pool.statistics.evicted_idle == 1
 
 
-async def test_a_leased_resource_is_never_reaped(root: Root, shop: Shop) -> None:
+async def test_68_a_leased_resource_is_never_reaped(root: Root, shop: Shop) -> None:
     pool = Pool(root, shop.open, idle_ttl=1, max_idle=0)
     async with pool.lease("a"):
         async with pool.lease("a"):
@@ -197,7 +197,7 @@ async def test_a_leased_resource_is_never_reaped(root: Root, shop: Shop) -> None
     assert shop.diary == ["start a", "close a"]
 
 
-async def test_beyond_max_idle_the_least_recently_used_goes_first(root: Root, shop: Shop) -> None:
+async def test_69_beyond_max_idle_the_least_recently_used_goes_first(root: Root, shop: Shop) -> None:
     pool = Pool(root, shop.open, max_idle=2)
     for key in ("a", "b", "a", "c"):
         await pool.warm(key)
@@ -207,14 +207,14 @@ async def test_beyond_max_idle_the_least_recently_used_goes_first(root: Root, sh
     assert pool.statistics.idle == 2
 
 
-async def test_max_open_closes_an_idle_one_to_make_room(root: Root, shop: Shop) -> None:
+async def test_70_max_open_closes_an_idle_one_to_make_room(root: Root, shop: Shop) -> None:
     pool = Pool(root, shop.open, max_open=2)
     for key in ("a", "b", "c"):
         await pool.warm(key)
     assert shop.diary == ["start a", "start b", "close a", "start c"]
 
 
-async def test_max_open_makes_starts_wait_in_the_order_they_came(root: Root, shop: Shop) -> None:
+async def test_70_max_open_makes_starts_wait_in_the_order_they_came(root: Root, shop: Shop) -> None:
     pool = Pool(root, shop.open, max_open=1)
     order: list[str] = []
 
@@ -231,7 +231,7 @@ async def test_max_open_makes_starts_wait_in_the_order_they_came(root: Root, sho
     assert pool.statistics.waits == 7
 
 
-async def test_a_cancelled_wait_for_room_gives_its_place_away(root: Root, shop: Shop) -> None:
+async def test_70_a_cancelled_wait_for_room_gives_its_place_away(root: Root, shop: Shop) -> None:
     pool = Pool(root, shop.open, max_open=1)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(lease_for, pool, "a", 10)
@@ -245,7 +245,7 @@ async def test_a_cancelled_wait_for_room_gives_its_place_away(root: Root, shop: 
 # --- death and health --------------------------------------------------------------------------------------
 
 
-async def test_lessees_learn_that_their_resource_died_and_the_next_lease_starts_a_new_one(
+async def test_71_lessees_learn_that_their_resource_died_and_the_next_lease_starts_a_new_one(
     root: Root, shop: Shop
 ) -> None:
     pool = Pool(root, shop.open)
@@ -266,7 +266,7 @@ async def test_lessees_learn_that_their_resource_died_and_the_next_lease_starts_
     assert pool.statistics.leased == 0
 
 
-async def test_an_idle_resource_that_dies_is_forgotten(root: Root, shop: Shop) -> None:
+async def test_71_an_idle_resource_that_dies_is_forgotten(root: Root, shop: Shop) -> None:
     pool = Pool(root, shop.open)
     await pool.warm("a")
     shop.actors["a"].ref.cancel()
@@ -275,7 +275,7 @@ async def test_an_idle_resource_that_dies_is_forgotten(root: Root, shop: Shop) -
     assert pool.statistics.idle == 0
 
 
-async def test_idle_resources_are_checked_and_the_sick_closed(root: Root, shop: Shop) -> None:
+async def test_72_idle_resources_are_checked_and_the_sick_closed(root: Root, shop: Shop) -> None:
     pool = Pool(root, shop.open, health=shop.healthy, health_interval=60)
     await pool.warm("a")
     await pool.warm("b")
@@ -286,7 +286,7 @@ async def test_idle_resources_are_checked_and_the_sick_closed(root: Root, shop: 
     assert (pool.statistics.health_ok, pool.statistics.health_failed) == (1, 1)
 
 
-async def test_leased_resources_are_not_checked(root: Root, shop: Shop) -> None:
+async def test_72_leased_resources_are_not_checked(root: Root, shop: Shop) -> None:
     pool = Pool(root, shop.open, health=shop.healthy, health_interval=60)
     async with pool.lease("a"):
         await trio.sleep(600)
@@ -295,7 +295,7 @@ async def test_leased_resources_are_not_checked(root: Root, shop: Shop) -> None:
     assert shop.diary == ["start a", "check a!"]
 
 
-async def test_a_check_that_hangs_or_raises_is_a_failed_check(root: Root, shop: Shop) -> None:
+async def test_72_a_check_that_hangs_or_raises_is_a_failed_check(root: Root, shop: Shop) -> None:
     async def hangs(resource: str) -> bool:
         if resource == "a!":
             await trio.sleep_forever()
@@ -313,7 +313,7 @@ async def test_a_check_that_hangs_or_raises_is_a_failed_check(root: Root, shop: 
 # --- reload and close --------------------------------------------------------------------------------------
 
 
-async def test_reload_waits_for_the_lessees_and_opens_anew(root: Root, shop: Shop) -> None:
+async def test_73_reload_waits_for_the_lessees_and_opens_anew(root: Root, shop: Shop) -> None:
     pool = Pool(root, shop.open)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(lease_for, pool, "a", 10)
@@ -326,7 +326,7 @@ async def test_reload_waits_for_the_lessees_and_opens_anew(root: Root, shop: Sho
             assert shop.diary == ["start a", "close a", "start a"]
 
 
-async def test_reload_without_a_key_reloads_what_is_open(root: Root, shop: Shop) -> None:
+async def test_73_reload_without_a_key_reloads_what_is_open(root: Root, shop: Shop) -> None:
     pool = Pool(root, shop.open)
     await pool.warm("a")
     await pool.warm("b")
@@ -340,7 +340,7 @@ async def test_reload_without_a_key_reloads_what_is_open(root: Root, shop: Shop)
     assert "a" not in pool
 
 
-async def test_after_close_there_are_no_leases(root: Root, shop: Shop) -> None:
+async def test_74_after_close_there_are_no_leases(root: Root, shop: Shop) -> None:
     pool = Pool(root, shop.open, name="things")
     lease = pool.lease("a")
     async with lease:
@@ -351,7 +351,7 @@ async def test_after_close_there_are_no_leases(root: Root, shop: Shop) -> None:
     assert shop.diary == ["start a", "close a"]
 
 
-async def test_close_fails_those_who_wait_for_a_start(root: Root, shop: Shop) -> None:
+async def test_74_close_fails_those_who_wait_for_a_start(root: Root, shop: Shop) -> None:
     shop.gate = trio.Event()
     pool = Pool(root, shop.open)
     async with trio.open_nursery() as nursery:
@@ -365,7 +365,7 @@ async def test_close_fails_those_who_wait_for_a_start(root: Root, shop: Shop) ->
         await pool.close()
 
 
-async def test_the_end_of_the_owner_closes_all_resources_side_by_side(root: Root, shop: Shop) -> None:
+async def test_74_the_end_of_the_owner_closes_all_resources_side_by_side(root: Root, shop: Shop) -> None:
     shop.close_takes = 0.9
 
     async def owner(me: Actor) -> None:
@@ -382,7 +382,9 @@ async def test_the_end_of_the_owner_closes_all_resources_side_by_side(root: Root
     assert trio.current_time() - before <= 1.0 + 0.9 + 0.01  # its own second of politeness, and theirs together
 
 
-async def test_a_pool_of_a_root_that_stops_refuses_leases(autojump_clock: trio.testing.MockClock, shop: Shop) -> None:
+async def test_74_a_pool_of_a_root_that_stops_refuses_leases(
+    autojump_clock: trio.testing.MockClock, shop: Shop
+) -> None:
     async with Root() as root:
         pool = Pool(root, shop.open)
         root.begin_stop()
@@ -390,7 +392,7 @@ async def test_a_pool_of_a_root_that_stops_refuses_leases(autojump_clock: trio.t
             await pool.warm("a")
 
 
-async def test_an_unclosable_resource_is_interrupted_in_the_middle_of_its_closing(root: Root) -> None:
+async def test_74_an_unclosable_resource_is_interrupted_in_the_middle_of_its_closing(root: Root) -> None:
     @asynccontextmanager
     async def stubborn(me: Actor, key: str) -> AsyncIterator[str]:
         try:
@@ -479,8 +481,6 @@ async def test_random_use_keeps_the_counters_right(root: Root, shop: Shop) -> No
     for key in "abc":
         with trio.move_on_after(100):
             while key not in pool:
-                try:
+                with suppress(ActorFailed):
                     await pool.warm(key)
-                except ActorFailed:
-                    pass
         assert key in pool, "no slot was lost"

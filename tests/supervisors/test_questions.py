@@ -278,9 +278,7 @@ async def test_61_a_front_end_that_comes_later_sees_what_is_open(root: Root) -> 
             root.questions.answer(id_of(root, "b"), "done")
 
 
-async def test_61_a_broken_front_end_is_detached_and_harms_nobody(
-    root: Root, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_61_a_broken_front_end_is_detached_and_harms_nobody(root: Root, caplog: pytest.LogCaptureFixture) -> None:
     class Broken(Person):
         def asked(self, question: Question) -> None:
             raise OSError("screen on fire")

@@ -144,9 +144,7 @@ async def test_33_more_restarts_than_allowed_within_the_period_and_it_gives_up(r
     await do(site, "a", "crash")
     end = await ref.wait()
     assert isinstance(end.error, TooManyRestarts)
-    assert str(end.error) == (
-        "/site gives up: more than 2 restarts within 5 s, the last of 'a' (told to crash)"
-    )
+    assert str(end.error) == ("/site gives up: more than 2 restarts within 5 s, the last of 'a' (told to crash)")
     assert isinstance(end.error.__cause__, ValueError)
     assert troupe.diary[-1] == "b ends"
 
