@@ -194,10 +194,12 @@ class GraphRun:
         lefts: dict[str, Left] = {}
         failures: list[tuple[str, CallboardError]] = []
         for (_, _, (step, _, _)), end in zip(launches, ends, strict=True):
-            error: CallboardError | None = NodeFailed(f"it was {end.reason}").at(step.id)
+            error: CallboardError | None
             if end.reason == "normal":
                 left = lefts[step.id] = end.value
                 error = left.error if left.targets is None else None
+            else:
+                error = NodeFailed(f"it was {end.reason}").at(step.id)
             if error is not None:
                 failures.append((f"at node '{step.id}': {error}", error))
         if failures:
@@ -212,7 +214,9 @@ class GraphRun:
             seconds = trio.current_time() - began
             visits, total, longest = self.timing.get(step.id, (0, 0.0, 0.0))
             self.timing[step.id] = (visits + 1, total + seconds, max(longest, seconds))
-            time = self.result.nodes.setdefault(step.id, NodeTime())
+            time = self.result.nodes.get(step.id)
+            if time is None:
+                time = self.result.nodes[step.id] = NodeTime()
             time.visits += 1
             time.seconds += seconds
 

@@ -179,7 +179,7 @@ async def test_13_a_reply_after_the_asker_has_ended_is_a_dead_letter(root: Root,
 
     async def keeper(me: Actor) -> None:
         async for _ in me:
-            requests.append(me.take_request())
+            requests.append(me.take_request())  # noqa: PERF401 - the loop never ends
 
     keeper_ref = root.spawn(keeper)
 
@@ -259,8 +259,7 @@ async def test_15_a_circle_of_asks_is_refused_where_it_closes(root: Root, length
                 deadlocks.append(str(error))
                 me.refuse(error)
 
-    for index in range(length):
-        refs.append(root.spawn(member, index, name=f"m{index}"))
+    refs.extend(root.spawn(member, index, name=f"m{index}") for index in range(length))
     with pytest.raises(Deadlock):
         await refs[0].ask("round we go")
     assert len(deadlocks) == length, "the one that closed it, and those it travelled back through"

@@ -1,4 +1,7 @@
-"""What a pool promises: one start per key, shared while leased, closed in time, never under a lessee. Numbers are those of docs/kernel.md."""
+"""What a pool promises: one start per key, shared while leased, closed in time, never under a lessee.
+
+Numbers are those of docs/kernel.md.
+"""
 
 from __future__ import annotations
 

@@ -151,6 +151,7 @@ async def test_57_the_nearest_policy_that_answers_wins(root: Root) -> None:
 
 async def test_57_a_policy_may_hold_a_question_and_answer_later_or_pass_it_on(root: Root) -> None:
     held: list[str] = []
+    decided = trio.Event()
 
     def hold(asked: Question) -> Any:
         held.append(asked.id)
@@ -162,12 +163,13 @@ async def test_57_a_policy_may_hold_a_question_and_answer_later_or_pass_it_on(ro
         await wait_all_tasks_blocked()
         assert me.root.questions.answer(held[0], "answered by the parent", by=me.path)
         me.root.questions.pass_on(held[1])
+        decided.set()
         return sorted([await one.result(), await two.result()])
 
     person = Person()
     with root.questions.attach(person):
         ref = root.spawn(parent)
-        await wait_all_tasks_blocked()
+        await decided.wait()
         assert len(person.shown) == 1
         root.questions.answer(root.questions.open[0].id, "answered by a person")
         assert await ref.result() == ["answered by a person", "answered by the parent"]

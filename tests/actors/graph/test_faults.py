@@ -135,7 +135,7 @@ async def test_a_root_that_stops_at_any_moment_cancels_the_run_with_the_state_so
     stage.check_stream()
 
 
-async def test_a_map_is_not_continued_while_the_root_stops(stage: Stage) -> None:
+async def test_a_map_is_not_continued_while_the_root_stops(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
     # An item's end starts the next item; that must not be tried in a root that admits nothing, at the very moment.
     stage.agent(
         """
@@ -155,6 +155,7 @@ async def test_a_map_is_not_continued_while_the_root_stops(stage: Stage) -> None
     assert outcome.status == "cancelled"
     assert len(stage.models.requests) == 1
     assert [event.kind for event in stage.events if event.kind == "actor.failed"] == []
+    assert caplog.records == []
     stage.check_stream()
 
 

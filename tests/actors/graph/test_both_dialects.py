@@ -1,0 +1,368 @@
+"""What holds in both dialects: mistakes are never tolerated, timeouts interrupt, failed steps leave no trace."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+from fake_models import Reply
+from stage import Stage
+
+import callboard
+
+MAPPED = """
+start: m
+nodes:
+  m: {{type: map, over: "{{{{items}}}}", as: item, branch: b, collect_into: out, next: e}}
+  b: {{{branch}}}
+  e: {{type: end, output: "{{{{out}}}}"}}
+"""
+
+
+# --- in both: mistakes of the graph are never tolerated ------------------------------------------------------
+
+TOLERANT = 'fallback: f, state_updates: {k: "{{output}}"}, next: f'
+
+
+@pytest.mark.parametrize("escape", [TOLERANT, "on_error: continue, next: f", "on_error: collect, next: f"])
+async def test_both_a_missing_key_is_not_a_nodes_own_failure(stage: Stage, compat: str, escape: str) -> None:
+    stage.agent(
+        f"""
+        start: a
+        nodes:
+          a: {{type: llm, prompt: "{{{{gone}}}} {{{{away}}}}", {escape}}}
+          f: {{type: end, output: tolerated}}
+        """
+    )
+    outcome = await stage.run(compat=compat)
+    assert outcome.error is not None
+    text = "at node 'a': Template interpolation failed: 'gone', 'away' not found in state"
+    assert outcome.error.message == text
+    assert (outcome.error.code, outcome.exit_code) == ("graph", 1)
+
+
+@pytest.mark.parametrize("escape", ["fallback: f", "on_error: continue", "on_error: collect"])
+async def test_both_an_unknown_next_is_not_tolerated(stage: Stage, compat: str, escape: str) -> None:
+    stage.agent(
+        f"""
+        start: d
+        nodes:
+          d: {{type: script, script: d.sh, next: [a, b]}}
+          a: {{type: script, script: a.sh, {escape}, state_updates: {{}}, next: f}}
+          b: {{type: script, script: b.sh, {escape}, state_updates: {{}}, next: f}}
+          f: {{type: end, output: tolerated}}
+        """,
+        d="echo '{}'",
+        a="""echo '{"_next": "ghost"}'""",
+        b="""echo '{"_next": "phantom"}'""",
+    )
+    outcome = await stage.run(compat=compat)
+    assert outcome.error is not None
+    assert outcome.error.message == "Nodes 'ghost', 'phantom' not found in graph 'g'"
+    assert (outcome.error.code, outcome.exit_code) == ("graph", 1)
+
+
+async def test_both_two_writers_without_a_reducer_name_all_keys_and_all_writers(stage: Stage, compat: str) -> None:
+    stage.agent(
+        """
+        start: d
+        nodes:
+          d: {type: script, script: d.sh, next: [a, b, c]}
+          a: {type: script, script: w.sh, fallback: f, state_updates: {}, next: f}
+          b: {type: script, script: w.sh, on_error: continue, state_updates: {}, next: f}
+          c: {type: script, script: w.sh, on_error: collect, state_updates: {}, next: f}
+          f: {type: end, output: tolerated}
+        """,
+        d="echo '{}'",
+        w="""printf '{"k": "%s", "l": "%s"}' $$ $$""",
+    )
+    outcome = await stage.run(compat=compat)
+    assert outcome.error is not None
+    assert outcome.error.message.count("was written by 3 parallel branches but has no reducer declared") == 2
+    assert outcome.error.message.count("a, b, c") == 2
+    assert outcome.state == {"initial_prompt": ""}
+    assert outcome.exit_code == 1
+
+
+async def test_both_the_visit_cap_is_not_tolerated(stage: Stage, compat: str) -> None:
+    stage.agent(
+        """
+        settings: {max_loop_iterations: 2}
+        start: a
+        nodes:
+          a: {type: script, script: a.sh, fallback: f, on_error: continue, routes: [a], next: f}
+          f: {type: end, output: tolerated}
+        """,
+        a="""echo '{"_next": "a"}'""",
+    )
+    outcome = await stage.run(compat=compat)
+    assert outcome.error is not None
+    assert outcome.error.message.startswith("Node 'a' visited 3 times (max_loop_iterations=2)")
+    assert outcome.exit_code == 1
+
+
+async def test_both_a_mistake_beside_failures_is_what_the_run_ends_with(stage: Stage, compat: str) -> None:
+    stage.agent(
+        """
+        start: d
+        nodes:
+          d: {type: script, script: d.sh, next: [a, b, c]}
+          a: {type: script, script: a.sh, on_error: fail, state_updates: {}, next: f}
+          b: {type: llm, prompt: "{{gone}}", on_error: continue, next: f}
+          c: {type: script, script: c.sh, timeout: 0.1, on_error: fail, state_updates: {}, next: f}
+          f: {type: end, output: tolerated}
+        """,
+        d="echo '{}'",
+        a="exit 1",
+        c="sleep 600",
+    )
+    outcome = await stage.run(compat=compat)
+    assert outcome.error is not None
+    assert (outcome.error.code, outcome.exit_code) == ("graph", 1)
+    for culprit in ("at node 'a': Script", "at node 'b': Template", "at node 'c': Script 'c.sh' timed out"):
+        assert culprit in outcome.error.message
+
+
+@pytest.mark.parametrize("on_error", ["continue", "collect"])
+async def test_both_a_mistake_in_an_item_is_not_tolerated_by_its_map(stage: Stage, compat: str, on_error: str) -> None:
+    stage.agent(
+        f"""
+        start: m
+        nodes:
+          m: {{type: map, over: "{{{{items}}}}", as: item, branch: b, collect_into: out, output_key: o, next: e,
+              on_error: {on_error}}}
+          b: {{type: llm, prompt: "{{{{item.name}}}}", on_error: {on_error}, state_updates: {{o: "{{{{output}}}}"}}}}
+          e: {{type: end}}
+        """
+    )
+    outcome = await stage.run(compat=compat, state={"items": [{"name": "x"}, {}, {}]})
+    assert outcome.error is not None
+    assert outcome.error.code == "graph"
+    assert "sub-branch [0]" not in outcome.error.message
+    assert "sub-branch [1]" in outcome.error.message
+    assert "sub-branch [2]" in outcome.error.message
+    assert "'item.name' not found in state" in outcome.error.message
+
+
+@pytest.mark.parametrize("mistake", ["missing key", "unknown next", "visit cap", "nobody to ask"])
+async def test_both_a_mistake_in_a_child_graph_is_not_tolerated_by_its_caller(
+    stage: Stage, compat: str, mistake: str
+) -> None:
+    node = {
+        "missing key": 'type: llm, prompt: "{{gone}}"',
+        "unknown next": "type: script, script: ghost.sh",
+        "visit cap": "type: script, script: loop.sh, routes: [n]",
+        "nobody to ask": "type: input, question: q",
+    }[mistake]
+    stage.agent(
+        f"""
+        settings: {{max_loop_iterations: 2}}
+        start: n
+        nodes:
+          n: {{{node}, next: e}}
+          e: {{type: end}}
+        """,
+        name="kid",
+        ghost="""echo '{"_next": "ghost"}'""",
+        loop="""echo '{"_next": "n"}'""",
+    )
+    stage.agent(
+        """
+        start: a
+        nodes:
+          a: {type: agent, agent: kid, prompt: p, fallback: f, on_error: continue, max_attempts: 3, next: f}
+          f: {type: end, output: tolerated}
+        """
+    )
+    outcome = await stage.run(compat=compat)
+    assert outcome.error is not None
+    assert outcome.error.message.startswith("at node 'a': Agent 'kid' failed: ")
+    assert outcome.exit_code == (5 if mistake == "nobody to ask" else 1)
+    assert outcome.error.code == ("nobody_to_ask" if mistake == "nobody to ask" else "graph")
+    assert [data.depth for data in stage.of("graph.started")] == [0, 1]
+
+
+# --- in both: every timeout interrupts in the middle ---------------------------------------------------------
+
+
+async def test_both_a_nodes_timeout_interrupts_an_llm_call(
+    stage: Stage, compat: str, mock_clock: trio.testing.MockClock
+) -> None:
+    stage.agent(
+        """
+        start: a
+        nodes:
+          a: {type: llm, prompt: p, timeout: 1, fallback: f, state_updates: {k: "{{output}}"}, next: f}
+          f: {type: end, output: "{{k}}"}
+        """
+    )
+    stage.models.script(Reply("never", hold=trio.Event()))
+    async with trio.open_nursery() as nursery:
+
+        async def pass_the_time() -> None:
+            await stage.models.arrived(1)
+            mock_clock.jump(1)
+
+        nursery.start_soon(pass_the_time)
+        outcome = await stage.run(compat=compat)
+    assert outcome.output == "LLM node failed: llm node timed out after 1s"
+    await stage.models.until(lambda server: server.cut == 1)
+
+
+CHILD = """
+start: a
+nodes:
+  a: {{type: agent, agent: kid, prompt: p, timeout: 1, on_error: fail, next: f}}
+  f: {{type: end}}
+"""
+
+
+@pytest.mark.parametrize("inside", ["llm", "question"])
+async def test_both_an_agent_nodes_timeout_interrupts_the_child_in_the_middle(
+    stage: Stage, compat: str, inside: str, mock_clock: trio.testing.MockClock
+) -> None:
+    node = "type: llm, prompt: p" if inside == "llm" else "type: input, question: q"
+    stage.agent(f"start: n\nnodes:\n  n: {{{node}, next: e}}\n  e: {{type: end}}", name="kid")
+    stage.agent(CHILD.format())
+    stage.models.answer_with(lambda request: Reply("never", hold=trio.Event()))
+    async with trio.open_nursery() as nursery:
+
+        def watch(event: callboard.Event) -> None:
+            if event.kind == "actor.waiting":
+                nursery.start_soon(jump)
+
+        async def jump() -> None:
+            if inside == "llm":
+                await stage.models.arrived(1)
+            mock_clock.jump(1)
+
+        if inside == "llm":
+            nursery.start_soon(jump)
+        with stage.root.questions.attach(_Silent()):
+            outcome = await stage.run(compat=compat, on_event=watch)
+    assert outcome.error is not None
+    assert outcome.error.message == "at node 'a': Agent 'kid' timed out after 1s"
+    assert outcome.exit_code == 4
+    assert stage.root.questions.open == ()
+    # The child is gone before its node is left.
+    ends = [event for event in stage.events if event.kind == "actor.stopped" and event.actor.endswith("/a/kid")]
+    left = next(event for event in stage.events if event.kind == "node.exited" and event.data.node == "a")
+    assert ends[0].seq < left.seq
+    stage.check_stream()
+
+
+class _Silent:
+    """A front end whose person never answers."""
+
+    name = "silent"
+
+    def asked(self, question: object) -> None:
+        pass
+
+    def closed(self, question_id: str, by: str) -> None:
+        pass
+
+
+@pytest.mark.parametrize("what", ["graph", "run"])
+async def test_both_the_graphs_and_the_runs_timeout_interrupt_a_map(
+    stage: Stage, compat: str, what: str, mock_clock: trio.testing.MockClock
+) -> None:
+    settings = "settings: {timeout: 1}" if what == "graph" else ""
+    limits = callboard.Limits(timeout=1) if what == "run" else None
+    stage.agent(
+        settings + MAPPED.format(branch='type: llm, prompt: p, state_updates: {output: "{{output}}"}'),
+    )
+    stage.models.answer_with(lambda request: Reply("never", hold=trio.Event()))
+    async with trio.open_nursery() as nursery:
+
+        async def pass_the_time() -> None:
+            await stage.models.arrived(3)
+            mock_clock.jump(1)
+
+        nursery.start_soon(pass_the_time)
+        outcome = await stage.run(compat=compat, state={"items": [1, 2, 3]}, limits=limits)
+    assert outcome.status == "failed"
+    assert (outcome.error is not None and outcome.error.code, outcome.exit_code) == ("timeout", 4)
+    assert "out" not in outcome.state
+    await stage.models.until(lambda server: server.cut == 3)
+    stage.check_stream()
+
+
+@pytest.mark.parametrize("what", ["node", "graph", "run"])
+async def test_both_every_timeout_interrupts_a_script_with_all_it_started(
+    stage: Stage, compat: str, what: str, tmp_path: Path
+) -> None:
+    stage.agent(
+        f"""
+        settings: {{timeout: {0.3 if what == "graph" else 60}}}
+        start: s
+        nodes:
+          s: {{type: script, script: s.sh, timeout: {0.3 if what == "node" else 60}, on_error: fail, next: e}}
+          e: {{type: end}}
+        """,
+        s=f"sleep 600 & echo $! > {tmp_path}/helper; wait",
+    )
+    limits = callboard.Limits(timeout=0.3) if what == "run" else None
+    outcome = await stage.run(compat=compat, limits=limits)
+    assert outcome.exit_code == 4
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "helper").read_text()), 0)
+
+
+async def test_both_a_timeout_interrupts_a_question(
+    stage: Stage, compat: str, mock_clock: trio.testing.MockClock
+) -> None:
+    stage.agent("settings: {timeout: 1}\nstart: i\nnodes:\n  i: {type: input, question: q, next: e}\n  e: {type: end}")
+
+    def watch(event: callboard.Event) -> None:
+        if event.kind == "actor.waiting":
+            mock_clock.autojump_threshold = 0
+
+    with stage.root.questions.attach(_Silent()):
+        outcome = await stage.run(compat=compat, on_event=watch)
+    assert outcome.exit_code == 4
+    assert [data.reason for data in stage.of("question.expired")] == ["cancelled"]
+    assert stage.root.questions.open == ()
+
+
+# --- in both: what failed leaves no half of its work ---------------------------------------------------------
+
+
+async def test_both_a_failed_steps_writes_are_not_merged(stage: Stage, compat: str) -> None:
+    stage.agent(
+        """
+        start: d
+        nodes:
+          d: {type: script, script: d.sh, state_updates: {u: "set"}, next: [a, b]}
+          a: {type: script, script: a.sh, state_updates: {}, next: e}
+          b: {type: script, script: b.sh, state_updates: {}, on_error: fail, next: e}
+          e: {type: end}
+        """,
+        d="""echo '{"d": 1}'""",
+        a="""echo '{"a": 1}'""",
+        b="exit 1",
+    )
+    outcome = await stage.run(compat=compat)
+    assert outcome.status == "failed"
+    assert outcome.state == {"initial_prompt": "", "d": 1, "u": "set"}
+    assert outcome.order == ["d", "a", "b"]
+
+
+async def test_both_a_script_that_succeeds_and_whose_update_is_wrong_leaves_nothing(stage: Stage, compat: str) -> None:
+    stage.agent(
+        """
+        start: d
+        reducers: {k: sum}
+        nodes:
+          d: {type: script, script: d.sh, fallback: e, state_updates: {k: "not a number"}, next: e}
+          e: {type: end}
+        """,
+        d="""echo '{"d": 1}'""",
+    )
+    outcome = await stage.run(compat=compat, state={"k": 1})
+    assert outcome.error is not None
+    assert "reducer 'sum' requires a number for the incoming value, got string" in outcome.error.message
+    assert outcome.state == {"initial_prompt": "", "k": 1}
