@@ -61,6 +61,7 @@ $(VENV)/.made:
 	  echo "Python's venv module is missing. On Debian: apt-get install python3-venv"; exit 1; }
 	@echo "making $(VENV)"
 	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) install --upgrade pip
 	@touch $@
 
 $(VENV)/.base: $(VENV)/.made pyproject.toml $(LOCK)

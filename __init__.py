@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .actors.context import Limits
-    from .actors.runs import GraphAgent, LoopAgent, Root, load, run, validate
+    from .actors.runs.root import Root
+    from .actors.runs.run import run
+    from .actors.runs.target import GraphAgent, LoopAgent, load, validate
     from .protocol.errors import CallboardError
     from .protocol.events import Event
     from .protocol.outcome import Outcome
@@ -29,16 +31,16 @@ _HOMES = {
     "Answer": ".protocol.questions",
     "CallboardError": ".protocol.errors",
     "Event": ".protocol.events",
-    "GraphAgent": ".actors.runs",
+    "GraphAgent": ".actors.runs.target",
     "Limits": ".actors.context",
-    "LoopAgent": ".actors.runs",
+    "LoopAgent": ".actors.runs.target",
     "Outcome": ".protocol.outcome",
     "Problem": ".protocol.problems",
     "Question": ".protocol.questions",
-    "Root": ".actors.runs",
-    "load": ".actors.runs",
-    "run": ".actors.runs",
-    "validate": ".actors.runs",
+    "Root": ".actors.runs.root",
+    "load": ".actors.runs.target",
+    "run": ".actors.runs.run",
+    "validate": ".actors.runs.target",
 }
 
 __all__ = [  # noqa: RUF022 - in the order of docs/python-api.md

@@ -14,7 +14,7 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import Any
 
-from ..actors.runs.directories import config_dir as configured
+from ..actors.directories import config_dir as configured
 from ..protocol.errors import CallboardError
 from ..protocol.problems import errors_in
 from ..protocol.settings import Settings, read_settings
@@ -71,7 +71,7 @@ def as_text(found: Found) -> str:
             f"  {name:<8} {entry['for']:<15} {entry['path'] or 'not found'}"
             for name, entry in found["interpreters"].items()
         ),
-        f"  {'tsx':<8} {'':<15} {found['tsx'] or 'not found (npx fetches it at the first .ts script)'}",
+        f"  {'tsx':<8} {'':<15} {found['tsx'] or 'not found (npm install --global tsx)'}",
         "",
         "local model",
         f"  engine xllamacpp: {found['local']['engine'] or 'not installed (pip install callboard[local])'}",

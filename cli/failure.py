@@ -29,7 +29,7 @@ def report(error: BaseException, arguments: Sequence[str]) -> int:
         message = error.format_message()
     elif isinstance(error, CallboardError):
         code, exit_code, node = error.code, error.exit_code, error.node
-        message = "\n".join([str(error), *map(str, getattr(error, "problems", ()))])
+        message = str(error)
         _show(error)
     else:
         code, exit_code, node = "internal", 1, None
@@ -79,10 +79,12 @@ def _command(arguments: Sequence[str]) -> str:
 
 
 def _show(error: CallboardError) -> None:
-    if isinstance(error, InvalidFile):
+    message = told(str(error), error.node)
+    if isinstance(error, InvalidFile) and error.problems:
+        message = message.partition("\n")[0].rstrip(":")  # the rest of it lists the problems once more
         for problem in error.problems:
             sys.stderr.write(safe(str(problem)) + "\n")
-    sys.stderr.write(f"callboard: {safe(told(str(error), error.node))}\n")
+    sys.stderr.write(f"callboard: {safe(message)}\n")
 
 
 def _show_unexpected(error: BaseException, message: str) -> None:

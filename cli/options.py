@@ -7,6 +7,8 @@ from pathlib import Path
 
 import click
 
+from ..actors.directories import config_dir as configured
+
 strict = click.option("--strict", is_flag=True, help="Unknown keys in files are errors, not warnings.")
 config_dir = click.option(
     "--config-dir",
@@ -25,7 +27,7 @@ text_or_json = click.option(
 
 def complete_target(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
     """Agents of the config directory, and agent directories and YAML files of the current one."""
-    agents = _config_home(ctx.params.get("config_dir")) / "agents"
+    agents = configured(ctx.params.get("config_dir"), os.environ)[0] / "agents"
     found = [path.name for path in _entries(agents) if path.is_dir()]
     folder, _slash, start = incomplete.rpartition("/")
     here = Path(folder or ("/" if incomplete.startswith("/") else "."))
@@ -52,10 +54,3 @@ def _entries(folder: Path) -> list[Path]:
         return list(folder.iterdir())
     except OSError:
         return []
-
-
-def _config_home(given: str | None) -> Path:
-    """As `actors.runs.directories`, which brings trio along and so can't be used while somebody presses TAB."""
-    if own := given or os.environ.get("CALLBOARD_CONFIG_DIR"):
-        return Path(own).expanduser()
-    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "callboard"

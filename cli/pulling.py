@@ -8,9 +8,11 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import click
 import trio
 
 from ..actors.models import weights
+from ..protocol.errors import CallboardError
 from ..supervisors import Actor, Root
 from .render.style import redrawable
 
@@ -21,7 +23,8 @@ def pull_weights(name: str, *, quiet: bool) -> Path:
     """Fetches the weights and returns their path.
 
     Raises:
-        CallboardError: as `weights.pull`, and for an interruption `KeyboardInterrupt`.
+        CallboardError: as `weights.pull`.
+        click.exceptions.Exit: a signal interrupted it; the code is 128 and the signal's number.
     """
     return trio.run(_pull, name, _silent if quiet else _teller())
 
@@ -57,12 +60,13 @@ def _row(model: str, title: str, size: int, path: object) -> str:
 async def _pull(name: str, tell: Callable[[str, int, int], None]) -> Path:
     async with Root(signals=True) as root:
         ref = root.spawn(_puller, name, tell, name="pull", link=False)
-        try:
-            return await ref.result()
-        finally:
-            if root.signal is not None:
-                sys.stderr.write("\n")
-    raise KeyboardInterrupt
+        end = await ref.wait()
+    if isinstance(end.error, CallboardError):
+        raise end.error
+    if end.reason != "normal" and end.error is None and root.signal is not None:
+        sys.stderr.write("\ncallboard: stopped before the weights were here\n")
+        raise click.exceptions.Exit(128 + root.signal)
+    return await ref.result()
 
 
 async def _puller(me: Actor, name: str, tell: Callable[[str, int, int], None]) -> Path:

@@ -107,8 +107,8 @@ async def _drive(
 
             def on_event(event: Event) -> None:
                 progress.on_event(event)
-                if isinstance(event.data, RunStarted) and _chosen_for_the_user(event.data, request, root):
-                    progress.note(str(root.gateway.choice()))
+                if isinstance(event.data, RunStarted) and event.data.why:
+                    progress.note(f"model: {event.data.model} ({event.data.why})")
                 result.on_event(event)
                 if result.gone:
                     root.begin_stop()
@@ -130,12 +130,6 @@ async def _drive(
             except CallboardError as error:
                 return error
     raise AssertionError("unreachable: the root swallows no errors")
-
-
-def _chosen_for_the_user(started: RunStarted, request: Request, root: Root) -> bool:
-    """Whether the run uses a model that nobody named: not the flag, the configuration or the agent."""
-    choice = root.gateway.choice()
-    return request.model is None and not root.settings.model and started.model == choice.model
 
 
 def _person_at_terminal(request: Request) -> bool:

@@ -33,13 +33,18 @@ class EventData(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class RunStarted(EventData, frozen=True, kw_only=True):
-    """Always the first event. `target` is what the user named, `name` what the file calls itself."""
+    """Always the first event. `target` is what the user named, `name` what the file calls itself.
+
+    `model` is what answers wherever no node names its own (None if that is nowhere); where nobody chose it, `why`
+    says how it came to be.
+    """
 
     kind = "run.started"
     target: str
     name: str
     dialect: str
     model: str | None = None
+    why: str = ""
     prompt: str = ""
 
 
@@ -127,7 +132,7 @@ class ActorFailed(EventData, frozen=True, kw_only=True):
 
 
 class DeadLetter(EventData, frozen=True, kw_only=True):
-    """A message that reached nobody: `to` had ended, crashed while handling it, or nobody waits for the reply."""
+    """A message that reached nobody: `to` had ended before it came to it, or nobody waits for the reply any more."""
 
     kind = "mail.dead"
     to: str

@@ -87,26 +87,29 @@ class Stream:
         heard: whether anybody listens. Ask before building an event.
     """
 
-    __slots__ = ("_behind", "_bus", "_listeners", "_seq", "_telling", "heard", "run")
+    __slots__ = ("_behind", "_bus", "_hearers", "_listeners", "_seq", "_telling", "heard", "run")
 
     def __init__(self, bus: Bus, run: str) -> None:
         self.run = run
-        self.heard = bool(bus.listeners)
         self._bus = bus
         self._listeners: tuple[Listener, ...] = ()
         self._behind: deque[Event] = deque()
         self._telling = False
         self._seq = 0
+        self._hearers: tuple[tuple[Listener, Callable[[Listener], None]], ...]
+        self.heard: bool
+        self.retune()
 
     def publish(self, actor: Life, data: EventData, *, id: str = "", corr: str = "") -> None:
         """Number an event about `actor` and hand it to everybody who listens."""
         self._seq += 1
+        parent = actor.parent
         event = Event(
             seq=self._seq,
             ts=datetime.now(UTC),
             run=self.run,
             actor=actor.path,
-            parent="" if actor.parent is None else actor.parent.path,
+            parent="" if parent is None else parent.path,
             kind=data.kind,
             id=id,
             corr=corr,
@@ -117,23 +120,24 @@ class Stream:
             return
         self._telling = True
         try:
-            self._tell(event)
-            while self._behind:
-                self._tell(self._behind.popleft())
+            while True:
+                for listener, drop in self._hearers:
+                    try:
+                        listener(event)
+                    except Exception:
+                        drop(listener)
+                        log.exception("an event listener raised on %s and is no longer called", event.kind)
+                if not self._behind:
+                    break
+                event = self._behind.popleft()
         finally:
             self._telling = False
-
-    def _tell(self, event: Event) -> None:
-        for listener in self._listeners:
-            _call(listener, event, self.drop)
-        for listener in self._bus.listeners:
-            _call(listener, event, self._bus.drop)
 
     @contextlib.contextmanager
     def listen(self, listener: Listener) -> Iterator[None]:
         """Call `listener` for every event of this run while the block lasts."""
         self._listeners = (*self._listeners, listener)
-        self.heard = True
+        self.retune()
         try:
             yield
         finally:
@@ -145,8 +149,10 @@ class Stream:
         self.retune()
 
     def retune(self) -> None:
-        """Find out again whether anybody listens."""
-        self.heard = bool(self._listeners or self._bus.listeners)
+        """Find out again who listens."""
+        mine = [(listener, self.drop) for listener in self._listeners]
+        self._hearers = (*mine, *((listener, self._bus.drop) for listener in self._bus.listeners))
+        self.heard = bool(self._hearers)
 
 
 @final
@@ -195,11 +201,3 @@ class Bus:
     def _retune(self) -> None:
         for stream in self._streams.values():
             stream.retune()
-
-
-def _call(listener: Listener, event: Event, drop: Callable[[Listener], None]) -> None:
-    try:
-        listener(event)
-    except Exception:
-        drop(listener)
-        log.exception("an event listener raised on %s and is no longer called", event.kind)

@@ -91,6 +91,7 @@ class Life:
         "mailbox",
         "name",
         "parent",
+        "path",
         "policy",
         "root",
         "state",
@@ -116,7 +117,9 @@ class Life:
         self.root = root
         self.parent = parent
         self.name = name
-        self.mailbox = Mailbox(bound)
+        self.path: str = f"{parent.path}/{name}" if parent is not None and parent.parent is not None else f"/{name}"
+        """`/` for the root, else the parent's path and my name."""
+        self.mailbox: Mailbox = Mailbox(bound)
         self._ref: Ref[Any] | None = None
         self.state: State = "starting"
         self.end: End | None = None
@@ -150,14 +153,6 @@ class Life:
 
     def __repr__(self) -> str:
         return f"<Actor {self.path} {self.state}>"
-
-    @property
-    def path(self) -> str:
-        """`/` for the root, else the parent's path and my name."""
-        if self.parent is None:
-            return "/"
-        above = self.parent.path
-        return f"/{self.name}" if above == "/" else f"{above}/{self.name}"
 
     @property
     def ref(self) -> Ref[Any]:

@@ -10,7 +10,8 @@ watched actor is down) are few, are never refused, and overtake all mail.
 
 Order: first in, first out per lane, and per sender always. Senders that wait for room are let in when the lane has
 run empty, oldest first, a few at a time: those few then fill the lane in one go, so that a thousand senders cost
-far fewer switches than messages.
+far fewer switches than messages. While anybody waits, a lane that was full is closed to newcomers (`room` is 0) until
+it has run empty, so that a fast sender can't keep the others waiting for ever.
 """
 
 from __future__ import annotations
@@ -37,10 +38,12 @@ class Mailbox:
     Lanes are created at first use: ten thousand idle actors should not hold twenty thousand empty deques.
     """
 
-    __slots__ = ("bound", "closed", "mail", "reader", "signals", "turn", "writers")
+    __slots__ = ("bound", "closed", "mail", "reader", "room", "signals", "turn", "writers")
 
     def __init__(self, bound: int = BOUND) -> None:
         self.bound = bound
+        self.room = bound
+        """How long the lane may be for a newcomer: `bound`, or 0 while the lane drains for those who wait."""
         self.mail: deque[Any] | None = None
         self.signals: deque[Any] | None = None
         self.writers: deque[tuple[trio.lowlevel.Task, Any]] | None = None
@@ -55,8 +58,10 @@ class Mailbox:
         mail = self.mail
         if mail is None:
             mail = self.mail = deque()
-        if len(mail) >= self.bound:
-            raise MailboxFull(f"{len(mail)} messages are waiting (the bound); use `await tell` to wait for room")
+        if len(mail) >= self.room:
+            raise MailboxFull(
+                f"{len(self)} messages are waiting (the bound is {self.bound}); use `await tell` to wait for room"
+            )
         mail.append(item)
         if self.reader is not None:
             self.wake()
@@ -86,6 +91,7 @@ class Mailbox:
             task, item = self.writers.popleft()
             self.mail.append(item)
             trio.lowlevel.reschedule(task)
+        self.room = self.bound
         self.turn = 0
 
     def park(self) -> Callable[[trio.lowlevel.RaiseCancelT], trio.lowlevel.Abort]:
@@ -130,10 +136,13 @@ class Mailbox:
             self.writers = deque()
         place = (trio.lowlevel.current_task(), item)
         self.writers.append(place)
+        self.room = 0
 
         def abort(_: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
             assert self.writers is not None
             self.writers.remove(place)
+            if not self.writers:
+                self.room = self.bound
             return trio.lowlevel.Abort.SUCCEEDED
 
         await trio.lowlevel.wait_task_rescheduled(abort)

@@ -192,7 +192,7 @@ class Ref(Generic[T]):
         """
         box = self._box
         mail = box.mail
-        if mail is not None and len(mail) < box.bound:  # `put_nowait`, inlined: this is the hottest path there is
+        if mail is not None and len(mail) < box.room:  # `put_nowait`, inlined: this is the hottest path there is
             mail.append(message)
             if box.reader is not None:
                 box.wake()

@@ -225,7 +225,11 @@ class Root:
             return
         if threading.current_thread() is not threading.main_thread():
             raise ActorError("Root(signals=True) works in the main thread only, where Python delivers signals")
-        before = {number: signal.signal(number, self._caught) for number in SIGNALS}
+        # Who started us with SIGHUP ignored (nohup) wants us to outlive the terminal.
+        deaf = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+        before = {
+            number: signal.signal(number, self._caught) for number in SIGNALS if not (number == signal.SIGHUP and deaf)
+        }
         try:
             yield
         finally:

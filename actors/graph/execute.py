@@ -14,6 +14,7 @@ failure. A model that is not to be had (`ConfigError`) takes a fallback that is 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
     from ...supervisors import Actor
 
 log = logging.getLogger("callboard.graph")
+
+Timed = Callable[[str, float], None]
+"""Told a node's id and the seconds that one execution took."""
 
 
 class Left(msgspec.Struct, kw_only=True, gc=False):
@@ -48,25 +52,34 @@ class Left(msgspec.Struct, kw_only=True, gc=False):
     error: CallboardError | None = None
 
 
-async def execute(me: Actor, step: Step, job: Job, visit: int = 1) -> Left:
-    """Body of a node's actor. Errors that belong to the run are returned, not raised: see `Left`."""
+async def execute(me: Actor, step: Step, job: Job, visit: int = 1, timed: Timed | None = None) -> Left:
+    """Body of a node's actor. Errors that belong to the run are returned, not raised: see `Left`.
+
+    Args:
+        timed: told how many seconds it took, also if it was interrupted.
+    """
+    assert step.work is not None
     heard = me.stream.heard
     began = trio.current_time()
     if heard:
         me.emit(NodeEntered(node=step.id, type=step.kind, visit=visit, item=job.item))
     try:
-        result = await _in_time(me, step, job)
+        result = await (step.work(me, job) if step.timeout is None else _in_time(me, step, job))
         left = _succeed(step, job, result)
     except CallboardError as error:
         left = _fail(me, step, job, error)
     except Exception as error:  # a bug in a node's code must cost that node, with its traceback in the log
         log.exception("node '%s' crashed", step.id)
         left = _fail(me, step, job, NodeFailed(f"{type(error).__name__}: {error}"))
+    finally:
+        seconds = trio.current_time() - began
+        if timed is not None:
+            timed(step.id, seconds)
     if heard:
         me.emit(
             NodeExited(
                 node=step.id,
-                seconds=trio.current_time() - began,
+                seconds=seconds,
                 next=list(left.targets or ()),
                 item=job.item,
                 error=None if left.error is None else str(left.error),
@@ -77,8 +90,7 @@ async def execute(me: Actor, step: Step, job: Job, visit: int = 1) -> Left:
 
 async def _in_time(me: Actor, step: Step, job: Job) -> Result:
     assert step.work is not None
-    if step.timeout is None:
-        return await step.work(me, job)
+    assert step.timeout is not None
     with trio.move_on_after(step.timeout):
         return await step.work(me, job)
     raise TimedOut(_timeout_text(step))

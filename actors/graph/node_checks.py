@@ -15,6 +15,7 @@ from ...protocol.graph import (
     Graph,
     InputNode,
     LlmNode,
+    MapNode,
     RagNode,
     Raw,
     ScriptNode,
@@ -101,9 +102,12 @@ def _check_agent(found: Findings, node: AgentNode, around: Surroundings) -> None
         "empty": f"Agent '{node.agent}' has neither a config.yaml nor a graph.yaml",
         "both": f"Agent '{node.agent}' has both config.yaml and graph.yaml",
     }[seen]
-    hint = "remove one of the two files." if seen == "both" else "create it, or name another agent."
     found.error(
-        "missing_agent", message, ("nodes", node.id, "agent"), expected="the name of an installed agent", hint=hint
+        "missing_agent",
+        message,
+        ("nodes", node.id, "agent"),
+        expected=f"agents/{node.agent}/ in the config directory, or {node.agent}/ beside this agent's directory",
+        hint="remove one of the two files." if seen == "both" else "create it, or name another agent.",
     )
 
 
@@ -298,6 +302,7 @@ def _check_templates(found: Findings) -> None:
     graph = found.graph
     known = known_keys(graph)
     open_ended = writes_anything(graph)
+    items = {node.as_ for node in graph.nodes.values() if isinstance(node, MapNode)}
     for node in graph.nodes.values():
         for read in reads(node):
             if not found.sound(read.path):
@@ -305,7 +310,8 @@ def _check_templates(found: Findings) -> None:
             for key in read.roots():
                 if key in known or (key in SCOPED and found.compat.scoped_names_stay_null):
                     continue
-                near = get_close_matches(key, known, n=1, cutoff=0.8)
+                # `over: "{{parts}}"` with `as: part` is how maps are written, no slip of the pen
+                near = get_close_matches(key, known - {key.removesuffix("s")} & items, n=1, cutoff=0.8)
                 if near or (read.strict and not open_ended):
                     found.warning(
                         "unknown_key_read",

@@ -36,7 +36,7 @@ from ...protocol.outcome import NodeTime
 from .execute import Left, execute
 from .failures import together
 from .logs import log_snapshot, log_summary, state_size
-from .plan import Job, Plan, Step, reachable
+from .plan import Job, Plan, reachable
 from .reducers import changed, merge_writes
 from .templates import compile_template
 from .together import run_together
@@ -186,14 +186,15 @@ class GraphRun:
             step, visit = plan.steps[id], self._visits[id]
             if step.kind != "end":
                 job = Job(plan, step.node, snapshot, self._context, self._depth)
-                launches.append((id if visit == 1 else f"{id}#{visit}", self._timed, (step, job, visit)))
+                name = id if visit == 1 else f"{id}#{visit}"
+                launches.append((name, execute, (step, job, visit, self._timed)))
         if not launches:
             await trio.lowlevel.checkpoint()
             return {}
         ends = await run_together(self._me, launches, plan.settings.max_concurrency)
         lefts: dict[str, Left] = {}
         failures: list[tuple[str, CallboardError]] = []
-        for (_, _, (step, _, _)), end in zip(launches, ends, strict=True):
+        for (_, _, (step, *_)), end in zip(launches, ends, strict=True):
             error: CallboardError | None
             if end.reason == "normal":
                 left = lefts[step.id] = end.value
@@ -206,19 +207,14 @@ class GraphRun:
             raise together(failures)
         return lefts
 
-    async def _timed(self, me: Actor, step: Step, job: Job, visit: int) -> Left:
-        began = trio.current_time()
-        try:
-            return await execute(me, step, job, visit)
-        finally:
-            seconds = trio.current_time() - began
-            visits, total, longest = self.timing.get(step.id, (0, 0.0, 0.0))
-            self.timing[step.id] = (visits + 1, total + seconds, max(longest, seconds))
-            time = self.result.nodes.get(step.id)
-            if time is None:
-                time = self.result.nodes[step.id] = NodeTime()
-            time.visits += 1
-            time.seconds += seconds
+    def _timed(self, id: str, seconds: float) -> None:
+        visits, total, longest = self.timing.get(id, (0, 0.0, 0.0))
+        self.timing[id] = (visits + 1, total + seconds, max(longest, seconds))
+        time = self.result.nodes.get(id)
+        if time is None:
+            time = self.result.nodes[id] = NodeTime()
+        time.visits += 1
+        time.seconds += seconds
 
     def _merge(self, lefts: dict[str, Left]) -> list[str]:
         """Merge the step's writes; returns where the lanes go, each id once."""

@@ -36,7 +36,7 @@ from ...protocol.chat import (
     parts_of,
 )
 from ...protocol.errors import ModelError, UpstreamError
-from .codec import Outgoing, ReplyBuilder, base64_of, file_as_text, no_sense, unfinished
+from .codec import UNREADABLE, Outgoing, ReplyBuilder, base64_of, file_as_text, no_sense, unfinished
 from .sse import SseParser
 
 Json = Any
@@ -110,7 +110,7 @@ class AnthropicReader:
         for event in self._events.feed(data):
             try:
                 decoded = _decode_event(event.data)
-            except msgspec.MsgspecError as error:
+            except UNREADABLE as error:
                 no_sense(event.data.encode(), error)
             for delta in self._event(decoded):
                 yield self._shown(delta)
@@ -312,7 +312,7 @@ def _decoded(body: bytes, *, unwrap: bool) -> ChatReply:
     """The reply in a complete message."""
     try:
         message = _decode_message(body)
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         no_sense(body, error)
     if message.error is not None:
         raise ModelError(message.error.message)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import email.utils
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+import zlib
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, NoReturn
 
@@ -19,7 +20,7 @@ import msgspec
 from ...protocol.chat import ChatReply, ChatRequest, Delta, TextDelta
 from ...protocol.errors import CredentialsError, ModelError, UpstreamError
 from .catalog import Target
-from .codec import Outgoing
+from .codec import UNREADABLE, Outgoing
 from .transport import Exchange, TrioTransport
 
 READ_TIMEOUT = 600.0
@@ -28,7 +29,13 @@ READ_TIMEOUT = 600.0
 WRITE_TIMEOUT = 60.0
 
 MAX_REPLY = 64 * 1024 * 1024
-"""Bytes of an answer beyond which it is refused."""
+"""Bytes of an answer, unpacked if it is compressed, beyond which it is refused."""
+
+SHOWN = 500
+"""Characters of a provider's explanation that become part of an error."""
+
+UNPACKED = 64 * 1024
+"""Bytes that are unpacked at a time, since a kilobyte on the wire may hold a megabyte."""
 
 
 class Endpoint:
@@ -112,18 +119,37 @@ async def _whole(response: httpx.Response) -> bytes:
 
 
 async def _each_piece(response: httpx.Response, take: Callable[[bytes], None]) -> None:
-    """Hand on the body as it comes. One that is compressed, though we asked for none of that, comes at its end."""
+    """Hand on the body as it comes, unpacked if it is compressed, though we asked for none of that."""
     stream = response.stream
     assert isinstance(stream, Exchange)
-    if response.headers.get("content-encoding", "identity") != "identity":
-        take(await response.aread())
-        return
+    unpacker = _unpacker(response.headers.get("content-encoding", "identity"))
     size = 0
     while piece := await stream.receive():
-        size += len(piece)
-        if size > MAX_REPLY:
-            raise ModelError(f"the answer is longer than {MAX_REPLY >> 20} MB")
-        take(piece)
+        for part in (piece,) if unpacker is None else _unpacked(unpacker, piece):
+            size += len(part)
+            if size > MAX_REPLY:
+                raise ModelError(f"the answer is longer than {MAX_REPLY >> 20} MB")
+            take(part)
+
+
+def _unpacker(encoding: str) -> zlib._Decompress | None:
+    """What unpacks a body. Not httpx's way, which unpacks all of a piece at once, however much that is."""
+    name = encoding.strip().lower()
+    if name in ("", "identity"):
+        return None
+    if name not in ("gzip", "x-gzip", "deflate"):
+        raise ModelError(f"the answer is compressed by '{name}', though we asked for an answer that is not")
+    return zlib.decompressobj(zlib.MAX_WBITS | 32)  # 32: finds out by itself which of the two it is
+
+
+def _unpacked(unpacker: zlib._Decompress, data: bytes) -> Iterator[bytes]:
+    """What is in the next piece of a compressed body, a little at a time."""
+    try:
+        while not unpacker.eof and (part := unpacker.decompress(data, UNPACKED)):
+            yield part
+            data = unpacker.unconsumed_tail
+    except zlib.error as error:
+        raise httpx.DecodingError(str(error)) from error
 
 
 # --- what can go wrong ------------------------------------------------------------------------------------
@@ -166,18 +192,21 @@ def retry_after(headers: httpx.Headers, now: float) -> float | None:
         return max(0.0, float(text)) if text else None
     except ValueError:
         pass
-    date = email.utils.parsedate_tz(headers["retry-after"]) if "retry-after" in headers else None
-    return max(0.0, email.utils.mktime_tz(date) - now) if date is not None else None
+    try:
+        date = email.utils.parsedate_tz(headers["retry-after"]) if "retry-after" in headers else None
+        return max(0.0, email.utils.mktime_tz(date) - now) if date is not None else None
+    except (ValueError, OverflowError):
+        return None  # the year 99999, and what else a calendar does not know
 
 
 def _message(body: bytes) -> str:
     """The provider's words: `{"error": {"message": ...}}`, `{"error": ...}`, `{"message": ...}`, or plain text."""
     try:
         decoded: Any = msgspec.json.decode(body)
-    except msgspec.DecodeError:
-        text = body.decode("utf-8", errors="replace").strip()
-        return "" if text.startswith("<") else text[:500]
+    except UNREADABLE:
+        text = body[:SHOWN].decode("utf-8", errors="replace").strip()
+        return "" if text.startswith("<") else text
     for key in ("error", "message", "detail"):
         if isinstance(decoded, dict) and decoded.get(key):
             decoded = decoded[key]
-    return decoded if isinstance(decoded, str) else body.decode("utf-8", errors="replace")[:500]
+    return decoded[:SHOWN] if isinstance(decoded, str) else body[:SHOWN].decode("utf-8", errors="replace")

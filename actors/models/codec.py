@@ -29,6 +29,9 @@ from ...protocol.errors import ModelError, UpstreamError
 
 Json = Any
 
+UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What decoding an answer may raise: it is not JSON, has another shape, is not UTF-8, or is nested without end."""
+
 
 class StreamReader(Protocol):
     """Reads one streamed reply: feed it bytes as they come, then ask for the whole."""
@@ -132,7 +135,7 @@ def tool_call(id: str, name: str, arguments: str) -> ToolCall:
         return ToolCall(id=id, name=name)
     try:
         decoded = msgspec.json.decode(arguments)
-    except msgspec.DecodeError:
+    except UNREADABLE:
         decoded = None
     if isinstance(decoded, dict):
         return ToolCall(id=id, name=name, arguments=decoded)

@@ -13,7 +13,7 @@ import random
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from types import TracebackType
-from typing import Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 import msgspec
 import trio
@@ -31,9 +31,11 @@ from ...protocol.events import (
 )
 from ...protocol.settings import Settings
 from .catalog import Catalog, Choice, Target
-from .client import Endpoint
 from .engines import Engines
 from .retry import backoff, worth_waiting
+
+if TYPE_CHECKING:
+    from .client import Endpoint
 
 OnDelta = Callable[[Delta], None]
 """Told every piece of a streamed reply, in order. It must not block."""
@@ -203,6 +205,8 @@ class Gateway:
             yield self._endpoint(f"{served.url}/v1", target), headers
 
     def _endpoint(self, api_base: str, target: Target) -> Endpoint:
+        from .client import Endpoint  # brings httpx along, which runs without models can do without
+
         key = (api_base, target.proxy, target.connect_timeout)
         endpoint = self._endpoints.get(key)
         if endpoint is None:

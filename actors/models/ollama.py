@@ -29,7 +29,7 @@ from ...protocol.chat import (
     parts_of,
 )
 from ...protocol.errors import ModelError, UpstreamError
-from .codec import Outgoing, ReplyBuilder, base64_of, file_as_text, no_sense, unfinished
+from .codec import UNREADABLE, Outgoing, ReplyBuilder, base64_of, file_as_text, no_sense, unfinished
 
 Json = Any
 
@@ -104,7 +104,7 @@ class OllamaReader:
     def _line(self, line: bytes) -> Iterator[Delta]:
         try:
             said = _decode_line(line)
-        except msgspec.MsgspecError as error:
+        except UNREADABLE as error:
             no_sense(line, error)
         if said.error:
             raise UpstreamError(said.error)

@@ -31,7 +31,7 @@ from ...protocol.chat import (
     text_of,
 )
 from ...protocol.errors import ModelError, UpstreamError
-from .codec import Outgoing, ReplyBuilder, data_url, file_as_text, no_sense, unfinished
+from .codec import UNREADABLE, Outgoing, ReplyBuilder, data_url, file_as_text, no_sense, unfinished
 from .sse import SseParser
 
 Json = Any
@@ -102,7 +102,7 @@ class OpenAiReader:
     def _chunk(self, data: str) -> Iterator[Delta]:
         try:
             chunk = _decode_completion(data)
-        except msgspec.MsgspecError as error:
+        except UNREADABLE as error:
             no_sense(data.encode(), error)
         if chunk.error is not None:
             raise UpstreamError(_error_text(chunk.error))
@@ -252,7 +252,7 @@ def _decoded(body: bytes) -> ChatReply:
     """The first choice of a completion."""
     try:
         completion = _decode_completion(body)
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         no_sense(body, error)
     if completion.error is not None:
         raise ModelError(_error_text(completion.error))

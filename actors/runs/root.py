@@ -23,9 +23,9 @@ from ...protocol.problems import Problem, errors_in
 from ...protocol.settings import Settings, read_settings
 from ...supervisors import Bus, Desk
 from ...supervisors import Root as Kernel
+from ..directories import config_dir as configured
 from ..models.engines import LocalEngines
 from ..models.gateway import Gateway
-from .directories import config_dir as configured
 
 current: ContextVar[Root | None] = ContextVar("callboard_root", default=None)
 """The root of the block we are in."""

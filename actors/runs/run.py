@@ -107,18 +107,30 @@ async def run(
         compat=compat,
         streams=root.settings.stream,
     )
-    if prepared.asks_models:
-        for name in prepared.models | {context.model or prepared.model}:
-            root.gateway.check(name)
+    model, why = _default_model(root, prepared, context)
+    for name in prepared.models | ({model} if model is not None else set()):
+        root.gateway.check(name)
     started = RunStarted(
         target=os.fspath(target),
         name=agent.name,
         dialect="graph" if isinstance(agent, GraphAgent) else "agent",
-        model=(context.model or prepared.model or root.gateway.choice().model) if prepared.asks_models else None,
+        model=model,
+        why=why,
         prompt=prompt,
     )
     performance = _Performance(root, prepared, context, prompt, given_state, Answers(answers))
     return await performance.run(started, (*root.problems, *agent.problems), on_event)
+
+
+def _default_model(root: Root, prepared: Prepared, context: RunContext) -> tuple[str | None, str]:
+    """The model of whatever names none, and why it is that one if nobody chose it; None if all name their own."""
+    if not prepared.needs_default:
+        return None, ""
+    named = context.model or prepared.model or root.settings.model
+    if named:
+        return named, ""
+    choice = root.gateway.choice()
+    return choice.model, choice.why
 
 
 def _json(state: Mapping[str, Any]) -> dict[str, Any]:

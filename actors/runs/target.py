@@ -20,10 +20,10 @@ from ...protocol.graph import Graph, read_graph
 from ...protocol.problems import Problem, did_you_mean, errors_in
 from ...protocol.source import Mapping as YamlMapping
 from ...protocol.source import parse_mapping
+from ..directories import config_dir as configured
 from ..graph.compat import MODES
 from ..graph.findings import AgentSeen, Surroundings, agents_in
 from ..graph.validate import check_text, failure_text
-from .directories import config_dir as configured
 
 Dialect = Literal["graph", "agent", "workflow"]
 

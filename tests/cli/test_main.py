@@ -82,9 +82,10 @@ def test_an_invalid_file_shows_every_problem(capsys: pytest.CaptureFixture[str])
     problems = [
         Problem(severity="error", file="g.yaml", line=3, column=5, code="x", message="bad \x1b[2J", hint="do this")
     ]
-    assert report(InvalidFile("g.yaml has 1 error", problems), ["run", "g.yaml", "-o", "json"]) == 2
+    error = InvalidFile(f"1 error:\n  {problems[0]}", problems)
+    assert report(error, ["run", "g.yaml", "-o", "json"]) == 2
     out, err = capsys.readouterr()
-    assert err == "g.yaml:3:5: error: bad \\x1b[2J\n    do this\ncallboard: g.yaml has 1 error\n"
+    assert err == "g.yaml:3:5: error: bad \\x1b[2J\n    do this\ncallboard: 1 error\n"
     assert "g.yaml:3:5" in json.loads(out)["error"]["message"]
 
 

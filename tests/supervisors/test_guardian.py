@@ -1,4 +1,7 @@
-"""The guardian: who belongs to us, who is killed when we are gone, what happens when it is the guardian that dies."""
+"""The guardian: who belongs to us, who is killed when we are gone, what happens when it is the guardian that dies.
+
+Numbers are those of docs/kernel.md.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from callboard.protocol.events import Event, Warned
 from callboard.supervisors import Actor, Root, guardian_link
 from callboard.supervisors.cookie import VARIABLE
 from callboard.supervisors.guardian import Census, Seen, kill, look
-from callboard.supervisors.process import run_process, start_process
+from callboard.supervisors.process import Process, run_process, start_process
 from callboard.supervisors.spawn import wait_for_death
 
 sys.path.insert(0, str(Path(__file__).parent / "faults"))
@@ -105,7 +108,7 @@ def test_descendants_belong_even_without_cookie_and_in_a_session_of_their_own(st
     assert found("token") == {process.pid, *(child.pid for child in tree)}
 
 
-def test_the_session_of_a_leader_is_ours_only_if_the_leader_began_when_it_should(start: Starter) -> None:
+def test_83_the_session_of_a_leader_is_ours_only_if_the_leader_began_when_it_should(start: Starter) -> None:
     """A pid that was given to somebody else since must not bring him into danger."""
     process = start("echo up; exec sleep 300")
     leader = look(process.pid)
@@ -114,7 +117,7 @@ def test_the_session_of_a_leader_is_ours_only_if_the_leader_began_when_it_should
     assert found("none", {process.pid: leader.start - 1}) == set()
 
 
-def test_a_signal_reaches_only_the_process_that_was_seen(start: Starter) -> None:
+def test_83_a_signal_reaches_only_the_process_that_was_seen(start: Starter) -> None:
     process = start("echo up; exec sleep 300")
     stat = Path(f"/proc/{process.pid}/stat").read_bytes()
     another = Seen(process.pid, stat)
@@ -166,6 +169,47 @@ async def test_the_guardian_leaves_when_the_root_is_closed() -> None:
     assert not psutil.pid_exists(pid)
 
 
+async def test_75_a_process_is_handed_over_only_when_the_guardian_knows_it(
+    me: Actor, life: Lifeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guardian_link, "ANSWER_WITHIN", 15)
+    await run_process(me, ["true"])
+    processes, guardian = me.root.processes, me.root.processes.link.pid
+    assert guardian is not None
+    started: list[Process] = []
+
+    async def start() -> None:
+        argv = ["sh", "-c", "exec env -i sh -c 'echo up >&3; exec sleep 300' 3>$1", "sh", life.path]
+        started.append(await start_process(me, argv))
+
+    async with trio.open_nursery() as nursery:
+        os.kill(guardian, signal.SIGSTOP)
+        nursery.start_soon(start)
+        await life.heard(["up"])
+        while not processes.live:
+            await trio.lowlevel.checkpoint()
+        await trio.testing.wait_all_tasks_blocked()
+        assert not started  # it runs, but the guardian has not answered
+        os.kill(guardian, signal.SIGCONT)
+    processes.link.abandon()  # as if we had died; the process has no cookie any more
+    assert (await started[0].wait()).signal == signal.SIGKILL
+    await life.silent()
+
+
+async def test_75_the_guardian_knows_the_token_of_the_root_before_anything_is_executed(
+    me: Actor, life: Lifeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as without_guardian:
+        without_guardian.setattr(sys, "executable", "/no/such/python")
+        with pytest.raises(ProcessError, match="/no/such/python"):
+            await start_process(me, ["no-such-program"])  # it did not even come to that
+    process = await start_process(me, ["sh", "-c", "exec sleep 300 3>$1", "sh", life.path])
+    await me.root.processes.link.forget(process.pid)
+    me.root.processes.link.abandon()  # as if we had died before the guardian was told of this process
+    assert (await process.wait()).signal == signal.SIGKILL
+    await life.silent()
+
+
 def warnings_of(root: Root) -> tuple[list[str], Callable[[Event], None]]:
     codes: list[str] = []
 
@@ -176,7 +220,7 @@ def warnings_of(root: Root) -> tuple[list[str], Callable[[Event], None]]:
     return codes, listen
 
 
-async def test_a_guardian_that_is_killed_is_replaced_and_told_everything_again(me: Actor, life: Lifeline) -> None:
+async def test_82_a_guardian_that_is_killed_is_replaced_and_told_everything_again(me: Actor, life: Lifeline) -> None:
     link = me.root.processes.link
     codes, listen = warnings_of(me.root)
     process = await start_process(me, ["sh", "-c", "exec env -i sleep 300 3>$1", "sh", life.path])
@@ -194,7 +238,7 @@ async def test_a_guardian_that_is_killed_is_replaced_and_told_everything_again(m
     await life.silent()
 
 
-async def test_a_guardian_that_hangs_is_replaced_when_it_does_not_answer(
+async def test_82_a_guardian_that_hangs_is_replaced_when_it_does_not_answer(
     me: Actor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(guardian_link, "ANSWER_WITHIN", 0.1)
@@ -207,7 +251,7 @@ async def test_a_guardian_that_hangs_is_replaced_when_it_does_not_answer(
     assert link.pid != first
 
 
-async def test_a_guardian_that_cannot_be_kept_alive_is_given_up_loudly(me: Actor) -> None:
+async def test_82_a_guardian_that_cannot_be_kept_alive_is_given_up_loudly(me: Actor) -> None:
     link = me.root.processes.link
     codes, listen = warnings_of(me.root)
     await run_process(me, ["true"])
@@ -244,7 +288,7 @@ trio.run(main)
 
 
 @pytest.mark.parametrize("how", ["killed", "killed after a fork", "os._exit"])
-async def test_a_host_that_is_killed_takes_everything_with_it(life: Lifeline, how: str) -> None:
+async def test_81_a_host_that_is_killed_takes_everything_with_it(life: Lifeline, how: str) -> None:
     """Also when a forked copy of the host still holds the socket to the guardian open."""
     script = "exec 3>$1; trap '' TERM; setsid sleep 300 & env -i setsid sleep 300 & echo up >&3; wait"
     host = await trio.lowlevel.open_process(
@@ -270,7 +314,7 @@ async def test_a_host_that_is_killed_takes_everything_with_it(life: Lifeline, ho
     await host.stdout.aclose()
 
 
-async def test_an_outer_callboard_ends_the_children_of_an_inner_one(me: Actor, life: Lifeline) -> None:
+async def test_84_an_outer_callboard_ends_the_children_of_an_inner_one(me: Actor, life: Lifeline) -> None:
     """Even when the inner host and its guardian are both killed at once."""
     process = await start_process(
         me, [sys.executable, "-c", HOST, life.path, "exec 3>$1; echo up >&3; exec sleep 300", ""], stdin="pipe"

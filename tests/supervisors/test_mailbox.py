@@ -87,7 +87,7 @@ async def test_02_a_full_mailbox_makes_tell_wait_and_tell_nowait_raise(root: Roo
     with assert_no_checkpoints():
         await ref.tell(1)
         await ref.tell(2)
-    with pytest.raises(MailboxFull, match=r"2 messages are waiting \(the bound\); use `await tell`"):
+    with pytest.raises(MailboxFull, match=r"2 messages are waiting \(the bound is 2\); use `await tell`"):
         ref.tell_nowait(3)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(ref.tell, 3)
@@ -273,3 +273,52 @@ async def test_08_a_sender_that_waits_for_room_when_the_actor_ends_has_a_dead_le
         ref.cancel()
     assert sent == [False]
     assert [event.data.message for event in events if event.kind == "mail.dead"] == ["1", "2"]
+
+
+async def test_02_a_sender_that_waits_is_let_in_although_others_never_stop_telling(root: Root) -> None:
+    seen: list[str] = []
+    slow_is_in = trio.Event()
+
+    async def reader(me: Actor) -> None:
+        async for message in me:
+            seen.append(message)
+            await trio.lowlevel.checkpoint()  # slower than those who tell
+
+    ref = root.spawn(reader, bound=8)
+
+    async def slow() -> None:
+        await ref.tell("slow")
+        slow_is_in.set()
+
+    async def chatty() -> None:
+        while not slow_is_in.is_set():
+            try:
+                ref.tell_nowait("chatty")
+            except MailboxFull:
+                pass
+            await trio.lowlevel.checkpoint()
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(8):
+            ref.tell_nowait("first")
+        nursery.start_soon(slow)
+        await trio.lowlevel.checkpoint()
+        for _ in range(3):
+            nursery.start_soon(chatty)
+    await wait_all_tasks_blocked()
+    assert "slow" in seen
+
+
+async def test_03_when_the_last_waiting_sender_gives_up_there_is_room_again(root: Root) -> None:
+    inbox = Inbox()
+    inbox.gate = trio.Event()
+    ref = root.spawn(inbox, bound=2)
+    await ref.tell(1)
+    await ref.tell(2)
+    with trio.move_on_after(1):
+        await ref.tell(3)
+    inbox.gate.set()
+    await wait_all_tasks_blocked()
+    assert ref.tell_nowait(4)
+    await wait_all_tasks_blocked()
+    assert inbox.got == [1, 2, 4]

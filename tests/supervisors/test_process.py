@@ -1,6 +1,6 @@
 """Processes: what they are given, what we get of them, and that each of them ends.
 
-All the ways in which the host can end are in `test_process_faults`.
+All the ways in which the host can end are in `test_process_faults`. Numbers are those of docs/kernel.md.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def shell(script: str, *arguments: str) -> list[str]:
 # --- what a process is given, and what we get of it -------------------------------------------------------
 
 
-async def test_a_run_reports_status_output_and_stderr(me: Actor) -> None:
+async def test_89_a_run_reports_status_output_and_stderr(me: Actor) -> None:
     done = await run_process(me, shell("echo out; echo err >&2; exit 3"))
     assert (done.status, done.signal, done.stdout, done.stderr_tail) == (3, None, b"out\n", "err\n")
     assert not done.truncated
@@ -90,7 +90,7 @@ async def test_a_process_leads_a_session_of_its_own(me: Actor) -> None:
     await process.stop()
 
 
-async def test_the_cookie_nests_in_an_outer_one_and_never_enters_our_own_environment(
+async def test_84_the_cookie_nests_in_an_outer_one_and_never_enters_our_own_environment(
     me: Actor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = await run_process(me, ["printenv", VARIABLE])
@@ -113,7 +113,7 @@ async def test_one_talks_to_a_process_through_its_pipes(me: Actor) -> None:
     assert (await process.wait()).status == 0
 
 
-async def test_what_a_process_wrote_last_can_be_received_after_it_has_ended(me: Actor) -> None:
+async def test_86_what_a_process_wrote_last_can_be_received_after_it_has_ended(me: Actor) -> None:
     process = await start_process(me, shell("head -c 60000 /dev/zero; echo bye >&2"))
     end = await process.wait()
     assert process.stdout is not None
@@ -121,7 +121,7 @@ async def test_what_a_process_wrote_last_can_be_received_after_it_has_ended(me: 
     assert end.stderr_tail == "bye\n"
 
 
-async def test_stderr_is_told_line_by_line_and_its_tail_is_bounded(me: Actor) -> None:
+async def test_85_stderr_is_told_line_by_line_and_its_tail_is_bounded(me: Actor) -> None:
     lines: list[str] = []
     done = await run_process(me, shell("seq 1 20000 >&2; printf end >&2"), on_stderr=lines.append)
     assert lines == [*map(str, range(1, 20001)), "end"]
@@ -135,14 +135,14 @@ async def test_helpers_may_finish_their_last_line_after_the_leader_has_exited(me
     assert done.stdout == b"early\nlate\n"
 
 
-async def test_a_process_that_closes_its_stdout_is_still_waited_for(me: Actor) -> None:
+async def test_87_a_process_that_closes_its_stdout_is_still_waited_for(me: Actor) -> None:
     assert (await run_process(me, shell("exec >&-; sleep 0.05; exit 4"))).status == 4
 
 
 # --- those that can't be started --------------------------------------------------------------------------
 
 
-async def test_a_process_that_cannot_be_started_says_why(me: Actor, tmp_path: Path) -> None:
+async def test_88_a_process_that_cannot_be_started_says_why(me: Actor, tmp_path: Path) -> None:
     def file(name: str, text: str, mode: int) -> str:
         path = tmp_path / name
         path.write_text(text)
@@ -168,7 +168,7 @@ async def test_a_process_that_cannot_be_started_says_why(me: Actor, tmp_path: Pa
     assert not me.root.processes.live
 
 
-async def test_too_many_open_files_are_an_error_and_not_a_hang(me: Actor) -> None:
+async def test_88_too_many_open_files_are_an_error_and_not_a_hang(me: Actor) -> None:
     await run_process(me, ["true"])
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
@@ -180,7 +180,7 @@ async def test_too_many_open_files_are_an_error_and_not_a_hang(me: Actor) -> Non
     assert (await run_process(me, ["true"])).status == 0
 
 
-async def test_a_process_that_is_ended_while_too_many_files_are_open_is_not_taken_for_dead(me: Actor) -> None:
+async def test_90_a_process_that_is_ended_while_too_many_files_are_open_is_not_taken_for_dead(me: Actor) -> None:
     process = await start_process(me, ["sleep", "300"])
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
@@ -208,7 +208,7 @@ async def test_without_pidfds_processes_are_watched_all_the_same(me: Actor, monk
 
 
 @pytest.mark.parametrize("ticks", range(4))
-async def test_a_start_cancelled_right_after_the_fork_leaves_nothing(me: Actor, life: Lifeline, ticks: int) -> None:
+async def test_76_a_start_cancelled_right_after_the_fork_leaves_nothing(me: Actor, life: Lifeline, ticks: int) -> None:
     processes = me.root.processes
     pids: list[int] = []
 
@@ -248,7 +248,7 @@ async def test_a_process_without_stdin_gets_sigterm_at_once(me: Actor) -> None:
     assert (await process.stop()).signal == signal.SIGTERM
 
 
-async def test_a_process_that_ignores_sigterm_is_killed_and_reported(me: Actor, life: Lifeline) -> None:
+async def test_79_a_process_that_ignores_sigterm_is_killed_and_reported(me: Actor, life: Lifeline) -> None:
     script = "exec 3>$1; trap '' TERM; echo ready; while :; do sleep 300; done"
     process = await start_process(me, shell(script, life.path), stop=IMPATIENT)
     assert process.stdout is not None
@@ -290,21 +290,21 @@ async def test_what_waits_fails_when_a_process_is_stopped(me: Actor) -> None:
     assert received == [b""]
 
 
-async def test_a_daemon_in_a_session_of_its_own_is_found_by_its_cookie(me: Actor, life: Lifeline) -> None:
+async def test_77_a_daemon_in_a_session_of_its_own_is_found_by_its_cookie(me: Actor, life: Lifeline) -> None:
     script = "setsid sh -c 'setsid sleep 300 &' 3>$1 >/dev/null 2>&1 &"
     done = await run_process(me, shell(script, life.path))
     await life.silent()
     assert (done.status, done.swept) == (0, 1)
 
 
-async def test_what_a_polite_process_leaves_behind_is_ended_and_counted(me: Actor, life: Lifeline) -> None:
+async def test_77_what_a_polite_process_leaves_behind_is_ended_and_counted(me: Actor, life: Lifeline) -> None:
     script = "exec 3>$1; sleep 300 & setsid sleep 300 & env -i sleep 300 & (trap '' TERM; exec sleep 300) & echo bye"
     done = await run_process(me, shell(script, life.path))
     await life.silent()
     assert (done.status, done.stdout, done.swept) == (0, b"bye\n", 4)
 
 
-async def test_a_helper_that_left_session_and_environment_is_found_while_its_parent_lives(
+async def test_77_a_helper_that_left_session_and_environment_is_found_while_its_parent_lives(
     me: Actor, life: Lifeline
 ) -> None:
     script = "exec 3>$1; env -i setsid sleep 300 & echo up >&3; wait"
@@ -314,7 +314,7 @@ async def test_a_helper_that_left_session_and_environment_is_found_while_its_par
     await life.silent()
 
 
-async def test_hurry_skips_the_graces(me: Actor) -> None:
+async def test_79_hurry_skips_the_graces(me: Actor) -> None:
     patient = ProcessStop(eof=1000, term=1000)
     process = await start_process(me, shell("trap '' TERM; echo up; sleep 300"), stdin="pipe", stop=patient)
     assert process.stdout is not None
@@ -327,7 +327,7 @@ async def test_hurry_skips_the_graces(me: Actor) -> None:
     assert process.ended.signal == signal.SIGKILL
 
 
-async def test_twenty_stubborn_processes_end_in_the_time_of_one(me: Actor) -> None:
+async def test_79_twenty_stubborn_processes_end_in_the_time_of_one(me: Actor) -> None:
     script = "trap '' TERM; echo up; while :; do sleep 300; done"
     processes = [
         await start_process(me, shell(script), stdin="pipe", stop=ProcessStop(eof=0.2, term=0.2)) for _ in range(20)
@@ -342,7 +342,7 @@ async def test_twenty_stubborn_processes_end_in_the_time_of_one(me: Actor) -> No
     assert trio.current_time() - began < 0.4 + 5 * 1.0
 
 
-async def test_a_process_ends_with_the_actor_that_started_it(root: Root, life: Lifeline) -> None:
+async def test_78_a_process_ends_with_the_actor_that_started_it(root: Root, life: Lifeline) -> None:
     async def owner(me: Actor) -> None:
         await start_process(me, shell("exec 3>$1; echo up >&3; exec sleep 300", life.path), stop=IMPATIENT)
         await life.heard(["up"])
@@ -351,7 +351,7 @@ async def test_a_process_ends_with_the_actor_that_started_it(root: Root, life: L
     await life.silent()
 
 
-async def test_the_crash_of_its_owner_ends_a_process(root: Root, life: Lifeline) -> None:
+async def test_78_the_crash_of_its_owner_ends_a_process(root: Root, life: Lifeline) -> None:
     async def owner(me: Actor) -> None:
         await start_process(me, shell("exec sleep 300 3>$1", life.path), stop=IMPATIENT)
         raise ValueError("crash")
@@ -361,7 +361,7 @@ async def test_the_crash_of_its_owner_ends_a_process(root: Root, life: Lifeline)
     await life.silent()
 
 
-async def test_a_process_that_ends_by_itself_tells_whoever_watches_it(me: Actor) -> None:
+async def test_89_a_process_that_ends_by_itself_tells_whoever_watches_it(me: Actor) -> None:
     process = await start_process(me, shell("exit 9"))
     end = await process.ref.wait()
     assert (end.reason, end.value.status) == ("normal", 9)
@@ -371,41 +371,41 @@ async def test_a_process_that_ends_by_itself_tells_whoever_watches_it(me: Actor)
 # --- runs that misbehave ----------------------------------------------------------------------------------
 
 
-async def test_a_flood_of_output_is_bounded_and_reported(me: Actor) -> None:
+async def test_85_a_flood_of_output_is_bounded_and_reported(me: Actor) -> None:
     before = psutil.Process().memory_info().rss
     done = await run_process(me, shell("head -c 1000000000 /dev/zero"), output_limit=MIB)
     assert (done.status, len(done.stdout), done.truncated) == (0, MIB, True)
     assert psutil.Process().memory_info().rss - before < 64 * MIB
 
 
-async def test_a_flood_can_be_ended_instead(me: Actor) -> None:
+async def test_85_a_flood_can_be_ended_instead(me: Actor) -> None:
     done = await run_process(me, ["yes"], output_limit=1000, on_overflow="kill")
     assert (done.stdout, done.truncated) == (b"y\n" * 500, True)
     assert done.signal in (signal.SIGTERM, signal.SIGPIPE)
 
 
-async def test_a_flood_of_stderr_does_not_block_the_process(me: Actor) -> None:
+async def test_85_a_flood_of_stderr_does_not_block_the_process(me: Actor) -> None:
     done = await run_process(me, shell("head -c 100000000 /dev/zero >&2"))
     assert done.status == 0
     assert len(done.stderr_tail) == 32 * 1024
 
 
-async def test_one_line_of_fifty_megabytes_arrives_whole(me: Actor) -> None:
+async def test_85_one_line_of_fifty_megabytes_arrives_whole(me: Actor) -> None:
     done = await run_process(me, shell("head -c 50000000 /dev/zero; echo"), output_limit=64 * MIB)
     assert len(done.stdout) == 50_000_001
     assert not done.truncated
 
 
-async def test_exactly_the_limit_is_not_truncated(me: Actor) -> None:
+async def test_85_exactly_the_limit_is_not_truncated(me: Actor) -> None:
     assert not (await run_process(me, shell("head -c 1000 /dev/zero"), output_limit=1000)).truncated
     assert (await run_process(me, shell("head -c 1001 /dev/zero"), output_limit=1000)).truncated
 
 
-async def test_a_process_that_never_reads_its_stdin_can_exit(me: Actor) -> None:
+async def test_87_a_process_that_never_reads_its_stdin_can_exit(me: Actor) -> None:
     assert (await run_process(me, shell("exit 2"), input=bytes(10 * MIB))).status == 2
 
 
-async def test_a_process_that_never_reads_its_stdin_is_ended_at_its_timeout(me: Actor, life: Lifeline) -> None:
+async def test_87_a_process_that_never_reads_its_stdin_is_ended_at_its_timeout(me: Actor, life: Lifeline) -> None:
     script = "exec 3>$1; echo stuck here >&2; sleep 300"
     with pytest.raises(TimedOut, match=r"'sh' did not end within 0.2 s and was ended; it wrote to stderr: stuck here"):
         await run_process(me, shell(script, life.path), input=bytes(MIB), timeout=0.2, stop=IMPATIENT)
@@ -424,7 +424,7 @@ async def test_a_cancelled_run_leaves_nothing(me: Actor, life: Lifeline) -> None
 # --- nothing leaks ----------------------------------------------------------------------------------------
 
 
-async def test_after_a_root_all_counts_are_as_before() -> None:
+async def test_91_after_a_root_all_counts_are_as_before() -> None:
     def counts() -> tuple[int, int, list[psutil.Process]]:
         return (
             len([*Path("/proc/self/fd").iterdir()]),

@@ -104,3 +104,15 @@ def test_54_so_does_one_whose_actors_shield_themselves(start: Start) -> None:
     host = start("shielded", 0.05)
     host.send(signal.SIGINT)
     assert host.end() == (130, ["signal 1"])
+
+
+def test_51_a_hangup_that_was_ignored_before_stays_ignored(start: Start) -> None:
+    """As under nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # inherited by the host
+    try:
+        host = start("polite", 3)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    host.send(signal.SIGHUP)
+    host.send(signal.SIGTERM)
+    assert host.end() == (128 + signal.SIGTERM, ["signal 1", "cleaned up", "left the block"])

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 import callboard
-from callboard.actors.runs import find
-from callboard.actors.runs.directories import config_dir
+from callboard.actors.directories import config_dir
 from callboard.actors.runs.root import load_settings
+from callboard.actors.runs.target import find
 from callboard.protocol.errors import ConfigError, InvalidFile, Unsupported, UsageError
 
 GRAPH = "name: g\nstart: e\nnodes:\n  e: {type: end}\n"
