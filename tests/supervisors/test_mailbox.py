@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -292,10 +293,8 @@ async def test_02_a_sender_that_waits_is_let_in_although_others_never_stop_telli
 
     async def chatty() -> None:
         while not slow_is_in.is_set():
-            try:
+            with contextlib.suppress(MailboxFull):
                 ref.tell_nowait("chatty")
-            except MailboxFull:
-                pass
             await trio.lowlevel.checkpoint()
 
     async with trio.open_nursery() as nursery:

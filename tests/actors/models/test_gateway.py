@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import math
 import random
 from collections.abc import Callable
 from typing import Any
@@ -179,6 +180,9 @@ def test_waits_grow_are_bounded_and_never_shorter_than_asked(attempt: int, asked
         ({"retry-after": "Thu, 01 Jan 1970 00:00:00 GMT"}, 0.0),
         ({"retry-after": "soon"}, None),
         ({"retry-after": "-5"}, 0.0),
+        ({"retry-after": "nan"}, 0.0),
+        ({"retry-after": "9" * 400}, math.inf),
+        ({"retry-after": "Mon, 01 Jan 99999 00:00:00 GMT"}, None),
     ],
 )
 def test_retry_after_is_seconds_milliseconds_or_a_date(headers: dict[str, str], seconds: float | None) -> None:
@@ -236,6 +240,60 @@ async def test_an_answer_without_end_is_refused(fake_model: FakeModels, monkeypa
         with pytest.raises(ModelError, match="longer than"):
             await models.chat(Recorder(), HELLO)
     await fake_model.until(lambda server: server.open == 0)
+
+
+async def test_a_small_answer_that_unpacks_to_gigabytes_is_refused_at_the_limit(fake_model: FakeModels) -> None:
+    """Unpacked a little at a time, so that the limit holds before the memory is gone."""
+    bomb = gzip.compress(b"0" * (client_module.MAX_REPLY + 1))
+    assert len(bomb) < 100_000
+    fake_model.script(Reply(raw=bomb, headers={"content-encoding": "gzip"}))
+    async with gateway(fake_model) as models:
+        with pytest.raises(ModelError, match="longer than 64 MB"):
+            await models.chat(Recorder(), HELLO)
+
+
+async def test_a_compressed_answer_that_ends_and_goes_on_is_refused(
+    fake_model: FakeModels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_module, "MAX_REPLY", 1000)
+    fake_model.script(Reply(raw=gzip.compress(b"{}") + b"x" * 2000, headers={"content-encoding": "gzip"}))
+    async with gateway(fake_model) as models:
+        with pytest.raises(ModelError, match="longer than"):
+            await models.chat(Recorder(), HELLO)
+
+
+@pytest.mark.parametrize("body", [b'{"choices": [{"message": {"content": "\xff"}}]}', b'{"x": ' + b"[" * 100_000])
+async def test_an_answer_that_no_json_reader_can_take_is_the_providers_fault(
+    fake_model: FakeModels, body: bytes
+) -> None:
+    fake_model.script(Reply(raw=body))
+    async with gateway(fake_model) as models:
+        with pytest.raises(ModelError, match="not in the provider's format"):
+            await models.chat(Recorder(), HELLO)
+
+
+@pytest.mark.parametrize("body", [b"[" * 100_000, b'{"error": {"message": "' + b"E" * 100_000 + b'"}}', b"E" * 100_000])
+async def test_a_provider_s_explanation_is_cut_to_a_readable_length(fake_model: FakeModels, body: bytes) -> None:
+    fake_model.script(Reply(status=400, raw=body))
+    async with gateway(fake_model) as models:
+        with pytest.raises(ModelError, match="HTTP 400") as caught:
+            await models.chat(Recorder(), HELLO)
+    assert len(str(caught.value)) < 600
+
+
+async def test_tool_calls_that_nobody_offered_are_no_output(fake_model: FakeModels) -> None:
+    fake_model.script(Reply(calls=[("format_disk", {})]))
+    async with gateway(fake_model) as models:
+        with pytest.raises(UpstreamError, match="called tools that nobody offered: 'format_disk'"):
+            await models.chat(Recorder(), HELLO, attempts=1, need_text=True)
+
+
+async def test_no_reply_gives_tokens_back(fake_model: FakeModels) -> None:
+    """Else a provider could lift a run's budget."""
+    fake_model.script(Reply("hi", input_tokens=-500, output_tokens=10**30))
+    async with gateway(fake_model) as models:
+        usage = (await models.chat(Recorder(), HELLO)).usage
+    assert (usage.input_tokens, usage.output_tokens) == (0, 10**12)
 
 
 # --- time -------------------------------------------------------------------------------------------------
