@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 import psutil
 import pytest
 import trio
@@ -20,8 +22,15 @@ async def fake_model(nursery: trio.Nursery) -> FakeModels:
 
 
 def pytest_sessionstart() -> None:
-    """Have orphans of the tests fall to us, so that the check at the end sees them."""
+    """Have orphans of the tests fall to us, so that the check at the end sees them.
+
+    And have the programs under test get the signals we send, even if we were started by nohup or in the background.
+    """
     become_subreaper()
+    if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
