@@ -53,6 +53,7 @@ class Meter:
         self.turns = 0
         self.under_way = 0
         self.models: dict[str, Usage] = {}
+        self.nodes: dict[str, Usage] = {}
 
     def admit(self) -> None:
         """Raise `TurnsReached` or `BudgetReached` if nothing more may be asked."""
@@ -70,15 +71,20 @@ class Meter:
         """Count one reply; returns the totals of its model."""
         self.turns += 1
         usage = self.models.setdefault(model, Usage())
-        usage.input_tokens += tokens.input_tokens
-        usage.output_tokens += tokens.output_tokens
-        usage.cost += cost
+        of_node = Usage() if node is None else self.nodes.setdefault(node, Usage())
+        for total in (usage, of_node):
+            total.input_tokens += tokens.input_tokens
+            total.output_tokens += tokens.output_tokens
+            total.cost += cost
         return UsageUpdate(
             model=model,
             input_tokens=usage.input_tokens,
             output_tokens=usage.output_tokens,
             cost=usage.cost,
             node=node,
+            node_input_tokens=of_node.input_tokens,
+            node_output_tokens=of_node.output_tokens,
+            node_cost=of_node.cost,
         )
 
 

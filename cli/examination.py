@@ -18,7 +18,7 @@ from ..actors.directories import config_dir as configured
 from ..protocol.errors import CallboardError
 from ..protocol.problems import errors_in
 from ..protocol.settings import Settings, read_settings
-from .render.text import safe
+from .render.text import counted, safe
 
 Found = dict[str, Any]
 
@@ -58,12 +58,12 @@ def as_text(found: Found) -> str:
         *(f"  {name:<16} {number or 'not installed'}" for name, number in found["packages"].items()),
         "",
         f"config directory (from {config['named_by']})",
-        f"  {config['directory']}{'' if config['exists'] else '  (not there, which is fine)'}",
+        f"  {config['directory']}{'' if config['exists'] else _not_there(config['named_by'])}",
         f"  config.yaml: {config['settings']}",
         f"  agents: {', '.join(config['agents']) or 'none'}",
         "",
-        "keys (set or not; values are never shown)",
-        *(f"  {name:<20} {'set' if there else '-'}" for name, there in found["keys"].items()),
+        "keys",
+        *(f"  {name:<20} {'set' if there else 'not set'}" for name, there in found["keys"].items()),
         *(f"  {name:<20} {value}" for name, value in found["addresses"].items()),
         "",
         "interpreters for script nodes",
@@ -80,6 +80,10 @@ def as_text(found: Found) -> str:
         found["model"],
     ]
     return safe("\n".join(lines)) + "\n"
+
+
+def _not_there(named_by: str) -> str:
+    return "  (not there, which is fine)" if named_by == "default" else "  (not there)"
 
 
 def _how_to_pull(name: str) -> str:
@@ -127,7 +131,7 @@ def _read_settings(file: Path) -> tuple[Settings, str]:
     settings, problems = read_settings(text, str(file), os.environ)
     errors = len(errors_in(problems))
     if problems:
-        health = f"{errors} errors, {len(problems) - errors} warnings: {problems[0]}"
+        health = f"{counted(errors, 'error')}, {counted(len(problems) - errors, 'warning')}: {problems[0]}"
     return settings, health or "no problems"
 
 

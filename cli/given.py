@@ -62,8 +62,9 @@ def _answers_file(path: Path) -> Answers:
         return [_answer(path, entry) for entry in loaded]
     if isinstance(loaded, dict):
         return {str(node): _one_or_more(path, value) for node, value in loaded.items()}
+    found = "the file is empty" if loaded is None or loaded == "" else f"found {loaded!r}"
     raise UsageError(
-        f"--answers {path}: expected a list of answers, or a mapping of node id to answer or list of answers"
+        f"--answers {path}: expected a list of answers, or a mapping of node id to answer or list of answers; {found}"
     )
 
 

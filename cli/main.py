@@ -7,6 +7,7 @@ may not be imported here.
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -17,6 +18,9 @@ import click
 
 BROKEN_PIPE = 141
 """Exit code when the reader of our output went away: 128 + SIGPIPE, as for any Unix filter."""
+
+_UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+"""How a write to stdout fails through no fault of ours."""
 
 COMMANDS = {
     "run": "run",
@@ -77,6 +81,7 @@ def main() -> NoReturn:
 
 def run(arguments: Sequence[str]) -> int:
     """Runs one command line and returns its exit code. Nothing a command raises gets past it."""
+    _have_standard_streams()
     _tolerate_any_text()
     if "_CALLBOARD_COMPLETE" in os.environ:
         cli.main(list(arguments), prog_name="callboard")
@@ -86,8 +91,6 @@ def run(arguments: Sequence[str]) -> int:
         sys.stdout.flush()
     except click.exceptions.Exit as exit_:
         return _flushed(exit_.exit_code)
-    except BrokenPipeError:
-        return _reader_gone()
     except KeyboardInterrupt:
         return 130
     except Exception as error:  # noqa: BLE001 - the last stop before the user, who gets a line and no traceback
@@ -96,27 +99,43 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _failed(error: Exception, arguments: Sequence[str]) -> int:
+    if isinstance(error, BrokenPipeError) or (isinstance(error, OSError) and error.errno in _UNWRITABLE):
+        return _unwritable(error)
     from .failure import report
 
     try:
         return report(error, arguments)
-    except BrokenPipeError:
-        return _reader_gone()
+    except OSError as failed:
+        return _unwritable(failed)
 
 
 def _flushed(code: int) -> int:
     try:
         sys.stdout.flush()
-    except BrokenPipeError:
-        return _reader_gone()
+    except OSError as error:
+        return _unwritable(error)
     return code
 
 
-def _reader_gone() -> int:
-    """Ends quietly: without this, Python would complain about the pipe once more while it exits."""
+def _unwritable(error: OSError) -> int:
+    """Ends after stdout took no more: quietly if its reader left, with a line if its disk is full."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    return BROKEN_PIPE
+    os.dup2(nowhere, sys.stdout.fileno())  # Python flushes once more while it exits, and would complain
+    if isinstance(error, BrokenPipeError):
+        return BROKEN_PIPE
+    sys.stderr.write(f"callboard: the output can't be written: {error.strerror}\n")
+    return 1
+
+
+def _have_standard_streams() -> None:
+    """What was closed (`<&-`, `>&-`) becomes /dev/null, lest the next file we open takes its number."""
+    for fd, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(fd, "r" if fd == 0 else "w", closefd=False))  # noqa: SIM115 - lives as long as we
 
 
 def _tolerate_any_text() -> None:

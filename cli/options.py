@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -23,6 +26,27 @@ text_or_json = click.option(
     show_default=True,
     help="Form of what is printed on stdout.",
 )
+
+
+def above_zero(unit: str, kind: type[int | float]) -> Callable[[click.Context, click.Parameter, Any], Any]:
+    """A callback for an option whose value is a number above zero; `kind` is `int` for whole numbers.
+
+    Infinity and NaN are none of them: a limit that is left out is no limit.
+    """
+
+    def read(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> int | float | None:
+        if value is None:
+            return None
+        try:
+            number = kind(value)
+        except ValueError:
+            number = 0
+        if not 0 < number < math.inf:
+            whole = "whole number" if kind is int else "number"
+            raise click.BadParameter(f"'{value}' is not a {whole} of {unit} above 0.")
+        return number
+
+    return read
 
 
 def complete_target(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:

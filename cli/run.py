@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from .options import complete_target, config_dir, strict
+from .options import above_zero, complete_target, config_dir, strict
 
 
 @click.command("run", short_help="Run an agent and print its result.")
@@ -44,10 +44,12 @@ from .options import complete_target, config_dir, strict
     type=click.Choice(["standard", "loki", "devall"]),
     help="Whose rules to follow where dialects disagree; wins over the file's settings.compat.",
 )
-@click.option("--timeout", metavar="S", type=click.FloatRange(min=0, min_open=True), help="Seconds the run may take.")
-@click.option("--max-turns", metavar="N", type=click.IntRange(min=1), help="Model calls the run may make.")
-@click.option("--max-tokens", metavar="N", type=click.IntRange(min=1), help="Tokens the run may use, in and out.")
-@click.option("--max-cost", metavar="USD", type=click.FloatRange(min=0, min_open=True), help="Money the run may spend.")
+@click.option("--timeout", metavar="S", callback=above_zero("seconds", float), help="Seconds the run may take.")
+@click.option("--max-turns", metavar="N", callback=above_zero("model calls", int), help="Model calls the run may make.")
+@click.option(
+    "--max-tokens", metavar="N", callback=above_zero("tokens", int), help="Tokens the run may use, in and out."
+)
+@click.option("--max-cost", metavar="USD", callback=above_zero("USD", float), help="Money the run may spend.")
 @strict
 @click.option("-q", "--quiet", is_flag=True, help="No progress and no warnings on stderr, only errors.")
 @click.option("-v", "--verbose", is_flag=True, help="More on stderr: model calls, tools, nested graphs, times.")

@@ -6,6 +6,7 @@ same stream of events; none of them can hold the run up.
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from contextlib import ExitStack
@@ -15,17 +16,19 @@ import trio
 
 from .. import Limits, Root
 from .. import run as run_target
-from ..protocol.errors import CallboardError
+from ..protocol.errors import CallboardError, NobodyToAsk
 from ..protocol.events import Event, RunStarted
 from ..protocol.outcome import Outcome
 from . import given, logging
 from .failure import told
 from .render.progress import Progress, choose
 from .render.result import Result, for_format
+from .render.style import redrawable
 from .render.text import safe
 from .stdin import prompt_text
 
 _SIGNALS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM", signal.SIGHUP: "SIGHUP"}
+_SHOW_CURSOR = b"\x1b[?25h"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,9 +113,9 @@ async def _drive(
                 if isinstance(event.data, RunStarted) and event.data.why:
                     progress.note(f"model: {event.data.model} ({event.data.why})")
                 result.on_event(event)
-                if result.gone:
-                    root.begin_stop()
 
+            token = trio.lowlevel.current_trio_token()
+            result.when_gone(lambda: token.run_sync_soon(root.begin_stop))
             try:
                 return await run_target(
                     request.target,
@@ -133,12 +136,14 @@ async def _drive(
 
 
 def _person_at_terminal(request: Request) -> bool:
-    return not request.no_input and sys.stdin.isatty() and sys.stderr.isatty()
+    return not request.no_input and all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))
 
 
 def _tell_signal(number: int, count: int) -> None:
     if count == 1:
         name = _SIGNALS.get(signal.Signals(number), f"signal {number}")
+        if redrawable(sys.stderr):
+            os.write(2, _SHOW_CURSOR)  # past rich, which drops it; after a third signal nobody could
         sys.stderr.write(f"callboard: {name}, stopping\n")
         sys.stderr.flush()
 
@@ -147,3 +152,5 @@ def _tell_failure(outcome: Outcome) -> None:
     if outcome.status != "failed" or outcome.error is None:
         return
     sys.stderr.write(f"callboard: {safe(told(outcome.error.message, outcome.error.node))}\n")
+    if outcome.error.code == NobodyToAsk.code:
+        sys.stderr.write("    answer it at a terminal (without --no-input), or beforehand with --answer or --answers\n")

@@ -51,7 +51,7 @@ def _print_json(target: str, problems: list[Problem], errors: int) -> None:
 
 def _print_text(target: str, problems: list[Problem], errors: int) -> None:
     from .render.style import colours, paint
-    from .render.text import safe
+    from .render.text import counted, safe
 
     coloured = colours(sys.stdout)
     for problem in problems:
@@ -61,8 +61,4 @@ def _print_text(target: str, problems: list[Problem], errors: int) -> None:
         sys.stdout.write(f"{safe(target)}: no problems\n")
         return
     warnings = len(problems) - errors
-    sys.stdout.write(f"{safe(target)}: {_count(errors, 'error')}, {_count(warnings, 'warning')}\n")
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}{'' if number == 1 else 's'}"
+    sys.stdout.write(f"{safe(target)}: {counted(errors, 'error')}, {counted(warnings, 'warning')}\n")

@@ -313,7 +313,7 @@ class ToolFinished(EventData, frozen=True, kw_only=True):
 
 
 class UsageUpdate(EventData, frozen=True, kw_only=True):
-    """Totals of the run so far for one model. `cost` in USD, 0 where the price is not known."""
+    """Totals of the run so far for one model, and for the node that asked it. Costs in USD, 0 where unpriced."""
 
     kind = "usage.update"
     model: str
@@ -321,6 +321,9 @@ class UsageUpdate(EventData, frozen=True, kw_only=True):
     output_tokens: int
     cost: float
     node: str | None = None
+    node_input_tokens: int = 0
+    node_output_tokens: int = 0
+    node_cost: float = 0.0
 
 
 # --- questions --------------------------------------------------------------------------------------------

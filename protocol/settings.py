@@ -333,7 +333,7 @@ class _Reader:
     def struct(self, node: source.Node, kind: type[msgspec.Struct], path: source.Path) -> dict[str, Json] | None:
         """The fields of `kind` that the mapping `node` sets, each checked; None if it is no mapping."""
         if not isinstance(node, source.Mapping):
-            self.problem(node, path, "bad_value", f"found {source.describe(node)}", expected="a mapping")
+            self.misfit(node, path, "a mapping")
             return None
         hints = {field.name: field.type for field in msgspec.structs.fields(kind)}
         values: dict[str, Json] = {}
@@ -371,7 +371,7 @@ class _Reader:
         if isinstance(node, source.Sequence):
             return node.items
         if not _is_null(node):
-            self.problem(node, path, "bad_value", f"found {source.describe(node)}", expected="a list")
+            self.misfit(node, path, "a list")
         return []
 
     # one value
@@ -389,7 +389,7 @@ class _Reader:
             return node.text  # `name: 4` means the text
         if found is not None and _fits(found, kind):
             return float(found) if kind is _NUMBER else found
-        self.problem(node, path, "bad_value", f"found {source.describe(node)}", expected=kind)
+        self.misfit(node, path, kind)
         return None
 
     def expanded(self, node: source.Node, text: str, path: source.Path) -> str:
@@ -412,6 +412,10 @@ class _Reader:
         return _REFERENCE.sub(replaced, text)
 
     # problems
+
+    def misfit(self, node: source.Node, path: source.Path, expected: str) -> None:
+        found = f"`{source.dotted(path)}` is {source.describe(node)}"
+        self.problem(node, path, "bad_value", found, expected=expected)
 
     def unknown(self, entry: source.Entry, path: source.Path, known: tuple[str, ...]) -> None:
         key = str(path[-1])

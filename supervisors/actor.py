@@ -15,6 +15,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar, final
 
+import outcome
 import trio
 
 from ..protocol.errors import NoReply, ShuttingDown
@@ -100,7 +101,7 @@ class Actor(Life):
         """Answer the message in hand. Does nothing if it was told, not asked."""
         if self._in_hand is not None:
             request, self._in_hand = self._in_hand, None
-            request.reply(value)
+            request.settle(outcome.Value(value))
 
     def refuse(self, error: BaseException) -> None:
         """Answer the message in hand with an error, which is raised in the asker."""

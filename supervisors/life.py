@@ -48,6 +48,11 @@ MARGIN = 0.5
 STOP = object()
 """The signal that `request_stop` puts into the mailbox."""
 
+_SPAWNED = ActorSpawned()
+_STOPPED: dict[Reason, ActorStopped] = {
+    reason: ActorStopped(reason=reason) for reason in ("normal", "stopped", "cancelled")
+}
+
 
 class EndOfMail(ActorError):
     """Raised by `receive` when the actor has been told to stop. Letting it escape is a normal end."""
@@ -173,7 +178,7 @@ class Life:
         """Run my body in a task of the root's nursery."""
         stream = self.stream
         if stream.heard:
-            stream.publish(self, ActorSpawned())
+            stream.publish(self, _SPAWNED)
         nursery = self.root.nursery
         if self._bond == "supervised":
             # A restart runs in the context of the first start, not in that of whatever crashed.
@@ -391,7 +396,7 @@ class Life:
                 code = end.error.code if isinstance(end.error, CallboardError) else "error"
                 stream.publish(self, ActorFailedEvent(error=describe(end.error), code=code))
             else:
-                stream.publish(self, ActorStopped(reason=end.reason))
+                stream.publish(self, _STOPPED[end.reason])
         callbacks, self._callbacks = self._callbacks, None
         for callback in callbacks or ():
             try:

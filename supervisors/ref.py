@@ -75,13 +75,14 @@ class Request:
 
     def reply(self, value: Any = None) -> None:
         """Answer it."""
-        self._settle(outcome.Value(value))
+        self.settle(outcome.Value(value))
 
     def fail(self, error: BaseException) -> None:
         """Answer with an error, which is raised in the asker."""
-        self._settle(outcome.Error(error))
+        self.settle(outcome.Error(error))
 
-    def _settle(self, result: outcome.Outcome[Any]) -> None:
+    def settle(self, result: outcome.Outcome[Any]) -> None:
+        """Answer with a value or an error."""
         if self._outcome is not None or self.abandoned:
             reason = "nobody waits for the reply any more" if self.abandoned else "already answered"
             self._actor.dead_letter(result, reason)
@@ -92,18 +93,37 @@ class Request:
         if self._task is not None:
             trio.lowlevel.reschedule(self._task, result)
 
+    @property
+    def waits(self) -> bool:
+        """Whether somebody waits for the reply that has not come."""
+        return self._outcome is None and not self.abandoned
+
+    def expire(self, seconds: float) -> None:
+        """The time for the reply, so many seconds, is up."""
+        if self.waits and self._task is not None:
+            self._give_up()
+            late = AskTimeout(f"no reply from {self._actor.path} within {seconds:g} s")
+            trio.lowlevel.reschedule(self._task, outcome.Error(late))
+
     async def answer(self) -> Any:
         """Wait for the reply. A checkpoint only if it is not there yet."""
         if self._outcome is not None:
             return self._outcome.unwrap()
-        self._task = trio.lowlevel.current_task()
-        return await trio.lowlevel.wait_task_rescheduled(self._abandon)
+        return await trio.lowlevel.wait_task_rescheduled(self.park(trio.lowlevel.current_task()))
+
+    def park(self, task: trio.lowlevel.Task) -> Callable[[trio.lowlevel.RaiseCancelT], trio.lowlevel.Abort]:
+        """What to give to `wait_task_rescheduled`, so that `task` sleeps until the reply has come."""
+        self._task = task
+        return self._abandon
 
     def _abandon(self, _: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
+        self._give_up()
+        return trio.lowlevel.Abort.SUCCEEDED
+
+    def _give_up(self) -> None:
         self.abandoned = True
         if self._actor.lent:
             self._actor.lent.discard(self)
-        return trio.lowlevel.Abort.SUCCEEDED
 
 
 @final
@@ -238,21 +258,33 @@ class Ref(Generic[T]):
             Deadlock: the reply could never come, since the actors wait for each other in a circle.
         """
         actor = self._actor
-        asker = actor.root.actor_of(trio.lowlevel.current_task())
+        root = actor.root
+        task = trio.lowlevel.current_task()
+        asker = root.tasks.get(task)
         if asker is not None:
-            refuse_circle(asker, actor)
+            if actor.asks is not None or actor is asker:
+                refuse_circle(asker, actor)
             asker.asks = actor
         request = Request(message, actor)
+        box = self._box
+        mail = box.mail
         full = False
         try:
-            try:
-                self._box.put_nowait(request)  # no deadline is consulted while there is room
-            except MailboxFull:
-                full = True
-            except ActorDead:
-                raise self._nobody(message) from None
-            if timeout is None and not full:
-                return await request.answer()
+            if mail is not None and len(mail) < box.room:  # as in `tell`
+                mail.append(request)
+                if box.reader is not None:
+                    box.wake()
+            else:
+                try:
+                    box.put_nowait(request)  # no deadline is consulted while there is room
+                except MailboxFull:
+                    full = True
+                except ActorDead:
+                    raise self._nobody(message) from None
+            if not full and (timeout is None or timeout > 0):
+                if timeout is not None:
+                    root.alarms.set(timeout, request)
+                return await trio.lowlevel.wait_task_rescheduled(request.park(task))
             with trio.move_on_after(float("inf") if timeout is None else timeout):
                 if full:
                     await self._put_when_full(request)

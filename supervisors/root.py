@@ -34,6 +34,7 @@ import trio
 
 from ..protocol.errors import ActorError
 from .actor import Actor
+from .alarms import Alarms
 from .bus import Bus
 from .escalation import Desk
 from .life import Life
@@ -83,6 +84,7 @@ class Root:
         self.hurry = trio.Event()
         self.signal: int | None = None
         self.bus = Bus()
+        self.alarms = Alarms(self)
         self.questions = Desk(patient=patient)
         self.tasks: dict[trio.lowlevel.Task, Life] = {}
         self.nursery: trio.Nursery

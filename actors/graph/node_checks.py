@@ -311,16 +311,25 @@ def _check_templates(found: Findings) -> None:
                 if key in known or (key in SCOPED and found.compat.scoped_names_stay_null):
                     continue
                 # `over: "{{parts}}"` with `as: part` is how maps are written, no slip of the pen
-                near = get_close_matches(key, known - {key.removesuffix("s")} & items, n=1, cutoff=0.8)
+                near = get_close_matches(key, known - ({key.removesuffix("s")} & items), n=1, cutoff=0.8)
                 if near or (read.strict and not open_ended):
                     found.warning(
                         "unknown_key_read",
                         f"'{key}' in the template is written by no node and not in `initial_state`",
                         read.path,
                         expected="a state key that exists by then",
-                        hint=f"did you mean '{near[0]}'?" if near else f"seed it: `initial_state: {{{key}: ''}}`.",
+                        hint=_how_to_have(key, near, graph),
                     )
             _check_spaces(found, read.text, read.path, known)
+
+
+def _how_to_have(key: str, near: list[str], graph: Graph) -> str:
+    if near:
+        return f"did you mean '{near[0]}'?"
+    seed = f"`initial_state: {{{key}: ''}}`."
+    if any(variable.name == key for variable in graph.variables):
+        return f"variables reach scripts only: let a script write it into the state, or seed it: {seed}"
+    return f"seed it: {seed}"
 
 
 def _check_spaces(found: Findings, text: str, path: Path, known: Iterable[str]) -> None:

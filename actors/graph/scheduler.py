@@ -220,27 +220,27 @@ class GraphRun:
         """Merge the step's writes; returns where the lanes go, each id once."""
         state = self.result.state
         writes: dict[str, dict[str, Any]] = {}
-        following: list[str] = []
+        following: dict[str, None] = {}
         for id in sorted(lefts):
             left = lefts[id]
             if left.writes:
                 mine = changed(state, left.writes)
                 if mine:
                     writes[id] = mine
-            following.extend(left.targets or ())
+            for target in left.targets or ():
+                following[target] = None
         if writes:
             self.result.state = merge_writes(state, writes, self.plan.reducers)
             if self._me.stream.heard:
-                keys = sorted({key for mine in writes.values() for key in mine})
-                self._me.emit(StatePatch(keys=keys))
-        return list(dict.fromkeys(following))
+                self._me.emit(StatePatch(keys=sorted(set().union(*writes.values()))))
+        return list(following)
 
     # --- lanes that wait, lanes that end ------------------------------------------------------------------
 
     def _release(self, following: list[str]) -> list[str]:
         """The next frontier: `following` and those that waited, without the joins that others may still reach."""
         steps = self.plan.steps
-        here = list(dict.fromkeys([*following, *sorted(self._waiting)]))
+        here = list(dict.fromkeys([*following, *sorted(self._waiting)])) if self._waiting else following
         joins = [id for id in here if id in steps and steps[id].join_all]
         if not joins:
             return here

@@ -16,9 +16,8 @@ from collections.abc import Awaitable, Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from ...protocol.errors import NodeFailed
+from .json_values import NotJson, decode
 from .templates import render
 
 if TYPE_CHECKING:
@@ -82,8 +81,8 @@ def read_json(text: str, schema: dict[str, Any] | None) -> tuple[Any, list[str]]
     if fenced:
         bare = fenced.group(1)
     try:
-        value = msgspec.json.decode(bare.strip())
-    except msgspec.DecodeError as error:
+        value = decode(bare.strip())
+    except NotJson as error:
         return None, [f"it is not JSON: {error}"]
     if schema is None:
         return value, []

@@ -30,6 +30,8 @@ async def run_together(me: Actor, launches: Sequence[Launch], limit: int) -> lis
     Raises:
         ShuttingDown: the root stops, so not all of them were started.
     """
+    if len(launches) == 1:
+        return [await _run_one(me, *launches[0])]
     group = _Group(me, launches)
     group.start(limit)
     try:
@@ -40,6 +42,18 @@ async def run_together(me: Actor, launches: Sequence[Launch], limit: int) -> lis
             await group.wait()
         raise
     return [end for end in group.ends if end is not None]
+
+
+async def _run_one(me: Actor, name: str, body: Callable[..., Awaitable[Any]], args: tuple[Any, ...]) -> End:
+    """The same for a single child, which needs no book-keeping: most steps of most graphs are one node."""
+    ref = me.spawn(body, *args, name=name, link=False)
+    try:
+        return await ref.wait()
+    except trio.Cancelled:
+        ref.cancel()
+        with me.cleanup():
+            await ref.wait()
+        raise
 
 
 class _Group:

@@ -288,7 +288,7 @@ class Catalog:
         names = [*self._clients, *(known for known in _BUILT_IN if known not in self._clients)]
         near = get_close_matches(name, names, n=1)
         hint = f"did you mean '{near[0]}:...'?" if near else f"clients are: {', '.join(names)}"
-        return f"unknown chat model '{model}': models are named `client:model`, and {hint}"
+        return f"unknown chat model '{model}': models are named `client:model`; {hint}"
 
 
 def _codec(kind: str, *, own: bool) -> Codec:

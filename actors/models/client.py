@@ -123,23 +123,26 @@ async def _each_piece(response: httpx.Response, take: Callable[[bytes], None]) -
     stream = response.stream
     assert isinstance(stream, Exchange)
     unpacker = _unpacker(response.headers.get("content-encoding", "identity"))
-    size = 0
+    received = size = 0
     while piece := await stream.receive():
+        received += len(piece)
         for part in (piece,) if unpacker is None else _unpacked(unpacker, piece):
             size += len(part)
-            if size > MAX_REPLY:
-                raise ModelError(f"the answer is longer than {MAX_REPLY >> 20} MB")
+            _check_size(size)
             take(part)
+        _check_size(received)  # of a compressed one, any number of bytes may unpack to nothing
+
+
+def _check_size(size: int) -> None:
+    if size > MAX_REPLY:
+        raise ModelError(f"the answer is longer than {MAX_REPLY >> 20} MB")
 
 
 def _unpacker(encoding: str) -> zlib._Decompress | None:
     """What unpacks a body. Not httpx's way, which unpacks all of a piece at once, however much that is."""
-    name = encoding.strip().lower()
-    if name in ("", "identity"):
-        return None
-    if name not in ("gzip", "x-gzip", "deflate"):
-        raise ModelError(f"the answer is compressed by '{name}', though we asked for an answer that is not")
-    return zlib.decompressobj(zlib.MAX_WBITS | 32)  # 32: finds out by itself which of the two it is
+    if encoding.strip().lower() not in ("gzip", "x-gzip", "deflate"):
+        return None  # not packed; or in a way that we don't know, and whoever reads it will say what it looks like
+    return zlib.decompressobj(zlib.MAX_WBITS | 32)  # 32: it finds out by itself which of the two it is
 
 
 def _unpacked(unpacker: zlib._Decompress, data: bytes) -> Iterator[bytes]:

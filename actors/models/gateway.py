@@ -45,6 +45,10 @@ OnUsage = Callable[[str, TokenUsage, float], UsageUpdate | None]
 announced as an event, and may raise `BudgetReached`, which the caller of `chat` then gets."""
 
 
+MOST_TOKENS = 10**12
+"""No reply has more; sums of this many still fit into 64 bits."""
+
+
 class Emitter(Protocol):
     """Whoever the events are about; the kernel's `Actor` is one."""
 
@@ -179,7 +183,8 @@ class Gateway:
             started = trio.current_time()
             send = endpoint.stream if call.stream else endpoint.ask
             reply = await send(target, headers, call.request, call.hears)
-        reply = msgspec.structs.replace(reply, model=target.id, cost=target.cost(reply.usage))
+        usage = _countable(reply.usage)
+        reply = msgspec.structs.replace(reply, model=target.id, usage=usage, cost=target.cost(usage))
         call.ends(reply, trio.current_time() - started)
         return reply
 
@@ -282,8 +287,19 @@ class _Call:
         totals = self._on_usage(reply.model, reply.usage, reply.cost) if self._on_usage is not None else None
         if totals is not None:
             self.emit(totals)
-        if self.need_text and not reply.text.strip() and not reply.tool_calls:
+        if not self.need_text or reply.text.strip():
+            return
+        if not reply.tool_calls:
             raise UpstreamError(f"{reply.model} produced no output")
+        if not self.request.tools:
+            named = ", ".join(f"'{call.name}'" for call in reply.tool_calls)
+            raise UpstreamError(f"{reply.model} said nothing and called tools that nobody offered: {named}"[:300])
+
+
+def _countable(usage: TokenUsage) -> TokenUsage:
+    """Token counts as they can be: a negative one would give back what the run has spent, a huge one fits nowhere."""
+    counts = {name: min(max(0, getattr(usage, name)), MOST_TOKENS) for name in usage.__struct_fields__}
+    return TokenUsage(**counts)
 
 
 def _spent(error: UpstreamError, attempts: int) -> UpstreamError:

@@ -33,7 +33,7 @@ from ...protocol.chat import (
     parts_of,
 )
 from ...protocol.errors import ModelError
-from .codec import Outgoing, file_as_text
+from .codec import UNREADABLE, Outgoing, file_as_text
 from .openai import OpenAiCodec
 
 Json = Any
@@ -184,7 +184,7 @@ def bounded(schema: Json) -> Json:
 def _chosen(reply: ChatReply, request: ChatRequest) -> ChatReply:
     try:
         choice = _decode_choice(reply.text)
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         if reply.stop == "length":
             return reply
         raise ModelError(f"the local model chose no tool, it said {reply.text[:200]!r}") from error

@@ -11,6 +11,7 @@ from typing import Any
 from ...protocol.errors import UsageError
 from ...protocol.questions import Answer, Question
 from ...supervisors.escalation import PASS, Verdict
+from .given import check_unicode
 
 Given = Sequence[Any] | Mapping[str, Any]
 """A list used in order, or node id to an answer or a list of answers used at its visits."""
@@ -48,6 +49,13 @@ class Answers:
 
 
 def _answer(value: Any, what: str) -> str | list[str]:
+    answer = _worded(value, what)
+    for text in [answer] if isinstance(answer, str) else answer:
+        check_unicode(what, text)
+    return answer
+
+
+def _worded(value: Any, what: str) -> str | list[str]:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, str | int | float):

@@ -104,14 +104,19 @@ def load_settings(config_dir: Path) -> tuple[Settings, list[Problem]]:
         ConfigError: it can't be read, or has errors; the text names all of them.
     """
     file = config_dir / "config.yaml"
+    if file.exists() and not file.is_file():
+        raise ConfigError(f"{file} can't be read: it is no regular file")
     try:
         text = file.read_text(encoding="utf-8")
     except FileNotFoundError:
         text = ""
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{file} can't be read: {error}") from error
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise ConfigError(f"{file} can't be read: {reason}") from error
     settings, problems = read_settings(text, str(file), os.environ)
     errors = errors_in(problems)
     if errors:
-        raise ConfigError("\n".join([f"{file} has {len(errors)} error(s):", *(f"  {error}" for error in errors)]))
+        where = file if any(error.file == str(file) for error in errors) else "the environment"
+        count = f"{len(errors)} error{'' if len(errors) == 1 else 's'}"
+        raise ConfigError("\n".join([f"{where} has {count}:", *(f"  {error}" for error in errors)]))
     return settings, problems

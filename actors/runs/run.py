@@ -13,7 +13,6 @@ import secrets
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import trio
 
 from ...protocol.errors import CallboardError, ShuttingDown, TimedOut, UsageError
@@ -25,6 +24,7 @@ from ..graph.compat import MODES
 from ..graph.scheduler import GraphResult
 from .answers import Answers, Given
 from .children import Children
+from .given import check_unicode, plain_state
 from .prepared import Prepared
 from .root import Root, current
 from .target import GraphAgent, find, read
@@ -96,7 +96,10 @@ async def run(
     prepared = Prepared(agent, variables or {}, compat)
     if state and not prepared.has_state:
         raise UsageError(f"'{agent.name}' is not a graph, so it has no state to set")
-    given_state = _json(state or {})
+    given_state = plain_state(state or {})
+    check_unicode("the prompt", prompt)
+    for name, value in (variables or {}).items():
+        check_unicode(f"the value of variable '{name}'", value)
     context = RunContext(
         gateway=root.gateway,
         limits=limits or Limits(),
@@ -131,16 +134,6 @@ def _default_model(root: Root, prepared: Prepared, context: RunContext) -> tuple
         return named, ""
     choice = root.gateway.choice()
     return choice.model, choice.why
-
-
-def _json(state: Mapping[str, Any]) -> dict[str, Any]:
-    """State as scripts and templates will see it: tuples are lists, structs are objects, dates are text."""
-    try:
-        plain = msgspec.to_builtins(dict(state), str_keys=True)
-    except (TypeError, ValueError) as error:
-        raise UsageError(f"`state` must hold JSON values only: {error}") from error
-    assert isinstance(plain, dict)
-    return plain
 
 
 class _Performance:

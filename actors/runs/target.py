@@ -101,9 +101,14 @@ def validate(
 ) -> list[Problem]:
     """All problems of a target, errors and warnings, in the file's order.
 
-    Raises: `UsageError`, `Unsupported` as `load` does.
+    Raises: `UsageError`, `Unsupported` as `load` does, and `InvalidFile` for a file that can't be read at all.
     """
-    found = find(target, config_dir=config_dir, environ=environ)
+    try:
+        found = find(target, config_dir=config_dir, environ=environ)
+    except InvalidFile as error:
+        if error.problems:
+            return list(error.problems)
+        raise
     base, _ = configured(config_dir, os.environ if environ is None else environ)
     return list(_check(found, base, strict=strict, compat=compat)[1])
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import textwrap
 import threading
 from collections.abc import Callable
 from typing import TextIO, TypeVar
@@ -67,7 +68,7 @@ class Dialog:
         try:
             source, sink, stream = self._terminal or (create_input(sys.stdin), _stderr(), sys.stderr)
             with create_app_session(input=source, output=sink):
-                self._write(stream, self._headline(colours(stream)))
+                self._write(stream, self._headline(colours(stream), sink.get_size().columns))
                 value = self._ask(colours(stream))
                 shown = ", ".join(value) if isinstance(value, list) else value
                 self._write(stream, f"  = {one_line(shown) or '(empty)'}\n")
@@ -152,17 +153,18 @@ class Dialog:
 
     # --- what stays on the screen -----------------------------------------------------------------------
 
-    def _headline(self, coloured: bool) -> str:
+    def _headline(self, coloured: bool, width: int) -> str:
         question = self._question
         who = f"{question.node} asks" if question.node else "A question"
         waiting = f" ({self._more} more waiting)" if self._more else ""
         title = safe(f"? {who}{waiting}")
         lines = [paint(title, "title") if coloured else title]
-        lines += [f"  {line}" for line in safe(question.text).splitlines()]
+        lines += [wrapped for line in safe(question.text).splitlines() for wrapped in _wrapped(line, width)]
         if question.problem:
             problem = f"  {one_line(question.problem)}"
             lines.append(paint(problem, "warning") if coloured else problem)
-        notes = [note for note in (question.rule, question.default and f"default: {question.default}") if note]
+        default = question.default and f"default: {question.default}"
+        notes = [note for note in (question.rule, default) if note and f"[{note}]" not in question.text]
         if notes:
             lines.append(f"  ({one_line('; '.join(notes))})")
         return "\n".join(lines) + "\n"
@@ -170,6 +172,19 @@ class Dialog:
     def _write(self, stream: TextIO, text: str) -> None:
         stream.write(text)
         stream.flush()
+
+
+def _wrapped(line: str, width: int) -> list[str]:
+    """The line between words, indented by two; a word that is too long is left to the terminal."""
+    return textwrap.wrap(
+        line,
+        max(width - 1, 20),
+        initial_indent="  ",
+        subsequent_indent="  ",
+        replace_whitespace=False,
+        break_long_words=False,
+        break_on_hyphens=False,
+    ) or [""]
 
 
 def _stderr() -> Output:

@@ -31,7 +31,7 @@ class Menu:
 
         Ends with `KeyboardInterrupt` on Ctrl-C and `EOFError` on Ctrl-D.
         """
-        rows = Window(FormattedTextControl(self._rows, focusable=True, show_cursor=False))
+        rows = Window(FormattedTextControl(self._rows, focusable=True, show_cursor=False), wrap_lines=True)
         hint = "space ticks, enter accepts" if self._many else "arrows or a number, then enter"
         foot = Window(FormattedTextControl([("class:hint", f"    {hint}")]), height=1)
         return Application(

@@ -189,13 +189,14 @@ class Narrator:
                 return
             yield held
         value = ", ".join(map(str, data.value)) if isinstance(data.value, list) else str(data.value)
-        yield self._timed(event, f"answered by {data.by}: {one_line(value)}")
+        who = _BY.get(data.by, f"by {data.by}")
+        yield self._timed(event, f"answered {who}: {one_line(value)}")
 
     @_tell.register
     def _question_expired(self, data: QuestionExpired, event: Event) -> Iterator[Line]:
         self._held.pop(event.id, None)
-        if data.reason != "cancelled":
-            yield self._timed(event, f"question closed without an answer ({data.reason})")
+        if data.reason == "timeout":  # for the other reasons, what follows says it
+            yield self._timed(event, "nobody answered in time")
 
     @_tell.register
     def _warned(self, data: Warned, _event: Event) -> Iterator[Line]:
@@ -279,6 +280,10 @@ class Narrator:
 
     def _timed(self, event: Event, text: str, style: str = "dim") -> Line:
         return self._line(f"{_clock(event.ts)} {text}", style)
+
+
+_BY = {"answers": "as given beforehand", "default": "by default", "terminal": "at the terminal"}
+"""How to say who answered, where it was no front end."""
 
 
 def _name(node: str, item: int | None) -> str:

@@ -1,40 +1,46 @@
 """What goes to stdout: the result, and with `-o json` or `-o stream-json` nothing that is not JSON.
 
-A reader that goes away (`callboard run ... | head -1`) shows as `gone`: the run is then stopped, quietly.
+A reader that goes away (`callboard run ... | head -1`) is told through `when_gone`: the run is then stopped, quietly.
 """
 
 from __future__ import annotations
 
 import io
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Protocol, TextIO
 
 from ...protocol.events import TERMINAL, Event, RunCancelled, RunFailed, RunFinished, encode, to_wire
 from ...protocol.outcome import Outcome
 from .text import safe
+from .writer import LineWriter
+
+CANCELLED_WITHIN = 0.3
+"""Seconds for the reader of a cancelled run to take its last lines."""
 
 
 class Result(Protocol):
     """One way of writing a run's result."""
 
-    gone: bool
-    """The reader has closed its end; nothing more can be written."""
+    def when_gone(self, callback: Callable[[], None]) -> None:
+        """Have `callback` called, in whatever thread, once nothing more can be written during the run."""
 
     def on_event(self, event: Event) -> None:
         """Takes in one event as it happens. Never raises."""
 
     def finish(self, outcome: Outcome) -> None:
-        """Writes what is left to write. Raises `BrokenPipeError` if the reader has gone."""
+        """Writes what is left to write. Raises `OSError` if it can't be written: `BrokenPipeError` without a reader."""
 
 
 class TextResult:
     """`-o text`: the output of a run that is done, and a newline."""
 
-    gone = False
-
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
+
+    def when_gone(self, callback: Callable[[], None]) -> None:
+        """Nothing is written during the run."""
 
     def on_event(self, event: Event) -> None:
         """Text shows nothing before the end."""
@@ -51,10 +57,11 @@ class TextResult:
 class JsonResult:
     """`-o json`: one object, whatever became of the run."""
 
-    gone = False
-
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
+
+    def when_gone(self, callback: Callable[[], None]) -> None:
+        """Nothing is written during the run."""
 
     def on_event(self, event: Event) -> None:
         """The object comes at the end."""
@@ -69,28 +76,27 @@ class StreamResult:
     """`-o stream-json`: every event as a line, the last one carrying the outcome."""
 
     def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
+        self._writer = LineWriter(stream)
         self._last = 0
         self._ended = False
-        self.gone = False
+
+    def when_gone(self, callback: Callable[[], None]) -> None:
+        """The reader has closed its end, stands still for good, or the disk is full."""
+        self._writer.on_error = callback
 
     def on_event(self, event: Event) -> None:
-        """Writes the event at once; nothing after the terminal event of the run."""
-        if self.gone or self._ended:
+        """Hands the event to the writer; nothing after the terminal event of the run."""
+        if self._ended:
             return
         self._last, self._ended = event.seq, event.kind in TERMINAL
-        try:
-            self._stream.write(_line(event))
-            self._stream.flush()
-        except OSError:
-            self.gone = True
+        self._writer.put(_line(event))
 
     def finish(self, outcome: Outcome) -> None:
         """Makes sure that the last line carries the outcome, also when the run's own last event got lost."""
         if not self._ended:
             self.on_event(terminal_event(outcome, seq=self._last + 1))
-        if self.gone:
-            raise BrokenPipeError
+        # Whoever pressed Ctrl-C does not wait for a reader that stands still.
+        self._writer.finish(timeout=CANCELLED_WITHIN if outcome.status == "cancelled" else None)
 
 
 def terminal_event(outcome: Outcome, *, seq: int) -> Event:

@@ -25,3 +25,8 @@ def one_line(text: str, width: int = 120) -> str:
     """The text, safe, on one line of at most `width` characters, the cut shown as `…`."""
     line = " ".join(safe(text[: 4 * width]).split())
     return line if len(line) <= width else line[: width - 1] + "…"
+
+
+def counted(number: int, word: str) -> str:
+    """`1 error`, `2 errors`."""
+    return f"{number} {word}{'' if number == 1 else 's'}"

@@ -154,3 +154,42 @@ def test_completion_offers_agents_directories_and_yaml_files(tmp_path: Path, mon
     }
     result = CliRunner().invoke(main.cli, [], prog_name="callboard", env=environment)
     assert result.output.split() == ["plain,code.yaml", "plain,coder", "plain,config/", "plain,cool"]
+
+
+def _shell(line: str, directory: Path) -> subprocess.CompletedProcess[str]:
+    command = f"{sys.executable} -m callboard.cli {line}"
+    return subprocess.run(["sh", "-c", command], cwd=directory, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def echo(tmp_path: Path) -> Path:
+    """A directory with `echo.yaml`, a graph that repeats its prompt."""
+    text = 'name: echo\nstart: end\nnodes: {end: {type: end, output: "[{{initial_prompt}}]"}}\n'
+    (tmp_path / "echo.yaml").write_text(text)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("closed", "shown"), [("<&-", "[hi]\n"), (">&-", ""), ("2>&-", "[hi]\n"), ("<&- >&- 2>&-", "")]
+)
+def test_a_closed_standard_stream_is_dev_null(echo: Path, closed: str, shown: str) -> None:
+    ended = _shell(f"run -q echo.yaml hi {closed}", echo)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, shown, "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("line", ["--help", "schema graph", "run -q echo.yaml hi", "run -q -o json echo.yaml hi"])
+def test_a_full_disk_is_told_in_one_line(echo: Path, line: str) -> None:
+    ended = _shell(f"{line} > /dev/full", echo)
+    assert ended.returncode == 1
+    assert ended.stderr == "callboard: the output can't be written: No space left on device\n"
+
+
+def test_validate_counts_the_problems_of_a_file_that_is_no_yaml(callboard: Callboard, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.yaml"
+    broken.write_text("name: x\n\tstart: a\n")
+    code, out, err = callboard("validate", str(broken))
+    assert (code, err) == (2, "")
+    assert out.splitlines()[-1] == f"{broken}: 1 error, 0 warnings"
+    found = json.loads(callboard("validate", str(broken), "-o", "json").out)
+    assert (found["errors"], found["problems"][0]["line"]) == (1, 2)

@@ -76,8 +76,8 @@ def test_questions_warnings_and_retries_are_told(event: MakeEvent) -> None:
     )
     assert story == [
         "▸ 12:00:00 gate asks: Go on?",
-        "▸ 12:00:00 answered by terminal: yes",
-        "▸ 12:00:00 question closed without an answer (timeout)",
+        "▸ 12:00:00 answered at the terminal: yes",
+        "▸ 12:00:00 nobody answered in time",
         "warning: [end] lane b was dropped",
         "▸ 12:00:00 m: try 1 failed, next in 500ms -- 429 slow down",
         "▸ 12:00:00 b skipped: an end was reached",
@@ -138,7 +138,7 @@ def test_where_the_prompt_shows_questions_only_those_that_others_answer_are_told
     ]
     assert [line.text for each in events for line in narrator.lines(each)] == [
         "▸ 12:00:00 b asks: Two?",
-        "▸ 12:00:00 answered by answers: y",
+        "▸ 12:00:00 answered as given beforehand: y",
     ]
 
 

@@ -223,3 +223,18 @@ async def test_cancelling_closes_the_dialog_and_waits_for_its_thread(person: Per
             await trio.lowlevel.checkpoint()
         nursery.cancel_scope.cancel()
     assert dialogs[0].ended.is_set()
+
+
+def test_a_long_question_breaks_between_words_and_stays_indented(person: Person) -> None:
+    person.press(ENTER)
+    Dialog(choice(text="word " * 40), terminal=person.terminal).run()
+    lines = person.screen.getvalue().splitlines()[1:-1]
+    assert len(lines) == 3
+    assert all(line.startswith("  word") and len(line) < 80 for line in lines)
+
+
+def test_a_default_that_the_question_tells_is_not_told_twice(person: Person) -> None:
+    person.press(ENTER)
+    question = Question(id="q", actor="", text="Who? [default: Ada]", kind="text", default="Ada")
+    assert Dialog(question, terminal=person.terminal).run() == "Ada"
+    assert person.screen.getvalue().count("default") == 1

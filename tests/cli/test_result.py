@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -82,7 +83,9 @@ def test_a_reader_that_goes_away_is_noticed_and_told_at_the_end(event: MakeEvent
             raise BrokenPipeError
 
     result = for_format("stream-json", Gone())
+    noticed = threading.Event()
+    result.when_gone(noticed.set)
     result.on_event(event(ev.LlmDelta(text="x")))
-    assert result.gone
+    assert noticed.wait(10)
     with pytest.raises(BrokenPipeError):
         result.finish(DONE)

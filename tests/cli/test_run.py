@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import queue
@@ -250,17 +249,21 @@ def test_the_model_that_nobody_named_is_told_in_one_line(
 def test_a_reader_that_goes_away_stops_the_run_with_141(
     callboard: Callboard, talk: str, models: FakeModels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Gone(io.StringIO):
-        def write(self, text: str) -> int:
-            raise BrokenPipeError
-
-        def fileno(self) -> int:
-            return spare
-
-    spare = os.dup(1)
+    receiver, sender = os.pipe()
+    os.close(receiver)
     models.script(Reply("never", delay=60))
-    monkeypatch.setattr("sys.stdout", Gone())
-    try:
+    with os.fdopen(sender, "w") as stdout:
+        monkeypatch.setattr("sys.stdout", stdout)
         assert callboard("run", "-q", talk, "x", "-o", "stream-json") == (141, "", "")
-    finally:
-        os.close(spare)
+
+
+def test_a_question_that_nobody_can_answer_says_how_to_answer_it(callboard: Callboard, ask: str) -> None:
+    assert "with --answer or --answers" in callboard("run", ask, "--no-input")[2]
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "nan", "inf", "soon"])
+@pytest.mark.parametrize("flag", ["--timeout", "--max-turns", "--max-tokens", "--max-cost"])
+def test_a_limit_is_a_number_above_zero(callboard: Callboard, talk: str, flag: str, value: str) -> None:
+    code, out, err = callboard("run", talk, "x", flag, value)
+    assert (code, out) == (2, "")
+    assert f"Invalid value for '{flag}': '{value}' is not a " in err

@@ -140,3 +140,17 @@ async def test_a_signal_ends_the_run_with_one_line_and_its_code(
 
 async def _all(stream: trio.abc.ReceiveStream) -> bytes:
     return b"".join([piece async for piece in stream])
+
+
+async def test_the_cursor_is_back_with_the_first_interrupt_whatever_the_next_cut_short(
+    nursery: trio.Nursery, screen: Screen, fake_model: FakeModels, tmp_path: Path
+) -> None:
+    (tmp_path / "graph.yaml").write_text(TALK)
+    fake_model.script(Reply("never", delay=60))
+    home = fake_model.config_dir(tmp_path / "config")
+    process = await started(nursery, [str(tmp_path), "x"], {"CALLBOARD_CONFIG_DIR": str(home)}, screen)
+    await screen.shows(r"\x1b\[\?25l")
+    await fake_model.arrived(1)
+    process.send_signal(signal.SIGINT)
+    await screen.shows(r"\x1b\[\?25h[^l]*?callboard: Ctrl-C, stopping")
+    assert await process.wait() == 130

@@ -85,8 +85,8 @@ def test_an_empty_variable_counts_as_not_set() -> None:
 @pytest.mark.parametrize(
     ("text", "place", "words"),
     [
-        ("temperature: hot\n", (1, 14), "found the text 'hot' (expected a number)"),
-        ("stream: 3\n", (1, 9), "found the number 3 (expected true or false)"),
+        ("temperature: hot\n", (1, 14), "`temperature` is the text 'hot' (expected a number)"),
+        ("stream: 3\n", (1, 9), "`stream` is the number 3 (expected true or false)"),
         ("max_output_tokens: 1.5\n", (1, 20), "expected a whole number"),
         ("clients: 5\n", (1, 10), "expected a list"),
         ("clients:\n  - name: x\n", (2, 5), "this client has no `type`"),

@@ -10,18 +10,18 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import trio
 
 from ....protocol.errors import NodeFailed
 from ....protocol.events import ToolDelta, ToolFinished, ToolStarted
 from ....protocol.graph.model import ScriptNode
+from ..json_values import NotJson, decode
 from ..plan import Job, Result
+from ..state_file import state_file
 from ..templates import render
 
 if TYPE_CHECKING:
@@ -83,17 +83,8 @@ def _state_in(job: Job) -> Iterator[dict[str, str]]:
     if len(text) <= INLINE_LIMIT:
         yield {"GRAPH_STATE": text.decode()}
         return
-    handle, name = tempfile.mkstemp(prefix="callboard-state-", suffix=".json")
-    try:
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(text)
-        except OSError as error:
-            raise NodeFailed(f"the state could not be written to {name}: {error.strerror or error}") from error
+    with state_file(text) as name:
         yield {"GRAPH_STATE_FILE": name}
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            Path(name).unlink()
 
 
 def _environment(job: Job, state: dict[str, str]) -> dict[str, str]:
@@ -124,8 +115,8 @@ def _parse(script: str, done: Completed) -> dict[str, Any]:
     if not text:
         raise NodeFailed(f"Script '{script}' produced no output (scripts must emit a single JSON object on stdout)")
     try:
-        value = msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        value = decode(text)
+    except NotJson as error:
         shown = text[:200].decode(errors="replace")
         raise NodeFailed(f"{merging}: Script output must be valid JSON ({error}); it begins: {shown}") from error
     if not isinstance(value, dict):

@@ -365,6 +365,24 @@ def test_the_agent_of_an_agent_node_exists(tmp_path: Path, files: list[str] | No
     assert errors(nodes, STANDARD, Surroundings(agents=agents_in(tmp_path))) == ([message] if message else [])
 
 
+def test_a_map_over_the_plural_of_its_item_is_no_slip_of_the_pen() -> None:
+    nodes = """\
+a: {type: script, script: s.sh, next: m}
+m: {type: map, over: "{{parts}}", as: part, branch: b, collect_into: r, next: e}
+b: {type: llm, prompt: "{{part}}"}
+e: {type: end}"""
+    assert [text for text in warnings(nodes) if "'parts'" in text] == []
+
+
+def test_a_template_that_reads_a_variable_is_told_who_sees_variables() -> None:
+    nodes = "a: {type: llm, prompt: '{{tone}}', next: e}\ne: {type: end}"
+    (found,) = check(nodes, top="variables: [{name: tone, description: how, default: mild}]")
+    assert (found.code, found.hint and found.hint.startswith("variables reach scripts only")) == (
+        "unknown_key_read",
+        True,
+    )
+
+
 UNEVEN = """\
 a: {type: script, script: s.sh, next: [b, c]}
 b: {type: script, script: s.sh, state_updates: {}, next: j}

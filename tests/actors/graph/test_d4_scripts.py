@@ -32,6 +32,9 @@ async def test_case_39_keys_merge_with_their_types_and_next_routes(stage: Stage,
     assert outcome.order == ["s", "approve"]
 
 
+NESTED = """python3 -c 'print("{{\\"x\\":" + "[" * {0} + "]" * {0} + "}}")'"""
+
+
 @pytest.mark.parametrize(
     ("script", "text"),
     [
@@ -41,6 +44,9 @@ async def test_case_39_keys_merge_with_their_types_and_next_routes(stage: Stage,
         ("echo oops", "Script output must be valid JSON"),
         ("echo starting; echo '{}'", "Script output must be valid JSON"),
         ("echo '{} {}'", "Script output must be valid JSON"),
+        ('printf \'{"x": "\\377"}\'', "Script output must be valid JSON"),
+        (NESTED.format(100_000), "lists and objects are nested more than 200 deep"),
+        (NESTED.format(300), "lists and objects are nested more than 200 deep"),
     ],
 )
 async def test_case_40_stdout_must_be_one_json_object(stage: Stage, compat: str, script: str, text: str) -> None:

@@ -140,6 +140,16 @@ async def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
         await root.spawn(body).result()
 
 
+@pytest.mark.parametrize(
+    ("pip", "counts"), [("23.0.1", False), ("24.0", False), ("24.1", True), ("26.3.dev1", True), ("odd", False)]
+)
+def test_a_pip_that_cannot_report_in_numbers_is_not_asked_to(
+    pip: str, counts: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(weights, "version", {"pip": pip}.__getitem__)
+    assert weights._counts_bytes() is counts
+
+
 def test_progress_is_read_from_pips_raw_lines() -> None:
     assert weights._progress(b"Progress 1024 of 4096") == (1024, 4096)
     assert weights._progress(b"Saved ./x.whl") == (0, 0)

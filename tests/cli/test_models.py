@@ -1,0 +1,50 @@
+"""`callboard models`: errors are the pull's own, and a signal ends it with its own exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+Callboard = Callable[..., "tuple[int, str, str]"]
+
+
+def test_an_unknown_model_is_a_mistake_of_configuration_and_not_a_crash(callboard: Callboard) -> None:
+    assert callboard("models", "pull", "huge") == (3, "", "callboard: unknown model 'huge'; known are: smollm2\n")
+
+
+def test_the_list_says_how_to_get_what_is_not_here(
+    callboard: Callboard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert "not here (callboard models pull smollm2)" in callboard("models", "list")[1]
+    assert json.loads(callboard("models", "list", "-o", "json")[1])["models"][0]["path"] is None
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_a_pull_with_its_exit_code_and_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
+    waiting = tmp_path / "pip"  # in place of pip: it waits
+    waiting.mkdir()
+    (waiting / "__init__.py").touch()
+    (waiting / "__main__.py").write_text("import signal; signal.pause()")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    with subprocess.Popen(
+        [sys.executable, "-m", "callboard.cli", "models", "pull", "smollm2"],
+        cwd=tmp_path,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as pull:
+        assert pull.stderr is not None
+        assert pull.stderr.readline() == "downloading\n"
+        pull.send_signal(number)
+        assert pull.wait(10) == 128 + number
+        assert "stopped before the weights were here" in pull.stderr.read()
+    assert list((tmp_path / "cache").rglob("*.*")) in ([], [tmp_path / "cache/callboard/models/.smollm2"])

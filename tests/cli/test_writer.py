@@ -1,0 +1,63 @@
+"""Lines for a reader that is slow, stands still or goes away."""
+
+from __future__ import annotations
+
+import io
+import os
+
+import pytest
+
+from callboard.cli.render import writer
+from callboard.cli.render.writer import LineWriter
+
+
+def test_lines_arrive_in_order() -> None:
+    receiver, sender = os.pipe()
+    with os.fdopen(sender, "w") as stream:
+        lines = LineWriter(stream)
+        for number in range(100):
+            lines.put(f"{number}\n")
+        lines.finish()
+    with os.fdopen(receiver) as reader:
+        assert reader.read() == "".join(f"{number}\n" for number in range(100))
+
+
+def test_a_reader_that_stands_still_holds_up_nobody() -> None:
+    receiver, sender = os.pipe()
+    with os.fdopen(sender, "w") as stream:
+        lines = LineWriter(stream)
+        for _ in range(50):
+            lines.put("x" * 65536)  # a pipe holds one of these
+        lines.finish(timeout=0.05)
+        assert lines.error is None
+        os.close(receiver)
+
+
+def test_a_reader_that_is_too_far_behind_counts_as_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "MOST", 100_000)
+    receiver, sender = os.pipe()
+    with os.fdopen(sender, "w") as stream:
+        lines = LineWriter(stream)
+        for _ in range(5):
+            lines.put("x" * 65536)
+        with pytest.raises(OSError, match="behind"):
+            lines.finish()
+        os.close(receiver)
+
+
+def test_a_reader_that_went_away_is_a_broken_pipe() -> None:
+    receiver, sender = os.pipe()
+    os.close(receiver)
+    with os.fdopen(sender, "w") as stream:
+        lines = LineWriter(stream)
+        lines.put("x\n")
+        with pytest.raises(BrokenPipeError):
+            lines.finish()
+
+
+def test_a_stream_without_a_descriptor_will_do() -> None:
+    stream = io.StringIO()
+    lines = LineWriter(stream)
+    lines.put("a\n")
+    lines.finish()
+    assert stream.getvalue() == "a\n"
