@@ -60,8 +60,12 @@ class Outcome(msgspec.Struct, kw_only=True):
     exit_code: int = 0
 
     def to_wire(self) -> dict[str, Any]:
-        """The object that `-o json` prints."""
+        """The object that `-o json` prints; seconds to the microsecond, costs to a hundred-millionth of a cent."""
         wire: dict[str, Any] = {"schema_version": SCHEMA_VERSION}
         wire.update(msgspec.to_builtins(self))
         del wire["exit_code"]
+        for time in wire["nodes"].values():
+            time["seconds"] = round(time["seconds"], 6)
+        for usage in wire["usage"].values():
+            usage["cost"] = round(usage["cost"], 10)
         return wire
