@@ -124,7 +124,7 @@ class Stream:
                 for listener, drop in self._hearers:
                     try:
                         listener(event)
-                    except Exception:
+                    except Exception:  # the listener is dropped and reported; it must not break who publishes
                         drop(listener)
                         log.exception("an event listener raised on %s and is no longer called", event.kind)
                 if not self._behind:

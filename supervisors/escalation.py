@@ -195,7 +195,7 @@ class Desk:
     def _show(self, front_end: FrontEnd, question: Question) -> None:
         try:
             front_end.asked(question)
-        except Exception:
+        except Exception:  # the front end is detached and reported; the asker is not to blame
             log.exception("front end '%s' raised on a question and is detached", front_end.name)
             self._detach(front_end)
 
@@ -228,7 +228,7 @@ class Desk:
             for front_end in list(self._front_ends):
                 try:
                     front_end.closed(pending.question.id, by)
-                except Exception:
+                except Exception:  # as above
                     log.exception("front end '%s' raised on a closed question and is detached", front_end.name)
                     self._detach(front_end)
 
@@ -270,7 +270,7 @@ class _Pending:
 def _ask_policy(actor: Actor, policy: Policy, question: Question) -> Answer | Verdict:
     try:
         return policy(question)
-    except Exception:
+    except Exception:  # reported; the question goes on to the next who may answer
         log.exception("the policy of %s raised on a question, which passes", actor.path)
         return PASS
 

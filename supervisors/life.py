@@ -401,7 +401,7 @@ class Life:
         for callback in callbacks or ():
             try:
                 callback(end)
-            except Exception:
+            except Exception:  # reported; the others have to learn of the end as well
                 log.exception("a callback on the end of %s raised", self.path)
 
     def _start_over(self, end: End) -> None:

@@ -47,6 +47,8 @@ T = TypeVar("T")
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 HURRY_WITHIN = 0.3
 """Seconds that remain after the second Ctrl-C: enough to kill and to reap."""
+UP_WITHIN = 10.0
+"""Seconds for the house to take its first step; it needs none unless the loop itself hangs."""
 LOOP_HANGS = 1.0
 """Seconds beyond the deadline after which a signalled process that still runs is ended from a thread."""
 
@@ -179,7 +181,7 @@ class Root:
                     try:
                         # In a scope that is cancelled already, `start` would wait for the house's end. It waits for
                         # nothing else: the house is up after its first step.
-                        with trio.CancelScope(shield=True):
+                        with trio.move_on_after(UP_WITHIN, shield=True):
                             await outer.start(self._house, outer)
                         yield self
                     finally:

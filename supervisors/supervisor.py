@@ -148,7 +148,7 @@ class Supervisor:
             child = self._children[spec.name] = _Child(spec)
             try:
                 return await self._start(child)
-            except BaseException:
+            except BaseException:  # a cancelled start too: no half-started child stays
                 del self._children[spec.name]
                 self._let_go(child)
                 raise
@@ -185,7 +185,7 @@ class Supervisor:
                 raise ActorError(f"child '{name}' runs already")
             try:
                 return await self._start(child)
-            except BaseException:
+            except BaseException:  # a cancelled start too: no half-started child stays
                 self._let_go(child)
                 raise
 

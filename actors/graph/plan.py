@@ -10,7 +10,7 @@ or tell anybody: `execute` and `scheduler` do that, once for all kinds of nodes.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Container, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -83,13 +83,16 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     max_depth: int | None = None
 
 
-def reachable(plan: Plan, start: str) -> frozenset[str]:
-    """Ids of the nodes that a lane standing at `start` may still come to, `start` itself left out unless it loops."""
+def reachable(plan: Plan, start: str, kinds: Container[str] | None = None) -> frozenset[str]:
+    """Ids of the nodes that a lane standing at `start` may still come to, `start` itself left out unless it loops.
+
+    With `kinds`, only through nodes of these kinds.
+    """
     seen: set[str] = set()
     todo = list(plan.steps[start].roads)
     while todo:
         id = todo.pop()
-        if id not in seen and id in plan.steps:
+        if id not in seen and id in plan.steps and (kinds is None or plan.steps[id].kind in kinds):
             seen.add(id)
             todo.extend(plan.steps[id].roads)
     return frozenset(seen)

@@ -146,11 +146,6 @@ def compile_template(text: str) -> Template:
     return Template(text)
 
 
-def lookup(state: State, path: str) -> Any:
-    """The value at a path such as `users[0].name`, or `MISSING`."""
-    return getter(path)(state)
-
-
 @lru_cache(maxsize=4096)
 def getter(path: str) -> Getter:
     """A function that finds the path in a state. A path that can't be parsed finds nothing."""

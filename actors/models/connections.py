@@ -142,7 +142,7 @@ class Connections:
         places = await self._place(route, timeouts.get("pool"))
         try:
             return (None if fresh else self._take(route)) or await self._open(route, timeouts.get("connect"))
-        except BaseException:
+        except BaseException:  # cancelled too: the place is given back
             if places is not None:
                 places.release()
             raise
@@ -244,7 +244,7 @@ class Connections:
             return through
         try:
             await _tunnel(through, route, proxy)
-        except BaseException:
+        except BaseException:  # cancelled too: no socket leaks
             through.close()
             raise
         return await self._encrypted(through, route.host)
@@ -273,7 +273,7 @@ class Connections:
             wire.close()
             why = error.__cause__ or error
             raise httpx.ConnectError(f"no TLS connection to {host}: {why}") from error
-        except BaseException:
+        except BaseException:  # cancelled too: no socket leaks
             wire.close()
             raise
 

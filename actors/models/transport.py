@@ -169,7 +169,7 @@ class Exchange(httpx.AsyncByteStream):
                 await self._read_head(scope, broken)
             if scope.cancelled_caught:
                 raise self._timed_out(writing=writing)
-        except BaseException:
+        except BaseException:  # cancelled too: a connection in an unknown state is closed
             self._give_up()
             raise
         reader = self._reader
@@ -251,7 +251,7 @@ class Exchange(httpx.AsyncByteStream):
         except BROKEN as error:
             self._give_up()
             raise httpx.ReadError(f"the connection broke in the middle of the answer: {error}") from error
-        except BaseException:
+        except BaseException:  # cancelled too: a connection in an unknown state is closed
             self._give_up()
             raise
         if reader.complete:

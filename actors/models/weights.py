@@ -166,15 +166,6 @@ def _counts_bytes() -> bool:
         return False
 
 
-def _bar() -> str:
-    """The progress bar for machines, where pip has it (24.1 and newer); one that an older pip knows elsewhere."""
-    try:
-        major, minor = (int(part) for part in version("pip").split(".")[:2])
-    except (PackageNotFoundError, ValueError):
-        return "off"
-    return "raw" if (major, minor) >= (24, 1) else "off"
-
-
 def _progress(line: bytes) -> tuple[int, int]:
     """The numbers in pip's `Progress 1024 of 4096`; zeros for any other line."""
     words = line.split()

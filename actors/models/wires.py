@@ -181,7 +181,7 @@ async def _connect_address(address: ipaddress.IPv4Address | ipaddress.IPv6Addres
             code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if code:
             raise OSError(code, os.strerror(code))
-    except BaseException:
+    except BaseException:  # cancelled too: no socket leaks
         sock.close()
         raise
     return _prompt(sock)

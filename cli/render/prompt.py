@@ -126,5 +126,5 @@ class TerminalPrompts:
         finally:
             if not dialog.ended.is_set():
                 dialog.close()
-                with trio.CancelScope(shield=True):
+                with trio.move_on_after(2 * _CLOSE_WITHIN, shield=True):
                     await trio.to_thread.run_sync(dialog.ended.wait, _CLOSE_WITHIN)

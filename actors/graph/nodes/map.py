@@ -14,7 +14,7 @@ from ....protocol.events import Warned
 from ....protocol.graph.model import MapNode
 from ..execute import Left, execute
 from ..failures import NEVER_TOLERATED, retold, together
-from ..plan import Job, Result
+from ..plan import Job, Result, reachable
 from ..reducers import type_name
 from ..templates import MISSING, compile_template
 from ..together import run_together
@@ -111,7 +111,8 @@ async def run_map_node(me: Actor, job: Job) -> Result:
         return Result(writes={node.collect_into: []})
     if node.branch not in job.plan.steps:
         raise GraphMistake(f"Node '{node.branch}' not found in graph '{job.plan.name}'")
-    branch = branch_of(job, node.branch)
+    # What the root leads to, as far as it can run in a branch.
+    branch = reachable(job.plan, node.branch, BRANCH_KINDS) | {node.branch}
     launches = [
         (f"{node.branch}[{index}]", Item(job, branch, index, value).run, ()) for index, value in enumerate(items)
     ]
@@ -133,19 +134,6 @@ async def run_map_node(me: Actor, job: Job) -> Result:
     for index, error in failed:
         me.emit(Warned(code="item_failed", message=f"{node.id}: sub-branch [{index}] {error}", node=node.id))
     return Result(writes={node.collect_into: collected})
-
-
-def branch_of(job: Job, root: str) -> frozenset[str]:
-    """The nodes that a branch may go through: what its root leads to, as far as it can run in a branch."""
-    steps = job.plan.steps
-    seen: set[str] = set()
-    todo = [root]
-    while todo:
-        id = todo.pop()
-        if id not in seen and id in steps and steps[id].kind in BRANCH_KINDS:
-            seen.add(id)
-            todo.extend(steps[id].roads)
-    return frozenset(seen)
 
 
 def _items(job: Job, node: MapNode) -> list[Any]:

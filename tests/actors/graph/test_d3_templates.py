@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from callboard.actors.graph.templates import MISSING, compile_template, lookup, parse_path, render, root_of
+from callboard.actors.graph.templates import MISSING, compile_template, getter, parse_path, render, root_of
 from callboard.protocol.errors import GraphMistake
 
 STATE: dict[str, Any] = {
@@ -71,7 +71,7 @@ def test_d3_30_strict_names_everything_that_is_missing(loki: bool) -> None:
     "path", ["l[9]", "l.0", "u.n.x", "b[0]", "u[0]", "a..b", "l[", "l[]", "l[x]", ".u", "[0]", "u."]
 )
 def test_d3_30_what_is_out_of_range_or_malformed_is_missing(path: str) -> None:
-    assert lookup(STATE, path) is MISSING
+    assert getter(path)(STATE) is MISSING
     with pytest.raises(GraphMistake, match="not found in state"):
         strict("{{" + path + "}}", STATE)
 
@@ -155,7 +155,7 @@ def test_rendering_is_one_substitution(state: dict[str, Any], parts: list[str]) 
     text = "".join(parts)
     expected = re.sub(
         r"\{\{([a-zA-Z0-9_.\[\]]+)\}\}",
-        lambda token: "" if lookup(state, token[1]) is MISSING else render(lookup(state, token[1])),
+        lambda token: "" if getter(token[1])(state) is MISSING else render(getter(token[1])(state)),
         text,
     )
     assert lenient(text, state) == expected
@@ -188,4 +188,4 @@ def test_a_path_finds_what_was_put_there(steps: list[str | int], first: str) -> 
         value = {step: value} if isinstance(step, str) else [*range(step), value]
     path = first + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)
     assert parse_path(path) == (first, *steps)
-    assert lookup({first: value}, path) == "found"
+    assert getter(path)({first: value}) == "found"
