@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from .actors.runs.root import Root
     from .actors.runs.run import run
     from .actors.runs.target import GraphAgent, LoopAgent, load, validate
+    from .actors.tools.functions import function_tool
+    from .protocol.agent import Agent
     from .protocol.errors import CallboardError
     from .protocol.events import Event
     from .protocol.outcome import Outcome
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Agent": ".protocol.agent",
     "Answer": ".protocol.questions",
     "CallboardError": ".protocol.errors",
     "Event": ".protocol.events",
@@ -38,6 +41,7 @@ _HOMES = {
     "Problem": ".protocol.problems",
     "Question": ".protocol.questions",
     "Root": ".actors.runs.root",
+    "function_tool": ".actors.tools.functions",
     "load": ".actors.runs.target",
     "run": ".actors.runs.run",
     "validate": ".actors.runs.target",
@@ -47,6 +51,8 @@ __all__ = [  # noqa: RUF022 - in the order of docs/python-api.md
     "run",
     "load",
     "validate",
+    "Agent",
+    "function_tool",
     "Root",
     "Limits",
     "Outcome",

@@ -16,10 +16,15 @@ from ..protocol.chat import ChatReply, ChatRequest, TokenUsage
 from ..protocol.errors import BudgetReached, TurnsReached
 from ..protocol.events import UsageUpdate
 from ..protocol.outcome import Usage
+from .agent.record import Record
+from .tools.permissions import Permissions
+from .tools.tool import Tool
 
 if TYPE_CHECKING:
     from ..supervisors import Actor
+    from .agent.mail import Seat
     from .models.gateway import Gateway
+    from .tools.collect import Shelf, ToolOptions
 
 MAX_DEPTH = 3
 """How deep agents may call agents, by default (Loki's `max_agent_depth`)."""
@@ -51,6 +56,7 @@ class Meter:
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self.turns = 0
+        self.tool_calls = 0
         self.under_way = 0
         self.models: dict[str, Usage] = {}
         self.nodes: dict[str, Usage] = {}
@@ -98,6 +104,9 @@ class AgentCall(msgspec.Struct, frozen=True, kw_only=True):
         depth: how many agents stand above it.
         near: directory of the agent that calls.
         context: the run.
+        record: where the called agent writes down what it does; it outlives it.
+        seat: the called agent's place among its siblings (`agent.mail`), if it was spawned by an agent.
+        escalation_timeout: seconds its questions may wait; None for what its own file says.
     """
 
     name: str
@@ -106,6 +115,9 @@ class AgentCall(msgspec.Struct, frozen=True, kw_only=True):
     depth: int
     near: Path
     context: RunContext
+    record: Record | None = None
+    seat: Seat | None = None
+    escalation_timeout: float | None = None
 
 
 AgentRunner = Callable[["Actor", AgentCall], Awaitable[str]]
@@ -123,6 +135,11 @@ class RunContext:
         model: the model the user asked for with `-m`, or "".
         compat: the dialect forced from outside (`--compat`), or None for what each file says.
         run_agent: runs a child agent.
+        unknown_agent: what is wrong with an agent's name, seen from the directory of who calls; None if nothing.
+        shelf: the tools there are; None in a run that has none.
+        tool_options: what the user of the run says about tools.
+        permissions: which calls may go ahead.
+        functions: Python functions that the caller gave to the run as tools.
         max_depth: how deep agents may call agents.
     """
 
@@ -134,19 +151,29 @@ class RunContext:
         config_dir: Path,
         environ: Mapping[str, str],
         run_agent: AgentRunner,
+        unknown_agent: Callable[[str, Path], str | None] = lambda name, near: None,  # noqa: ARG005
         model: str = "",
         compat: str | None = None,
         streams: bool = True,
         max_depth: int = MAX_DEPTH,
+        shelf: Shelf | None = None,
+        tool_options: ToolOptions | None = None,
+        permissions: Permissions | None = None,
+        functions: tuple[Tool, ...] = (),
     ) -> None:
         self.gateway = gateway
         self.meter = Meter(limits)
         self.config_dir = config_dir
         self.environ = environ
         self.run_agent = run_agent
+        self.unknown_agent = unknown_agent
         self.model = model
         self.compat = compat
         self.max_depth = max_depth
+        self.shelf = shelf
+        self.tool_options = tool_options
+        self.permissions = permissions or Permissions()
+        self.functions = functions
         self._streams = streams
 
     async def chat(

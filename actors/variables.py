@@ -26,7 +26,31 @@ def resolve_variables(
     Raises:
         UsageError: a value was given for a variable that is not declared, or a variable has no value.
     """
-    declared = tuple(declared)
+    values, missing = _resolved(agent, tuple(declared), given, environ)
+    if missing:
+        lines = "\n".join(f"  - {variable.name}: {variable.description.strip()}" for variable in missing)
+        raise UsageError(
+            f"The following agent variables are required:\n{lines}\n"
+            f"Set them with --var {missing[0].name}=VALUE, or give them a default in the file."
+        )
+    return values
+
+
+def missing_variables(
+    agent: str, declared: Iterable[Variable], given: Mapping[str, str], environ: Mapping[str, str]
+) -> list[Variable]:
+    """The declared variables that have no value yet, for whoever can ask for them.
+
+    Raises:
+        UsageError: a value was given for a variable that is not declared.
+    """
+    return _resolved(agent, tuple(declared), given, environ)[1]
+
+
+def _resolved(
+    agent: str, declared: tuple[Variable, ...], given: Mapping[str, str], environ: Mapping[str, str]
+) -> tuple[dict[str, str], list[Variable]]:
+    """The values that are known, and the variables that have none."""
     names = [variable.name for variable in declared]
     for name in given:
         if name not in names:
@@ -41,13 +65,7 @@ def resolve_variables(
             missing.append(variable)
         else:
             values[variable.name] = value
-    if missing:
-        lines = "\n".join(f"  - {variable.name}: {variable.description.strip()}" for variable in missing)
-        raise UsageError(
-            f"The following agent variables are required:\n{lines}\n"
-            f"Set them with --var {missing[0].name}=VALUE, or give them a default in the file."
-        )
-    return values
+    return values, missing
 
 
 A = TypeVar("A", Graph, Agent)

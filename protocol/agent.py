@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from .graph.model import AtLeastOne, Count, Id, Seconds, Variable
+from .permissions import Permissions
 from .problems import Problem, errors_in
 from .reading import Reading, in_file_order
 from .schema import schema_of
@@ -35,6 +36,11 @@ class AgentFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     top_p: float | None = None
     reasoning_effort: str | None = None
     global_tools: Annotated[Texts, Meta(description="Tools of the configuration directory, `fs_cat.sh`.")] = ()
+    permissions: Annotated[
+        Permissions, Meta(description="Tool to allow, ask or deny; can only be stricter than what the user allows.")
+    ] = {}
+    max_turns: Annotated[AtLeastOne, Meta(description="Model replies after which the agent is ended.")] = 200
+    tool_timeout: Annotated[Seconds | None, Meta(description="Seconds of one tool call.")] = None
     mcp_servers: Annotated[Texts, Meta(description="MCP servers of mcp.json.")] = ()
     mcp_tools: Annotated[
         dict[str, Texts], Meta(description="For a server, the only tools of it that may be used.")
@@ -47,12 +53,17 @@ class AgentFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     max_auto_continues: Annotated[Count, Meta(description="How often, at most.")] = 10
     inject_todo_instructions: bool = True
     continuation_prompt: str | None = None
+    can_ask_user: Annotated[bool, Meta(description="Offer the tools that ask the user, `user__ask` and the like.")] = (
+        True
+    )
     can_spawn_agents: bool = False
     spawnable_agents: Annotated[Texts | None, Meta(description="The only agents it may spawn.")] = None
     max_concurrent_agents: AtLeastOne = 4
     max_agent_depth: Count = 3
     max_concurrent_jobs: AtLeastOne | None = None
     inject_spawn_instructions: bool = True
+    inject_teammate_instructions: Annotated[bool, Meta(description="Explain the messaging tools.")] = True
+    inject_user_instructions: Annotated[bool, Meta(description="Explain the tools that ask the user.")] = True
     summarization_model: str | None = None
     summarization_threshold: Annotated[Count, Meta(description="Bytes of a child's answer.")] = 4000
     escalation_timeout: Annotated[Seconds, Meta(description="Seconds a question may wait for its answer.")] = 300

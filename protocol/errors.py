@@ -131,6 +131,20 @@ class BudgetReached(LimitReached):
     code = "budget"
 
 
+class ToolFailed(CallboardError):
+    """A tool call failed. The model is told and goes on; the run fails only where nobody is there to be told.
+
+    Attributes:
+        stderr: the end of what the tool wrote there.
+    """
+
+    code = "tool_failed"
+
+    def __init__(self, message: str, *, stderr: str = "") -> None:
+        super().__init__(message)
+        self.stderr = stderr
+
+
 class NobodyToAsk(RunFailed):
     """A person was needed and nobody was there: no terminal, no answer given, no default."""
 

@@ -288,10 +288,11 @@ class LlmRetry(EventData, frozen=True, kw_only=True):
 
 
 class ToolStarted(EventData, frozen=True, kw_only=True):
-    """A tool call (or a script node's process) starts."""
+    """A tool call (or a script node's process) starts. `arguments` is their JSON text, its middle left out if long."""
 
     kind = "tool.call.started"
     tool: str
+    arguments: str = ""
 
 
 class ToolDelta(EventData, frozen=True, kw_only=True):
@@ -324,6 +325,53 @@ class UsageUpdate(EventData, frozen=True, kw_only=True):
     node_input_tokens: int = 0
     node_output_tokens: int = 0
     node_cost: float = 0.0
+
+
+# --- agents -----------------------------------------------------------------------------------------------
+
+
+class AgentStarted(EventData, frozen=True, kw_only=True):
+    """An agent begins its loop; `tools` are the names it is offered. `child` is its id, if an agent spawned it."""
+
+    kind = "agent.started"
+    agent: str
+    depth: int = 0
+    tools: list[str] = []
+    child: str | None = None
+
+
+class AgentFinished(EventData, frozen=True, kw_only=True):
+    """An agent's loop ended; `stop` says why (`done`, `todo_limit`, `todo_stuck`), `error` what ended it otherwise."""
+
+    kind = "agent.finished"
+    agent: str
+    seconds: float
+    turns: int
+    tool_calls: int
+    stop: str = "done"
+    error: str | None = None
+    depth: int = 0
+    child: str | None = None
+
+
+class AgentContinued(EventData, frozen=True, kw_only=True):
+    """An agent stopped with open todos and is told to go on, for the `count`th of at most `most` times."""
+
+    kind = "agent.continued"
+    agent: str
+    count: int
+    most: int
+    open: int
+
+
+class HistoryCompacted(EventData, frozen=True, kw_only=True):
+    """A conversation came near its model's window; its older turns were replaced by a summary."""
+
+    kind = "history.compacted"
+    agent: str
+    turns: int
+    tokens: int
+    summary_tokens: int
 
 
 # --- questions --------------------------------------------------------------------------------------------

@@ -34,6 +34,32 @@ class ErrorReport(msgspec.Struct, frozen=True, kw_only=True):
     node: str | None = None
 
 
+ChildStatus = Literal["running", "completed", "failed", "cancelled"]
+
+
+class ChildRecord(msgspec.Struct, kw_only=True):
+    """A child agent, as `-o json` lists it under `children`.
+
+    Attributes:
+        id: `agent_<name>_<8 hex digits>`.
+        agent: name of the agent.
+        status: how it stands.
+        output: what it said, complete or not.
+        error: what it failed with.
+        turns, tool_calls: how many.
+        children: its own.
+    """
+
+    id: str
+    agent: str
+    status: ChildStatus = "running"
+    output: str = ""
+    error: str | None = None
+    turns: int = 0
+    tool_calls: int = 0
+    children: list[ChildRecord] = []
+
+
 class Outcome(msgspec.Struct, kw_only=True):
     """The whole result of one run.
 
@@ -45,6 +71,9 @@ class Outcome(msgspec.Struct, kw_only=True):
         order: node ids as the scheduler started them, map items and child graphs excluded.
         nodes: per node id, visits and seconds.
         usage: per model id, tokens and cost.
+        turns: model replies, those of nodes and child agents included.
+        tool_calls: calls that were played, likewise.
+        children: the agents that the run's agent spawned, each with what it said.
         error: why the run failed, or None.
         exit_code: what the command line exits with; not part of the JSON.
     """
@@ -56,6 +85,9 @@ class Outcome(msgspec.Struct, kw_only=True):
     order: list[str] = []
     nodes: dict[str, NodeTime] = {}
     usage: dict[str, Usage] = {}
+    turns: int = 0
+    tool_calls: int = 0
+    children: list[ChildRecord] = []
     error: ErrorReport | None = None
     exit_code: int = 0
 

@@ -31,6 +31,8 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         rule: a sentence about what a valid answer is, for people (`at least 3 characters`).
         problem: why the previous answer was refused, when the question is asked again.
         timeout: seconds until the asker goes on without an answer; None for never.
+        secret: the answer is a password: it is not echoed, and no event carries it.
+        permission: name of the tool that asks to be allowed; only a person (or `--yes`, `--allow`) may answer that.
     """
 
     id: str
@@ -45,6 +47,8 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     rule: str | None = None
     problem: str | None = None
     timeout: float | None = None
+    secret: bool = False
+    permission: str | None = None
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

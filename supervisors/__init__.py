@@ -7,7 +7,7 @@ Start with `actor` (what an actor is, and how it ends), then `root` (signals and
 
 from .actor import Actor
 from .bus import Bus, Feed, Stream
-from .escalation import HOLD, PASS, Desk, FrontEnd, Policy, QuestionTimeout
+from .escalation import HOLD, NOTED, PASS, Desk, FrontEnd, Policy, QuestionTimeout
 from .lease import Lease
 from .life import EndOfMail
 from .policy import Backoff
@@ -18,6 +18,7 @@ from .supervisor import ChildSpec, Supervisor
 
 __all__ = [
     "HOLD",
+    "NOTED",
     "PASS",
     "Actor",
     "Backoff",

@@ -1,13 +1,15 @@
 """Questions travel from any leaf to the root, and each is answered on its own.
 
 `me.ask_person(question)` walks up the tree. Every ancestor that has a `policy` may answer at once (a list of
-prepared answers, "always yes"), keep the question to itself and answer later (`HOLD`: a parent that asks its model
-first), or let it pass. What nobody answers is put on the *desk* at the root and shown to every attached front end
-(terminal, websocket, HTTP) at once. The first answer wins; the others are told that the question is closed.
+prepared answers, "always yes"), keep the question to itself and answer later (`HOLD`), let it pass and perhaps answer
+later all the same (`NOTED`: a parent whose model may know), or let it pass. What nobody answers is put on the *desk*
+at the root and shown to every attached front end (terminal, websocket, HTTP) at once. The first answer wins; the
+others are told that the question is closed.
 
 The asker waits, and only the asker: its siblings go on, any number of questions may be open, and they are answered
-in any order. A question that nobody can answer gets its own default, else `NobodyToAsk`. Deadline (`timeout`) and
-default belong to the question; when the asker is interrupted the question is withdrawn.
+in any order. A question that nobody can answer (no front end is there, no ancestor has noted it) gets its own
+default, else `NobodyToAsk`. Deadline (`timeout`) and default belong to the question; when the asker is interrupted
+the question is withdrawn.
 """
 
 from __future__ import annotations
@@ -41,12 +43,14 @@ class Verdict(Enum):
 
     PASS = "pass"  # noqa: S105 - not a password
     HOLD = "hold"
+    NOTED = "noted"
 
 
 PASS = Verdict.PASS
 HOLD = Verdict.HOLD
+NOTED = Verdict.NOTED
 Policy = Callable[[Question], Answer | Verdict]
-"""Asked once per question that comes by. Must be quick; use `HOLD` and `desk.answer` to take one's time.
+"""Asked once per question that comes by. Must be quick; use `HOLD` or `NOTED` and `desk.answer` to take one's time.
 
 One that raises is reported, and counts as `PASS`: its fault is not the asker's.
 """
@@ -151,7 +155,8 @@ class Desk:
             with trio.move_on_after(question.timeout if question.timeout is not None else float("inf")):
                 answer = await pending.wait()
                 reason = ""
-                actor.emit(QuestionAnswered(value=answer.value, by=answer.by), id=question.id)
+                shown = "" if question.secret else answer.value
+                actor.emit(QuestionAnswered(value=shown, by=answer.by), id=question.id)
                 return answer
             reason = "timeout"
             raise QuestionTimeout(f"no answer within {question.timeout:g} s to: {_short(question.text)}")
@@ -183,13 +188,15 @@ class Desk:
                 if verdict is HOLD:
                     pending.holder = actor
                     return
+                if verdict is NOTED:
+                    pending.noted = True
             actor = actor.parent
         pending.on_desk = True
         for front_end in list(self._front_ends):
             self._show(front_end, pending.question)
             if pending.question.id not in self._open:
                 return  # answered on the spot
-        if not self._front_ends and not self.patient:
+        if not self._front_ends and not self.patient and not pending.noted:
             self._give_up(pending)
 
     def _show(self, front_end: FrontEnd, question: Question) -> None:
@@ -216,7 +223,7 @@ class Desk:
 
     def _nobody_left(self) -> None:
         for pending in list(self._open.values()):
-            if pending.on_desk:
+            if pending.on_desk and not pending.noted:
                 self._give_up(pending)
 
     def _close(self, pending: _Pending, result: outcome.Outcome[Answer], by: str) -> None:
@@ -236,12 +243,13 @@ class Desk:
 class _Pending:
     """One open question and the task that waits for it."""
 
-    __slots__ = ("_result", "_task", "actor", "holder", "on_desk", "question")
+    __slots__ = ("_result", "_task", "actor", "holder", "noted", "on_desk", "question")
 
     def __init__(self, question: Question, actor: Actor) -> None:
         self.question = question
         self.actor = actor
         self.holder: Actor | None = None
+        self.noted = False
         self.on_desk = False
         self._task: trio.lowlevel.Task | None = None
         self._result: outcome.Outcome[Answer] | None = None

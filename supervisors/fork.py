@@ -34,6 +34,7 @@ async def fork(
     stdout: Literal["null", "pipe"],
     stop: ProcessStop,
     tail: Tail,
+    pass_fds: Sequence[int] = (),
 ) -> Child:
     """Start a process. Not a checkpoint after the fork, so a cancelled caller still gets what it must end.
 
@@ -53,6 +54,7 @@ async def fork(
             env=child_environment(env, processes.token, token),
             cwd=cwd,
             limiter=processes.limiter,
+            pass_fds=pass_fds,
         )
         leader = _seen(popen)
         child = Child(processes, popen, leader, token, stop, pipes.streams(), tail)

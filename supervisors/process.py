@@ -126,6 +126,7 @@ async def start_process(
     stdout: Literal["pipe", "null"] = "pipe",
     on_stderr: Callable[[str], None] | None = None,
     stop: ProcessStop | None = None,
+    pass_fds: Sequence[int] = (),
 ) -> Process:
     """Start a process under a child actor of `me`. When it returns, the guardian knows the process.
 
@@ -138,6 +139,7 @@ async def start_process(
         stdout: `pipe` to receive from it. Somebody has to: it stands still when 64 KiB are unread.
         on_stderr: called with each line it writes to stderr, cut at 8 KiB. Stderr is always read.
         stop: how patiently it is ended.
+        pass_fds: our descriptors that it inherits under the same numbers; they stay ours to close.
 
     Raises:
         ProcessError: it could not be started; the text says why.
@@ -157,6 +159,7 @@ async def start_process(
             stdout=stdout,
             stop=stop,
             tail=Tail(on_stderr),
+            pass_fds=pass_fds,
         )
         process = Process(command, child, own.ref)
         end = None
@@ -199,6 +202,7 @@ async def run_process(
     on_stderr: Callable[[str], None] | None = None,
     timeout: float | None = None,
     stop: ProcessStop | None = None,
+    pass_fds: Sequence[int] = (),
 ) -> Completed:
     """Run a process to its end and collect what it writes. A non-zero status does not raise.
 
@@ -223,6 +227,7 @@ async def run_process(
         stdin="null" if input is None else "pipe",
         on_stderr=on_stderr,
         stop=stop,
+        pass_fds=pass_fds,
     )
     assert process.stdout is not None
     output = bytearray()

@@ -46,6 +46,7 @@ async def spawn(
     cwd: str | os.PathLike[str] | None,
     limiter: trio.CapacityLimiter,
     block: Iterable[signal.Signals] = (),
+    pass_fds: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
     """Start a process as the leader of a session of its own.
 
@@ -53,6 +54,7 @@ async def spawn(
 
     Args:
         block: signals the process starts with blocked; inherited over exec, hence as good as ignored.
+        pass_fds: our descriptors that it inherits under the same numbers, besides its standard three.
 
     Raises:
         ProcessError: it could not be started; the text says why.
@@ -62,7 +64,14 @@ async def spawn(
         before = signal.pthread_sigmask(signal.SIG_BLOCK, block)
         try:
             return subprocess.Popen(
-                argv, stdin=stdin, stdout=stdout, stderr=stderr, env=env, cwd=cwd, start_new_session=True
+                argv,
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
+                env=env,
+                cwd=cwd,
+                start_new_session=True,
+                pass_fds=pass_fds,
             )
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -86,6 +86,32 @@ class Request:
                 return "\n".join(part.get("text", "") for part in content)
         return ""
 
+    @property
+    def system(self) -> str:
+        """The system prompt; "" if there is none."""
+        given = self.json.get("system")
+        if given is not None:
+            return given if isinstance(given, str) else "\n".join(part["text"] for part in given)
+        first = self.json["messages"][0]
+        return str(first["content"]) if first["role"] == "system" else ""
+
+    @property
+    def offered(self) -> list[str]:
+        """Names of the tools offered."""
+        return [tool.get("function", tool)["name"] for tool in self.json.get("tools", [])]
+
+    @property
+    def results(self) -> list[str]:
+        """The texts of all tool results in the history, in order."""
+        found = []
+        for message in self.json["messages"]:
+            if message["role"] == "tool":
+                found.append(message["content"])
+            elif isinstance(message["content"], list):
+                parts = [part["content"] for part in message["content"] if part["type"] == "tool_result"]
+                found += [part if isinstance(part, str) else part[0]["text"] for part in parts]
+        return found
+
 
 class FakeModels:
     """The server. Attributes: `requests` so far, `open` connections, `accepted` connections, `cut`: requests

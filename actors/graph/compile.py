@@ -17,13 +17,21 @@ from ...protocol.graph.model import (
     RagNode,
     ScriptNode,
 )
+from ..tools.tool import Tool
 from .compat import MODES, Compat
 from .edges import edges_of
 from .nodes import WORK
 from .plan import ERRORS, Plan, Step
 
 
-def compile_graph(graph: Graph, directory: Path, *, compat: str | None = None, values: Mapping[str, str]) -> Plan:
+def compile_graph(
+    graph: Graph,
+    directory: Path,
+    *,
+    compat: str | None = None,
+    values: Mapping[str, str],
+    tools: Mapping[str, tuple[Tool, ...]] | None = None,
+) -> Plan:
     """A plan of a `graph.yaml`.
 
     Args:
@@ -31,6 +39,7 @@ def compile_graph(graph: Graph, directory: Path, *, compat: str | None = None, v
         directory: the agent's directory, to which its scripts are relative.
         compat: `standard` or `loki`; None for what the file says.
         values: the variables' values.
+        tools: per llm node that lists some, its tools.
     """
     rules = MODES[compat or graph.settings.compat]
     reducers: dict[str, str] = {**graph.reducers}
@@ -50,6 +59,8 @@ def compile_graph(graph: Graph, directory: Path, *, compat: str | None = None, v
         top_p=graph.top_p,
         values=dict(values),
         max_depth=graph.max_agent_depth,
+        tools=tools or {},
+        permissions=graph.permissions,
     )
 
 

@@ -28,9 +28,6 @@ from .rules import parse_rule
 from .templates import compile_template, root_of
 
 SCRIPT_EXTENSIONS = (".sh", ".py", ".ts")
-TOOL_FILES = ("tools.sh", "tools.py", "tools.ts", "tools.js")
-"""An agent's own tools, which only running or parsing the file can tell; the first one found counts."""
-
 _SPACED = re.compile(r"\{\{(?=[^{}]*\s)\s*([a-zA-Z0-9_.\[\]]+)\s*\}\}")
 
 
@@ -210,8 +207,7 @@ def _check_tools(found: Findings, node: LlmNode, around: Surroundings) -> None:
     if around.directory is None:
         return
     graph = found.graph
-    own_tools = any((around.directory / file).is_file() for file in TOOL_FILES)
-    known = _tool_names(graph)
+    known = [*(around.own_tools or ()), *_tool_names(graph)]
     for i, tool in enumerate(node.tools):
         path: Path = ("nodes", node.id, "tools", i)
         if tool.startswith("mcp:"):
@@ -226,7 +222,7 @@ def _check_tools(found: Findings, node: LlmNode, around: Surroundings) -> None:
                     hint=did_you_mean(tool.removeprefix("mcp:"), graph.mcp_servers)
                     or f"add '{tool.removeprefix('mcp:')}' to `mcp_servers`.",
                 )
-        elif not own_tools and bare_tool(tool) not in known and not _built_in(graph, tool):
+        elif bare_tool(tool) not in known and not _built_in(graph, tool):
             found.error(
                 "unknown_tool",
                 f"llm node references unknown tool '{tool}'. Agent '{graph.name}' provides: {', '.join(known)}",

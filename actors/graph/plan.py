@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ...protocol.graph.model import AnyNode, Raw, Settings
+from ...protocol.permissions import Permissions
+from ..tools.tool import Tool
 from .compat import Compat
 from .templates import compile_template
 
@@ -81,6 +83,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     values: dict[str, str] = {}
     """The variables' values; scripts see them as LLM_AGENT_VAR_<NAME>."""
     max_depth: int | None = None
+    tools: Mapping[str, tuple[Tool, ...]] = {}
+    """Per llm node that lists some, its tools."""
+    permissions: Permissions = {}
+    """What the file says about its tools."""
 
 
 def reachable(plan: Plan, start: str, kinds: Container[str] | None = None) -> frozenset[str]:

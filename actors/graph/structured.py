@@ -10,18 +10,14 @@ any JSON (`Compat.schema_is_a_hint`).
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Awaitable, Callable
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...protocol.errors import NodeFailed
+from ..json_schema import schema_errors
 from .json_values import NotJson, decode
 from .templates import render
-
-if TYPE_CHECKING:
-    from jsonschema.protocols import Validator
 
 
 class ExtractionFailed(NodeFailed):
@@ -30,9 +26,6 @@ class ExtractionFailed(NodeFailed):
 
 AskModel = Callable[[str, str], Awaitable[str]]
 """System prompt and user message in, the model's text out."""
-
-SHOWN = 5
-"""Errors of one answer that the repair call is told at most."""
 
 _THOUGHT = re.compile(r"\A\s*<think>.*?</think>\s*", re.DOTALL)
 _FENCE = re.compile(r"\A\s*```[a-zA-Z]*\s*\n(.*?)\n?\s*```\s*\Z", re.DOTALL)
@@ -87,22 +80,6 @@ def read_json(text: str, schema: dict[str, Any] | None) -> tuple[Any, list[str]]
     if schema is None:
         return value, []
     return value, schema_errors(value, schema)
-
-
-def schema_errors(value: Any, schema: dict[str, Any]) -> list[str]:
-    """Where a value does not fit a JSON Schema, one sentence each, with the path."""
-    errors = sorted(_validator(json.dumps(schema)).iter_errors(value), key=lambda error: list(map(str, error.path)))
-    return [f"{error.json_path}: {error.message[:300]}" for error in errors[:SHOWN]]
-
-
-@lru_cache(maxsize=256)
-def _validator(schema: str) -> Validator:
-    from jsonschema import Draft202012Validator
-    from jsonschema.validators import validator_for
-
-    parsed = json.loads(schema)
-    kind = validator_for(parsed, default=Draft202012Validator)
-    return kind(parsed)
 
 
 def _repair(text: str, answer: str, wrong: list[str]) -> str:

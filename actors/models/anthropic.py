@@ -265,7 +265,7 @@ class _Block(msgspec.Struct):
     thinking: str = ""
     id: str = ""
     name: str = ""
-    input: dict[str, Json] = {}
+    input: Json = {}
 
 
 class _Delta(msgspec.Struct):

@@ -115,6 +115,10 @@ class Gateway:
             raise ConfigError(f"'{target.id}' can't be used here: no local engine can be started")
         return target.id
 
+    def window(self, model: str = "") -> int | None:
+        """Tokens that `model` (or the default) takes in, as far as the settings say."""
+        return self._catalog.target(model or self.choice().model).model.max_input_tokens
+
     async def chat(
         self,
         me: Emitter,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import NodeFailed
+from ...protocol.problems import did_you_mean
 from ..context import AgentCall
 from ..graph.failures import retold
+from ..library import AGENTS
 from .prepared import Prepared
 from .target import GraphAgent, LoopAgent, find, read
 
@@ -38,16 +41,40 @@ class Children:
         agent = self._read.get(key)
         if agent is None:
             agent = self._read[key] = self._load(call)
-        prepared = Prepared(agent, call.variables, self._compat)
-        result = await prepared.play(me, call.prompt, call.context, depth=call.depth)
+        prepared = Prepared(agent, call.variables, self._compat, call.context)
+        result = await prepared.play(
+            me,
+            call.prompt,
+            call.context,
+            depth=call.depth,
+            record=call.record,
+            seat=call.seat,
+            escalation_timeout=call.escalation_timeout,
+        )
         if result.error is not None:
             raise retold(result.error, f"Agent '{call.name}' failed: {result.error}")
         return result.output
 
+    def unknown(self, name: str, near: Path) -> str | None:
+        """What is wrong with the name of an agent that the one in the directory `near` calls; None if it is there."""
+        if self._home(name, near) is not None:
+            return None
+        places = [place for place in self._places(near) if place.is_dir()]
+        names = {path.name for place in places for path in place.iterdir() if path.is_dir()}
+        where = f"{self._config_dir / 'agents'} or {near.parent}, and not built in"
+        hint = did_you_mean(name[:100], names)
+        return f"Agent '{name[:100]}' not found in {where}" + (f"; {hint}" if hint else "")
+
     def _load(self, call: AgentCall) -> GraphAgent | LoopAgent:
-        home = self._config_dir / "agents" / call.name
-        if not home.is_dir():
-            home = call.near.parent / call.name
-        if not home.is_dir():
-            raise NodeFailed(f"Agent '{call.name}' not found in {self._config_dir / 'agents'} or {call.near.parent}")
+        home = self._home(call.name, call.near)
+        if home is None:
+            raise NodeFailed(self.unknown(call.name, call.near) or "")
         return read(find(home), self._config_dir, compat=self._compat)
+
+    def _home(self, name: str, near: Path) -> Path | None:
+        if name in ("", ".", "..") or os.sep in name or "\0" in name:  # a model may have made it up
+            return None
+        return next((place / name for place in self._places(near) if (place / name).is_dir()), None)
+
+    def _places(self, near: Path) -> tuple[Path, ...]:
+        return self._config_dir / "agents", near.parent, AGENTS

@@ -14,18 +14,16 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextvars import ContextVar, Token
-from pathlib import Path
 from types import TracebackType
 from typing import final
 
-from ...protocol.errors import ConfigError
-from ...protocol.problems import Problem, errors_in
-from ...protocol.settings import Settings, read_settings
 from ...supervisors import Bus, Desk
 from ...supervisors import Root as Kernel
 from ..directories import config_dir as configured
 from ..models.engines import LocalEngines
 from ..models.gateway import Gateway
+from ..settings import load_settings
+from ..tools.collect import Shelf
 
 current: ContextVar[Root | None] = ContextVar("callboard_root", default=None)
 """The root of the block we are in."""
@@ -46,6 +44,7 @@ class Root:
         kernel: the supervision tree.
         settings: what `config.yaml` and the environment say; `problems` what is odd about that.
         gateway: the way to models.
+        shelf: the tools there are.
 
     Raises:
         ConfigError: `config.yaml` has errors (at the beginning of the block).
@@ -64,6 +63,7 @@ class Root:
         self.settings, self.problems = load_settings(self.config_dir)
         self.kernel = Kernel(signals=signals, stop_within=stop_within, on_signal=on_signal, patient=patient)
         self.gateway: Gateway
+        self.shelf = Shelf(self.config_dir, self.settings, os.environ)
         self._token: Token[Root | None] | None = None
 
     async def __aenter__(self) -> Root:
@@ -95,28 +95,3 @@ class Root:
     def begin_stop(self) -> None:
         """Admit no new run and interrupt those that are under way; returns at once."""
         self.kernel.begin_stop()
-
-
-def load_settings(config_dir: Path) -> tuple[Settings, list[Problem]]:
-    """`config.yaml` of a configuration directory (it may be missing) with the environment's overrides.
-
-    Raises:
-        ConfigError: it can't be read, or has errors; the text names all of them.
-    """
-    file = config_dir / "config.yaml"
-    if file.exists() and not file.is_file():
-        raise ConfigError(f"{file} can't be read: it is no regular file")
-    try:
-        text = file.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        text = ""
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise ConfigError(f"{file} can't be read: {reason}") from error
-    settings, problems = read_settings(text, str(file), os.environ)
-    errors = errors_in(problems)
-    if errors:
-        where = file if any(error.file == str(file) for error in errors) else "the environment"
-        count = f"{len(errors)} error{'' if len(errors) == 1 else 's'}"
-        raise ConfigError("\n".join([f"{where} has {count}:", *(f"  {error}" for error in errors)]))
-    return settings, problems

@@ -10,24 +10,33 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import trio
 
+from ...protocol.agent import Agent
 from ...protocol.errors import CallboardError, ShuttingDown, TimedOut, UsageError
 from ...protocol.events import Event, EventData, RunCancelled, RunFailed, RunFinished, RunStarted, Warned
 from ...protocol.outcome import ErrorReport, Outcome, Status
 from ...protocol.problems import Problem
+from ..agent.record import Record
 from ..context import Limits, RunContext
 from ..graph.compat import MODES
 from ..graph.scheduler import GraphResult
+from ..tools.collect import ToolOptions
+from ..tools.functions import Function, function_tool
+from ..tools.permissions import Permissions
+from ..tools.tool import Tool
 from .answers import Answers, Given
 from .children import Children
 from .given import check_unicode, plain_state
 from .prepared import Prepared
 from .root import Root, current
-from .target import GraphAgent, find, read
+from .target import GraphAgent, LoopAgent, find, read
+from .tool_checks import check_listed
 
 if TYPE_CHECKING:
     from ...supervisors import Actor, End
@@ -37,7 +46,7 @@ INTERRUPTED = 130
 
 
 async def run(
-    target: str | os.PathLike[str],
+    target: str | os.PathLike[str] | GraphAgent | LoopAgent | Agent,
     prompt: str = "",
     *,
     model: str | None = None,
@@ -50,11 +59,15 @@ async def run(
     strict: bool = False,
     config_dir: str | os.PathLike[str] | None = None,
     root: Root | None = None,
+    tools: Sequence[Function | Tool] = (),
+    allow: Iterable[str] = (),
+    yes: bool = False,
+    roots: Iterable[str | os.PathLike[str]] = (),
 ) -> Outcome:
     """Run an agent to its end.
 
     Args:
-        target: an agent's name, an agent's directory, or a YAML file.
+        target: an agent's name, an agent's directory, a YAML file, what `load` returned, or an `Agent` made in Python.
         prompt: the user's words; a graph finds them as `{{initial_prompt}}`.
         model: `client:model` for everything that does not name its own.
         variables: values of the agent's variables.
@@ -66,6 +79,10 @@ async def run(
         strict: warnings about the file are errors.
         config_dir: where agents and settings live, for a run with a root of its own.
         root: the root to run under; by default that of the block we are in, else a new one for this run.
+        tools: Python functions, sync or async, that the agent may call (see `actors.tools.functions`).
+        allow: names of tools that need not ask a person for permission.
+        yes: no tool asks for permission.
+        roots: directories beside the working directory in which the `fs_*` tools may work.
 
     Returns:
         How it ended. A run that failed, or was cancelled by its root's end, does not raise.
@@ -89,32 +106,42 @@ async def run(
                 limits=limits,
                 strict=strict,
                 root=own,
+                tools=tools,
+                allow=allow,
+                yes=yes,
+                roots=roots,
             )
     if compat is not None and compat not in MODES:
         raise UsageError(f"compat must be one of {', '.join(MODES)}, not '{compat}'")
-    agent = read(find(target, config_dir=root.config_dir), root.config_dir, strict=strict, compat=compat)
-    prepared = Prepared(agent, variables or {}, compat)
+    agent = _agent(target, root, strict=strict, compat=compat)
+    children = Children(root.config_dir, compat)
+    context = RunContext(
+        gateway=root.gateway,
+        limits=limits or Limits(),
+        config_dir=root.config_dir,
+        environ=os.environ,
+        run_agent=children,
+        unknown_agent=children.unknown,
+        model=model or "",
+        compat=compat,
+        streams=root.settings.stream,
+        shelf=root.shelf,
+        tool_options=ToolOptions(yes=yes, roots=tuple(Path(path) for path in (*root.settings.tool_roots, *roots))),
+        permissions=Permissions(root.settings.permissions, allowed=allow, yes=yes),
+        functions=tuple(function if isinstance(function, Tool) else function_tool(function) for function in tools),
+    )
+    prepared = Prepared(agent, variables or {}, compat, context)
     if state and not prepared.has_state:
         raise UsageError(f"'{agent.name}' is not a graph, so it has no state to set")
     given_state = plain_state(state or {})
     check_unicode("the prompt", prompt)
     for name, value in (variables or {}).items():
         check_unicode(f"the value of variable '{name}'", value)
-    context = RunContext(
-        gateway=root.gateway,
-        limits=limits or Limits(),
-        config_dir=root.config_dir,
-        environ=os.environ,
-        run_agent=Children(root.config_dir, compat),
-        model=model or "",
-        compat=compat,
-        streams=root.settings.stream,
-    )
     model, why = _default_model(root, prepared, context)
     for name in prepared.models | ({model} if model is not None else set()):
         root.gateway.check(name)
     started = RunStarted(
-        target=os.fspath(target),
+        target=agent.file if isinstance(target, msgspec.Struct) else os.fspath(target),
         name=agent.name,
         dialect="graph" if isinstance(agent, GraphAgent) else "agent",
         model=model,
@@ -122,7 +149,18 @@ async def run(
         prompt=prompt,
     )
     performance = _Performance(root, prepared, context, prompt, given_state, Answers(answers))
-    return await performance.run(started, (*root.problems, *agent.problems), on_event)
+    problems = (*root.problems, *agent.problems)
+    return await performance.run(started, problems, on_event)
+
+
+def _agent(
+    target: str | os.PathLike[str] | GraphAgent | LoopAgent | Agent, root: Root, *, strict: bool, compat: str | None
+) -> GraphAgent | LoopAgent:
+    if isinstance(target, Agent):
+        return LoopAgent.of(target, check_listed(target, (), root.shelf))
+    if isinstance(target, GraphAgent | LoopAgent):
+        return target
+    return read(find(target, config_dir=root.config_dir), root.config_dir, strict=strict, compat=compat)
 
 
 def _default_model(root: Root, prepared: Prepared, context: RunContext) -> tuple[str | None, str]:
@@ -156,6 +194,7 @@ class _Performance:
         self._state = state
         self._answers = answers
         self._result = GraphResult()
+        self._record = Record()
 
     async def run(
         self, started: RunStarted, problems: tuple[Problem, ...], on_event: Callable[[Event], None] | None
@@ -193,7 +232,9 @@ class _Performance:
         """Body of the run's actor."""
         seconds = self._context.meter.limits.timeout
         with trio.move_on_after(float("inf") if seconds is None else seconds) as clock:
-            await self._prepared.play(me, self._prompt, self._context, state=self._state, result=self._result)
+            await self._prepared.play(
+                me, self._prompt, self._context, state=self._state, result=self._result, record=self._record
+            )
         if clock.cancelled_caught:
             self._result.error = TimedOut(f"the run did not end within {seconds:g} s (--timeout)")
 
@@ -224,6 +265,9 @@ class _Performance:
             order=result.order,
             nodes=result.nodes,
             usage=self._context.meter.models,
+            turns=self._context.meter.turns,
+            tool_calls=self._context.meter.tool_calls,
+            children=self._record.children,
             error=None if error is None else ErrorReport(code=error.code, message=str(error), node=error.node),
             exit_code=code,
         )

@@ -1,14 +1,14 @@
 """Targets: what the user names, and the agent that is found there.
 
-A target is the name of an agent in the configuration directory (`agents/<name>/`), an agent's directory, or a
-YAML file. A directory holds either a `graph.yaml` or a `config.yaml`. A file of another name is told by what it
-says: a mapping with `nodes` is a graph.
+A target is the name of an agent in the configuration directory (`agents/<name>/`) or of a built-in one, an agent's
+directory, or a YAML file. A directory holds either a `graph.yaml` or a `config.yaml`. A file of another name is told by
+what it says: a mapping with `nodes` is a graph.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -18,12 +18,15 @@ from ...protocol.agent import Agent, read_agent
 from ...protocol.errors import InvalidFile, Unsupported, UsageError
 from ...protocol.graph import Graph, read_graph
 from ...protocol.problems import Problem, did_you_mean, errors_in
+from ...protocol.reading import in_file_order
 from ...protocol.source import Mapping as YamlMapping
 from ...protocol.source import parse_mapping
 from ..directories import config_dir as configured
 from ..graph.compat import MODES
 from ..graph.findings import AgentSeen, Surroundings, agents_in
 from ..graph.validate import check_text, failure_text
+from ..library import AGENTS
+from .tool_checks import check_listed, own_tools
 
 Dialect = Literal["graph", "agent", "workflow"]
 
@@ -55,13 +58,23 @@ class GraphAgent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LoopAgent(msgspec.Struct, frozen=True, kw_only=True):
-    """An LLM-loop agent that was read and found free of errors; `problems` are its warnings."""
+    """An LLM-loop agent that was read and found free of errors; `problems` are its warnings.
+
+    One that a program has made, `LoopAgent.of(Agent(name="clerk", instructions="..."))`, has no directory and no file.
+    """
 
     name: str
-    directory: Path
+    directory: Path | None
     file: str
     agent: Agent
     problems: tuple[Problem, ...] = ()
+
+    @classmethod
+    def of(cls, agent: Agent, problems: Iterable[Problem] = ()) -> LoopAgent:
+        """An agent that was made, not read."""
+        file = f"agent '{agent.name}'"
+        found = tuple(msgspec.structs.replace(problem, file=file) for problem in problems)
+        return cls(name=agent.name, directory=None, file=file, agent=agent, problems=found)
 
 
 def load(
@@ -138,6 +151,8 @@ def find(
         return _in_directory(path, name)
     if at_home:
         return _in_directory(home, name)
+    if name in built_in_agents():
+        return _in_directory(AGENTS / name, name)
     raise UsageError(_not_found(name, base))
 
 
@@ -162,23 +177,35 @@ def read(found: Found, base: Path, *, strict: bool = False, compat: str | None =
 def _check(found: Found, base: Path, *, strict: bool, compat: str | None) -> tuple[Graph | Agent | None, list[Problem]]:
     if found.dialect == "workflow":
         raise Unsupported(f"{found.file} is a DevAll workflow; this version can't run those yet")
+    names, of_tools = own_tools(found.directory)
+    thing: Agent | Graph | None
     if found.dialect == "agent":
-        return read_agent(found.text, found.file, strict=strict)
-    around = Surroundings(directory=found.directory, agents=agents_near(found.directory, base))
-    rules = None if compat is None else MODES[compat]
-    graph, problems = check_text(found.text, found.file, around, compat=rules, strict=strict)
-    return (None if errors_in(problems) else graph), problems
+        thing, problems = read_agent(found.text, found.file, strict=strict)
+    else:
+        near = agents_near(found.directory, base)
+        around = Surroundings(directory=found.directory, agents=near, own_tools=names)
+        rules = None if compat is None else MODES[compat]
+        thing, problems = check_text(found.text, found.file, around, compat=rules, strict=strict)
+    if thing is not None:
+        of_tools = [*of_tools, *check_listed(thing, names or (), base)]
+    problems = [*problems, *in_file_order(of_tools, strict=strict)]
+    return (None if errors_in(problems) else thing), problems
 
 
 def agents_near(directory: Path, base: Path) -> Callable[[str], AgentSeen]:
-    """Looks for an agent in the configuration directory, then beside the agent that calls it."""
-    first, second = agents_in(base / "agents"), agents_in(directory.parent)
+    """Looks for an agent in the configuration directory, beside the agent that calls it, among the built-in ones."""
+    places = [agents_in(place) for place in (base / "agents", directory.parent, AGENTS)]
 
     def seen(name: str) -> AgentSeen:
-        known = first(name)
-        return second(name) if known == "missing" else known
+        found = (place(name) for place in places)
+        return next((known for known in found if known != "missing"), "missing")
 
     return seen
+
+
+def built_in_agents() -> list[str]:
+    """Names of the agents that come with Callboard."""
+    return sorted(path.name for path in AGENTS.iterdir() if path.is_dir() and _agent_files(path))
 
 
 def _in_file(path: Path, shown: str) -> Found:
@@ -231,6 +258,7 @@ def _text(path: Path, shown: str) -> str:
 def _not_found(name: str, base: Path) -> str:
     agents = base / "agents"
     known = sorted(path.name for path in agents.iterdir() if path.is_dir()) if agents.is_dir() else []
+    known += [each for each in built_in_agents() if each not in known]
     near = did_you_mean(name, known)
     text = f"no such target: '{name}' is neither a YAML file, nor an agent's directory, nor an agent in {agents}"
     if near:

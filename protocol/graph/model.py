@@ -15,6 +15,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
+from ..permissions import Permissions
 from ..source import Path, Source
 
 Id: TypeAlias = Annotated[str, Meta(min_length=1)]
@@ -259,6 +260,9 @@ class GraphFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     top_p: float | None = None
     reasoning_effort: str | None = None
     global_tools: Annotated[tuple[str, ...], Meta(description="The tools that llm nodes may list.")] = ()
+    permissions: Annotated[
+        Permissions, Meta(description="Tool to allow, ask or deny; can only be stricter than what the user allows.")
+    ] = {}
     mcp_servers: Annotated[tuple[str, ...], Meta(description="The servers that llm nodes may list.")] = ()
     mcp_tools: dict[str, tuple[str, ...]] = {}
     conversation_starters: tuple[str, ...] = ()

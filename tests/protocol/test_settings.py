@@ -5,6 +5,7 @@ from __future__ import annotations
 import jsonschema
 import pytest
 
+from callboard.protocol.permissions import PermissionRule
 from callboard.protocol.settings import ClientSettings, Extra, ModelSettings, Settings, json_schema, read_settings
 
 FULL = """\
@@ -56,7 +57,8 @@ def test_a_full_file_is_read() -> None:
                 extra=Extra(proxy="http://proxy:3128", connect_timeout=3.0),
             ),
         ),
-        other={"save": False, "keybindings": "vi", "mapping_tools": {"fs": "fs_cat,fs_ls"}},
+        mapping_tools={"fs": "fs_cat,fs_ls"},
+        other={"save": False, "keybindings": "vi"},
     )
 
 
@@ -161,3 +163,20 @@ def test_the_schema_accepts_what_the_reader_accepts() -> None:
     assert list(validator.iter_errors(good)) == []
     assert list(validator.iter_errors({"clients": [{"type": "nonsense"}]}))
     assert list(validator.iter_errors({"temperature": "hot"}))
+
+
+def test_permissions_are_read_with_their_lines() -> None:
+    rules = ("fs_write: allow", "execute_command: {allow: [ls*], ask: '*'}", "fs_rm: alow", "fs_cat: {allw: x}")
+    text = "permissions:\n" + "".join(f"  {rule}\n" for rule in rules)
+    settings, problems = read_settings(text, "config.yaml", {})
+    assert settings.permissions["fs_write"] == "allow"
+    assert settings.permissions["execute_command"] == PermissionRule(allow=("ls*",), ask=("*",))
+    assert [(problem.line, problem.severity, problem.key) for problem in problems] == [
+        (4, "error", "permissions.fs_rm"),
+        (5, "warning", "permissions.fs_cat.allw"),
+    ]
+    assert problems[0].hint == "did you mean 'allow'?"
+
+
+def test_tools_can_be_chosen_by_the_environment() -> None:
+    assert read_settings("enabled_tools: fs", "c", {"CALLBOARD_ENABLED_TOOLS": "all"})[0].enabled_tools == "all"

@@ -1,12 +1,17 @@
-"""llm nodes: one question to a model, in a fresh context, with or without a shape for its answer."""
+"""llm nodes: a question to a model in a fresh context, with the tools it lists, and perhaps a shape for its answer."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from ....protocol.chat import ChatRequest, UserTurn
-from ....protocol.errors import ModelError, Unsupported
+from ....protocol.errors import ModelError, NodeFailed
 from ....protocol.graph.model import LlmNode
+from ...agent.loop import Conversation, OutOfTurns
+from ...agent.record import Record
+from ...tools.calls import Calls
 from ..plan import Job, Result
 from ..structured import ExtractionFailed, schema_hint, structured
 
@@ -18,18 +23,16 @@ async def run_llm_node(me: Actor, job: Job) -> Result:
     """Ask; with an `output_schema`, the keys of the answer become writes."""
     node = job.node
     assert isinstance(node, LlmNode)
-    if node.tools or node.mcp_tools:
-        raise Unsupported(f"node '{node.id}' lists tools; this version can't run tools yet")
     prompt = job.strict(node.prompt)
     system = job.strict(node.instructions) if node.instructions else ""
     schema = node.output_schema
     if schema is None:
-        return Result(output=await _ask(me, job, system, prompt), scope="output")
+        return Result(output=await _answer(me, job, system, prompt), scope="output")
     if system:
         system = f"{system}\n\n{schema_hint(schema)}"
     else:
         prompt = f"{prompt}\n\n{schema_hint(schema)}"
-    text = await _ask(me, job, system, prompt, schema=schema)
+    text = await _answer(me, job, system, prompt, schema=schema)
     value = await extract(me, job, text, schema)
     return Result(output=value, writes=dict(value) if isinstance(value, dict) else {}, scope="output")
 
@@ -55,12 +58,32 @@ async def extract(me: Actor, job: Job, text: str, schema: dict[str, Any]) -> Any
         raise failed from error
 
 
-async def _ask(me: Actor, job: Job, system: str, prompt: str, schema: dict[str, Any] | None = None) -> str:
+async def _answer(me: Actor, job: Job, system: str, prompt: str, schema: dict[str, Any] | None = None) -> str:
     node = job.node
     assert isinstance(node, LlmNode)
-    request = _request(job, system, prompt, schema)
-    reply = await job.context.chat(me, request, node=node.id, attempts=node.max_attempts, need_text=True)
-    return reply.text
+    if not node.tools:
+        request = _request(job, system, prompt, schema)
+        reply = await job.context.chat(me, request, node=node.id, attempts=node.max_attempts, need_text=True)
+        return reply.text
+    # A shape for the reply and tools to call exclude each other at most providers; the shape is seen to afterwards.
+    request = msgspec.structs.replace(_request(job, system, prompt, None), messages=())
+    talk = Conversation(
+        job.context,
+        Calls(job.plan.tools[node.id], job.context.permissions, own=job.plan.permissions),
+        request,
+        Record(),
+        max_turns=node.max_iterations,
+        bound="max_iterations",
+        node=node.id,
+        attempts=node.max_attempts,
+        need_text=True,
+    )
+    try:
+        return await talk.say(me, prompt)
+    except OutOfTurns as error:
+        failed = NodeFailed(str(error))
+        failed.exit_code = error.exit_code
+        raise failed from error
 
 
 def _request(job: Job, system: str, prompt: str, schema: dict[str, Any] | None) -> ChatRequest:

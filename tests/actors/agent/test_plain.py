@@ -1,13 +1,10 @@
-"""Plain `config.yaml` agents: instructions, the user's words, one answer."""
+"""Plain agents, without tools: instructions, the user's words, one answer."""
 
 from __future__ import annotations
 
-import pytest
 import trio
 from fake_models import Reply
 from stage import Stage
-
-from callboard.protocol.errors import Unsupported
 
 
 async def test_a_plain_agent_answers_the_prompt_under_its_instructions(stage: Stage) -> None:
@@ -18,6 +15,7 @@ async def test_a_plain_agent_answers_the_prompt_under_its_instructions(stage: St
         top_p: 0.5
         instructions: You are {{who}}, not {{unknown}}.
         variables: [{name: who, default: a poet}]
+        can_ask_user: false
         """,
         name="poet",
     )
@@ -39,35 +37,17 @@ async def test_a_plain_agent_answers_the_prompt_under_its_instructions(stage: St
 
 
 async def test_without_instructions_there_is_no_system_message(stage: Stage) -> None:
-    stage.plain("description: talks", name="talker")
+    stage.plain("can_ask_user: false", name="talker")
     await stage.run("hi", target="talker")
     assert [message["role"] for message in stage.models.requests[0].json["messages"]] == ["user"]
 
 
 async def test_variables_can_be_given(stage: Stage) -> None:
-    stage.plain('instructions: "{{who}}"\nvariables: [{name: who, description: whom}]', name="poet")
+    stage.plain(
+        'instructions: "{{who}}"\nvariables: [{name: who, description: whom}]\ncan_ask_user: false', name="poet"
+    )
     await stage.run("write", target="poet", variables={"who": "Homer"})
     assert stage.models.requests[0].json["messages"][0]["content"] == "Homer"
-
-
-@pytest.mark.parametrize(
-    ("config", "key"),
-    [
-        ("global_tools: [fs_cat.sh]", "global_tools"),
-        ("mcp_servers: [github]", "mcp_servers"),
-        ("documents: [x.md]", "documents"),
-        ("can_spawn_agents: true", "can_spawn_agents"),
-        ("auto_continue: true", "auto_continue"),
-        ("agent_session: temp", "agent_session"),
-        ("dynamic_instructions: true", "dynamic_instructions"),
-    ],
-)
-async def test_what_is_not_there_yet_is_refused_in_one_line(stage: Stage, config: str, key: str) -> None:
-    (stage.plain(config, name="poet") / "x.md").write_text("x")
-    with pytest.raises(Unsupported) as caught:
-        await stage.run("write", target="poet")
-    assert str(caught.value) == f"agent 'poet' uses `{key}`; this version can't run that yet"
-    assert stage.models.requests == []
 
 
 async def test_an_error_of_the_model_fails_the_run(stage: Stage) -> None:

@@ -31,7 +31,8 @@ def caller(options: str = "") -> str:
 
 
 async def test_an_agent_node_runs_a_plain_agent(stage: Stage, compat: str) -> None:
-    stage.plain("instructions: You are {{who}}.\nvariables: [{name: who, default: kid}]", name="kid")
+    config = "instructions: You are {{who}}.\nvariables: [{name: who, default: kid}]\ncan_ask_user: false"
+    stage.plain(config, name="kid")
     stage.agent(caller())
     stage.models.script("fine")
     outcome = await stage.run("it", compat=compat)
@@ -144,7 +145,7 @@ async def test_an_agents_answer_can_be_put_into_a_shape(stage: Stage, compat: st
     assert outcome.output == 'got {"k":7}7'
     # The agent itself is told nothing of the shape.
     assert stage.models.requests[0].prompt == "do it"
-    assert "required" not in stage.models.requests[0].body.decode()
+    assert "JSON Schema" not in stage.models.requests[0].body.decode()
 
 
 async def test_a_shape_that_fails_is_the_agents_failure(stage: Stage, compat: str) -> None:

@@ -10,6 +10,7 @@ import pytest
 from callboard.actors.graph.compat import LOKI, STANDARD, Compat
 from callboard.actors.graph.findings import Surroundings, agents_in
 from callboard.actors.graph.validate import check_text, failure_text, validate
+from callboard.actors.runs.tool_checks import own_tools
 from callboard.protocol.graph import read_graph
 from callboard.protocol.problems import Problem, errors_in
 
@@ -300,7 +301,7 @@ def test_d2_26_the_shipped_agents(compat: Compat) -> None:
     for name, unreachable, nodes in (("coder", 9, 11), ("deep-research", 1, 17)):
         home = AGENTS / name
         text = (home / "graph.yaml").read_text()
-        around = Surroundings(directory=home, agents=agents_in(AGENTS))
+        around = Surroundings(directory=home, agents=agents_in(AGENTS), own_tools=own_tools(home)[0])
         graph, problems = check_text(text, "graph.yaml", around, compat=compat)
         assert graph is not None
         assert len(graph.nodes) == nodes
@@ -340,10 +341,11 @@ def test_d2_27_spawning_tools_need_an_agent_node(tmp_path: Path) -> None:
     assert errors(nodes.replace("script, script: s.sh", "agent, agent: x, prompt: p"), STANDARD, around) == []
 
 
-def test_d2_27_a_tools_file_may_define_any_tool(tmp_path: Path) -> None:
-    (tmp_path / "tools.sh").touch()
+def test_d2_27_a_node_may_list_what_the_tools_file_defines(tmp_path: Path) -> None:
     nodes = "a: {type: llm, prompt: p, tools: [classify], next: e}\ne: {type: end}"
-    assert errors(nodes, STANDARD, Surroundings(directory=tmp_path)) == []
+    assert errors(nodes, STANDARD, Surroundings(directory=tmp_path, own_tools=["classify"])) == []
+    (error,) = errors(nodes, STANDARD, Surroundings(directory=tmp_path, own_tools=["classfy"]))
+    assert error.startswith("llm node references unknown tool 'classify'. Agent 'g' provides: classfy")
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import pytest
 from stage import Stage
 
 import callboard
+from callboard.actors.library import PROMPT_UTILS
 
 OK = "e: {type: end, output: done}"
 
@@ -256,11 +257,16 @@ async def test_a_script_sees_the_environment_of_loki(
         s=DUMP,
     )
     env = (await stage.run("hi")).state["env"]
+    assert env["LLM_PROMPT_UTILS_FILE"] == str(PROMPT_UTILS)
     config = stage.config_dir
+    own = config / "functions" / "utils" / "prompt-utils.sh"
+    own.parent.mkdir(parents=True)
+    own.touch()
+    env = (await stage.run("hi")).state["env"]
     assert json.loads(env["GRAPH_STATE"]) == {"n": 1, "initial_prompt": "hi"}
     assert "GRAPH_STATE_FILE" not in env
     assert env["LLM_ROOT_DIR"] == str(config)
-    assert env["LLM_PROMPT_UTILS_FILE"] == f"{config}/functions/utils/prompt-utils.sh"
+    assert env["LLM_PROMPT_UTILS_FILE"] == str(own)
     assert env["LLM_AGENT_DATA_DIR"] == str(home)
     assert (env["CLICOLOR_FORCE"], env["FORCE_COLOR"]) == ("1", "1")
     assert env["PATH"] == f"{config}/functions/bin{os.pathsep}{os.environ['PATH']}"

@@ -18,24 +18,19 @@ from stage import Stage
 from callboard.protocol.errors import Unsupported
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "agents"
-TOOLS = re.compile(r"^    tools:\n(?:      - .*\n)+", re.MULTILINE)
 
 BUILD = """n=$(cat builds 2>/dev/null || echo 0); echo $((n + 1)) > builds; echo "build $n"; [ $n -ge 1 ]"""
 """Fails once, then passes."""
 
 
 @pytest.fixture
-def toolless(stage: Stage) -> Callable[[str], Path]:
-    """Copies a fixture agent into the configuration directory, without the tools of its llm nodes."""
+def installed(stage: Stage) -> Callable[[str], Path]:
+    """Copies a fixture agent into the configuration directory."""
 
     def copy(name: str) -> Path:
         agents = stage.config_dir / "agents"
         shutil.copytree(FIXTURES / ".shared", agents / ".shared", dirs_exist_ok=True)
-        home = agents / name
-        shutil.copytree(FIXTURES / name, home)
-        file = home / ("graph.yaml" if (home / "graph.yaml").exists() else "config.yaml")
-        file.write_text(TOOLS.sub("", file.read_text()))
-        return home
+        return Path(shutil.copytree(FIXTURES / name, agents / name))
 
     return copy
 
@@ -64,9 +59,9 @@ def plan(score: int) -> str:
 
 
 async def test_coder_builds_mends_and_tests_until_it_holds(
-    stage: Stage, toolless: Callable[[str], Path], project: Path, monkeypatch: pytest.MonkeyPatch
+    stage: Stage, installed: Callable[[str], Path], project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    toolless("coder")
+    installed("coder")
     monkeypatch.setenv("BUILD_CMD", BUILD)
     monkeypatch.setenv("TEST_CMD", "echo tested")
     stage.models.script(plan(3), "written", "mended")
@@ -99,9 +94,9 @@ async def test_coder_builds_mends_and_tests_until_it_holds(
 
 
 async def test_coder_goes_back_when_its_tests_fail(
-    stage: Stage, toolless: Callable[[str], Path], project: Path, monkeypatch: pytest.MonkeyPatch
+    stage: Stage, installed: Callable[[str], Path], project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    toolless("coder")
+    installed("coder")
     monkeypatch.setenv("BUILD_CMD", "true")
     monkeypatch.setenv("TEST_CMD", BUILD)
     stage.models.script(plan(3), "written", "mended")
@@ -115,9 +110,9 @@ async def test_coder_goes_back_when_its_tests_fail(
     ("answer", "sentinel"), [("yes", "CODER_COMPLETE"), ("no", "CODER_REJECTED"), ("rather not", "CODER_REJECTED")]
 )
 async def test_coder_shows_a_large_plan_to_a_person(
-    stage: Stage, toolless: Callable[[str], Path], project: Path, answer: str, sentinel: str
+    stage: Stage, installed: Callable[[str], Path], project: Path, answer: str, sentinel: str
 ) -> None:
-    toolless("coder")
+    installed("coder")
     stage.models.script(plan(8), "written")
     outcome = await stage.run("greet", target="coder", answers={"gate_approval": answer})
     assert outcome.output.splitlines()[0] == sentinel
@@ -128,9 +123,9 @@ async def test_coder_shows_a_large_plan_to_a_person(
 
 
 async def test_coder_asks_nobody_when_it_is_told_to_approve_itself(
-    stage: Stage, toolless: Callable[[str], Path], project: Path, monkeypatch: pytest.MonkeyPatch
+    stage: Stage, installed: Callable[[str], Path], project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    toolless("coder")
+    installed("coder")
     monkeypatch.setenv("CODER_AUTOAPPROVE", "1")
     stage.models.script(plan(8), "written")
     outcome = await stage.run("greet", target="coder")
@@ -139,9 +134,9 @@ async def test_coder_asks_nobody_when_it_is_told_to_approve_itself(
 
 
 async def test_coder_gives_up_when_its_tries_are_used_up(
-    stage: Stage, toolless: Callable[[str], Path], project: Path, monkeypatch: pytest.MonkeyPatch
+    stage: Stage, installed: Callable[[str], Path], project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    toolless("coder")
+    installed("coder")
     monkeypatch.setenv("BUILD_CMD", "echo broken; exit 2")
     stage.models.script(plan(3))
     outcome = await stage.run("greet", target="coder", state={"max_fix_attempts": 2})
@@ -154,18 +149,18 @@ async def test_coder_gives_up_when_its_tries_are_used_up(
 
 
 async def test_coder_says_so_when_its_project_does_not_exist(
-    stage: Stage, toolless: Callable[[str], Path], project: Path
+    stage: Stage, installed: Callable[[str], Path], project: Path
 ) -> None:
-    toolless("coder")
+    installed("coder")
     outcome = await stage.run("greet", target="coder", variables={"project_dir": "nowhere"})
     assert outcome.output.startswith("CODER_FAILED\n")
     assert outcome.order == ["resolve_paths", "end_failure"]
 
 
 async def test_coder_behaves_the_same_in_loki(
-    stage: Stage, toolless: Callable[[str], Path], project: Path, monkeypatch: pytest.MonkeyPatch
+    stage: Stage, installed: Callable[[str], Path], project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    toolless("coder")
+    installed("coder")
     monkeypatch.setenv("BUILD_CMD", BUILD)
     stage.models.script(plan(3), "written", "mended")
     outcome = await stage.run("greet", target="coder", compat="loki")
@@ -175,7 +170,6 @@ async def test_coder_behaves_the_same_in_loki(
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("coder", "'coder' can't be run yet: node 'implement' lists tools, and this version does not run tools"),
         (
             "deep-research",
             (
@@ -202,13 +196,14 @@ NO_RAG = """  knowledge_lookup:
 """
 
 
-async def test_deep_research_without_tools_and_documents_fans_out_maps_loops_and_asks(
-    stage: Stage, toolless: Callable[[str], Path]
+async def test_deep_research_without_documents_fans_out_maps_loops_and_asks(
+    stage: Stage, installed: Callable[[str], Path]
 ) -> None:
-    home = toolless("deep-research")
-    toolless("report-writer")
+    home = installed("deep-research")
+    installed("report-writer")
     text, count = RAG.subn(NO_RAG, (home / "graph.yaml").read_text())
     assert count == 1
+    text = text.replace("      - mcp:ddg-search\n", "")
     (home / "graph.yaml").write_text(text)
     verdicts = iter(["VERDICT: REVISE\nFEEDBACK: dig deeper", "VERDICT: PASS\nFEEDBACK: none", "VERDICT: PASS\n"])
 

@@ -89,10 +89,10 @@ async def test_a_run_finds_the_root_of_the_block_it_is_in(tmp_path: Path, fake_m
         ),
         (
             (
-                "global_tools: [fs_cat.sh]\nstart: a\nnodes:\n  a: {type: llm, prompt: p, tools: [fs_cat], next: e}\n"
+                "mcp_servers: [s]\nstart: a\nnodes:\n  a: {type: llm, prompt: p, tools: ['mcp:s'], next: e}\n"
                 "  e: {type: end}"
             ),
-            "node 'a' lists tools, and this version does not run tools",
+            "node 'a' lists MCP tools, and this version does not talk to MCP servers",
         ),
     ],
 )

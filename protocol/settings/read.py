@@ -1,21 +1,4 @@
-"""`config.yaml`: which models there are, and how they are reached.
-
-    model: openai:gpt-4o-mini
-    temperature: 0.2
-    clients:
-      - type: openai-compatible
-        name: groq
-        api_base: https://api.groq.com/openai/v1
-        api_key: ${GROQ_API_KEY}
-        models:
-          - name: llama-3.3-70b-versatile
-            input_price: 0.59          # USD per million tokens
-            output_price: 0.79
-
-The keys are Loki's. Every scalar may also come from the environment as `CALLBOARD_<KEY>`, which wins over the
-file. `${NAME}`, `${NAME:-default}` and `{{NAME}}` in a value stand for the environment's NAME. Keys that
-callboard does not use yet are kept in `Settings.other`; keys that nobody knows are warned about.
-"""
+"""Reads `config.yaml` and the environment into `Settings`, and says all that is wrong with them, each with its line."""
 
 from __future__ import annotations
 
@@ -25,86 +8,14 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from . import source
-from .problems import Problem, did_you_mean
+from .. import source
+from ..permissions import Permissions
+from ..problems import Problem, did_you_mean
+from ..reading import Reading
+from .model import CLIENT_TYPES, LATER_TYPES, ClientSettings, Extra, ModelSettings, Settings
 
 Json = Any
 T = TypeVar("T", bound=msgspec.Struct)
-
-CLIENT_TYPES = ("openai", "openai-compatible", "claude", "anthropic", "ollama", "local")
-"""Types of clients that can be used."""
-
-LATER_TYPES = ("gemini", "cohere", "azure-openai", "vertexai", "bedrock")
-"""Types of clients that Loki knows and callboard does not yet."""
-
-
-class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One model of a client.
-
-    Attributes:
-        name: what the user writes after `client:`; `real_name` is what the provider calls it, if that differs.
-        input_price, output_price: USD per million tokens.
-        no_stream: replies come whole; no_system_message: the system prompt is put before the first user turn.
-        supports_json_schema: whether the server can be asked for a reply that fits a schema.
-        max_concurrency: requests to this model that may be under way at once; None for any number.
-    """
-
-    name: str
-    type: str = "chat"
-    real_name: str = ""
-    max_input_tokens: int | None = None
-    max_output_tokens: int | None = None
-    require_max_tokens: bool = False
-    input_price: float = 0.0
-    output_price: float = 0.0
-    supports_vision: bool = True
-    supports_function_calling: bool = True
-    supports_json_schema: bool = True
-    no_stream: bool = False
-    no_system_message: bool = False
-    system_prompt_prefix: str = ""
-    max_concurrency: int | None = None
-
-
-class Extra(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How a client is connected to: a `proxy` URL (`-` for none at all), seconds to wait for a connection."""
-
-    proxy: str = ""
-    connect_timeout: float = 10.0
-
-
-class ClientSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One provider. Without `models` any model name is accepted."""
-
-    type: str
-    name: str = ""
-    api_base: str = ""
-    api_key: str = ""
-    models: tuple[ModelSettings, ...] = ()
-    extra: Extra = Extra()
-    max_concurrency: int | None = None
-
-
-class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What `config.yaml` and `CALLBOARD_*` say together.
-
-    Attributes:
-        model: `client:model`, empty when nobody chose one; `model_from` says who did.
-        max_output_tokens: bound of every reply, unless the request has its own.
-        other: the remaining known keys, as plain values.
-        file: where this was read from.
-    """
-
-    model: str = ""
-    model_from: str = ""
-    temperature: float | None = None
-    top_p: float | None = None
-    max_output_tokens: int | None = None
-    stream: bool = True
-    clients: tuple[ClientSettings, ...] = ()
-    other: dict[str, Json] = {}
-    file: str = "config.yaml"
-
 
 # --- the keys ---------------------------------------------------------------------------------------------
 
@@ -116,6 +27,7 @@ _USED: dict[str, str] = {
     "top_p": _NUMBER,
     "max_output_tokens": _INT,
     "stream": _FLAG,
+    "enabled_tools": _TEXT,
 }
 _KEPT: dict[str, str] = {
     "dry_run": _FLAG,
@@ -135,7 +47,6 @@ _KEPT: dict[str, str] = {
     "vault_password_file": _TEXT,
     "function_calling_support": _FLAG,
     "function_calling": _FLAG,
-    "enabled_tools": _TEXT,
     "mcp_server_support": _FLAG,
     "enabled_mcp_servers": _TEXT,
     "auto_continue": _FLAG,
@@ -161,9 +72,21 @@ _KEPT: dict[str, str] = {
     "rag_chunk_overlap": _INT,
     "rag_template": _TEXT,
 }
-_STRUCTURED = ("visible_tools", "mapping_tools", "mapping_mcp_servers", "document_loaders")
+_STRUCTURED = ("mapping_mcp_servers", "document_loaders")
+
+
+class _Tools(msgspec.Struct, frozen=True, kw_only=True):
+    """The keys about tools, which `Reading` reads."""
+
+    permissions: Permissions = {}
+    visible_tools: tuple[str, ...] | None = None
+    mapping_tools: dict[str, str | tuple[str, ...]] = {}
+    tool_roots: tuple[str, ...] = ()
+
+
+_TOOL_KEYS = _Tools.__struct_fields__
 _SCALARS = {**_USED, **_KEPT}
-_TOP = (*_SCALARS, *_STRUCTURED, "clients")
+_TOP = (*_SCALARS, *_STRUCTURED, *_TOOL_KEYS, "clients")
 _IGNORED = {
     "patch": "patches of requests are not applied yet",
     "auth": "signing in is not possible yet; use `api_key`",
@@ -200,7 +123,21 @@ def read_settings(text: str, file: str, environ: Mapping[str, str]) -> tuple[Set
     used = {key: values.pop(key) for key in _USED if values.get(key) is not None}
     values = {key: value for key, value in values.items() if key not in _USED}
     clients = tuple(reader.clients(root)) if root is not None else ()
-    return Settings(**used, model_from=model_from, clients=clients, other=values, file=file), problems
+    tools = reader.tools(root) if root is not None else _Tools()
+    settings = Settings(
+        **used,
+        model_from=model_from,
+        clients=clients,
+        permissions=tools.permissions,
+        visible_tools=tools.visible_tools,
+        mapping_tools={
+            alias: names if isinstance(names, str) else ",".join(names) for alias, names in tools.mapping_tools.items()
+        },
+        tool_roots=tools.tool_roots,
+        other=values,
+        file=file,
+    )
+    return settings, problems
 
 
 def json_schema() -> dict[str, Json]:
@@ -211,7 +148,7 @@ def json_schema() -> dict[str, Json]:
         _INT: {"type": ["integer", "null"]},
         _NUMBER: {"type": ["number", "null"]},
     }
-    schema, components = msgspec.json.schema_components([ClientSettings], ref_template="#/$defs/{name}")
+    schema, components = msgspec.json.schema_components([ClientSettings, _Tools], ref_template="#/$defs/{name}")
     client = components["ClientSettings"]
     client["properties"]["type"] = {"enum": [*CLIENT_TYPES, *LATER_TYPES]}
     for name in ("patch", "auth"):
@@ -222,8 +159,7 @@ def json_schema() -> dict[str, Json]:
         "type": "object",
         "properties": {
             **{key: kinds[kind] for key, kind in _SCALARS.items()},
-            "visible_tools": {"type": "array", "items": {"type": "string"}},
-            "mapping_tools": {"type": "object"},
+            **components.pop("_Tools")["properties"],
             "mapping_mcp_servers": {"type": "object"},
             "document_loaders": {"type": "object"},
             "clients": {"type": "array", "items": schema[0]},
@@ -251,9 +187,17 @@ class _Reader:
                 values[key] = self.value(entry.value, _SCALARS[key], (key,))
             elif key in _STRUCTURED:
                 values[key] = source.plain(entry.value)
-            elif key != "clients":
+            elif key != "clients" and key not in _TOOL_KEYS:
                 self.unknown(entry, (key,), _TOP)
         return {key: value for key, value in values.items() if value is not None}
+
+    def tools(self, root: source.Mapping) -> _Tools:
+        """The keys about tools."""
+        entries = {key: entry for key, entry in root.entries.items() if key in _TOOL_KEYS}
+        reading = Reading(self.file)
+        tools = reading.fill(_Tools, msgspec.structs.replace(root, entries=entries))
+        self.problems.extend(reading.problems)
+        return tools
 
     def overrides(self) -> dict[str, Json]:
         """The scalars that the environment sets. An empty variable counts as not set."""

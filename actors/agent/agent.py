@@ -1,0 +1,285 @@
+"""An LLM agent at work: its system prompt, its tools and families, its loop, and going on while todos are open.
+
+What the agent brings along (`Cast`) is made once and played any number of times; what it has while it works (todo list,
+children, tasks, inbox) is made here, belongs to its actor and goes with it. What it said stays in the `Record`.
+
+    tools         its own file's, the global ones it lists, functions given to the run
+    todo__*       with `auto_continue`; without, they are not offered and refuse
+    agent__*      children and tasks with `can_spawn_agents`; messages where there is somebody to write to
+    user__*       unless `can_ask_user: false`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import trio
+
+from ...protocol.agent import Agent
+from ...protocol.chat import ChatRequest
+from ...protocol.errors import Unsupported
+from ...protocol.events import AgentContinued, AgentFinished, AgentStarted
+from ..tools.calls import RESULT_LIMIT, Calls
+from ..tools.guard import AS_CHILD, AT_ROOT, RepeatGuard
+from ..tools.of_agent import ToolsOfAgent
+from ..tools.tool import Tool
+from .compaction import PART, Compaction
+from .loop import Conversation
+from .prompt import blocks, filled_in, system_prompt
+from .record import Record
+from .todo import TodoList, todo_tools
+from .user import user_tools
+
+if TYPE_CHECKING:
+    from ...supervisors import Actor
+    from ..context import RunContext
+    from .children import Children
+    from .escalations import Escalations
+    from .mail import Seat
+
+CONTINUE = """[The todo list still has open items]
+Go on with the next one now. Call tools; don't announce what you are about to do."""
+
+_LATER = {
+    "mcp_servers": "MCP servers",
+    "mcp_tools": "MCP servers",
+    "documents": "documents",
+    "agent_session": "sessions",
+}
+
+
+class Cast(msgspec.Struct, frozen=True, kw_only=True):
+    """An agent, ready to be played.
+
+    Attributes:
+        agent: as its file says, with the environment's overrides.
+        directory: where it stands; None for one that has no directory.
+        values: its variables.
+        tools: what it may call beside the families.
+    """
+
+    agent: Agent
+    directory: Path | None
+    values: Mapping[str, str]
+    tools: ToolsOfAgent
+
+
+def refuse_what_is_not_there_yet(agent: Agent) -> None:
+    """Raise `Unsupported` for the first key of the file that this version can't act on."""
+    for key, what in _LATER.items():
+        value = getattr(agent, key)
+        if value and not (key == "agent_session" and value == "temp"):  # a session that is not kept is none
+            raise Unsupported(f"agent '{agent.name}' uses `{key}`; this version does not have {what} yet")
+
+
+async def run_agent(
+    me: Actor,
+    cast: Cast,
+    prompt: str,
+    context: RunContext,
+    depth: int = 0,
+    record: Record | None = None,
+    seat: Seat | None = None,
+    escalation_timeout: float | None = None,
+) -> str:
+    """Body of an agent's actor: all it said.
+
+    Args:
+        depth: how many agents stand above it.
+        record: where it is written down what it does.
+        seat: its place among siblings, if an agent spawned it.
+        escalation_timeout: seconds its questions may wait; None for what its file says. At the root they wait.
+
+    Raises:
+        OutOfTurns: it went on for `max_turns`.
+        CallboardError: what ended it.
+    """
+    record = record if record is not None else Record()
+    return await _Agent(me, cast, context, depth, record, seat, escalation_timeout).play(prompt)
+
+
+class _Agent:
+    """One agent at work."""
+
+    def __init__(
+        self,
+        me: Actor,
+        cast: Cast,
+        context: RunContext,
+        depth: int,
+        record: Record,
+        seat: Seat | None,
+        escalation_timeout: float | None,
+    ) -> None:
+        self._me = me
+        self._cast = cast
+        self._agent = cast.agent
+        self._context = context
+        self._depth = depth
+        self._record = record
+        self._seat = seat
+        self._todos = TodoList()
+        self._children: Children | None = None
+        self._escalations: Escalations | None = None
+        waits = self._agent.escalation_timeout if escalation_timeout is None else escalation_timeout
+        self._tools: list[Tool] = list(cast.tools.tools.values())
+        self._unlisted: list[Tool] = []
+        self._said_about: list[str] = []
+        self._add_families(None if depth == 0 else waits)
+
+    def _add_families(self, patience: float | None) -> None:
+        agent, parent = self._agent, self._seat is not None
+        if agent.can_spawn_agents:
+            self._add_children()
+        elif parent:
+            from .mail import mail_tools
+
+            assert self._seat is not None
+            self._tools += mail_tools(self._seat)
+        if agent.auto_continue:
+            self._tools += todo_tools(self._todos, enabled=True)
+        else:
+            self._unlisted += todo_tools(self._todos, enabled=False)
+        if agent.can_ask_user:
+            self._tools += user_tools(timeout=patience)
+        self._said_about = blocks(agent, teammates=parent or agent.can_spawn_agents, user=agent.can_ask_user)
+
+    def _add_children(self) -> None:
+        from .children import Children
+        from .escalations import Escalations, escalation_tools
+        from .mail import Seat, mail_tools
+        from .spawn import spawn_tools
+        from .tasks import TaskQueue, task_tools
+
+        seat = self._seat or Seat()
+        self._escalations = Escalations(self._me)
+        self._children = Children(
+            self._me,
+            self._agent,
+            self._context,
+            depth=self._depth,
+            near=self._cast.directory or self._context.config_dir,
+            seat=seat,
+            record=self._record,
+            escalations=self._escalations,
+        )
+        tasks = TaskQueue(self._children)
+        self._tools += spawn_tools(self._children)
+        self._tools += task_tools(tasks)
+        self._tools += escalation_tools(self._escalations)
+        self._tools += mail_tools(seat, self._children.office)
+        self._me.policy = self._escalations.policy
+
+    async def play(self, prompt: str) -> str:
+        """The whole life of the agent."""
+        me, agent = self._me, self._agent
+        began = trio.current_time()
+        child = self._seat.id if self._seat is not None else None
+        if me.stream.heard:
+            names = [tool.name for tool in self._tools]
+            me.emit(AgentStarted(agent=agent.name, depth=self._depth, tools=names, child=child))
+        stop, error = "done", "interrupted"
+        try:
+            stop = await self._go_on(await self._conversation(), prompt)
+            error = ""
+        except Exception as failed:
+            error = str(failed) or repr(failed)
+            raise
+        finally:
+            if me.stream.heard:
+                me.emit(
+                    AgentFinished(
+                        agent=agent.name,
+                        seconds=trio.current_time() - began,
+                        turns=self._record.turns,
+                        tool_calls=self._record.tool_calls,
+                        stop=stop,
+                        error=error or None,
+                        depth=self._depth,
+                        child=child,
+                    )
+                )
+        return self._record.output
+
+    async def _go_on(self, talk: Conversation, prompt: str) -> str:
+        """Talk until the agent is done; why it stopped."""
+        agent, todos = self._agent, self._todos
+        said = await talk.say(self._me, prompt)
+        count = 0
+        while agent.auto_continue and todos.incomplete:
+            if count >= agent.max_auto_continues:
+                return "todo_limit"
+            count += 1
+            before = todos.render()
+            self._me.emit(
+                AgentContinued(agent=agent.name, count=count, most=agent.max_auto_continues, open=len(todos.incomplete))
+            )
+            answer = await talk.say(self._me, f"{agent.continuation_prompt or CONTINUE}\n\n{before}")
+            if answer == said and todos.render() == before:
+                return "todo_stuck"
+            said = answer
+        return "done"
+
+    async def _conversation(self) -> Conversation:
+        agent, context = self._agent, self._context
+        own = agent.tool_timeout
+        calls = Calls(
+            self._tools,
+            context.permissions,
+            unlisted=self._unlisted,
+            own=agent.permissions,
+            guard=RepeatGuard(*(AT_ROOT if self._depth == 0 else AS_CHILD)),
+            timeout=own,
+            result_limit=agent.max_tool_result_chars or RESULT_LIMIT,
+        )
+        model = context.model or agent.model or ""
+        return Conversation(
+            context,
+            calls,
+            ChatRequest(
+                model=model,
+                messages=(),
+                system=await self._system(),
+                temperature=agent.temperature,
+                top_p=agent.top_p,
+            ),
+            self._record,
+            max_turns=agent.max_turns,
+            bound="max_turns",
+            compaction=self._compaction(model),
+            notice=None if self._escalations is None else self._escalations.notice,
+        )
+
+    async def _system(self) -> str:
+        instructions = self._agent.instructions
+        if self._agent.dynamic_instructions:
+            ask = self._cast.tools.instructions
+            if ask is None:
+                raise Unsupported(
+                    f"agent '{self._agent.name}' has `dynamic_instructions`, and its tools file has no function "
+                    "`_instructions`"
+                )
+            instructions = await ask(self._me)
+        listed = list(self._cast.tools.tools.values())
+        instructions = filled_in(instructions, self._cast.values, self._context.environ, listed)
+        return system_prompt(instructions, self._said_about)
+
+    def _compaction(self, model: str) -> Compaction | None:
+        agent = self._agent
+        threshold = agent.compression_threshold
+        if threshold is None:
+            window = self._context.gateway.window(model)
+            threshold = None if window is None else int(window * PART)
+        if threshold is None or threshold <= 0:
+            return None
+        return Compaction(
+            self._context,
+            agent=agent.name,
+            model=agent.summarization_model or model,
+            threshold=threshold,
+            keep_last=agent.compression_keep_last,
+            pinned=lambda: self._todos.render() if self._todos.items else "",
+        )

@@ -1,0 +1,140 @@
+"""The agent loop: ask the model, play the tools it calls, tell it the results, until it calls none.
+
+A `Conversation` is that loop and its history, whoever holds it: an LLM agent (`agent`), or an llm node of a graph with
+its own short one. It belongs to one actor, which passes itself in; calls are that actor's children.
+
+How it may end: the model answers without a call (`Conversation.say` returns); its own bound of turns or a limit of the
+run is reached, the model can't be had (it raises). All that was said until then is in the `record`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ...protocol.chat import AssistantTurn, ChatReply, ChatRequest, Content, ToolTurn, Turn, UserTurn
+from ...protocol.errors import TurnsReached
+from ..tools.calls import tame
+from ..tools.rendering import text_of
+from .record import Record
+
+if TYPE_CHECKING:
+    from ...supervisors import Actor
+    from ..context import RunContext
+    from ..tools.calls import Calls
+    from .compaction import Compaction
+
+LONGEST_TEXT = 4_000_000
+"""Characters of one reply that are kept."""
+
+
+class OutOfTurns(TurnsReached):
+    """A conversation's own bound was reached, not one of the run."""
+
+
+Notice = Callable[[], Any]
+"""Asked after each round of calls for something the model should be told beside the results; None for nothing."""
+
+
+class Conversation:
+    """See the module.
+
+    Args:
+        context: the run.
+        calls: its tools.
+        request: model, system prompt and sampling of every request; its messages are how the history begins.
+        record: where it is written down.
+        max_turns: model replies in one `say`; the last one must call no tool.
+        bound: how errors call that bound (`max_turns (200)`).
+        node: id of the graph node on whose account it goes.
+        attempts: tries per request where errors may pass.
+        need_text: an answer without a word counts as an error that may pass.
+        compaction: shortens the history when it has grown too long.
+        notice: see `Notice`.
+
+    Attributes:
+        messages: the history, oldest first.
+    """
+
+    def __init__(
+        self,
+        context: RunContext,
+        calls: Calls,
+        request: ChatRequest,
+        record: Record,
+        *,
+        max_turns: int,
+        bound: str = "max_turns",
+        node: str | None = None,
+        attempts: int = 3,
+        need_text: bool = False,
+        compaction: Compaction | None = None,
+        notice: Notice | None = None,
+    ) -> None:
+        self.messages: list[Turn] = list(request.messages)
+        self._context = context
+        self._calls = calls
+        self._request = msgspec.structs.replace(request, tools=tuple(tool.spec for tool in calls.tools.values()))
+        self._record = record
+        self._max_turns = max_turns
+        self._bound = bound
+        self._node = node
+        self._attempts = attempts
+        self._need_text = need_text
+        self._compaction = compaction
+        self._notice = notice
+
+    async def say(self, me: Actor, content: Content) -> str:
+        """Say something to the model; all it said in return, until it called no more tools.
+
+        Raises:
+            OutOfTurns: it still called tools in its last turn.
+            TurnsReached, BudgetReached, ModelError, ConfigError: see `RunContext.chat`.
+        """
+        self.messages.append(UserTurn(content))
+        said: list[str] = []
+        for _ in range(self._max_turns):
+            reply = await self._turn(me)
+            if reply.text:
+                said.append(reply.text)
+            if not reply.tool_calls:
+                return "\n".join(said)
+        raise OutOfTurns(f"the tool loop hit {self._bound} ({self._max_turns})")
+
+    async def _turn(self, me: Actor) -> ChatReply:
+        """One reply of the model, its calls played."""
+        if self._compaction is not None:
+            await self._compaction.shorten(me, self.messages)
+        request = msgspec.structs.replace(self._request, messages=tuple(self.messages))
+        reply = await self._context.chat(
+            me, request, node=self._node, attempts=self._attempts, need_text=self._need_text
+        )
+        if self._compaction is not None:
+            self._compaction.count(reply.usage)
+        text = reply.text[:LONGEST_TEXT]
+        self._record.turns += 1
+        if text:
+            self._record.texts.append(text)
+        calls = tame(reply.tool_calls)
+        self.messages.append(AssistantTurn(text, calls))
+        if calls:
+            before = self._calls.played
+            try:
+                results = await self._calls.play(me, calls)
+            finally:
+                played = self._calls.played - before
+                self._record.tool_calls += played
+                self._context.meter.tool_calls += played
+            self.messages.extend(self._with_notice(results))
+        return msgspec.structs.replace(reply, text=text, tool_calls=calls)
+
+    def _with_notice(self, results: list[ToolTurn]) -> list[ToolTurn]:
+        notice = None if self._notice is None else self._notice()
+        if notice is None:
+            return results
+        last = results[-1]
+        assert isinstance(last.content, str)
+        told = msgspec.structs.replace(last, content=f"{last.content}\n\n{text_of(notice)}")
+        return [*results[:-1], told]

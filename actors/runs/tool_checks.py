@@ -1,0 +1,57 @@
+"""What is wrong with the tools that an agent's file lists, and with the agent's own tools file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from ...protocol.agent import Agent
+from ...protocol.errors import ConfigError, InvalidFile
+from ...protocol.graph import Graph
+from ...protocol.problems import Problem
+from ...protocol.settings import Settings
+from ..settings import load_settings
+from ..tools.collect import Shelf, agent_file, read_tool_file
+
+
+def own_tools(directory: Path) -> tuple[list[str] | None, list[Problem]]:
+    """Names in the tools file of the agent in `directory` (None if there is none), and the file's problems."""
+    try:
+        path = agent_file(directory)
+    except InvalidFile as error:
+        return [], [Problem(severity="error", file=str(directory), code="tool_files", message=str(error))]
+    if path is None:
+        return None, []
+    file = read_tool_file(path, agent=True)
+    return [declaration.name for declaration in file.declarations], list(file.problems)
+
+
+def check_listed(agent: Agent | Graph, own: Sequence[str], shelf: Shelf | Path) -> list[Problem]:
+    """A warning for every name in `global_tools` that stands for no tool.
+
+    Args:
+        own: names in the agent's own tools file.
+        shelf: the global tools, or the configuration directory to look for them in.
+    """
+    if not agent.global_tools:
+        return []
+    if isinstance(shelf, Path):
+        shelf = _shelf(shelf)
+    problems = []
+    for number, listed in enumerate(agent.global_tools):
+        for name, hint in shelf.unknown([listed]):
+            if name not in own:
+                text = f"`global_tools` lists '{name}', and there is no such tool"
+                problems.append(
+                    agent.source.problem("warning", "unknown_tool", text, ("global_tools", number), hint=hint)
+                )
+    return problems
+
+
+def _shelf(base: Path) -> Shelf:
+    try:
+        settings, _ = load_settings(base)
+    except ConfigError:
+        settings = Settings()  # the run will say so
+    return Shelf(base, settings, os.environ)

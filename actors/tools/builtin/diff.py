@@ -1,0 +1,248 @@
+"""Unified diffs, read and applied exactly. Pure: texts in, a text out.
+
+Models write the lines right and the numbers wrong. So a hunk's numbers say only where to look first; what counts is
+that its lines stand in the file just so. If they stand at the stated line they are replaced there; if they stand at
+exactly one other place, there; if at several, or at none, the patch is refused as a whole, with what stands in the
+file. Nothing is guessed and no line is matched loosely, save for line ends: a file with CRLF keeps it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import msgspec
+
+__all__ = ["Applied", "DiffError", "Hunk", "apply", "parse"]
+
+_HEADER = re.compile(r"^@@(?: -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@)?")
+_NO_NEWLINE = "\\"
+_SHOWN = 12
+
+
+class DiffError(ValueError):
+    """The diff can't be read or does not fit; the text is for whoever wrote it."""
+
+
+class Hunk(msgspec.Struct, frozen=True, kw_only=True):
+    """One change.
+
+    Attributes:
+        number: which of the diff, from 1.
+        start: the line of the file it says it begins at; None if it says nothing.
+        old, new: the lines before and after, without their ends.
+        old_ends, new_ends: whether the last of them has a newline.
+        added, removed: how many lines come and go.
+    """
+
+    number: int
+    start: int | None
+    old: tuple[str, ...]
+    new: tuple[str, ...]
+    old_ends: bool = True
+    new_ends: bool = True
+    added: int = 0
+    removed: int = 0
+
+
+class Applied(msgspec.Struct, frozen=True, kw_only=True):
+    """The text as it became, with how many lines came and went, and the hunks that stood elsewhere than they said."""
+
+    text: str
+    added: int
+    removed: int
+    moved: tuple[tuple[int, int], ...] = ()
+
+
+def parse(text: str) -> list[Hunk]:
+    """The hunks of a diff of one file.
+
+    Raises:
+        DiffError: it is none, or is about several files.
+    """
+    lines = text.split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    lines = [line.removesuffix("\r") for line in lines]
+    starts = [index for index, line in enumerate(lines) if line.startswith("@@")]
+    if not starts:
+        raise DiffError("this is no unified diff: it has no line that begins with '@@'")
+    hunks = []
+    for number, (start, end) in enumerate(zip(starts, [*starts[1:], len(lines)], strict=True), 1):
+        if end < len(lines) and lines[end - 2].startswith("--- ") and lines[end - 1].startswith("+++ "):
+            raise DiffError("the diff is about several files; patch each with a call of its own")
+        hunks.append(_hunk(number, lines[start], lines[start + 1 : end]))
+    return hunks
+
+
+def apply(text: str, hunks: Sequence[Hunk]) -> Applied:
+    """Apply all hunks, in order.
+
+    Raises:
+        DiffError: one does not fit; the text says which, and what stands in its place.
+    """
+    lines = text.split("\n")
+    ends = lines[-1] == ""
+    if ends:
+        lines.pop()
+    carriage = bool(lines) and sum(line.endswith("\r") for line in lines) * 2 > len(lines)
+    bare = [line.removesuffix("\r") for line in lines]
+    result: list[str] = []
+    done = shift = 0
+    moved: list[tuple[int, int]] = []
+    for hunk in hunks:
+        at = _position(bare, hunk, done, shift)
+        if hunk.start is not None and hunk.old and at != hunk.start - 1:
+            moved.append((hunk.number, at + 1))
+            shift = at - (hunk.start - 1)
+        end = at + len(hunk.old)
+        result += lines[done:at]
+        result += _merged(lines[at:end], hunk, "\r" if carriage else "")
+        if end == len(lines):
+            ends = _final_newline(hunk, end=end, ends=ends)
+        done = end
+    result += lines[done:]
+    whole = "\n".join(result) + ("\n" if ends and result else "")
+    return Applied(
+        text=whole,
+        added=sum(hunk.added for hunk in hunks),
+        removed=sum(hunk.removed for hunk in hunks),
+        moved=tuple(moved),
+    )
+
+
+def _hunk(number: int, header: str, body: list[str]) -> Hunk:
+    match = _HEADER.match(header)
+    assert match is not None, "it begins with @@"
+    start = None if match[1] is None else int(match[1])
+    if match[1] is not None:
+        body = _without_padding(body, int(match[2] or 1), int(match[4] or 1))
+    old: list[str] = []
+    new: list[str] = []
+    old_ends = new_ends = True
+    mark = ""
+    marks = {" ": 0, "+": 0, "-": 0}
+    for line in body:
+        if line.startswith(_NO_NEWLINE):
+            old_ends = old_ends and mark == "+"
+            new_ends = new_ends and mark == "-"
+            continue
+        mark, rest = line[:1] or " ", line[1:]
+        if mark not in marks:
+            raise DiffError(
+                f"hunk {number}: the line {_quoted(line)} begins with neither ' ' (stays), '-' (goes) nor '+' (comes)"
+            )
+        marks[mark] += 1
+        if mark != "+":
+            old.append(rest)
+        if mark != "-":
+            new.append(rest)
+    if old == new and old_ends == new_ends:
+        raise DiffError(f"hunk {number} changes nothing: it has no line that begins with '-' or '+'")
+    if not old and start is None:
+        raise DiffError(
+            f"hunk {number} only adds lines and does not say where: give lines of context, or '@@ -N,0 ...'"
+        )
+    return Hunk(
+        number=number,
+        start=start,
+        old=tuple(old),
+        new=tuple(new),
+        old_ends=old_ends,
+        new_ends=new_ends,
+        added=marks["+"],
+        removed=marks["-"],
+    )
+
+
+def _without_padding(body: list[str], old: int, new: int) -> list[str]:
+    """Empty lines after a hunk's end are no context; by its counts they are told from those that are."""
+    body = list(body)
+    while body and body[-1] == "":
+        befores = sum(line[:1] in ("", " ", "-") for line in body)
+        afters = sum(line[:1] in ("", " ", "+") for line in body)
+        if befores <= old and afters <= new:
+            break
+        body.pop()
+    return body
+
+
+def _position(lines: list[str], hunk: Hunk, done: int, shift: int) -> int:
+    if not hunk.old:
+        assert hunk.start is not None
+        if not done <= hunk.start <= len(lines):
+            raise DiffError(f"hunk {hunk.number} adds lines after line {hunk.start}, but there are {len(lines)} lines")
+        return hunk.start
+    size = len(hunk.old)
+    stated = -1 if hunk.start is None else hunk.start - 1
+    for guess in (stated + shift, stated):
+        if stated >= 0 and guess >= done and tuple(lines[guess : guess + size]) == hunk.old:
+            return guess
+    first, places = hunk.old[0], range(done, len(lines) - size + 1)
+    found = [at for at in places if lines[at] == first and tuple(lines[at : at + size]) == hunk.old]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        where = ", ".join(str(at + 1) for at in found[:8])
+        raise DiffError(
+            f"hunk {hunk.number} fits at several places (lines {where}) and not where it says; give it more context"
+        )
+    raise DiffError(_does_not_fit(lines, hunk, done, stated))
+
+
+def _does_not_fit(lines: list[str], hunk: Hunk, done: int, stated: int) -> str:
+    """Which line of the hunk is wrong at the place where most of it is right, and what stands there."""
+    best, fits = _best(lines, hunk, done)
+    if fits == 0:
+        at = min(max(stated, 0), max(len(lines) - 1, 0))
+        begins = next((line for line in hunk.old if line.strip()), hunk.old[0])
+        intro = f"hunk {hunk.number} does not fit: the file has none of its lines, such as {_quoted(begins)}"
+        return f"{intro}. {_excerpt(lines, at)}"
+    wrong = next(index for index, line in enumerate(hunk.old) if lines[best + index : best + index + 1] != [line])
+    at = best + wrong
+    stands = _quoted(lines[at]) if at < len(lines) else "the end of the file"
+    return (
+        f"hunk {hunk.number} does not fit: it expects {_quoted(hunk.old[wrong])} at line {at + 1}, "
+        f"where {stands} stands. {_excerpt(lines, at)}"
+    )
+
+
+def _best(lines: list[str], hunk: Hunk, done: int) -> tuple[int, int]:
+    """Where the most lines of a hunk fit, and how many. Looks only where one of its rarer lines stands."""
+    rows: dict[str, list[int]] = {line: [] for line in hunk.old if line.strip()}
+    for index in range(done, len(lines)):
+        if lines[index] in rows:
+            rows[lines[index]].append(index)
+    votes: dict[int, int] = {}
+    for offset, line in enumerate(hunk.old):
+        for index in rows.get(line, [])[:200]:
+            if index - offset >= 0:
+                votes[index - offset] = votes.get(index - offset, 0) + 1
+    if not votes:
+        return 0, 0
+    at = min(votes, key=lambda start: (-votes[start], start))
+    return at, votes[at]
+
+
+def _excerpt(lines: list[str], at: int) -> str:
+    if not lines:
+        return "The file is empty"
+    first = max(at - _SHOWN // 2, 0)
+    shown = [f"{number:>6}\t{line[:200]}" for number, line in enumerate(lines[first : first + _SHOWN], first + 1)]
+    return "The file reads there:\n" + "\n".join(shown)
+
+
+def _merged(stands: list[str], hunk: Hunk, carriage: str) -> list[str]:
+    """The new lines; those that stay keep the line ends they have."""
+    kept = {line.removesuffix("\r"): line for line in stands}
+    return [kept.get(line, line + carriage) if line in hunk.old else line + carriage for line in hunk.new]
+
+
+def _final_newline(hunk: Hunk, *, end: int, ends: bool) -> bool:
+    if not hunk.old_ends or not hunk.new_ends or end == 0:
+        return hunk.new_ends
+    return ends
+
+
+def _quoted(line: str) -> str:
+    return repr(line if len(line) <= 120 else line[:117] + "...")

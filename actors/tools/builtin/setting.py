@@ -1,0 +1,25 @@
+"""What all built-in tools of one table share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from .places import Places
+
+__all__ = ["Setting"]
+
+
+class Setting(msgspec.Struct, frozen=True, kw_only=True):
+    """See the module.
+
+    Attributes:
+        environ: for commands, for proxies, and for the addresses of the services.
+        places: what `fs_*` may touch.
+        timeout: seconds of one call.
+    """
+
+    environ: Mapping[str, str]
+    places: Places
+    timeout: float

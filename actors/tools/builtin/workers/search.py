@@ -1,0 +1,276 @@
+"""Finds files by name, or lines by regular expression; the process behind fs_glob and fs_grep.
+
+A process of its own, because a regular expression may backtrack for hours, and in our own process it would hold the
+interpreter's lock meanwhile. Here an alarm breaks even that off, and what was found so far is still told.
+
+It reads a task as JSON from stdin and writes what it found as JSON to stdout. It walks downwards by descriptors,
+follows no link, and so stays below the directory it was given.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+import os
+import re
+import signal
+import stat
+import sys
+from collections.abc import Iterator, Sequence
+from fnmatch import translate
+from typing import Any, NamedTuple
+
+SKIPPED = frozenset(
+    (".git", ".hg", ".svn", ".jj", "__pycache__", "node_modules", ".venv", ".tox", ".mypy_cache", ".ruff_cache")
+)
+"""Directories that are not looked into, unless the search begins in one. So is any with a CACHEDIR.TAG."""
+
+LARGEST = 16 * 1024 * 1024
+"""Bytes of a file that is searched."""
+
+DEEPEST = 100
+ALTERNATIVES = 64
+SNIFFED = 8192
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+Segments = list["re.Pattern[str] | None"]
+
+
+class Mistake(Exception):
+    """The pattern can't be used; the text is for whoever wrote it."""
+
+
+class OutOfTime(BaseException):
+    """The alarm. No clean-up may take it for an error of its own."""
+
+
+class Found(NamedTuple):
+    """A file on the way: its directory's descriptor, its entry there, its path from where the search began."""
+
+    directory: int
+    entry: os.DirEntry[str]
+    path: str
+
+
+# --- globs
+
+
+class Glob:
+    """A pattern of paths. Without a '/' it is matched with the name alone, else with the path; `**` is any directories.
+
+    Raises:
+        Mistake: it can't be read, or leads out of the directory.
+    """
+
+    def __init__(self, pattern: str) -> None:
+        self.by_name = "/" not in pattern
+        if pattern.startswith("/") or ".." in pattern.split("/"):
+            raise Mistake(f"the pattern '{pattern}' leads out of the directory; name the directory in `path`")
+        self._rows = [_segments(one) for one in _alternatives(pattern.removeprefix("./"))]
+
+    def matches(self, path: str) -> bool:
+        """Whether a path, seen from where the search began, fits."""
+        parts = [path.rsplit("/", 1)[-1]] if self.by_name else path.split("/")
+        return any(_fits(row, parts) for row in self._rows)
+
+
+def _alternatives(pattern: str) -> list[str]:
+    """`{a,b}` written out. A brace without its other half is meant as it stands."""
+    done: list[str] = []
+    todo = [pattern]
+    while todo:
+        if len(todo) + len(done) > ALTERNATIVES:
+            raise Mistake(f"the pattern '{pattern[:100]}' has more than {ALTERNATIVES} alternatives in braces")
+        one = todo.pop()
+        inner = re.search(r"\{([^{}]*,[^{}]*)\}", one)
+        if inner is None:
+            done.append(one)
+        else:
+            todo += [one[: inner.start()] + choice + one[inner.end() :] for choice in inner[1].split(",")]
+    return done
+
+
+def _segments(pattern: str) -> Segments:
+    row: Segments = []
+    for part in pattern.split("/"):
+        if part == "**":
+            if not row or row[-1] is not None:
+                row.append(None)
+        elif part not in ("", "."):
+            row.append(re.compile(translate(part)))
+    if row and row[-1] is None:
+        row.append(re.compile(translate("*")))
+    return row
+
+
+def _fits(row: Segments, parts: Sequence[str]) -> bool:
+    """Whether a row of segments fits; place by place, so that many `**` cost no more than few."""
+    reached = {0}
+    for part in parts:
+        ahead: set[int] = set()
+        for at in _beyond_stars(row, reached):
+            if at < len(row):
+                segment = row[at]
+                if segment is None:
+                    ahead.add(at)
+                elif segment.match(part):
+                    ahead.add(at + 1)
+        reached = ahead
+    return len(row) in reached
+
+
+def _beyond_stars(row: Segments, reached: set[int]) -> set[int]:
+    return reached | {at + 1 for at in reached if at < len(row) and row[at] is None}
+
+
+# --- walking
+
+
+def walk(directory: int, prefix: str = "", depth: int = 0) -> Iterator[Found]:
+    """Every file below, in the order of names. Descriptors are good only until the next step."""
+    try:
+        with os.scandir(directory) as listing:
+            entries = sorted(listing, key=lambda entry: entry.name)
+    except OSError:
+        return
+    if depth and any(entry.name == "CACHEDIR.TAG" for entry in entries):
+        return
+    for entry in entries:
+        path = prefix + entry.name
+        if not entry.is_dir(follow_symlinks=False):
+            yield Found(directory, entry, path)
+        elif entry.name not in SKIPPED and depth < DEEPEST:
+            try:
+                below = os.open(entry.name, _DIRECTORY, dir_fd=directory)
+            except OSError:
+                continue
+            try:
+                yield from walk(below, path + "/", depth + 1)
+            finally:
+                os.close(below)
+
+
+def descend(root: str, parts: Sequence[str]) -> int:
+    """A descriptor of what is to be searched, reached without following a link."""
+    descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    for part in parts:
+        below = os.open(part, _FILE, dir_fd=descriptor)
+        os.close(descriptor)
+        descriptor = below
+    return descriptor
+
+
+# --- the two tasks
+
+
+def find_names(task: dict[str, Any], found: dict[str, Any]) -> None:
+    """fs_glob: the paths that fit, the last changed first."""
+    glob = Glob(task["pattern"])
+    limit = task["hits"]
+    newest: list[tuple[float, str]] = []
+    count = 0
+    try:
+        for file in walk(descend(task["root"], task["parts"])):
+            if not glob.matches(file.path):
+                continue
+            try:
+                changed = os.stat(file.entry.name, dir_fd=file.directory, follow_symlinks=False).st_mtime
+            except OSError:
+                continue
+            count += 1
+            (heapq.heappush if count <= limit else heapq.heappushpop)(newest, (changed, file.path))
+    finally:
+        newest.sort(key=lambda one: (-one[0], one[1]))
+        found.update(hits=[shown(path) for _, path in newest], more=max(count - limit, 0))
+
+
+def find_lines(task: dict[str, Any], found: dict[str, Any]) -> None:
+    """fs_grep: the lines that fit, as (path, number, text)."""
+    try:
+        expression = re.compile(task["pattern"])
+    except (re.error, RecursionError, OverflowError) as error:
+        raise Mistake(f"the pattern is no regular expression: {error}") from None
+    include = Glob(task["include"]) if task["include"] else None
+    hits = found["hits"]
+    start = descend(task["root"], task["parts"])
+    if stat.S_ISREG(os.fstat(start).st_mode):
+        _search(start, "", expression, task, found)
+        return
+    for file in walk(start):
+        if include is not None and not include.matches(file.path):
+            continue
+        try:
+            descriptor = os.open(file.entry.name, _FILE, dir_fd=file.directory)
+        except OSError:
+            continue
+        if not _search(descriptor, file.path, expression, task, found) or len(hits) > task["hits"]:
+            break
+    if len(hits) > task["hits"]:
+        del hits[task["hits"] :]
+        found["cut"] = "hits"
+
+
+def _search(
+    descriptor: int, path: str, expression: re.Pattern[str], task: dict[str, Any], found: dict[str, Any]
+) -> bool:
+    """Search one file; False when there are hits enough."""
+    with open(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            return True
+        if status.st_size > LARGEST:
+            found["skipped"] += 1
+            return True
+        if b"\0" in file.peek(SNIFFED)[:SNIFFED]:
+            return True
+        for number, raw in enumerate(file, 1):
+            line = raw.rstrip(b"\r\n").decode(errors="replace")
+            hit = expression.search(line)
+            if hit is not None:
+                found["hits"].append((shown(path), number, _window(line, hit.start(), task["width"])))
+                if len(found["hits"]) > task["hits"]:
+                    found["cut"] = "hits"
+                    return False
+    return True
+
+
+def _window(line: str, at: int, width: int) -> str:
+    """The line, or of a long one the part around the hit."""
+    if len(line) <= width:
+        return line
+    first = max(min(at - width // 4, len(line) - width), 0)
+    return ("..." if first else "") + line[first : first + width] + ("..." if first + width < len(line) else "")
+
+
+def shown(path: str) -> str:
+    """A file's name as text, also if it is none."""
+    return os.fsencode(path).decode(errors="replace")
+
+
+def main() -> None:
+    """Do one task within its `seconds`."""
+    task = json.load(sys.stdin)
+    found: dict[str, Any] = {"hits": [], "more": 0, "skipped": 0, "cut": ""}
+
+    def alarm(*_: object) -> None:
+        raise OutOfTime
+
+    signal.signal(signal.SIGALRM, alarm)
+    signal.setitimer(signal.ITIMER_REAL, task["seconds"])
+    try:
+        (find_names if task["task"] == "glob" else find_lines)(task, found)
+    except OutOfTime:
+        found["cut"] = "time"
+    except Mistake as mistake:
+        found["mistake"] = str(mistake)
+    except OSError as error:
+        found["mistake"] = f"the directory can't be searched: {error.strerror}"
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    json.dump(found, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""Runs SQL statements on a SQLite database; the process behind execute_sql_code.
+
+It reads a task as JSON from stdin. Every statement is a transaction of its own unless the code says BEGIN. What an
+earlier statement did stays when a later one fails, and the error says so. No statement may open another file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sqlite3
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+CELL = 1000
+"""Characters of one value that are shown."""
+
+
+def statements(code: str) -> Iterator[str]:
+    """The code, statement by statement."""
+    start = 0
+    end = code.find(";")
+    while end >= 0:
+        if sqlite3.complete_statement(code[start : end + 1]):
+            yield code[start : end + 1]
+            start = end + 1
+        end = code.find(";", end + 1)
+    if code[start:].strip():
+        yield code[start:]
+
+
+def only_this_file(action: int, first: str | None, *_: object) -> int:
+    """SQLite asks before everything; opening another file (ATTACH, VACUUM INTO) is refused."""
+    other = action == sqlite3.SQLITE_ATTACH and first not in ("", ":memory:")
+    return sqlite3.SQLITE_DENY if other else sqlite3.SQLITE_OK
+
+
+def run(connection: sqlite3.Connection, statement: str, rows: int) -> None:
+    """Run one statement and print what it returns or changes."""
+    before = connection.total_changes
+    cursor = connection.execute(statement)
+    if cursor.description is None:
+        changed = connection.total_changes - before
+        say(f"ok, rows changed: {changed}" if changed else "ok")
+        return
+    say(" | ".join(column[0] for column in cursor.description))
+    count = 0
+    for row in cursor:
+        count += 1
+        if count <= rows:
+            say(" | ".join(cell(value) for value in row))
+    say(f"(rows: {count}{f', the first {rows} shown' if count > rows else ''})")
+
+
+def cell(value: Any) -> str:
+    """A value in one line."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, bytes):
+        return f"x'{value[: CELL // 2].hex()}'" + ("..." if len(value) > CELL // 2 else "")
+    text = str(value).replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
+    return text if len(text) <= CELL else text[:CELL] + "..."
+
+
+def say(line: str) -> None:
+    """To whoever reads our stdout."""
+    sys.stdout.write(line + "\n")
+
+
+def main() -> int:
+    """Run the task; the exit status."""
+    task = json.load(sys.stdin)
+    os.dup2(1, 2)
+    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # it is a TextIOWrapper
+    done = 0
+    try:
+        with contextlib.closing(sqlite3.connect(task["database"], isolation_level=None)) as connection:
+            connection.set_authorizer(only_this_file)
+            connection.text_factory = lambda raw: raw.decode(errors="replace")
+            for statement in statements(task["code"]):
+                run(connection, statement, task["rows"])
+                done += 1
+    except (sqlite3.Error, sqlite3.Warning, ValueError, OverflowError) as error:
+        why = "it would open another file, which is not allowed" if "authoriz" in str(error) else error
+        say(f"statement {done + 1} failed: {why}{'; what stands before it was carried out' if done else ''}")
+        return 1
+    if not done:
+        say("there is no statement in this code")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,289 @@
+"""Runs one function of a Python tool file. A script: it imports nothing of ours, and only what Python brings along.
+
+The file is loaded as a module under its own name, its directory first on the path. Arguments become what the
+function's annotations say: dataclasses, TypedDicts, named tuples, enums, tuples and sets are made of their JSON. What
+the function returns is written to LLM_OUTPUT: a text as it is, None as nothing, anything else as JSON.
+
+It has no terminal. `input`, `getpass` and reads from `sys.stdin` ask a person over the socket in CALLBOARD_ASK_FD.
+It runs on whatever Python the file's first line names, so it is written for Python 3.8.
+"""
+
+from __future__ import annotations
+
+import builtins
+import collections.abc
+import dataclasses
+import enum
+import importlib.util
+import inspect
+import io
+import json
+import os
+import sys
+import typing
+
+Json = typing.Dict[str, typing.Any]  # noqa: UP006
+Parts = typing.Tuple[typing.Any, ...]  # noqa: UP006
+
+ASK = int(os.environ["CALLBOARD_ASK_FD"])
+
+
+def main() -> None:
+    """Read the call, make it, write its result."""
+    with open(int(os.environ.pop("CALLBOARD_CALL_FD")), "rb") as file:  # noqa: PTH123 - a descriptor
+        call = json.loads(file.read())
+    if _word() != "go":
+        raise SystemExit(2)
+    _take_over_stdin()
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(encoding="utf-8", errors="replace", line_buffering=True)  # type: ignore[union-attr]
+    sys.dont_write_bytecode = True
+    path = call["file"]
+    sys.argv = [path]
+    sys.path[0] = os.path.dirname(path)  # noqa: PTH120 - pathlib would double the time to start
+    try:
+        function = getattr(_load(path), call["function"], None)
+        if not callable(function):
+            sys.exit(f"{path} has no function '{call['function']}'")
+        result = _call(function, call["arguments"])
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is the tool's
+        _explain(error, path)
+        sys.exit(1)
+    if result is not None:
+        text = result if isinstance(result, str) else json.dumps(result, default=_plain, ensure_ascii=False)
+        with open(os.environ["LLM_OUTPUT"], "ab") as output:  # noqa: PTH123 - as above
+            output.write(text.encode("utf-8", "replace"))
+
+
+def _load(path: str) -> object:
+    name = os.path.splitext(os.path.basename(path))[0]  # noqa: PTH119, PTH122 - as above
+    if name in sys.modules or not name.isidentifier():
+        name = "_tool_" + "".join(letter if letter.isalnum() else "_" for letter in name)
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look their own module up
+    spec.loader.exec_module(module)
+    return module
+
+
+def _call(function: typing.Any, given: Json) -> object:
+    hints = _hints(function)
+    arguments = {}
+    for name, parameter in inspect.signature(function).parameters.items():
+        if name in given:
+            arguments[name] = build(hints.get(name, typing.Any), given[name])
+        elif parameter.default is parameter.empty:
+            arguments[name] = None
+    result = function(**arguments)
+    if inspect.isawaitable(result):
+        import asyncio  # takes longer to import than Python to start
+
+        result = asyncio.run(_finished(result))
+    return result
+
+
+async def _finished(result: typing.Any) -> object:
+    return await result
+
+
+def _explain(error: BaseException, path: str) -> None:
+    """The traceback, from the tool's own first line on: who reads it has never heard of us."""
+    import traceback
+
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename != path:
+        trace = trace.tb_next
+    traceback.print_exception(type(error), error, trace)
+
+
+# --- from JSON to what the annotations say ----------------------------------------------------------------
+
+
+def build(hint: typing.Any, value: typing.Any) -> typing.Any:
+    """`value` as an instance of `hint`, as far as that can be told; anything else stays as it is."""
+    origin, parts = typing.get_origin(hint), typing.get_args(hint)
+    if origin is not None:
+        return _build_generic(origin, parts, value)
+    if not isinstance(hint, type):
+        return value
+    if issubclass(hint, enum.Enum):
+        return _member(hint, value)
+    if isinstance(value, dict):
+        if dataclasses.is_dataclass(hint) or hasattr(hint, "_fields"):
+            return hint(**_built_fields(hint, value))
+        if hasattr(hint, "__total__"):
+            return _built_fields(hint, value)
+        if hasattr(hint, "model_validate"):
+            return hint.model_validate(value)
+    if hint is float and type(value) is int:
+        return float(value)
+    if hint in (set, frozenset, tuple) and isinstance(value, list):
+        return hint(value)
+    return value
+
+
+def _build_generic(origin: typing.Any, parts: Parts, value: typing.Any) -> typing.Any:
+    if getattr(origin, "__name__", "") in ("Annotated", "Required", "NotRequired", "ReadOnly"):
+        return build(parts[0], value)
+    if origin is typing.Union or type(origin).__name__ == "UnionType" or getattr(origin, "__name__", "") == "UnionType":
+        return _build_union(parts, value)
+    if not isinstance(origin, type):
+        return value
+    if isinstance(value, dict) and issubclass(origin, collections.abc.Mapping):
+        return {key: build(parts[1], item) for key, item in value.items()}
+    if not isinstance(value, list):
+        return value
+    if origin is tuple:
+        if len(parts) == 2 and parts[1] is Ellipsis:
+            return tuple(build(parts[0], item) for item in value)
+        return tuple(build(parts[at], item) if at < len(parts) else item for at, item in enumerate(value))
+    if issubclass(origin, collections.abc.Iterable):
+        items = [build(parts[0], item) for item in value]
+        return origin(items) if origin in (set, frozenset) else items
+    return value
+
+
+def _build_union(parts: Parts, value: typing.Any) -> typing.Any:
+    """The first alternative that the value fits as it is, else the first that can be made of it."""
+    if value is None or type(value) in parts:
+        return value
+    for part in parts:
+        try:
+            made = build(part, value)
+        except (TypeError, ValueError, KeyError):
+            continue
+        if made is not value:
+            return made
+    return value
+
+
+def _built_fields(hint: typing.Any, value: Json) -> Json:
+    hints = _hints(hint)
+    return {name: build(hints.get(name, typing.Any), item) for name, item in value.items()}
+
+
+def _member(hint: typing.Any, value: typing.Any) -> typing.Any:
+    try:
+        return hint(value)
+    except ValueError:
+        if isinstance(value, str) and value in hint.__members__:
+            return hint[value]
+        raise
+
+
+def _hints(owner: typing.Any) -> Json:
+    try:
+        return typing.get_type_hints(owner)
+    except Exception:  # noqa: BLE001 - one of them is a name that only type checkers know
+        return dict(_known_hints(owner))
+
+
+def _known_hints(owner: typing.Any) -> typing.Iterator[typing.Tuple[str, typing.Any]]:  # noqa: UP006
+    for one in reversed(getattr(owner, "__mro__", (owner,))):
+        names = vars(sys.modules.get(one.__module__, builtins))
+        for name, hint in vars(one).get("__annotations__", getattr(one, "__annotations__", {})).items():
+            try:
+                # The annotation is code of the tool's own file, which runs in this process anyway.
+                yield name, eval(hint, dict(names)) if isinstance(hint, str) else hint  # noqa: S307
+            except Exception:  # noqa: BLE001, S112 - that one stays what JSON says
+                continue
+
+
+def _plain(value: typing.Any) -> object:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return dataclasses.asdict(value)
+    if isinstance(value, enum.Enum):
+        return value.value
+    if isinstance(value, (set, frozenset)):
+        return sorted(value, key=repr)
+    if hasattr(value, "model_dump"):
+        return value.model_dump()
+    return str(value)
+
+
+# --- questions ---------------------------------------------------------------------------------------------
+
+
+class Unanswered(EOFError):
+    """Nobody answers."""
+
+
+def ask(**fields: str) -> str:
+    """Ask a person; the answer. See `asking` for the fields."""
+    words = [f"{name}={value}".replace("\0", "") for name, value in fields.items()]
+    data = "".join(word + "\0" for word in [str(len(words)), *words]).encode("utf-8", "replace")
+    try:
+        while data:
+            data = data[os.write(ASK, data) :]
+        status = _word()
+        values = [_word() for _ in range(int(_word()))]
+    except (OSError, ValueError) as error:
+        raise Unanswered("the question could not be asked: the way to Callboard is closed") from error
+    if status != "ok":
+        raise Unanswered(values[0])
+    return values[0]
+
+
+def _word() -> str:
+    word = bytearray()
+    while (letter := os.read(ASK, 1)) != b"\0":
+        if not letter:
+            raise OSError("closed")
+        word += letter
+    return word.decode("utf-8", "replace")
+
+
+class Stdin(io.TextIOBase):
+    """What `sys.stdin` is: each line is asked for; who reads all there is gets one answer."""
+
+    _over = False
+
+    def readable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return 0
+
+    def readline(self, size: typing.Optional[int] = -1, /) -> str:  # type: ignore[override]  # noqa: UP045, ARG002
+        try:
+            return ask(kind="text") + "\n"
+        except Unanswered as error:
+            sys.stderr.write(f"{error}\n")
+            return ""
+
+    def read(self, size: typing.Optional[int] = -1, /) -> str:  # noqa: UP045, ARG002
+        if self._over:
+            return ""
+        self._over = True
+        return self.readline()
+
+    @property
+    def buffer(self) -> io.BytesIO:
+        """For those who want bytes."""
+        return io.BytesIO(self.read().encode())
+
+    def __next__(self) -> str:  # type: ignore[override]
+        line = self.read()
+        if not line:
+            raise StopIteration
+        return line
+
+
+def _take_over_stdin() -> None:
+    import getpass
+
+    def ask_text(prompt: object = "", /) -> str:
+        return ask(kind="text", text=str(prompt))
+
+    def ask_secret(prompt: str = "Password: ", stream: object = None) -> str:  # noqa: ARG001 - its own signature
+        return ask(kind="text", text=prompt, secret="1")  # noqa: S106 - not a password
+
+    builtins.input = ask_text
+    getpass.getpass = ask_secret
+    sys.stdin = Stdin()
+
+
+if __name__ == "__main__":
+    main()

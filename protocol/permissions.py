@@ -1,0 +1,39 @@
+"""What tools may do without asking, as files and flags say it.
+
+    permissions:
+      fs_write: allow                       # allow, ask or deny every call
+      execute_command:                      # or by the call's subject: the command, the path, the URL
+        allow: ["git status*", "ls*"]
+        ask: "*"
+        deny: "rm *"
+      "fs_*": ask                           # names may be patterns; a full name comes first
+
+Within one rule the longest pattern that matches decides, and of two as long `deny` before `ask` before `allow`. What
+"matches" means, and how files and flags are put together, is in `actors/tools/permissions.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+Verdict: TypeAlias = Literal["allow", "ask", "deny"]
+
+Patterns: TypeAlias = Annotated[
+    tuple[str, ...] | None, Meta(extra={"one_or_many": True}, extra_json_schema={"x-one-or-many": True})
+]
+"""`"git *"` and `["git *", "ls"]` both read as a tuple."""
+
+
+class PermissionRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Patterns of the subjects of a tool's calls: `*` stands for any text, `?` for one character."""
+
+    allow: Annotated[Patterns, Meta(description="Calls that may go ahead.")] = None
+    ask: Annotated[Patterns, Meta(description="Calls that a person must allow.")] = None
+    deny: Annotated[Patterns, Meta(description="Calls that are refused.")] = None
+
+
+Permissions: TypeAlias = dict[str, Verdict | PermissionRule]
+"""Tool name, or pattern of names, to what it may do."""

@@ -1,0 +1,112 @@
+"""`config.yaml`: which models there are, and how they are reached.
+
+    model: openai:gpt-4o-mini
+    temperature: 0.2
+    clients:
+      - type: openai-compatible
+        name: groq
+        api_base: https://api.groq.com/openai/v1
+        api_key: ${GROQ_API_KEY}
+        models:
+          - name: llama-3.3-70b-versatile
+            input_price: 0.59          # USD per million tokens
+            output_price: 0.79
+
+The keys are Loki's. Every scalar may also come from the environment as `CALLBOARD_<KEY>`, which wins over the
+file. `${NAME}`, `${NAME:-default}` and `{{NAME}}` in a value stand for the environment's NAME. Keys that
+callboard does not use yet are kept in `Settings.other`; keys that nobody knows are warned about.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from ..permissions import Permissions
+
+Json = Any
+
+CLIENT_TYPES = ("openai", "openai-compatible", "claude", "anthropic", "ollama", "local")
+"""Types of clients that can be used."""
+
+LATER_TYPES = ("gemini", "cohere", "azure-openai", "vertexai", "bedrock")
+"""Types of clients that Loki knows and callboard does not yet."""
+
+
+class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One model of a client.
+
+    Attributes:
+        name: what the user writes after `client:`; `real_name` is what the provider calls it, if that differs.
+        input_price, output_price: USD per million tokens.
+        no_stream: replies come whole; no_system_message: the system prompt is put before the first user turn.
+        supports_json_schema: whether the server can be asked for a reply that fits a schema.
+        max_concurrency: requests to this model that may be under way at once; None for any number.
+    """
+
+    name: str
+    type: str = "chat"
+    real_name: str = ""
+    max_input_tokens: int | None = None
+    max_output_tokens: int | None = None
+    require_max_tokens: bool = False
+    input_price: float = 0.0
+    output_price: float = 0.0
+    supports_vision: bool = True
+    supports_function_calling: bool = True
+    supports_json_schema: bool = True
+    no_stream: bool = False
+    no_system_message: bool = False
+    system_prompt_prefix: str = ""
+    max_concurrency: int | None = None
+
+
+class Extra(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How a client is connected to: a `proxy` URL (`-` for none at all), seconds to wait for a connection."""
+
+    proxy: str = ""
+    connect_timeout: float = 10.0
+
+
+class ClientSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One provider. Without `models` any model name is accepted."""
+
+    type: str
+    name: str = ""
+    api_base: str = ""
+    api_key: str = ""
+    models: tuple[ModelSettings, ...] = ()
+    extra: Extra = Extra()
+    max_concurrency: int | None = None
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What `config.yaml` and `CALLBOARD_*` say together.
+
+    Attributes:
+        model: `client:model`, empty when nobody chose one; `model_from` says who did.
+        max_output_tokens: bound of every reply, unless the request has its own.
+        permissions: what tools may do without asking.
+        enabled_tools: tools of agents that have no file: names and aliases, or `all`.
+        visible_tools: the only global tools there are; None for all.
+        mapping_tools: alias to the names it stands for.
+        tool_roots: directories beside the working directory in which the `fs_*` tools may work.
+        other: the remaining known keys, as plain values.
+        file: where this was read from.
+    """
+
+    model: str = ""
+    model_from: str = ""
+    temperature: float | None = None
+    top_p: float | None = None
+    max_output_tokens: int | None = None
+    stream: bool = True
+    clients: tuple[ClientSettings, ...] = ()
+    permissions: Permissions = {}
+    enabled_tools: str = ""
+    visible_tools: tuple[str, ...] | None = None
+    mapping_tools: dict[str, str] = {}
+    tool_roots: tuple[str, ...] = ()
+    other: dict[str, Json] = {}
+    file: str = "config.yaml"

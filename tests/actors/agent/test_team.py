@@ -1,0 +1,339 @@
+"""Parents and children as whole agents, over the wire: spawned, asked, answered, cancelled."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import trio
+from fake_models import Reply, Request
+from stage import Stage
+
+from callboard.protocol.events import Event
+from callboard.protocol.questions import Question
+
+PARENT = """
+can_spawn_agents: true
+max_concurrent_agents: 8
+can_ask_user: false
+"""
+
+
+def spawned(request: Request) -> list[str]:
+    """Ids of the children that the parent has been told of."""
+    found = []
+    for text in request.results:
+        told = json.loads(text.split("\n\n")[0])
+        if isinstance(told, dict) and str(told.get("id", "")).startswith("agent_"):
+            found.append(told["id"])
+    return list(dict.fromkeys(found))
+
+
+def turns(request: Request) -> int:
+    """How often the model has spoken in this conversation."""
+    return sum(message["role"] == "assistant" for message in request.json["messages"])
+
+
+class People:
+    """A front end that collects questions and answers when told to."""
+
+    def __init__(self, stage: Stage, name: str = "people") -> None:
+        self.name = name
+        self.questions: list[Question] = []
+        self.closed_by: dict[str, str] = {}
+        self._desk = stage.root.questions
+        self._news = trio.Event()
+
+    def asked(self, question: Question) -> None:
+        self.questions.append(question)
+        self._news.set()
+        self._news = trio.Event()
+
+    def closed(self, question_id: str, by: str) -> None:
+        self.closed_by[question_id] = by
+
+    async def count(self, number: int) -> None:
+        while len(self.questions) < number:
+            await self._news.wait()
+
+    def answer(self, question: Question, value: str) -> bool:
+        return self._desk.answer(question.id, value, by=self.name)
+
+
+def eight_who_ask(request: Request) -> Reply | str:
+    """The parent spawns eight children and collects them; each child asks once and tells the answer."""
+    prompt = request.json["messages"][1]["content"] if request.system else request.json["messages"][0]["content"]
+    if prompt.startswith("child"):
+        if not request.results:
+            return Reply(calls=[("user__input", {"question": f"Who are you, {prompt}?"})])
+        return f"{prompt} is {json.loads(request.results[0])['answer']}"
+    if turns(request) == 0:
+        return Reply(calls=[("agent__spawn", {"agent": "kid", "prompt": f"child {i}"}) for i in range(8)])
+    ids = spawned(request)
+    done = [json.loads(text) for text in request.results if '"exit_status"' in text]
+    left = [id for id in ids if id not in {each["id"] for each in done}]
+    if left:
+        return Reply(calls=[("agent__collect", {"id": id}) for id in left])
+    return " / ".join(sorted(each["output"] for each in done))
+
+
+async def ask_and_answer(stage: Stage, seed: int) -> None:
+    rng = random.Random(seed)
+    order = list(range(8))
+    rng.shuffle(order)
+    people = [People(stage, name) for name in ("terminal", "browser", "phone")]
+    stage.plain(PARENT, name="boss")
+    stage.plain("instructions: ask", name="kid")
+    stage.models.answer_with(eight_who_ask)
+    outcome: list[Any] = []
+
+    async def run() -> None:
+        outcome.append(await stage.run("go", target="boss"))
+
+    desk = stage.root.questions
+    with desk.attach(people[0]), desk.attach(people[1]), desk.attach(people[2]):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(run)
+            for person in people:
+                await person.count(8)
+            by_child = {question.text: question for question in people[0].questions}
+            for number in order:
+                question = by_child[f"Who are you, child {number}?"]
+                who = rng.choice(people)
+                assert who.answer(question, f"n{number}")
+                assert not rng.choice(people).answer(question, "too late")
+                assert {person.closed_by[question.id] for person in people} == {who.name}
+                if rng.random() < 0.3:
+                    await trio.testing.wait_all_tasks_blocked()
+    assert outcome[0].output == " / ".join(f"child {i} is n{i}" for i in range(8))
+    assert [child.status for child in outcome[0].children] == ["completed"] * 8
+    assert stage.kinds("actor.restarted") == []
+    assert Counter(stage.kinds("question")) == {"question.asked": 8, "question.answered": 8}
+    stage.check_stream()
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_eight_children_are_answered_in_any_order_over_three_front_ends(stage: Stage, seed: int) -> None:
+    await ask_and_answer(stage, seed)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(20, 200))
+async def test_eight_children_are_answered_in_two_hundred_orders(stage: Stage, seed: int) -> None:
+    await ask_and_answer(stage, seed)
+
+
+async def test_unanswered_children_go_by_their_own_judgment_after_the_timeout(
+    stage: Stage, autojump_clock: trio.testing.MockClock
+) -> None:
+    stage.plain(PARENT + "escalation_timeout: 60", name="boss")
+    stage.plain("instructions: ask", name="kid")
+
+    def answer(request: Request) -> Reply | str:
+        first = request.json["messages"][-1]
+        if "child" in str(request.json["messages"][1]["content"]):
+            return request.results[0] if request.results else Reply(calls=[("user__input", {"question": "Who?"})])
+        if turns(request) == 0:
+            return Reply(calls=[("agent__spawn", {"agent": "kid", "prompt": "child 1"})])
+        if first["role"] == "tool" and '"exit_status"' in first["content"]:
+            return str(json.loads(first["content"])["output"])
+        return Reply(calls=[("agent__collect", {"id": spawned(request)[0]})])
+
+    stage.models.answer_with(answer)
+    outcome = await stage.run("go", target="boss")
+    assert json.loads(outcome.output) == {
+        "error": "Escalation timed out after 60 seconds waiting for user response",
+        "fallback": "Make your best judgment and proceed",
+    }
+
+
+async def test_the_parents_model_is_shown_the_question_and_may_answer_it(stage: Stage) -> None:
+    stage.plain(PARENT, name="boss")
+    stage.plain("instructions: ask", name="kid")
+
+    def answer(request: Request) -> Reply | str:
+        if "child" in str(request.json["messages"][1]["content"]):
+            return request.results[0] if request.results else Reply(calls=[("user__confirm", {"question": "Really?"})])
+        if turns(request) == 0:
+            return Reply(calls=[("agent__spawn", {"agent": "kid", "prompt": "child 1"})])
+        last = json.loads(request.results[-1].split("\n\n")[0])
+        if "pending_escalations" in last:
+            (escalation,) = last["pending_escalations"]
+            assert escalation["question"] == "[confirm] Really?"
+            return Reply(
+                calls=[("agent__reply_escalation", {"escalation_id": escalation["escalation_id"], "reply": "no"})]
+            )
+        if "exit_status" in last:
+            return str(last["output"])
+        return Reply(calls=[("agent__collect", {"id": spawned(request)[0]})])
+
+    stage.models.answer_with(answer)
+    outcome = await stage.run("go", target="boss")
+    assert outcome.output == '{"answer":"no"}'
+    (answered,) = stage.of("question.answered")
+    assert answered.by.endswith("/boss")
+
+
+async def test_a_grandchilds_question_reaches_the_root_with_its_path(stage: Stage) -> None:
+    stage.plain(PARENT, name="boss")
+    stage.plain(PARENT, name="middle")
+    stage.plain("instructions: ask", name="kid")
+
+    def answer(request: Request) -> Reply | str:
+        prompt = str(request.json["messages"][1]["content"])
+        if prompt == "leaf":
+            return request.results[0] if request.results else Reply(calls=[("user__input", {"question": "Who?"})])
+        if turns(request) == 0:
+            agent, next_prompt = ("middle", "branch") if prompt == "go" else ("kid", "leaf")
+            return Reply(calls=[("agent__spawn", {"agent": agent, "prompt": next_prompt})])
+        last = json.loads(request.results[-1].split("\n\n")[0])
+        if "exit_status" in last:
+            return str(last["output"])
+        return Reply(calls=[("agent__collect", {"id": spawned(request)[0]})])
+
+    stage.models.answer_with(answer)
+    people = People(stage)
+    outcome: list[Any] = []
+    with stage.root.questions.attach(people):
+        async with trio.open_nursery() as nursery:
+
+            async def run() -> None:
+                outcome.append(await stage.run("go", target="boss"))
+
+            nursery.start_soon(run)
+            await people.count(1)
+            (question,) = people.questions
+            parts = question.actor.split("/")
+            assert parts[2:4] == ["boss", "children"]
+            assert parts[4].startswith("agent_middle_")
+            assert parts[5:7] == ["middle", "children"]
+            assert parts[7].startswith("agent_kid_")
+            assert parts[8:] == ["kid", "user__input"]
+            people.answer(question, "me")
+    assert outcome[0].output == '{"answer":"me"}'
+    (middle,) = outcome[0].children
+    assert [child.agent for child in middle.children] == ["kid"]
+
+
+# --- cancelled at any moment ------------------------------------------------------------------------------
+
+
+def busy(request: Request) -> Reply | str:
+    """A parent of four: one waits for its model, one in a tool, one for an answer, one is spawned late."""
+    prompt = str(request.json["messages"][1]["content"])
+    if prompt == "model":
+        return Reply(text="thinking", delay=3_600) if request.results else Reply(text="hm", calls=[("quick", {})])
+    if prompt == "tool":
+        return Reply(text="I will wait", calls=[("slow", {})])
+    if prompt == "ask":
+        return Reply(text="I will ask", calls=[("user__input", {"question": "Who?"})])
+    if turns(request) == 0:
+        return Reply(
+            text="I spawn",
+            calls=[("agent__spawn", {"agent": "kid", "prompt": kind}) for kind in ("model", "tool", "ask")],
+        )
+    if turns(request) == 1:
+        return Reply(text="one more", calls=[("agent__spawn", {"agent": "kid", "prompt": "tool"})])
+    return Reply(text="I collect", calls=[("agent__collect", {"id": id}) for id in spawned(request)])
+
+
+TOOLS = '''
+import time
+
+def quick():
+    """Returns at once."""
+
+def slow():
+    """Sleeps."""
+    time.sleep(3600)
+'''
+
+
+async def cancel_at(stage: Stage, moment: int) -> bool:
+    """Run, cancel at the event of that number, check that all is over; whether it came to that event."""
+    stage.plain(PARENT, name="boss")
+    (stage.plain("instructions: work", name="kid") / "tools.py").write_text(TOOLS)
+    stage.models.answer_with(busy)
+    count = 0
+    with trio.CancelScope() as scope, stage.root.questions.attach(People(stage)):
+
+        def on_event(event: Event) -> None:
+            nonlocal count
+            count += 1
+            if count == moment:
+                scope.cancel()
+
+        with trio.move_on_after(20):
+            await stage.run("go", target="boss", on_event=on_event)
+    stage.check_stream()
+    assert stage.events[-1].kind == "run.cancelled"
+    check_ends(stage.events)
+    alive = [
+        process for process in psutil.Process().children(recursive=True) if "guardian" not in " ".join(cmd(process))
+    ]
+    assert alive == []
+    assert stage.root.questions.open == ()
+    children = stage.events[-1].data.outcome["children"]  # type: ignore[attr-defined]
+    said = {child["output"] for child in children}
+    assert {child["status"] for child in children} <= {"cancelled"}
+    assert said <= {"", "hm", "I will wait", "I will ask"}
+    responses = sum(event.kind == "llm.response" and "/children/" in event.actor for event in stage.events)
+    assert sum(child["turns"] for child in children) >= responses - len(children)
+    return scope.cancel_called
+
+
+def cmd(process: psutil.Process) -> list[str]:
+    try:
+        return list(process.cmdline())
+    except psutil.Error:
+        return []
+
+
+def check_ends(events: list[Event]) -> None:
+    """Every actor that was spawned has ended, once."""
+    spawned_paths = Counter(event.actor for event in events if event.kind == "actor.spawned")
+    ended = Counter(event.actor for event in events if event.kind in ("actor.stopped", "actor.failed"))
+    assert spawned_paths == ended
+    calls = Counter(event.id for event in events if event.kind == "tool.call.started" and event.id)
+    assert calls == Counter(event.id for event in events if event.kind == "tool.call.finished" and event.id)
+
+
+MOMENTS = random.Random(5).sample(range(3, 130), 100)
+
+
+@pytest.mark.parametrize("moment", MOMENTS[:10])
+async def test_cancelled_at_any_moment_a_family_leaves_nothing(stage: Stage, moment: int) -> None:
+    await cancel_at(stage, moment)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("moment", MOMENTS)
+async def test_cancelled_at_a_hundred_moments_a_family_leaves_nothing(stage: Stage, moment: int) -> None:
+    await cancel_at(stage, moment)
+
+
+async def test_what_cancelled_children_had_said_is_in_the_parents_record(stage: Stage, tmp_path: Path) -> None:
+    stage.plain(PARENT, name="boss")
+    (stage.plain("instructions: work", name="kid") / "tools.py").write_text(TOOLS)
+    stage.models.answer_with(busy)
+    people = People(stage)
+    with trio.CancelScope() as scope, stage.root.questions.attach(people):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(stage.run, "go", "boss")
+
+            def all_busy() -> bool:
+                started = [data.tool for data in stage.of("tool.call.started")]
+                return started.count("slow") == 2 and bool(people.questions) and started.count("agent__collect") == 4
+
+            while not all_busy():
+                await trio.testing.wait_all_tasks_blocked(0.01)
+            scope.cancel()
+    outcome = stage.events[-1].data.outcome  # type: ignore[attr-defined]
+    said = sorted(child["output"] for child in outcome["children"])
+    assert said == ["I will ask", "I will wait", "I will wait", "hm"]
+    assert {child["status"] for child in outcome["children"]} == {"cancelled"}

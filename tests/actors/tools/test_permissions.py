@@ -1,0 +1,185 @@
+"""Who may do what without asking."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from callboard.actors.tools.permissions import Permissions
+from callboard.actors.tools.tool import Arguments, Effect, Origin, Tool, ToolSpec
+from callboard.protocol.errors import ToolFailed
+from callboard.protocol.permissions import PermissionRule
+from callboard.protocol.questions import Question
+from callboard.supervisors import Actor, Root
+
+
+async def nothing(me: Actor, arguments: Arguments) -> None:
+    return None
+
+
+def tool(name: str = "t", effect: Effect = "none", origin: Origin = "builtin", **more: Any) -> Tool:
+    return Tool(spec=ToolSpec(name=name), run=nothing, effect=effect, origin=origin, **more)
+
+
+COMMAND = tool("execute_command", "execute", subject="command", shell=True)
+WRITE = tool("fs_write", "write", subject="path")
+
+
+@pytest.mark.parametrize(
+    ("effect", "origin", "verdict"),
+    [
+        ("none", "builtin", "allow"),
+        ("read", "builtin", "allow"),
+        ("write", "builtin", "ask"),
+        ("execute", "builtin", "ask"),
+        ("execute", "file", "allow"),
+        ("execute", "function", "allow"),
+        ("none", "family", "allow"),
+        ("execute", "mcp", "ask"),
+    ],
+)
+def test_by_default_our_tools_that_write_or_execute_ask(effect: Effect, origin: Origin, verdict: str) -> None:
+    assert Permissions().verdict(tool("t", effect, origin), {}) == verdict
+
+
+def test_yes_answers_every_ask_and_no_deny() -> None:
+    permissions = Permissions({"fs_rm": "deny"}, yes=True)
+    assert permissions.verdict(WRITE, {"path": "a"}) == "allow"
+    assert permissions.verdict(tool("fs_rm", "write"), {}) == "deny"
+
+
+def test_allow_wins_over_the_settings() -> None:
+    assert Permissions({"fs_write": "deny"}, allowed=["fs_write"]).verdict(WRITE, {"path": "a"}) == "allow"
+
+
+def test_an_agents_file_can_only_be_stricter() -> None:
+    permissions = Permissions({"fs_cat": "allow"})
+    assert permissions.verdict(WRITE, {"path": "a"}, {"fs_write": "allow"}) == "ask"
+    assert permissions.verdict(tool("fs_cat", "read"), {}, {"fs_cat": "deny"}) == "deny"
+    assert Permissions(allowed=["fs_write"]).verdict(WRITE, {"path": "a"}, {"fs_write": "deny"}) == "deny"
+
+
+def test_a_full_name_comes_before_the_longest_pattern_of_names() -> None:
+    permissions = Permissions({"*": "deny", "fs_*": "ask", "fs_cat": "allow"})
+    assert permissions.verdict(tool("fs_cat", "read"), {}) == "allow"
+    assert permissions.verdict(tool("fs_ls", "read"), {}) == "ask"
+    assert permissions.verdict(tool("other", "none"), {}) == "deny"
+
+
+RULES = {"execute_command": PermissionRule(ask=("*",), allow=("git status*", "ls*"), deny=("rm *", "git push*"))}
+
+
+@pytest.mark.parametrize(
+    ("command", "verdict"),
+    [
+        ("git status", "allow"),
+        ("git status --short", "allow"),
+        ("ls -la", "allow"),
+        ("cat x", "ask"),
+        ("git status; rm -rf .", "deny"),
+        ("git status && curl x | sh", "ask"),
+        ("git status $(rm -rf .)", "deny"),
+        ("git status `reboot`", "ask"),
+        ("git status > /etc/passwd", "ask"),
+        ("git status\nreboot", "ask"),
+        ("ls {a,b}", "ask"),
+        ("rm -rf /", "deny"),
+        ("  rm -rf /", "deny"),
+        ("true || git push --force", "deny"),
+        ("gitstatus", "ask"),
+    ],
+)
+def test_an_allowed_command_allows_no_other_one_behind_it(command: str, verdict: str) -> None:
+    assert Permissions(RULES).verdict(COMMAND, {"command": command}) == verdict
+
+
+@pytest.mark.parametrize(
+    ("path", "verdict"),
+    [
+        ("src/a.py", "allow"),
+        ("./src/a.py", "allow"),
+        ("src/../secrets", "ask"),
+        ("src/../../x", "ask"),
+        ("/etc/passwd", "ask"),
+        ("src/.env", "deny"),
+        ("{cwd}/src/a.py", "allow"),
+        ("{cwd}/src/../x", "ask"),
+    ],
+)
+def test_a_path_is_made_plain_before_it_is_compared(
+    path: str, verdict: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    permissions = Permissions({"fs_write": PermissionRule(allow=("src/*",), deny=("src/.env",))})
+    assert permissions.verdict(WRITE, {"path": path.format(cwd=tmp_path)}) == verdict
+
+
+def test_without_a_subject_patterns_see_the_json_of_all_arguments() -> None:
+    permissions = Permissions({"t": PermissionRule(deny=('*"danger"*',))})
+    assert permissions.verdict(tool(), {"mode": "danger"}) == "deny"
+    assert permissions.verdict(tool(), {"mode": "calm"}) == "allow"
+
+
+class Person:
+    """A front end that gives these answers in turn."""
+
+    name = "person"
+
+    def __init__(self, root: Root, *answers: str) -> None:
+        self.root = root
+        self.answers = list(answers)
+        self.asked_for: list[Question] = []
+
+    def asked(self, question: Question) -> None:
+        self.asked_for.append(question)
+        if self.answers:
+            self.root.questions.answer(question.id, self.answers.pop(0), by="person")
+
+    def closed(self, question_id: str, by: str) -> None:
+        pass
+
+
+async def test_nobody_there_is_a_no_that_says_how_to_give_leave(me: Actor) -> None:
+    with pytest.raises(ToolFailed, match=r"nobody is there.*--allow fs_write or --yes"):
+        await Permissions().admit(me, WRITE, {"path": "a"})
+
+
+async def test_a_person_is_shown_the_call_and_says_yes(root: Root, me: Actor) -> None:
+    person = Person(root, "yes")
+    with root.questions.attach(person):
+        await Permissions().admit(me, WRITE, {"path": "a", "contents": "x" * 5_000})
+    (question,) = person.asked_for
+    assert question.permission == "fs_write"
+    assert question.text.startswith("Allow fs_write?\npath: a\ncontents: xxx")
+    assert len(question.text) < 2_000
+    assert question.options == ("yes", "always", "no")
+
+
+@pytest.mark.parametrize(("answer", "told"), [("no", "the user refused"), ("not that file", "refused: not that file")])
+async def test_a_no_is_told_to_the_model_with_the_reason(root: Root, me: Actor, answer: str, told: str) -> None:
+    with root.questions.attach(Person(root, answer)), pytest.raises(ToolFailed, match=told):
+        await Permissions().admit(me, WRITE, {"path": "a"})
+
+
+async def test_always_holds_for_the_tool_and_for_what_is_asked_already(root: Root, me: Actor) -> None:
+    permissions = Permissions()
+    person = Person(root)
+    admitted: list[int] = []
+
+    async def admit(number: int) -> None:
+        await permissions.admit(me, WRITE, {"path": str(number)})
+        admitted.append(number)
+
+    with root.questions.attach(person):
+        async with trio.open_nursery() as nursery:
+            for number in range(3):
+                nursery.start_soon(admit, number)
+            await trio.testing.wait_all_tasks_blocked()
+            assert len(person.asked_for) == 3
+            root.questions.answer(person.asked_for[1].id, "always", by="person")
+        await admit(3)
+    assert sorted(admitted) == [0, 1, 2, 3]
+    assert len(person.asked_for) == 3
