@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 from collections import Counter
@@ -259,6 +260,7 @@ async def cancel_at(stage: Stage, moment: int) -> bool:
     stage.plain(PARENT, name="boss")
     (stage.plain("instructions: work", name="kid") / "tools.py").write_text(TOOLS)
     stage.models.answer_with(busy)
+    before = living()
     count = 0
     with trio.CancelScope() as scope, stage.root.questions.attach(People(stage)):
 
@@ -268,15 +270,12 @@ async def cancel_at(stage: Stage, moment: int) -> bool:
             if count == moment:
                 scope.cancel()
 
-        with trio.move_on_after(20):
+        with trio.move_on_after(3):
             await stage.run("go", target="boss", on_event=on_event)
     stage.check_stream()
     assert stage.events[-1].kind == "run.cancelled"
     check_ends(stage.events)
-    alive = [
-        process for process in psutil.Process().children(recursive=True) if "guardian" not in " ".join(cmd(process))
-    ]
-    assert alive == []
+    assert not living() - before
     assert stage.root.questions.open == ()
     children = stage.events[-1].data.outcome["children"]  # type: ignore[attr-defined]
     said = {child["output"] for child in children}
@@ -287,11 +286,14 @@ async def cancel_at(stage: Stage, moment: int) -> bool:
     return scope.cancel_called
 
 
-def cmd(process: psutil.Process) -> list[str]:
-    try:
-        return list(process.cmdline())
-    except psutil.Error:
-        return []
+def living() -> set[psutil.Process]:
+    """Our children and theirs that live, the guardians left out."""
+    found = set()
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            if process.status() != psutil.STATUS_ZOMBIE and "guardian" not in " ".join(process.cmdline()):
+                found.add(process)
+    return found
 
 
 def check_ends(events: list[Event]) -> None:
@@ -303,7 +305,7 @@ def check_ends(events: list[Event]) -> None:
     assert calls == Counter(event.id for event in events if event.kind == "tool.call.finished" and event.id)
 
 
-MOMENTS = random.Random(5).sample(range(3, 130), 100)
+MOMENTS = [random.Random(seed).randrange(3, 100) for seed in range(100)]
 
 
 @pytest.mark.parametrize("moment", MOMENTS[:10])
