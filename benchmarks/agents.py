@@ -1,9 +1,10 @@
-"""What an agent costs: 1,000 at once with two model requests each, beside a hand-written client and the openai SDK.
+"""What an agent costs: 1,000 at once with a tool call each, beside a hand-written client and the openai SDK.
 
     python benchmarks/agents.py [--rounds N] [--scale F]
 
-The model is a fake server in a process of its own that answers after 50 ms. Ours are whole runs of a `graph.yaml` with
-two llm nodes through the real gateway. The hand-written client only sends requests; it is the floor.
+The model is a fake server in a process of its own that answers after 50 ms: first with a call of the agent's tool, and
+when it has the tool's result, with text. Ours are whole runs of an agent with a Python function as its tool, and one
+row of agents whose tool is a process. The hand-written client does the same by hand; it is the floor.
 docs/benchmarks.md explains the rows.
 """
 
@@ -42,6 +43,7 @@ CASES = [
         budgets=(Budget("≤ 1.3 × of 20 at once", 1.3, "callboard", "few"),),
     ),
     Case("memory", "an agent waiting, of 1,000", 1_000, unit="KB", budgets=(Budget("≤ 40 KB", 40.0),)),
+    Case("processes", "an agent, 100 at once, tool a process", 100, unit="wall ms", best=True),
     Case("chain", "chain of 20 llm nodes", 20, unit="wall s", best=True, budgets=(Budget("≤ 1.040 s", 1.040),)),
 ]
 
@@ -54,6 +56,18 @@ LLM = """\
     prompt: "Say something about: {{{{{source}}}}}"
     state_updates: {{ {id}: "{{{{output}}}}" }}
     next: {next}
+"""
+CLERK = """\
+name: clerk
+instructions: You answer questions about orders. Look the order up before you answer.
+can_ask_user: false
+"""
+TOOLS = """\
+# @cmd Looks an order up.
+# @option --order! <INT> its number.
+lookup() {
+    echo "Order $argc_order is on its way." >> "$LLM_OUTPUT"
+}
 """
 FAN = """\
 name: fan
@@ -81,11 +95,13 @@ def chain_of(name: str, length: int) -> str:
 
 def config(directory: Path, url: str, length: int = 20) -> Path:
     """A configuration directory whose model is the server at `url`; `length` is that of the chain."""
-    agents = {"two": chain_of("two", 2), "chain": chain_of("chain", length)}
-    agents["fan"] = FAN.format(n=IN_FLIGHT, items=list(range(IN_FLIGHT)))
-    for name, text in agents.items():
-        (directory / "agents" / name).mkdir(parents=True)
-        (directory / "agents" / name / "graph.yaml").write_text(text)
+    fan = FAN.format(n=IN_FLIGHT, items=list(range(IN_FLIGHT)))
+    files = {"chain/graph.yaml": chain_of("chain", length), "fan/graph.yaml": fan}
+    files |= {"clerk/config.yaml": CLERK, "clerk/tools.sh": TOOLS}
+    for name, text in files.items():
+        path = directory / "agents" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
     client = f"  - {{ type: openai-compatible, name: fake, api_base: '{url}/v1', api_key: x }}\n"
     (directory / "config.yaml").write_text(f"model: fake:fake\nclients:\n{client}")
     return directory
@@ -151,6 +167,7 @@ def main() -> int:
         os.environ |= {"BENCH_URL": fast, "BENCH_URL_SLOW": slow}
         cases = [case.scaled(given.scale, least=4) for case in CASES]
         os.environ["BENCH_CONFIG"] = str(config(temporary / "fast", fast, cases[-1].n))
+        os.environ["BENCH_TOOLS"] = str(temporary / "fast/agents/clerk/tools.sh")
         os.environ["BENCH_CONFIG_SLOW"] = str(config(temporary / "slow", slow))
         contenders = [Contender(name, f"agents_{name}") for name in CONTENDERS]
         missed = run_table("agents", contenders, cases, given.rounds)

@@ -11,7 +11,7 @@ from .options import config_dir, text_or_json
 @text_or_json
 @config_dir
 def command(output: str, config_dir: str | None) -> int:
-    """Shows versions, API keys (whether they are set, never what they are), interpreters for script nodes, the
+    """Shows versions, API keys (whether they are set, never what they are), interpreters for scripts and tools, the
     local model, and the config directory and where it was named.
     """
     import json

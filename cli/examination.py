@@ -24,7 +24,8 @@ Found = dict[str, Any]
 
 _KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY")
 _ADDRESSES = ("OPENAI_BASE_URL", "ANTHROPIC_BASE_URL", "OLLAMA_HOST", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY")
-_INTERPRETERS = {"bash": ".sh", "python3": ".py", "npx": ".ts (npx tsx)"}
+_INTERPRETERS = {"bash": ".sh", "python3": ".py", "node": ".ts (22.18 on)", "npx": ".ts (npx tsx)"}
+_TYPESCRIPT = ("tree-sitter", "tree-sitter-typescript")
 
 
 def examine(config_dir: str | None) -> Found:
@@ -42,6 +43,7 @@ def examine(config_dir: str | None) -> Found:
         "addresses": {name: os.environ[name] for name in _ADDRESSES if os.environ.get(name)},
         "interpreters": {name: {"for": what, "path": shutil.which(name)} for name, what in _INTERPRETERS.items()},
         "tsx": shutil.which("tsx"),
+        "typescript": {name: _version(name) for name in _TYPESCRIPT},
         "local": _local(),
         "model": _default_model(settings),
     }
@@ -66,12 +68,15 @@ def as_text(found: Found) -> str:
         *(f"  {name:<20} {'set' if there else 'not set'}" for name, there in found["keys"].items()),
         *(f"  {name:<20} {value}" for name, value in found["addresses"].items()),
         "",
-        "interpreters for script nodes",
+        "interpreters for scripts and tools",
         *(
             f"  {name:<8} {entry['for']:<15} {entry['path'] or 'not found'}"
             for name, entry in found["interpreters"].items()
         ),
-        f"  {'tsx':<8} {'':<15} {found['tsx'] or 'not found (npm install --global tsx)'}",
+        f"  {'tsx':<8} {'.ts':<15} {found['tsx'] or _instead_of_tsx(found)}",
+        "",
+        "tools in TypeScript (tools.ts)",
+        f"  to read them: {_reader(found['typescript'])}",
         "",
         "local model",
         f"  engine xllamacpp: {found['local']['engine'] or 'not installed (pip install callboard[local])'}",
@@ -88,6 +93,18 @@ def _not_there(named_by: str) -> str:
 
 def _how_to_pull(name: str) -> str:
     return f"not here (callboard models pull {name.removeprefix('local:')})"
+
+
+def _instead_of_tsx(found: Found) -> str:
+    node = found["interpreters"]["node"]["path"]
+    return "not found" + (" (node 22.18 and later does without)" if node else " (npm install --global tsx)")
+
+
+def _reader(packages: dict[str, str | None]) -> str:
+    missing = [name for name, number in packages.items() if number is None]
+    if missing:
+        return f"{' and '.join(missing)} not installed (pip install 'callboard[typescript]')"
+    return ", ".join(f"{name} {number}" for name, number in packages.items())
 
 
 def _version(package: str) -> str | None:

@@ -100,7 +100,7 @@ def _show_unexpected(error: BaseException, message: str) -> None:
 
 
 def _print_json(command: str, code: str, message: str, node: str | None, exit_code: int, *, as_event: bool) -> None:
-    if command == "run":
+    if command in ("run", "ask"):
         line = _failed_run(code, message, node, exit_code, as_event=as_event)
     else:
         line = json.dumps({"schema_version": 1, "error": {"code": code, "message": message, "node": node}})

@@ -1,4 +1,4 @@
-"""What was given on the command line, read into values: `--var`, `--set`, `--answer`, `--answers`.
+"""What was given on the command line, read into values: `--var`, `--set`, `--answer`, `--answers`, `--root`, `--json`.
 
 Each function takes the raw strings and returns what `callboard.run` takes, or says what is wrong with them and
 how to write it instead.
@@ -44,6 +44,32 @@ def answers(in_order: Iterable[str], file: str | None) -> Answers | None:
     if listed:
         raise UsageError("--answer and --answers can't be combined: put all answers into the file")
     return _answers_file(Path(file))
+
+
+def directories(paths: Iterable[str]) -> None:
+    """Checks the directories of `--root`.
+
+    Raises:
+        UsageError: one is not there, or is no directory.
+    """
+    for path in paths:
+        if not Path(path).is_dir():
+            raise UsageError(f"--root {path}: there is no such directory")
+
+
+def arguments(text: str) -> dict[str, Any]:
+    """The arguments of a tool call: the text of a JSON object.
+
+    Raises:
+        UsageError: it is not JSON, or no object.
+    """
+    try:
+        value: object = json.loads(text, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f'--json: not JSON ({error}); write an object: --json \'{{"path": "README.md"}}\'') from error
+    if not isinstance(value, dict):
+        raise UsageError(f"--json: expected a JSON object of arguments by name, not {type(value).__name__}")
+    return value
 
 
 def _answers_file(path: Path) -> Answers:

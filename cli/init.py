@@ -54,7 +54,7 @@ def command(directory: str | None, template: str) -> int:
 
 def _copy(source: Traversable, target: Path) -> list[Path]:
     """Copies all of the template's files; none at all if one of them is there already."""
-    todo = dict(_pairs(source, target))
+    todo = copied(source, target)
     there = [path for path in todo if path.exists()]
     if there:
         raise UsageError(f"{there[0]} is there already and was left alone; name another directory")
@@ -67,14 +67,15 @@ def _copy(source: Traversable, target: Path) -> list[Path]:
     return list(todo)
 
 
-def _pairs(source: Traversable, target: Path) -> list[tuple[Path, Traversable]]:
-    pairs: list[tuple[Path, Traversable]] = []
+def copied(source: Traversable, target: Path) -> dict[Path, Traversable]:
+    """The files of a template, each under the path that its copy has below `target`."""
+    found: dict[Path, Traversable] = {}
     for entry in sorted(source.iterdir(), key=lambda entry: entry.name):
         if entry.is_dir() and entry.name != "__pycache__":
-            pairs += _pairs(entry, target / entry.name)
+            found |= copied(entry, target / entry.name)
         elif entry.is_file():
-            pairs.append((target / entry.name, entry))
-    return pairs
+            found[target / entry.name] = entry
+    return found
 
 
 def _as_target(path: Path) -> str:

@@ -24,6 +24,9 @@ _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 COMMANDS = {
     "run": "run",
+    "ask": "ask",
+    "agents": "agents",
+    "tools": "tools",
     "validate": "validate",
     "graph": "graph",
     "schema": "schema",
@@ -59,7 +62,7 @@ class _Commands(click.Group):
 def _unknown(name: str) -> str:
     from difflib import get_close_matches
 
-    near = get_close_matches(name, COMMANDS, n=1)
+    near = get_close_matches(name, COMMANDS, n=1, cutoff=0.75)
     if near:
         return f"There is no command '{name}'; did you mean '{near[0]}'?"
     return f"There is no command '{name}'. To run an agent or a file: callboard run {name}"
@@ -70,7 +73,11 @@ def _unknown(name: str) -> str:
 def cli() -> None:
     """Runs many LLM agents, written in YAML, in one supervised process.
 
-    A first run: `callboard init hello && callboard run hello "Say hello"`
+    \b
+    To begin with:
+      callboard ask "Say hello"
+      callboard agents new my-agent
+      callboard run my-agent "How many words has this sentence?"
     """
 
 

@@ -1,4 +1,4 @@
-"""Flags that several commands share, and completion of TARGET."""
+"""Flags that several commands share, the group that lists by default, and completion of TARGET."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from ..actors.directories import config_dir as configured
+from ..actors.library import AGENTS
 
 strict = click.option("--strict", is_flag=True, help="Unknown keys in files are errors, not warnings.")
 config_dir = click.option(
@@ -49,10 +50,90 @@ def above_zero(unit: str, kind: type[int | float]) -> Callable[[click.Context, c
     return read
 
 
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def several(*options: Decorator) -> Decorator:
+    """The options as one decorator, in the order in which `--help` shows them."""
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+model = click.option("-m", "--model", metavar="MODEL", help="Model id (client:model) for everything that names none.")
+variables = click.option(
+    "--var", "variables", metavar="NAME=VALUE", multiple=True, help="Sets a variable of the agent; repeatable."
+)
+no_input = click.option("--no-input", is_flag=True, help="Never ask at the terminal.")
+permissions = several(
+    click.option("--yes", is_flag=True, help="No tool asks for permission; what is denied stays denied."),
+    click.option("--allow", metavar="TOOL", multiple=True, help="This tool need not ask for permission; repeatable."),
+    click.option(
+        "--root",
+        "roots",
+        metavar="DIR",
+        multiple=True,
+        help="Lets the fs_* tools work in DIR as well as in the working directory; repeatable.",
+    ),
+)
+result_form = click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json", "stream-json"]),
+    default="text",
+    show_default=True,
+    help="Form of the result on stdout.",
+)
+limits = several(
+    click.option("--timeout", metavar="S", callback=above_zero("seconds", float), help="Seconds the run may take."),
+    click.option(
+        "--max-turns", metavar="N", callback=above_zero("model calls", int), help="Model calls the run may make."
+    ),
+    click.option(
+        "--max-tokens", metavar="N", callback=above_zero("tokens", int), help="Tokens the run may use, in and out."
+    ),
+    click.option("--max-cost", metavar="USD", callback=above_zero("USD", float), help="Money the run may spend."),
+)
+loudness = several(
+    click.option("-q", "--quiet", is_flag=True, help="No progress and no warnings on stderr, only errors."),
+    click.option("-v", "--verbose", is_flag=True, help="More on stderr: model calls, tools, nested graphs, times."),
+)
+
+
+def check_loudness(given: dict[str, Any]) -> None:
+    """Refuses `-q` and `-v` at once."""
+    if given["quiet"] and given["verbose"]:
+        raise click.UsageError("-q and -v contradict each other.")
+
+
+class ListByDefault(click.Group):
+    """A group of commands whose `list` is meant where none is named: `callboard agents`, `callboard agents -o json`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not ctx.resilient_parsing and (not args or (args[0].startswith("-") and args[0] not in ("-h", "--help"))):
+            args = ["list", *args]
+        return super().parse_args(ctx, args)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name not in self.commands and not ctx.resilient_parsing:
+            from difflib import get_close_matches
+
+            near = get_close_matches(name, self.commands, n=1)
+            hint = f"did you mean '{near[0]}'?" if near else f"there are: {', '.join(self.commands)}"
+            raise click.UsageError(f"'{self.name}' has no command '{name}'; {hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+
 def complete_target(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Agents of the config directory, and agent directories and YAML files of the current one."""
-    agents = configured(ctx.params.get("config_dir"), os.environ)[0] / "agents"
-    found = [path.name for path in _entries(agents) if path.is_dir()]
+    """Agents by name, and agent directories and YAML files of the current directory."""
+    found = complete_agent(ctx, _parameter, incomplete)
     folder, _slash, start = incomplete.rpartition("/")
     here = Path(folder or ("/" if incomplete.startswith("/") else "."))
     for path in _entries(here):
@@ -67,6 +148,13 @@ def complete_target(ctx: click.Context, _parameter: click.Parameter, incomplete:
         for name in set(found)
         if name.startswith(incomplete) and (hidden or not name.rpartition("/")[2].startswith("."))
     )
+
+
+def complete_agent(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Agents of the config directory and built-in ones."""
+    agents = configured(ctx.params.get("config_dir"), os.environ)[0] / "agents"
+    names = {path.name for place in (agents, AGENTS) for path in _entries(place) if path.is_dir()}
+    return sorted(name for name in names if name.startswith(incomplete) and not name.startswith((".", "_")))
 
 
 def _is_agent(path: Path) -> bool:

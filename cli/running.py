@@ -1,4 +1,4 @@
-"""What `callboard run` does: reads what was given, opens the root, shows progress, writes the result.
+"""What `callboard run` and `callboard ask` do: read what was given, open the root, show progress, write the result.
 
 The three front ends of a run (progress on stderr, prompts on the terminal, the result on stdout) hang on the
 same stream of events; none of them can hold the run up.
@@ -6,50 +6,71 @@ same stream of events; none of them can hold the run up.
 
 from __future__ import annotations
 
-import os
-import signal
 import sys
-from contextlib import ExitStack
 from dataclasses import dataclass
 
 import trio
 
-from .. import Limits, Root
+from .. import Agent, Limits, Root
 from .. import run as run_target
-from ..protocol.errors import CallboardError, NobodyToAsk
+from ..protocol.errors import CallboardError, NobodyToAsk, UsageError
 from ..protocol.events import Event, RunStarted
 from ..protocol.outcome import Outcome
 from . import given, logging
 from .failure import told
+from .frame import open_frame, person_at_terminal
 from .render.progress import Progress, choose
 from .render.result import Result, for_format
-from .render.style import redrawable
 from .render.text import safe
 from .stdin import prompt_text
 
-_SIGNALS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM", signal.SIGHUP: "SIGHUP"}
-_SHOW_CURSOR = b"\x1b[?25h"
+
+@dataclass(frozen=True, kw_only=True)
+class AdHoc:
+    """An agent that has no directory: what `callboard ask` runs.
+
+    Attributes:
+        instructions: its system prompt.
+        tools: the names of its tools; none for those of the settings.
+    """
+
+    instructions: str
+    tools: tuple[str, ...]
+
+    def agent(self, root: Root) -> Agent:
+        """The agent.
+
+        Raises:
+            UsageError: there is no tool of that name.
+        """
+        for name, hint in root.shelf.unknown(self.tools):
+            raise UsageError(f"there is no tool '{name}'; {hint}")
+        tools = self.tools or tuple(filter(None, (name.strip() for name in root.settings.enabled_tools.split(","))))
+        return Agent(name="ask", instructions=self.instructions, global_tools=tools, can_ask_user=False)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """The flags of `callboard run`, as click read them."""
+    """The flags of `callboard run` and `callboard ask`, as click read them."""
 
-    target: str
+    target: str | AdHoc
     prompt: str | None
     model: str | None
-    variables: tuple[str, ...]
-    state: tuple[str, ...]
-    answers: tuple[str, ...]
-    answers_file: str | None
+    variables: tuple[str, ...] = ()
+    state: tuple[str, ...] = ()
+    answers: tuple[str, ...] = ()
+    answers_file: str | None = None
+    yes: bool
+    allow: tuple[str, ...]
+    roots: tuple[str, ...]
     no_input: bool
     output: str
-    compat: str | None
+    compat: str | None = None
     timeout: float | None
     max_turns: int | None
     max_tokens: int | None
     max_cost: float | None
-    strict: bool
+    strict: bool = False
     quiet: bool
     verbose: bool
     config_dir: str | None
@@ -64,14 +85,9 @@ def run(request: Request) -> int:
     """
     logging.configure()
     result = for_format(request.output, sys.stdout)
-    progress = choose(sys.stderr, quiet=request.quiet, verbose=request.verbose, prompting=_person_at_terminal(request))
-    arguments = _Arguments(
-        prompt=prompt_text(request.prompt, quiet=request.quiet),
-        variables=given.variables(request.variables),
-        state=given.state(request.state),
-        answers=given.answers(request.answers, request.answers_file),
-    )
-    outcome = trio.run(_drive, request, arguments, progress, result)
+    person = person_at_terminal(no_input=request.no_input)
+    progress = choose(sys.stderr, quiet=request.quiet, verbose=request.verbose, prompting=person)
+    outcome = trio.run(_drive, request, _read(request, person), progress, result, person)
     if isinstance(outcome, CallboardError):
         raise outcome
     result.finish(outcome)
@@ -87,8 +103,34 @@ class _Arguments:
     answers: given.Answers | None
 
 
+def _read(request: Request, person: bool) -> _Arguments:
+    arguments = _Arguments(
+        prompt=prompt_text(request.prompt, quiet=request.quiet),
+        variables=given.variables(request.variables),
+        state=given.state(request.state),
+        answers=given.answers(request.answers, request.answers_file),
+    )
+    given.directories(request.roots)
+    if isinstance(request.target, AdHoc):
+        if not arguments.prompt.strip():
+            raise UsageError('there is nothing to ask: give a PROMPT (callboard ask "..."), or pipe text in')
+    elif person:
+        from .variables import with_missing
+
+        arguments.variables.update(
+            with_missing(
+                request.target,
+                arguments.variables,
+                strict=request.strict,
+                compat=request.compat,
+                config_dir=request.config_dir,
+            )
+        )
+    return arguments
+
+
 async def _drive(
-    request: Request, arguments: _Arguments, progress: Progress, result: Result
+    request: Request, arguments: _Arguments, progress: Progress, result: Result, person: bool
 ) -> Outcome | CallboardError:
     limits = Limits(
         timeout=request.timeout,
@@ -96,56 +138,37 @@ async def _drive(
         max_tokens=request.max_tokens,
         max_cost=request.max_cost,
     )
-    async with (
-        Root(config_dir=request.config_dir, signals=True, on_signal=_tell_signal) as root,
-        trio.open_nursery() as nursery,
-    ):
-        with progress, ExitStack() as stack:
-            stack.callback(nursery.cancel_scope.cancel)
-            nursery.start_soon(progress.animate)
-            if _person_at_terminal(request):
-                from .render.prompt import TerminalPrompts
+    async with open_frame(progress, config_dir=request.config_dir, person=person) as root:
 
-                await nursery.start(TerminalPrompts(root.questions, progress.aside).serve)
+        def on_event(event: Event) -> None:
+            progress.on_event(event)
+            if isinstance(event.data, RunStarted) and event.data.why:
+                progress.note(f"model: {event.data.model} ({event.data.why})")
+            result.on_event(event)
 
-            def on_event(event: Event) -> None:
-                progress.on_event(event)
-                if isinstance(event.data, RunStarted) and event.data.why:
-                    progress.note(f"model: {event.data.model} ({event.data.why})")
-                result.on_event(event)
-
-            token = trio.lowlevel.current_trio_token()
-            result.when_gone(lambda: token.run_sync_soon(root.begin_stop))
-            try:
-                return await run_target(
-                    request.target,
-                    arguments.prompt,
-                    model=request.model,
-                    variables=arguments.variables,
-                    state=arguments.state,
-                    answers=arguments.answers,
-                    on_event=on_event,
-                    compat=request.compat,
-                    limits=limits,
-                    strict=request.strict,
-                    root=root,
-                )
-            except CallboardError as error:
-                return error
+        token = trio.lowlevel.current_trio_token()
+        result.when_gone(lambda: token.run_sync_soon(root.begin_stop))
+        try:
+            target = request.target
+            return await run_target(
+                target.agent(root) if isinstance(target, AdHoc) else target,
+                arguments.prompt,
+                model=request.model,
+                variables=arguments.variables,
+                state=arguments.state,
+                answers=arguments.answers,
+                on_event=on_event,
+                compat=request.compat,
+                limits=limits,
+                strict=request.strict,
+                root=root,
+                allow=request.allow,
+                yes=request.yes,
+                roots=request.roots,
+            )
+        except CallboardError as error:
+            return error
     raise AssertionError("unreachable: the root swallows no errors")
-
-
-def _person_at_terminal(request: Request) -> bool:
-    return not request.no_input and all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))
-
-
-def _tell_signal(number: int, count: int) -> None:
-    if count == 1:
-        name = _SIGNALS.get(signal.Signals(number), f"signal {number}")
-        if redrawable(sys.stderr):
-            os.write(2, _SHOW_CURSOR)  # past rich, which drops it; after a third signal nobody could
-        sys.stderr.write(f"callboard: {name}, stopping\n")
-        sys.stderr.flush()
 
 
 def _tell_failure(outcome: Outcome) -> None:

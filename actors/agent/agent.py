@@ -30,7 +30,7 @@ from .compaction import PART, Compaction
 from .loop import Conversation
 from .prompt import blocks, filled_in, system_prompt
 from .record import Record
-from .todo import TodoList, todo_tools
+from .todo import TodoList, refusing_todo_tools, todo_tools
 from .user import user_tools
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ class _Agent:
         self._escalations: Escalations | None = None
         waits = self._agent.escalation_timeout if escalation_timeout is None else escalation_timeout
         self._tools: list[Tool] = list(cast.tools.tools.values())
-        self._unlisted: list[Tool] = []
+        self._unlisted: Mapping[str, Tool] = {}
         self._said_about: list[str] = []
         self._add_families(None if depth == 0 else waits)
 
@@ -142,7 +142,7 @@ class _Agent:
         if agent.auto_continue:
             self._tools += todo_tools(self._todos, enabled=True)
         else:
-            self._unlisted += todo_tools(self._todos, enabled=False)
+            self._unlisted = refusing_todo_tools()
         if agent.can_ask_user:
             self._tools += user_tools(timeout=patience)
         self._said_about = blocks(agent, teammates=parent or agent.can_spawn_agents, user=agent.can_ask_user)

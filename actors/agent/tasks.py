@@ -257,10 +257,11 @@ def task_tools(queue: TaskQueue) -> list[Tool]:
 
     async def create(_: Actor, arguments: Arguments) -> Json:
         agent = (arguments.get("agent") or "").strip()
-        try:
-            problem = queue.team.refusal(agent) if agent and queue.team is not None else None
+        if agent and arguments.get("prompt") and queue.team is not None:
+            problem = queue.team.refusal(agent)
             if problem:
                 return refused(problem)
+        try:
             task, warnings = queue.create(
                 arguments["subject"],
                 description=arguments.get("description") or "",

@@ -5,6 +5,7 @@ The agent loop looks at `incomplete` when the model thinks it is done, and shows
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -84,6 +85,12 @@ class TodoList:
         head = [f"Goal: {self.goal}"] if self.goal else []
         lines = [f"  {'✓' if item.done else '○'} {item.id}. {item.desc}" for item in self.items]
         return "\n".join([*head, f"Progress: {complete}/{len(self.items)} completed", *lines])
+
+
+@cache
+def refusing_todo_tools() -> dict[str, Tool]:
+    """The `todo__*` tools, by name, for all agents that have none: each says how to enable them."""
+    return {tool.name: tool for tool in todo_tools(TodoList(), enabled=False)}
 
 
 def todo_tools(todos: TodoList, *, enabled: bool) -> list[Tool]:

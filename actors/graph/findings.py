@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path as FilePath
 from typing import Literal, TypeAlias
 
@@ -26,7 +26,8 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
         agents: says what stands at an agent's name; see `agents_in`.
         models: whether a model id can be resolved.
         tools: whether a global tool of that name (without extension) is installed.
-        own_tools: names in the agent's own tools file; None if it has none.
+        own_tools: names of the agent's own tools.
+        spelled_out: tool names without endings, aliases replaced by what they stand for.
         servers: whether an MCP server of that name is configured.
     """
 
@@ -34,7 +35,8 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     agents: Callable[[str], AgentSeen] | None = None
     models: Callable[[str], bool] | None = None
     tools: Callable[[str], bool] | None = None
-    own_tools: Sequence[str] | None = None
+    own_tools: Sequence[str] = ()
+    spelled_out: Callable[[Iterable[str]], list[str]] | None = None
     servers: Callable[[str], bool] | None = None
 
 

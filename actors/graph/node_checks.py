@@ -207,7 +207,8 @@ def _check_tools(found: Findings, node: LlmNode, around: Surroundings) -> None:
     if around.directory is None:
         return
     graph = found.graph
-    known = [*(around.own_tools or ()), *_tool_names(graph)]
+    spell = around.spelled_out or _bare_names
+    known = [*around.own_tools, *spell(graph.global_tools), *_server_tools(graph)]
     for i, tool in enumerate(node.tools):
         path: Path = ("nodes", node.id, "tools", i)
         if tool.startswith("mcp:"):
@@ -222,7 +223,7 @@ def _check_tools(found: Findings, node: LlmNode, around: Surroundings) -> None:
                     hint=did_you_mean(tool.removeprefix("mcp:"), graph.mcp_servers)
                     or f"add '{tool.removeprefix('mcp:')}' to `mcp_servers`.",
                 )
-        elif bare_tool(tool) not in known and not _built_in(graph, tool):
+        elif any(name not in known and not _built_in(graph, name) for name in spell([tool])):
             found.error(
                 "unknown_tool",
                 f"llm node references unknown tool '{tool}'. Agent '{graph.name}' provides: {', '.join(known)}",
@@ -238,11 +239,12 @@ def bare_tool(name: str) -> str:
     return stem if dot and extension in ("sh", "py", "ts", "js") else name
 
 
-def _tool_names(graph: Graph) -> list[str]:
-    names = [bare_tool(tool) for tool in graph.global_tools]
-    for server in graph.mcp_servers:
-        names += [f"mcp_{verb}_{server}" for verb in ("search", "describe", "invoke")]
-    return names
+def _bare_names(names: Iterable[str]) -> list[str]:
+    return [bare_tool(name) for name in names]
+
+
+def _server_tools(graph: Graph) -> list[str]:
+    return [f"mcp_{verb}_{server}" for server in graph.mcp_servers for verb in ("search", "describe", "invoke")]
 
 
 def _built_in(graph: Graph, tool: str) -> bool:

@@ -10,8 +10,7 @@ from __future__ import annotations
 import email.utils
 import time
 import zlib
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NoReturn
 
 import httpx
@@ -61,8 +60,9 @@ class Endpoint:
             CredentialsError, ModelError, UpstreamError: see `refused` and `broken`.
         """
         outgoing = target.codec.encode(request, target.name, stream=False)
-        async with self._answer(target, headers, outgoing) as response:
-            reply = outgoing.decode(await _whole(response))
+        pieces: list[bytes] = []
+        await self._answer(target, headers, outgoing, pieces.append)
+        reply = outgoing.decode(b"".join(pieces))
         if reply.text:
             on_delta(TextDelta(reply.text))
         return reply
@@ -73,25 +73,29 @@ class Endpoint:
         """Like `ask`, but `on_delta` is told every piece as it comes."""
         outgoing = target.codec.encode(request, target.name, stream=True)
         reader = outgoing.reader()
-        async with self._answer(target, headers, outgoing) as response:
 
-            def take(piece: bytes) -> None:
-                for delta in reader.feed(piece):
-                    on_delta(delta)
+        def take(piece: bytes) -> None:
+            for delta in reader.feed(piece):
+                on_delta(delta)
 
-            await _each_piece(response, take)
-            return reader.finish()
+        await self._answer(target, headers, outgoing, take)
+        return reader.finish()
 
-    @asynccontextmanager
     async def _answer(
-        self, target: Target, headers: Mapping[str, str], outgoing: Outgoing
-    ) -> AsyncIterator[httpx.Response]:
-        """The response to a request, if it is a good one; its connection is settled at the end."""
+        self, target: Target, headers: Mapping[str, str], outgoing: Outgoing, take: Callable[[bytes], object]
+    ) -> None:
+        """Hand on the body of the answer to a request, if it is a good one; its connection is settled at the end."""
+        url = self._url(outgoing.path)
+        framing = {
+            "content-type": "application/json",
+            "accept-encoding": "identity",
+            "content-length": str(len(outgoing.body)),
+        }
         request = httpx.Request(
             "POST",
-            self._url(outgoing.path),
-            headers={**headers, "content-type": "application/json", "accept-encoding": "identity"},
-            content=outgoing.body,
+            url,
+            headers={"host": url.netloc.decode("ascii"), **headers, **framing},
+            stream=httpx.ByteStream(outgoing.body),  # not `content`: that looks again for what stands here already
             extensions=self._extensions,
         )
         try:
@@ -99,7 +103,7 @@ class Endpoint:
             try:
                 if response.status_code >= 300:
                     refused(target, response, await _whole(response))
-                yield response
+                await _each_piece(response, take)
             finally:
                 await response.aclose()
         except httpx.HTTPError as error:
@@ -118,7 +122,7 @@ async def _whole(response: httpx.Response) -> bytes:
     return b"".join(pieces)
 
 
-async def _each_piece(response: httpx.Response, take: Callable[[bytes], None]) -> None:
+async def _each_piece(response: httpx.Response, take: Callable[[bytes], object]) -> None:
     """Hand on the body as it comes, unpacked if it is compressed, though we asked for none of that."""
     stream = response.stream
     assert isinstance(stream, Exchange)

@@ -10,8 +10,8 @@ caller's task, so cancelling the caller closes its connection at once.
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
@@ -182,15 +182,24 @@ class Gateway:
 
     async def _try(self, call: _Call, attempt: int) -> ChatReply:
         target = call.target
-        async with self._place(target), self._reached(target) as (endpoint, headers):
-            call.begins(attempt)
-            started = trio.current_time()
-            send = endpoint.stream if call.stream else endpoint.ask
-            reply = await send(target, headers, call.request, call.hears)
+        async with self._place(target):
+            if target.engine is None:
+                reply = await call.send(self._endpoint(target.api_base, target), target.headers, attempt)
+            else:
+                reply = await self._send_to_engine(call, target.engine, attempt)
         usage = _countable(reply.usage)
         reply = msgspec.structs.replace(reply, model=target.id, usage=usage, cost=target.cost(usage))
-        call.ends(reply, trio.current_time() - started)
+        call.ends(reply)
         return reply
+
+    async def _send_to_engine(self, call: _Call, engine: str, attempt: int) -> ChatReply:
+        """Send the request to a local engine, which is kept alive meanwhile."""
+        target = call.target
+        if self._engines is None:
+            raise ConfigError(f"'{target.id}' can't be used here: no local engine can be started")
+        async with self._engines.lease(engine) as served:
+            headers = {**target.codec.headers(served.key), "connection": "close"}
+            return await call.send(self._endpoint(f"{served.url}/v1", target), headers, attempt)
 
     def _place(self, target: Target) -> AbstractAsyncContextManager[None]:
         """One of the model's places; a try holds it, the wait between two tries does not."""
@@ -200,18 +209,6 @@ class Gateway:
         if limit is None:
             limit = self._limits[target.id] = trio.Semaphore(target.max_concurrency)
         return limit
-
-    @asynccontextmanager
-    async def _reached(self, target: Target) -> AsyncIterator[tuple[Endpoint, Mapping[str, str]]]:
-        """Where to send requests, and their headers; a local engine is kept alive meanwhile."""
-        if target.engine is None:
-            yield self._endpoint(target.api_base, target), target.headers
-            return
-        if self._engines is None:
-            raise ConfigError(f"'{target.id}' can't be used here: no local engine can be started")
-        async with self._engines.lease(target.engine) as served:
-            headers = {**target.codec.headers(served.key), "connection": "close"}
-            yield self._endpoint(f"{served.url}/v1", target), headers
 
     def _endpoint(self, api_base: str, target: Target) -> Endpoint:
         from .client import Endpoint  # brings httpx along, which runs without models can do without
@@ -245,12 +242,19 @@ class _Call:
         self._on_delta = on_delta
         self._on_usage = on_usage
         self._heard = False
+        self._began = 0.0
         self.need_text = False
 
     def emit(self, data: EventData) -> None:
         self._me.emit(data, id=self._id)
 
-    def begins(self, attempt: int) -> None:
+    async def send(self, endpoint: Endpoint, headers: Mapping[str, str], attempt: int) -> ChatReply:
+        self._begins(attempt)
+        ask = endpoint.stream if self.stream else endpoint.ask
+        return await ask(self.target, headers, self.request, self.hears)
+
+    def _begins(self, attempt: int) -> None:
+        self._began = trio.current_time()
         request = self.request
         self.emit(
             LlmRequest(
@@ -278,11 +282,11 @@ class _Call:
             self._on_delta(Restarted())
         self._heard = False
 
-    def ends(self, reply: ChatReply, seconds: float) -> None:
+    def ends(self, reply: ChatReply) -> None:
         self.emit(
             LlmResponse(
                 model=reply.model,
-                seconds=seconds,
+                seconds=trio.current_time() - self._began,
                 input_tokens=reply.usage.input_tokens,
                 output_tokens=reply.usage.output_tokens,
                 stop=reply.stop,

@@ -154,19 +154,17 @@ class Exchange(httpx.AsyncByteStream):
         self._wire = connection.wire
         self._read_timeout = _seconds(timeouts.get("read"))
         self._write_timeout = _seconds(timeouts.get("write"))
-        self._reader = ResponseReader()
+        self._reader: ResponseReader
 
     async def start(self, outgoing: _Outgoing) -> httpx.Response:
         """Send the request and read up to the end of the headers."""
-        if outgoing.bodiless_answer:
-            self._reader = ResponseReader(bodiless=True)
         writing = True
         try:
             with trio.CancelScope(deadline=trio.current_time() + self._write_timeout) as scope:
                 broken = await self._send(outgoing)
                 writing = False
                 scope.deadline = trio.current_time() + self._read_timeout
-                await self._read_head(scope, broken)
+                await self._read_head(scope, broken, bodiless=outgoing.bodiless_answer)
             if scope.cancelled_caught:
                 raise self._timed_out(writing=writing)
         except BaseException:  # cancelled too: a connection in an unknown state is closed
@@ -193,24 +191,24 @@ class Exchange(httpx.AsyncByteStream):
             return error
         return None
 
-    async def _read_head(self, scope: trio.CancelScope, broken: Exception | None) -> None:
+    async def _read_head(self, scope: trio.CancelScope, broken: Exception | None, *, bodiless: bool) -> None:
         assert self._connection is not None
         used_before = self._connection.used > 0
         self._connection.used += 1
-        reader = self._reader
-        silent = True
-        while not reader.headed:
+        reader: ResponseReader | None = None  # a thousand agents wait here, and need none yet
+        while reader is None or not reader.headed:
             try:
                 data = await self._wire.receive()
             except BROKEN as error:
-                if silent and used_before:
+                if reader is None and used_before:
                     raise _Stale(str(error)) from error
                 if broken is not None:
                     raise httpx.WriteError(f"the request could not be sent: {broken}") from broken
                 raise httpx.ReadError(f"the connection broke before the answer: {error}") from error
-            if not data and silent and used_before:
-                raise _Stale("the server closed the connection")
-            silent = False
+            if reader is None:
+                if not data and used_before:
+                    raise _Stale("the server closed the connection")
+                reader = self._reader = ResponseReader(bodiless=bodiless)
             reader.feed(data)
             scope.deadline = trio.current_time() + self._read_timeout
         if broken is not None:

@@ -35,7 +35,9 @@ class Answers:
             self._in_order = [_answer(value, f"answer {i}") for i, value in enumerate(given, 1)]
 
     def policy(self, question: Question) -> Answer | Verdict:
-        """Answers a question if an answer is left for it."""
+        """Answers a question if an answer is left for it. Permissions are given otherwise (`--allow`, `--yes`)."""
+        if question.permission is not None:
+            return PASS
         left = self._by_node.get(question.node or "", []) or self._in_order
         if not left:
             return PASS

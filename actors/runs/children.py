@@ -69,7 +69,7 @@ class Children:
         home = self._home(call.name, call.near)
         if home is None:
             raise NodeFailed(self.unknown(call.name, call.near) or "")
-        return read(find(home), self._config_dir, compat=self._compat)
+        return read(find(home), self._config_dir, compat=self._compat, shelf=call.context.shelf)
 
     def _home(self, name: str, near: Path) -> Path | None:
         if name in ("", ".", "..") or os.sep in name or "\0" in name:  # a model may have made it up

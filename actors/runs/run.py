@@ -113,7 +113,8 @@ async def run(
             )
     if compat is not None and compat not in MODES:
         raise UsageError(f"compat must be one of {', '.join(MODES)}, not '{compat}'")
-    agent = _agent(target, root, strict=strict, compat=compat)
+    functions = tuple(function if isinstance(function, Tool) else function_tool(function) for function in tools)
+    agent = _agent(target, root, [tool.name for tool in functions], strict=strict, compat=compat)
     children = Children(root.config_dir, compat)
     context = RunContext(
         gateway=root.gateway,
@@ -126,13 +127,15 @@ async def run(
         compat=compat,
         streams=root.settings.stream,
         shelf=root.shelf,
-        tool_options=ToolOptions(yes=yes, roots=tuple(Path(path) for path in (*root.settings.tool_roots, *roots))),
+        tool_options=ToolOptions(yes=yes, roots=tuple(Path(path) for path in roots)),
         permissions=Permissions(root.settings.permissions, allowed=allow, yes=yes),
-        functions=tuple(function if isinstance(function, Tool) else function_tool(function) for function in tools),
+        functions=functions,
     )
     prepared = Prepared(agent, variables or {}, compat, context)
     if state and not prepared.has_state:
         raise UsageError(f"'{agent.name}' is not a graph, so it has no state to set")
+    if not prompt.strip() and not prepared.has_state:
+        raise UsageError(f"'{agent.name}' is an LLM agent: it needs a prompt to answer")
     given_state = plain_state(state or {})
     check_unicode("the prompt", prompt)
     for name, value in (variables or {}).items():
@@ -154,13 +157,19 @@ async def run(
 
 
 def _agent(
-    target: str | os.PathLike[str] | GraphAgent | LoopAgent | Agent, root: Root, *, strict: bool, compat: str | None
+    target: str | os.PathLike[str] | GraphAgent | LoopAgent | Agent,
+    root: Root,
+    functions: Sequence[str],
+    *,
+    strict: bool,
+    compat: str | None,
 ) -> GraphAgent | LoopAgent:
     if isinstance(target, Agent):
-        return LoopAgent.of(target, check_listed(target, (), root.shelf))
+        return LoopAgent.of(target, check_listed(target, functions, root.shelf))
     if isinstance(target, GraphAgent | LoopAgent):
         return target
-    return read(find(target, config_dir=root.config_dir), root.config_dir, strict=strict, compat=compat)
+    found = find(target, config_dir=root.config_dir)
+    return read(found, root.config_dir, strict=strict, compat=compat, functions=functions, shelf=root.shelf)
 
 
 def _default_model(root: Root, prepared: Prepared, context: RunContext) -> tuple[str | None, str]:
@@ -219,22 +228,26 @@ class _Performance:
     def _actor(self, on_event: Callable[[Event], None] | None) -> Iterator[Actor]:
         bus = self._root.bus
         stream = bus.open(self.id)
-        with contextlib.ExitStack() as stack:
-            stack.callback(bus.close, stream)
-            if on_event is not None:
-                stack.enter_context(stream.listen(on_event))
-            top = self._root.kernel.actor
-            actor = top.adopt(self._play, (), name=self.id, bond="watched", stream=stream)
-            actor.policy = self._answers.policy
-            yield actor
+        try:
+            with contextlib.nullcontext() if on_event is None else stream.listen(on_event):
+                top = self._root.kernel.actor
+                actor = top.adopt(self._play, (), name=self.id, bond="watched", stream=stream)
+                actor.policy = self._answers.policy
+                yield actor
+        finally:
+            bus.close(stream)
 
     async def _play(self, me: Actor) -> None:
         """Body of the run's actor."""
         seconds = self._context.meter.limits.timeout
-        with trio.move_on_after(float("inf") if seconds is None else seconds) as clock:
-            await self._prepared.play(
-                me, self._prompt, self._context, state=self._state, result=self._result, record=self._record
-            )
+        playing = self._prepared.play(
+            me, self._prompt, self._context, state=self._state, result=self._result, record=self._record
+        )
+        if seconds is None:
+            await playing
+            return
+        with trio.move_on_after(seconds) as clock:
+            await playing
         if clock.cancelled_caught:
             self._result.error = TimedOut(f"the run did not end within {seconds:g} s (--timeout)")
 
@@ -271,6 +284,8 @@ class _Performance:
             error=None if error is None else ErrorReport(code=error.code, message=str(error), node=error.node),
             exit_code=code,
         )
+        if not actor.stream.heard:
+            return outcome
         wire = outcome.to_wire()
         data: EventData
         if status == "done":

@@ -8,7 +8,7 @@ what it says: a mapping with `nodes` is a graph.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -26,7 +26,8 @@ from ..graph.compat import MODES
 from ..graph.findings import AgentSeen, Surroundings, agents_in
 from ..graph.validate import check_text, failure_text
 from ..library import AGENTS
-from .tool_checks import check_listed, own_tools
+from ..tools.collect import Shelf
+from .tool_checks import check_listed, own_tools, shelf_of
 
 Dialect = Literal["graph", "agent", "workflow"]
 
@@ -156,9 +157,23 @@ def find(
     raise UsageError(_not_found(name, base))
 
 
-def read(found: Found, base: Path, *, strict: bool = False, compat: str | None = None) -> GraphAgent | LoopAgent:
-    """The agent in a file that was found; `base` is the configuration directory."""
-    thing, problems = _check(found, base, strict=strict, compat=compat)
+def read(
+    found: Found,
+    base: Path,
+    *,
+    strict: bool = False,
+    compat: str | None = None,
+    functions: Sequence[str] = (),
+    shelf: Shelf | None = None,
+) -> GraphAgent | LoopAgent:
+    """The agent in a file that was found.
+
+    Args:
+        base: the configuration directory.
+        functions: names of tools that the caller brings along.
+        shelf: the global tools; None to look for them in `base`.
+    """
+    thing, problems = _check(found, base, strict=strict, compat=compat, functions=functions, shelf=shelf)
     if thing is None and found.dialect == "graph":
         unchecked, _ = read_graph(found.text, found.file)
         if unchecked is not None and not unchecked.settings.validate_before_run:
@@ -174,20 +189,30 @@ def read(found: Found, base: Path, *, strict: bool = False, compat: str | None =
     raise InvalidFile(failure_text(problems), problems)
 
 
-def _check(found: Found, base: Path, *, strict: bool, compat: str | None) -> tuple[Graph | Agent | None, list[Problem]]:
+def _check(
+    found: Found,
+    base: Path,
+    *,
+    strict: bool,
+    compat: str | None,
+    functions: Sequence[str] = (),
+    shelf: Shelf | None = None,
+) -> tuple[Graph | Agent | None, list[Problem]]:
     if found.dialect == "workflow":
         raise Unsupported(f"{found.file} is a DevAll workflow; this version can't run those yet")
-    names, of_tools = own_tools(found.directory)
+    own, of_tools = own_tools(found.directory)
+    own = [*own, *functions]
+    shelf = shelf or shelf_of(base)
     thing: Agent | Graph | None
     if found.dialect == "agent":
         thing, problems = read_agent(found.text, found.file, strict=strict)
     else:
         near = agents_near(found.directory, base)
-        around = Surroundings(directory=found.directory, agents=near, own_tools=names)
+        around = Surroundings(directory=found.directory, agents=near, own_tools=own, spelled_out=shelf.spelled_out)
         rules = None if compat is None else MODES[compat]
         thing, problems = check_text(found.text, found.file, around, compat=rules, strict=strict)
     if thing is not None:
-        of_tools = [*of_tools, *check_listed(thing, names or (), base)]
+        of_tools = [*of_tools, *check_listed(thing, own, shelf)]
     problems = [*problems, *in_file_order(of_tools, strict=strict)]
     return (None if errors_in(problems) else thing), problems
 

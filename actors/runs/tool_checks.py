@@ -15,29 +15,25 @@ from ..settings import load_settings
 from ..tools.collect import Shelf, agent_file, read_tool_file
 
 
-def own_tools(directory: Path) -> tuple[list[str] | None, list[Problem]]:
-    """Names in the tools file of the agent in `directory` (None if there is none), and the file's problems."""
+def own_tools(directory: Path) -> tuple[list[str], list[Problem]]:
+    """Names in the tools file of the agent in `directory`, and the file's problems."""
     try:
         path = agent_file(directory)
     except InvalidFile as error:
         return [], [Problem(severity="error", file=str(directory), code="tool_files", message=str(error))]
     if path is None:
-        return None, []
+        return [], []
     file = read_tool_file(path, agent=True)
     return [declaration.name for declaration in file.declarations], list(file.problems)
 
 
-def check_listed(agent: Agent | Graph, own: Sequence[str], shelf: Shelf | Path) -> list[Problem]:
+def check_listed(agent: Agent | Graph, own: Sequence[str], shelf: Shelf) -> list[Problem]:
     """A warning for every name in `global_tools` that stands for no tool.
 
     Args:
-        own: names in the agent's own tools file.
-        shelf: the global tools, or the configuration directory to look for them in.
+        own: names of the agent's own tools.
+        shelf: the global ones.
     """
-    if not agent.global_tools:
-        return []
-    if isinstance(shelf, Path):
-        shelf = _shelf(shelf)
     problems = []
     for number, listed in enumerate(agent.global_tools):
         for name, hint in shelf.unknown([listed]):
@@ -49,7 +45,8 @@ def check_listed(agent: Agent | Graph, own: Sequence[str], shelf: Shelf | Path) 
     return problems
 
 
-def _shelf(base: Path) -> Shelf:
+def shelf_of(base: Path) -> Shelf:
+    """The global tools of a configuration directory, by its settings, or without any if they can't be read."""
     try:
         settings, _ = load_settings(base)
     except ConfigError:

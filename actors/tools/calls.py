@@ -12,7 +12,7 @@ with them.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -50,7 +50,7 @@ class Calls:
 
     Args:
         tools: what may be called.
-        unlisted: what may be called though the model is not offered it; for those who know its name.
+        unlisted: what may be called though the model is not offered it, by name; for those who know it.
         permissions: what the user allows.
         own: `permissions` of the agent's file.
         guard: notices circles.
@@ -67,14 +67,14 @@ class Calls:
         tools: Iterable[Tool],
         permissions: Permissions,
         *,
-        unlisted: Iterable[Tool] = (),
+        unlisted: Mapping[str, Tool] | None = None,
         own: Rules | None = None,
         guard: RepeatGuard | None = None,
         timeout: float | None = None,
         result_limit: int = RESULT_LIMIT,
     ) -> None:
         self.tools = {tool.name: tool for tool in tools}
-        self._unlisted = {tool.name: tool for tool in unlisted}
+        self._unlisted = unlisted or {}
         self.played = 0
         self._permissions = permissions
         self._own = own
@@ -82,6 +82,7 @@ class Calls:
         self._timeout = timeout
         self._limit = result_limit
         self._validators: dict[str, Validator] = {}
+        self._looked_at: set[tuple[str, str]] = set()
 
     async def play(self, me: Actor, calls: Sequence[ToolCall]) -> list[ToolTurn]:
         """Play these calls as children of `me`; their results in the order of the calls.
@@ -89,6 +90,7 @@ class Calls:
         Raises:
             BudgetReached, TurnsReached, ShuttingDown: the run is at its end.
         """
+        self._looked_at = set()
         results: dict[int, Json] = {}
         errors: set[int] = set()
         refs: list[tuple[int, Ref[Json]]] = []
@@ -130,12 +132,20 @@ class Calls:
         wrong = self._misfits(tool, arguments)
         if wrong:
             return _refused(f"The call '{call.name}' has invalid arguments: {'; '.join(wrong)}")
-        alert = self._guard.alert(call)
+        alert = self._alert(call)
         if alert is not None:
             assert isinstance(alert, dict)
             return alert
         self.played += 1
         return me.spawn(self._play, tool, arguments, call.id, after, name=tool.name, link=False)
+
+    def _alert(self, call: ToolCall) -> Json | None:
+        """What to say of a call that goes round in circles. The same call several times in one turn counts once."""
+        key = (call.name, text_of(call.arguments))
+        if key in self._looked_at:
+            return None
+        self._looked_at.add(key)
+        return self._guard.alert(call)
 
     def _unknown(self, name: str) -> str:
         near = did_you_mean(name[:LONGEST_NAME], self.tools)
@@ -159,6 +169,7 @@ class Calls:
         error: str | None = "interrupted"
         try:
             await self._permissions.admit(me, tool, arguments, self._own)
+            began = trio.current_time()  # what a person took to allow it does not count
             value = await self._in_time(me, tool, arguments)
             error = None
             return value
@@ -227,7 +238,7 @@ def _result_of(end: End, name: str) -> tuple[Json, bool]:
     if isinstance(error, ToolFailed):
         told = _refused(str(error))
         if error.stderr:
-            told["stderr"] = error.stderr
+            told["stderr"] = error.stderr.rstrip()
         return told, True
     if isinstance(error, CallboardError):
         return _refused(str(error)), True

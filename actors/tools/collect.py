@@ -39,7 +39,7 @@ class ToolOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         yes: nothing asks for permission; tools see `AUTO_CONFIRM`.
-        roots: directories beside the working directory in which `fs_*` may read and write.
+        roots: directories beside the working directory, and those of the settings, in which `fs_*` may read and write.
     """
 
     yes: bool = False
@@ -173,7 +173,7 @@ class Shelf:
     def _tool(self, name: str, home: Home, options: ToolOptions, timeout: float) -> Tool:
         path = self._files().get(name)
         if path is None:
-            return self._builtin(options.roots)[name]
+            return self._builtin((*map(Path, self._settings.tool_roots), *options.roots))[name]
         from .files.tools import file_tool
 
         (declaration,) = self.read(path, agent=False).declarations
@@ -181,7 +181,7 @@ class Shelf:
         return file_tool(declaration, home, timeout=timeout)
 
     def _builtin(self, roots: tuple[Path, ...]) -> dict[str, Tool]:
-        key = (Path.cwd(), *roots)
+        key = (Path.cwd(), *(root.expanduser() for root in roots))
         table = self._ours.get(key)
         if table is None:
             from .builtin import builtin_tools

@@ -23,6 +23,7 @@ import typing
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
+from weakref import WeakKeyDictionary
 
 import msgspec
 import trio
@@ -47,10 +48,7 @@ def function_tool(function: Function, *, name: str | None = None, timeout: float
     called = str(name or getattr(function, "__name__", ""))
     if not called.isidentifier():
         raise UsageError(f"{function!r} has no name a model could call; use function_tool(..., name='...')")
-    types, required = _parameters(function, called)
-    description, told = _documentation(function)
-    spec = ToolSpec(name=called, description=description, parameters=_schema(function, types, required, told, called))
-
+    spec, types = _described(function, called)
     asynchronous = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
     async def run(_: Actor, arguments: Arguments) -> Json:
@@ -65,6 +63,23 @@ def function_tool(function: Function, *, name: str | None = None, timeout: float
         return result if isinstance(result, str) else msgspec.to_builtins(result, str_keys=True)
 
     return Tool(spec=spec, run=run, origin="function", timeout=timeout)
+
+
+def _described(function: Function, called: str) -> tuple[ToolSpec, dict[str, Any]]:
+    """What the model is told, and the parameters' types; found out once per function, not once per run."""
+    known = _known.get(function) if inspect.isfunction(function) else None
+    if known is not None and known[0].name == called:
+        return known
+    types, required = _parameters(function, called)
+    description, told = _documentation(function)
+    parameters = _schema(function, types, required, told, called)
+    found = ToolSpec(name=called, description=description, parameters=parameters), types
+    if inspect.isfunction(function):
+        _known[function] = found
+    return found
+
+
+_known: WeakKeyDictionary[Function, tuple[ToolSpec, dict[str, Any]]] = WeakKeyDictionary()
 
 
 def _parameters(function: Function, called: str) -> tuple[dict[str, Any], list[str]]:

@@ -6,8 +6,6 @@ model is told instead. The numbers are Loki's: (2, 3) at the root, (4, 10) for a
 
 from __future__ import annotations
 
-from collections import deque
-
 from ...protocol.chat import ToolCall
 from .rendering import text_of
 from .tool import Json
@@ -22,13 +20,14 @@ class RepeatGuard:
     def __init__(self, repeats: int, chain: int) -> None:
         self._repeats = repeats
         self._chain = chain
-        self._calls: deque[tuple[str, str]] = deque(maxlen=repeats * chain)
+        self._calls: list[tuple[str, str]] = []
 
     def alert(self, call: ToolCall) -> Json | None:
         """What to tell the model instead of playing this call, or None; the call is remembered."""
         key = (call.name, text_of(call.arguments))
         length = self._circle(key)
         self._calls.append(key)
+        del self._calls[: -self._repeats * self._chain]
         if length is None:
             return None
         what = "this call" if length == 1 else f"this chain of {length} calls"
@@ -46,7 +45,7 @@ class RepeatGuard:
 
         A chain counts from its first repetition's end: A, B, A, B and again A.
         """
-        calls = list(self._calls)
+        calls = self._calls
         for length in range(1, self._chain + 1):
             span = length * self._repeats
             if len(calls) < span:

@@ -1,6 +1,7 @@
-"""Callboard as a program would use it: `callboard.run` under one root, graphs of llm nodes, the real gateway.
+"""Callboard as a program would use it: `callboard.run` under one root, the agent loop, the real gateway.
 
-Everything is in: finding and reading the files, validation, actors, events, the gateway, HTTP.
+Everything is in: the run, its actors and events, the tool's schema and the check of its arguments, permissions, the
+gateway, HTTP. For the chain, and for the agent whose tool is a process, also finding, reading and checking the files.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import time
 from collections.abc import Awaitable, Callable
 
 import trio
+from _clerk import INSTRUCTIONS, lookup, question
 from _serve import Idle, clock, in_a_fresh_process, resident, serve
 
 import callboard
@@ -17,11 +19,26 @@ import callboard
 FAST, SLOW = os.environ["BENCH_CONFIG"], os.environ["BENCH_CONFIG_SLOW"]
 
 
-async def agents(n: int, agent: str) -> None:
+CLERK = callboard.Agent(name="clerk", instructions=INSTRUCTIONS, can_ask_user=False)
+
+
+async def agents(n: int) -> None:
     async def one(number: int) -> None:
-        outcome = await callboard.run(agent, f"agent {number}")
+        outcome = await callboard.run(CLERK, question(number), tools=[lookup])
         assert outcome.status == "done", outcome.error
-        assert outcome.output, outcome.state
+        assert outcome.output
+        assert (outcome.turns, outcome.tool_calls) == (2, 1)
+
+    async with trio.open_nursery() as nursery:
+        for number in range(n):
+            nursery.start_soon(one, number)
+
+
+async def agents_with_processes(n: int) -> None:
+    async def one(number: int) -> None:
+        outcome = await callboard.run("clerk", question(number))
+        assert outcome.status == "done", outcome.error
+        assert (outcome.turns, outcome.tool_calls) == (2, 1)
 
     async with trio.open_nursery() as nursery:
         for number in range(n):
@@ -37,24 +54,32 @@ def rooted(case: Callable[[int], Awaitable[float]], config: str = FAST) -> Calla
 
 
 async def at_once(n: int) -> float:
-    await agents(20, "two")
+    await agents(20)
     began = clock()
-    await agents(n, "two")
+    await agents(n)
     return (clock() - began) / n * 1e3
 
 
 async def few(n: int) -> float:
-    await agents(n, "two")
+    await agents(n)
     began = clock()
     for _ in range(10):
-        await agents(n, "two")
+        await agents(n)
     return (clock() - began) / n / 10 * 1e3
 
 
-async def chain(_n: int) -> float:
-    await agents(1, "chain")
+async def processes(n: int) -> float:
+    await agents_with_processes(5)
     began = time.perf_counter()
-    await agents(1, "chain")
+    await agents_with_processes(n)
+    return (time.perf_counter() - began) / n * 1e3
+
+
+async def chain(_n: int) -> float:
+    for _ in range(2):
+        began = time.perf_counter()
+        outcome = await callboard.run("chain", "it")
+        assert outcome.output, outcome.error
     return time.perf_counter() - began
 
 
@@ -62,7 +87,7 @@ async def parked(n: int) -> float:
     """KB of this process when all of them wait."""
     idle = Idle()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(agents, n, "two")
+        nursery.start_soon(agents, n)
         await trio.sleep(0.2)
         while not idle():
             await trio.sleep(0.2)
@@ -84,6 +109,7 @@ if __name__ == "__main__":
             "at_once": rooted(at_once),
             "twice_as_many": rooted(at_once),
             "few": rooted(few),
+            "processes": rooted(processes),
             "chain": rooted(chain),
             "memory": in_a_fresh_process("waiting"),
             "waiting": rooted(waiting, SLOW),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from _clerk import INSTRUCTIONS, TOOL, lookup, question
 from _serve import Idle, absent, clock, in_a_fresh_process, resident, serve
 
 try:
@@ -18,15 +20,23 @@ except ImportError as error:
 FAST, SLOW = os.environ["BENCH_URL"], os.environ["BENCH_URL_SLOW"]
 
 
-async def agents(client: AsyncOpenAI, n: int, steps: int = 2) -> None:
+async def agents(client: AsyncOpenAI, n: int) -> None:
     async def one(number: int) -> None:
-        text = f"agent {number}"
-        for _ in range(steps):
-            reply = await client.chat.completions.create(
-                model="fake", messages=[{"role": "user", "content": f"Say something about: {text}"}]
-            )
-            text = reply.choices[0].message.content or ""
-        assert text
+        messages: list[Any] = [
+            {"role": "system", "content": INSTRUCTIONS},
+            {"role": "user", "content": question(number)},
+        ]
+        tools: list[Any] = [TOOL]
+        reply = await client.chat.completions.create(model="fake", messages=messages, tools=tools)
+        message = reply.choices[0].message
+        messages.append(message)
+        for call in message.tool_calls or ():
+            assert call.type == "function"
+            result = await lookup(**json.loads(call.function.arguments))
+            messages.append({"role": "tool", "tool_call_id": call.id, "content": result})
+        assert len(messages) == 4
+        reply = await client.chat.completions.create(model="fake", messages=messages, tools=tools)
+        assert reply.choices[0].message.content
 
     await asyncio.gather(*(one(number) for number in range(n)))
 
@@ -54,10 +64,19 @@ async def few(client: AsyncOpenAI, n: int) -> float:
     return (clock() - began) / n / 10 * 1e3
 
 
+async def in_a_row(client: AsyncOpenAI, n: int) -> None:
+    text = "it"
+    for _ in range(n):
+        reply = await client.chat.completions.create(
+            model="fake", messages=[{"role": "user", "content": f"Say something about: {text}"}]
+        )
+        text = reply.choices[0].message.content or ""
+
+
 async def chain(client: AsyncOpenAI, n: int) -> float:
-    await agents(client, 1, n)
+    await in_a_row(client, n)
     began = time.perf_counter()
-    await agents(client, 1, n)
+    await in_a_row(client, n)
     return time.perf_counter() - began
 
 

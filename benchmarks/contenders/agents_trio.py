@@ -6,13 +6,18 @@ import json
 import os
 import time
 from collections.abc import Awaitable, Callable
+from typing import Any
 from urllib.parse import urlsplit
 
 import httptools
 import trio
+from _clerk import INSTRUCTIONS, TOOL, lookup, question
 from _serve import Idle, clock, in_a_fresh_process, resident, serve
 
 FAST, SLOW = os.environ["BENCH_URL"], os.environ["BENCH_URL_SLOW"]
+TOOLS_FILE = os.environ["BENCH_TOOLS"]
+
+Tool = Callable[..., Awaitable[str]]
 
 
 class Client:
@@ -23,9 +28,8 @@ class Client:
         self._host, self._port = where.hostname or "", where.port or 80
         self._idle: list[trio.SocketStream] = []
 
-    async def chat(self, prompt: str) -> str:
-        request = {"model": "fake", "messages": [{"role": "user", "content": prompt}]}
-        body = json.dumps(request).encode()
+    async def chat(self, messages: list[Any], **more: Any) -> dict[str, Any]:
+        body = json.dumps({"model": "fake", "messages": messages, **more}).encode()
         head = (
             f"POST /v1/chat/completions HTTP/1.1\r\nhost: {self._host}:{self._port}\r\nauthorization: Bearer x\r\n"
             f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
@@ -37,8 +41,8 @@ class Client:
         while not answer.done:
             parser.feed_data(await stream.receive_some(65536))
         self._idle.append(stream)
-        text: str = json.loads(answer.body)["choices"][0]["message"]["content"]
-        return text
+        message: dict[str, Any] = json.loads(answer.body)["choices"][0]["message"]
+        return message
 
 
 class Answer:
@@ -55,16 +59,27 @@ class Answer:
         self.done = True
 
 
-async def agents(client: Client, n: int, steps: int = 2) -> None:
+async def agents(client: Client, n: int, tool: Tool = lookup) -> None:
     async def one(number: int) -> None:
-        text = f"agent {number}"
-        for _ in range(steps):
-            text = await client.chat(f"Say something about: {text}")
-        assert text
+        messages = [{"role": "system", "content": INSTRUCTIONS}, {"role": "user", "content": question(number)}]
+        message = await client.chat(messages, tools=[TOOL])
+        messages.append(message)
+        for call in message["tool_calls"]:
+            result = await tool(**json.loads(call["function"]["arguments"]))
+            messages.append({"role": "tool", "tool_call_id": call["id"], "content": result})
+        assert (await client.chat(messages, tools=[TOOL]))["content"]
 
     async with trio.open_nursery() as nursery:
         for number in range(n):
             nursery.start_soon(one, number)
+
+
+async def lookup_in_a_process(order: int) -> str:
+    """The function in the agent's tools file, by the interpreter that it is written for."""
+    environ = {**os.environ, "argc_order": str(order), "LLM_OUTPUT": "/dev/stdout"}
+    command = ["bash", "-c", '. "$0"; lookup', TOOLS_FILE]
+    done = await trio.run_process(command, env=environ, capture_stdout=True, capture_stderr=True)
+    return done.stdout.decode()
 
 
 def run(case: Callable[[Client, int], Awaitable[float]], url: str = FAST) -> Callable[[int], float]:
@@ -86,10 +101,24 @@ async def few(client: Client, n: int) -> float:
     return (clock() - began) / n / 10 * 1e3
 
 
-async def chain(client: Client, n: int) -> float:
-    await agents(client, 1, n)
+async def processes(client: Client, n: int) -> float:
+    await agents(client, 5, lookup_in_a_process)
     began = time.perf_counter()
-    await agents(client, 1, n)
+    await agents(client, n, lookup_in_a_process)
+    return (time.perf_counter() - began) / n * 1e3
+
+
+async def in_a_row(client: Client, n: int) -> None:
+    text = "it"
+    for _ in range(n):
+        answer = await client.chat([{"role": "user", "content": f"Say something about: {text}"}])
+        text = answer["content"]
+
+
+async def chain(client: Client, n: int) -> float:
+    await in_a_row(client, n)
+    began = time.perf_counter()
+    await in_a_row(client, n)
     return time.perf_counter() - began
 
 
@@ -118,6 +147,7 @@ if __name__ == "__main__":
             "at_once": run(at_once),
             "twice_as_many": run(at_once),
             "few": run(few),
+            "processes": run(processes),
             "chain": run(chain),
             "memory": in_a_fresh_process("waiting"),
             "waiting": run(waiting, SLOW),

@@ -2,7 +2,8 @@
 
     python benchmarks/harness/fake_openai.py [delay in seconds [n]]     prints its port, serves until stdin ends
 
-Every POST is answered after the delay with a short chat completion, as a stream if that was asked for. It prints a
+Every POST is answered after the delay with a short chat completion, as a stream if that was asked for. A request that
+offers tools and brings no result of one is answered with a call, `lookup(order=7)`, never as a stream. It prints a
 line when `n` requests are open at once for the first time. When stdin ends it prints how many requests it got, how many
 were open at most, and how many were given up by their client.
 """
@@ -17,9 +18,8 @@ USAGE = {"prompt_tokens": 20, "completion_tokens": 5, "total_tokens": 25}
 COMMON = {"id": "chatcmpl-1", "created": 1, "model": "fake"}
 
 
-def _whole() -> bytes:
-    message = {"role": "assistant", "content": "A short answer."}
-    choice = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}
+def _whole(message: dict[str, object], finish: str) -> bytes:
+    choice = {"index": 0, "message": {"role": "assistant", **message}, "finish_reason": finish, "logprobs": None}
     body = json.dumps({**COMMON, "object": "chat.completion", "choices": [choice], "usage": USAGE}).encode()
     head = f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
     return head.encode() + body
@@ -38,7 +38,10 @@ def _streamed() -> bytes:
     return head.encode() + body
 
 
-WHOLE, STREAMED = _whole(), _streamed()
+LOOKUP = {"id": "call_1", "type": "function", "function": {"name": "lookup", "arguments": '{"order": 7}'}}
+
+WHOLE, STREAMED = _whole({"content": "A short answer."}, "stop"), _streamed()
+CALL = _whole({"content": None, "tool_calls": [LOOKUP]}, "tool_calls")
 
 
 class Server(asyncio.Protocol):
@@ -74,6 +77,8 @@ class Server(asyncio.Protocol):
             if cls.most == cls.announce:
                 print("full", flush=True)
         answer = STREAMED if b'"stream":true' in flat else WHOLE
+        if b'"tools":[' in flat and b'"role":"tool"' not in flat:
+            answer = CALL
         self._answer = asyncio.get_running_loop().call_later(cls.delay, self._send, answer)
 
     def _send(self, answer: bytes) -> None:

@@ -1,7 +1,7 @@
 """What runs right now: the state behind the live tree, kept up to date by events and knowing no terminal.
 
-A lane is one thing under way: a node, an item of a map, a graph inside a graph, a tool. It hangs below the
-nearest lane whose actor is its ancestor, so the tree on the screen is the tree of actors, thinned out to what
+A lane is one thing under way: a node, an item of a map, a graph inside a graph, an agent, a tool call. It hangs below
+the nearest lane whose actor is its ancestor, so the tree on the screen is the tree of actors, thinned out to what
 people know by name.
 """
 
@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from ...protocol.events import (
     TERMINAL,
     ActorWaiting,
+    AgentFinished,
+    AgentStarted,
     Event,
     GraphFinished,
     GraphStarted,
@@ -30,7 +32,9 @@ from ...protocol.events import (
     ToolFinished,
     ToolStarted,
 )
-from .text import one_line
+from . import paths
+from .calls import call_in_short
+from .text import counted, one_line, uncoloured
 
 Key = tuple[str, str]
 """A lane's actor, and what tells it apart from others of that actor."""
@@ -46,12 +50,18 @@ class Lane:
     since: float
     above: Lane | None
     detail: str = ""
+    turns: int = 0
     children: dict[Key, Lane] = field(default_factory=dict)
 
     @property
     def key(self) -> Key:
         """What the board files the lane under."""
         return (self.actor, self.what)
+
+    @property
+    def title(self) -> str:
+        """The label, with the turns of an agent."""
+        return f"{self.label}, {counted(self.turns, 'turn')}" if self.turns else self.label
 
 
 class Board:
@@ -78,7 +88,7 @@ class Board:
             case RunStarted(name=name):
                 self.title, self.started = one_line(name, 60), self._clock()
             case GraphStarted(graph=graph, depth=depth) if depth > 0:
-                self._open(actor, "graph", f"{graph} (graph)")
+                self._open(actor, "graph", f"{paths.child(actor) or graph} (graph)")
             case GraphFinished(depth=depth) if depth > 0:
                 self._close(actor, "graph")
             case NodeEntered(node=node, item=item, type=type_):
@@ -86,12 +96,17 @@ class Board:
                 self._open(actor, f"node {name}", f"{name} ({type_})")
             case NodeExited(node=node, item=item):
                 self._close(actor, f"node {node if item is None else f'{node}[{item}]'}")
-            case ToolStarted(tool=tool):
-                self._open(actor, f"tool {event.id or tool}", tool)
+            case AgentStarted(agent=agent, child=child):
+                self._open(actor, "agent", f"{child or agent} (agent)")
+            case AgentFinished():
+                self._close(actor, "agent")
+            case ToolStarted(tool=tool, arguments=arguments):
+                self._open(actor, f"tool {event.id or tool}", call_in_short(tool, arguments))
             case ToolFinished(tool=tool):
                 self._close(actor, f"tool {event.id or tool}")
-            case LlmRequest(model=model):
+            case LlmRequest(model=model, attempt=attempt):
                 self._tails.pop(actor, None)
+                self._count_turn(actor, attempt)
                 self._detail(actor, model)
             case LlmRetry(wait=wait, error=error):
                 self._detail(actor, f"tries again in {wait:.1f}s -- {error}")
@@ -103,7 +118,7 @@ class Board:
                 self._tails.pop(actor, None)
                 self._detail(actor, "")
             case ToolDelta(text=text):
-                self._detail(actor, text)
+                self._detail(actor, uncoloured(text))
             case ActorWaiting(on=on) if on:
                 self._detail(actor, f"waits for {on}")
             case QuestionAsked():
@@ -114,9 +129,14 @@ class Board:
                 for lane in list(self.roots.values()):
                     self._close(lane.actor, lane.what)
 
+    def _count_turn(self, actor: str, attempt: int) -> None:
+        agent = self._lanes.get((actor, "agent"))
+        if agent is not None and attempt == 1:
+            agent.turns += 1
+
     def _open(self, actor: str, what: str, label: str) -> None:
         above = self._nearest(actor if what.startswith("tool") else actor.rpartition("/")[0])
-        lane = Lane(actor, what, one_line(label, 60), self._clock(), above)
+        lane = Lane(actor, what, one_line(label, 90), self._clock(), above)
         (above.children if above else self.roots)[lane.key] = lane
         self._lanes[lane.key] = lane
         self._of_actor.setdefault(actor, []).append(lane)

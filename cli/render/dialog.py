@@ -21,6 +21,7 @@ from prompt_toolkit.output import ColorDepth, Output
 from prompt_toolkit.output.vt100 import Vt100_Output
 
 from ...protocol.questions import Question
+from . import paths
 from .menu import Menu
 from .style import colours, paint
 from .text import one_line, safe
@@ -28,6 +29,8 @@ from .text import one_line, safe
 Value = str | list[str]
 
 _OTHER = "other ..."
+_REFUSE = "no, because ..."
+"""The last entry where any other text is a no, which the model reads."""
 
 _T = TypeVar("_T")
 
@@ -70,8 +73,7 @@ class Dialog:
             with create_app_session(input=source, output=sink):
                 self._write(stream, self._headline(colours(stream), sink.get_size().columns))
                 value = self._ask(colours(stream))
-                shown = ", ".join(value) if isinstance(value, list) else value
-                self._write(stream, f"  = {one_line(shown) or '(empty)'}\n")
+                self._write(stream, f"  = {self._told(value)}\n")
             return value
         finally:
             self.ended.set()
@@ -82,6 +84,12 @@ class Dialog:
             self._withdrawn = True
             if self._close is not None:
                 self._close()
+
+    def _told(self, value: Value) -> str:
+        shown = ", ".join(value) if isinstance(value, list) else value
+        if self._question.secret:
+            return "(not shown)" if shown else "(empty)"
+        return one_line(shown) or "(empty)"
 
     # --- asking -----------------------------------------------------------------------------------------
 
@@ -98,7 +106,8 @@ class Dialog:
         return self._text(question.default or "", coloured)
 
     def _choice(self, question: Question, coloured: bool) -> str:
-        entries = [*question.options, _OTHER] if question.free else list(question.options)
+        other = _REFUSE if question.permission else _OTHER
+        entries = [*question.options, other] if question.free else list(question.options)
         start = question.options.index(question.default) if question.default in question.options else 0
         position = self._pick(Menu(entries, start=start))[0]
         if position == len(question.options):
@@ -110,7 +119,9 @@ class Dialog:
 
     def _text(self, default: str, coloured: bool) -> str:
         depth = None if coloured else ColorDepth.DEPTH_1_BIT
-        session: PromptSession[str] = PromptSession("  > ", erase_when_done=True, color_depth=depth)
+        session: PromptSession[str] = PromptSession(
+            "  > ", erase_when_done=True, color_depth=depth, is_password=self._question.secret
+        )
         self._watch(session.app)
         try:
             answer = session.prompt(pre_run=self._leave_if_withdrawn, handle_sigint=False, set_exception_handler=False)
@@ -155,7 +166,8 @@ class Dialog:
 
     def _headline(self, coloured: bool, width: int) -> str:
         question = self._question
-        who = f"{question.node} asks" if question.node else "A question"
+        name = paths.asker({"node": question.node, "actor": question.actor, "permission": question.permission})
+        who = f"{name} asks" if name else "A question"
         waiting = f" ({self._more} more waiting)" if self._more else ""
         title = safe(f"? {who}{waiting}")
         lines = [paint(title, "title") if coloured else title]
@@ -163,8 +175,10 @@ class Dialog:
         if question.problem:
             problem = f"  {one_line(question.problem)}"
             lines.append(paint(problem, "warning") if coloured else problem)
-        default = question.default and f"default: {question.default}"
-        notes = [note for note in (question.rule, default) if note and f"[{note}]" not in question.text]
+        default = question.default and not question.secret and f"default: {question.default}"
+        patience = question.timeout is not None and f"goes on without an answer after {question.timeout:g} s"
+        about = (question.rule, default, patience)
+        notes = [note for note in about if note and f"[{note}]" not in question.text]
         if notes:
             lines.append(f"  ({one_line('; '.join(notes))})")
         return "\n".join(lines) + "\n"

@@ -5,16 +5,14 @@
     ▸ 12:00:01 read done in 0.04s -> judge
     ▸ 12:00:02 judge (llm) FAILED in 310ms -- the model's answer did not fit
 
-A graph inside a graph and the items of a map are told only with `-v`; so are model calls, tool calls and the
-table of times. Values of the state never appear here: events do not carry them.
+A graph inside a graph and the items of a map are told only with `-v`; so is the table of times. Agents, their tools
+and model calls have a teller of their own, `troupe`. Values of the state never appear here: events do not carry them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
 from functools import singledispatchmethod
-from typing import NamedTuple
 
 from ...protocol.events import (
     ActorRestarted,
@@ -23,9 +21,6 @@ from ...protocol.events import (
     EventData,
     GraphFinished,
     GraphStarted,
-    LlmRequest,
-    LlmResponse,
-    LlmRetry,
     NodeEntered,
     NodeExited,
     NodeSkipped,
@@ -35,27 +30,22 @@ from ...protocol.events import (
     RunStarted,
     StepFinished,
     StepStarted,
-    ToolDelta,
-    ToolFinished,
-    ToolStarted,
     UsageUpdate,
     Warned,
 )
+from . import paths
+from .lines import Line, Pen, duration
 from .text import one_line, safe
+from .troupe import TroupeTeller
 
-
-class Line(NamedTuple):
-    """One line to show, and the house style it is shown in (see `style.paint`)."""
-
-    text: str
-    style: str = "dim"
+__all__ = ["Line", "Narrator"]
 
 
 class Narrator:
     """Turns a run's events into lines. Keeps only what a later line needs: node types, nesting, usage.
 
     Args:
-        verbose: tell about model calls, tools and nested graphs too.
+        verbose: tell about model calls, the output of tools and nested graphs too.
         prompting: a person is asked on the same screen, where the prompt shows the question; only questions
             that others answer are told, once they are answered.
         mark: what a line begins with; `>` for terminals without the real one.
@@ -65,7 +55,9 @@ class Narrator:
         self._verbose = verbose
         self._prompting = prompting
         self._held: dict[str, Line] = {}
-        self._mark = mark
+        self._secret: set[str] = set()
+        self._pen = Pen(mark)
+        self._troupe = TroupeTeller(self._pen, verbose=verbose, told=self._told, spent=self._spent)
         self._types: dict[str, str] = {}
         self._nested: set[str] = set()
         self._wide: set[tuple[str, int]] = set()
@@ -78,12 +70,12 @@ class Narrator:
 
     def note(self, text: str) -> Line:
         """A line about something that is no event."""
-        return self._line(safe(text))
+        return self._pen.line(safe(text))
 
     @singledispatchmethod
-    def _tell(self, _data: EventData, _event: Event) -> Iterator[Line]:
-        """A kind that nothing is said about."""
-        return iter(())
+    def _tell(self, data: EventData, event: Event) -> Iterator[Line]:
+        """A kind that is the troupe's matter, or that nothing is said about."""
+        return self._troupe.tell(data, event)
 
     # --- the run and its graphs -------------------------------------------------------------------------
 
@@ -91,17 +83,26 @@ class Narrator:
     def _run_started(self, data: RunStarted, event: Event) -> Iterator[Line]:
         if self._verbose:
             model = f", model {data.model}" if data.model else ""
-            yield self._line(f"run {event.run} of {data.name} ({data.dialect}{model})")
+            yield self._pen.line(f"run {event.run} of {data.name} ({data.dialect}{model})")
 
     @_tell.register
     def _graph_started(self, data: GraphStarted, event: Event) -> Iterator[Line]:
         if data.depth > 0:
+            child = paths.child(event.actor)
+            if child and not self.nested(event.actor):
+                yield self._pen.timed(event, f"{child} ({data.graph}, a graph) start")
             self._nested.add(event.actor)
         if self._told(event):
-            yield self._line(f"graph: {data.graph} (start: {data.start})", style="title")
+            yield self._pen.line(f"graph: {data.graph} (start: {data.start})", style="title")
 
     @_tell.register
     def _graph_finished(self, data: GraphFinished, event: Event) -> Iterator[Line]:
+        child = paths.child(event.actor) if data.depth else ""
+        if child and not self.nested(event.actor.rpartition("/")[0]):
+            how = "stopped after" if event.actor in self._broken else "done in"
+            yield self._pen.timed(event, f"{child} {how} {duration(data.seconds)}")
+            if not self._verbose:
+                return
         if not self._told(event):
             return
         if self._verbose and data.timing:
@@ -112,7 +113,7 @@ class Narrator:
         name = f" {data.graph}" if data.depth else ""
         how = "stopped after" if event.actor in self._broken else "done in"
         spent = "" if data.depth else self._spent()
-        yield self._line(f"graph{name} {how} {data.seconds:.2f}s{spent}")
+        yield self._pen.line(f"graph{name} {how} {data.seconds:.2f}s{spent}")
 
     def _spent(self) -> str:
         if not self._usage:
@@ -134,48 +135,53 @@ class Narrator:
     def _step_started(self, data: StepStarted, event: Event) -> Iterator[Line]:
         if self._told(event) and len(data.nodes) > 1:
             self._wide.add((event.actor, data.step))
-            yield self._timed(event, f"super-step start: {', '.join(data.nodes)}")
+            yield self._pen.timed(event, f"super-step start: {', '.join(data.nodes)}")
 
     @_tell.register
     def _step_finished(self, data: StepFinished, event: Event) -> Iterator[Line]:
         if (event.actor, data.step) in self._wide:
             self._wide.discard((event.actor, data.step))
             onward = f" -> {', '.join(data.next)}" if data.next else ""
-            yield self._timed(event, f"super-step end{onward}")
+            yield self._pen.timed(event, f"super-step end{onward}")
 
     @_tell.register
     def _node_entered(self, data: NodeEntered, event: Event) -> Iterator[Line]:
         self._types[data.node] = data.type
+        if data.item is not None:
+            self._nested.add(event.actor)
         if self._told(event, item=data.item):
             visit = f", visit {data.visit}" if data.visit > 1 else ""
-            yield self._timed(event, f"{_name(data.node, data.item)} ({data.type}{visit}) start")
+            yield self._pen.timed(event, f"{_name(data.node, data.item)} ({data.type}{visit}) start")
 
     @_tell.register
     def _node_exited(self, data: NodeExited, event: Event) -> Iterator[Line]:
         onward = f" -> {', '.join(data.next)}" if data.next else ""
         name = _name(data.node, data.item)
+        if data.item is not None:
+            self._nested.discard(event.actor)
         if data.error is not None:
             if not data.next:
                 self._broken.add(event.actor.rpartition("/")[0])
             type_ = self._types.get(data.node, "node")
-            text = f"{name} ({type_}) FAILED in {_duration(data.seconds)}{onward} -- {one_line(data.error)}"
-            yield self._timed(event, text, style="error")
+            text = f"{name} ({type_}) FAILED in {duration(data.seconds)}{onward} -- {one_line(data.error)}"
+            yield self._pen.timed(event, text, style="error")
         elif self._told(event, item=data.item):
-            yield self._timed(event, f"{name} done in {_duration(data.seconds)}{onward}")
+            yield self._pen.timed(event, f"{name} done in {duration(data.seconds)}{onward}")
 
     @_tell.register
     def _node_skipped(self, data: NodeSkipped, event: Event) -> Iterator[Line]:
         if self._told(event):
-            yield self._timed(event, f"{data.node} skipped: {one_line(data.reason)}")
+            yield self._pen.timed(event, f"{data.node} skipped: {one_line(data.reason)}")
 
     # --- questions and warnings -------------------------------------------------------------------------
 
     @_tell.register
     def _question_asked(self, data: QuestionAsked, event: Event) -> Iterator[Line]:
-        question = data.question
-        text = question.get("text", "") if isinstance(question, dict) else ""
-        node = question.get("node") if isinstance(question, dict) else None
-        line = self._timed(event, f"{node or 'somebody'} asks: {one_line(str(text))}", style="question")
+        question = data.question if isinstance(data.question, dict) else {}
+        if question.get("secret"):
+            self._secret.add(event.id)
+        text = one_line(str(question.get("text", "")))
+        line = self._pen.timed(event, f"{paths.asker(question) or 'somebody'} asks: {text}", style="question")
         if self._prompting:
             self._held[event.id] = line
         else:
@@ -184,19 +190,22 @@ class Narrator:
     @_tell.register
     def _question_answered(self, data: QuestionAnswered, event: Event) -> Iterator[Line]:
         held = self._held.pop(event.id, None)
+        secret = event.id in self._secret
+        self._secret.discard(event.id)
         if held is not None:
             if data.by == "terminal":
                 return
             yield held
         value = ", ".join(map(str, data.value)) if isinstance(data.value, list) else str(data.value)
-        who = _BY.get(data.by, f"by {data.by}")
-        yield self._timed(event, f"answered {who}: {one_line(value)}")
+        who = _BY.get(data.by) or f"by {paths.name(data.by) if data.by.startswith('/') else data.by}"
+        yield self._pen.timed(event, f"answered {who}" + (" (a secret)" if secret else f": {one_line(value)}"))
 
     @_tell.register
     def _question_expired(self, data: QuestionExpired, event: Event) -> Iterator[Line]:
         self._held.pop(event.id, None)
+        self._secret.discard(event.id)
         if data.reason == "timeout":  # for the other reasons, what follows says it
-            yield self._timed(event, "nobody answered in time")
+            yield self._pen.timed(event, "nobody answered in time")
 
     @_tell.register
     def _warned(self, data: Warned, _event: Event) -> Iterator[Line]:
@@ -204,60 +213,14 @@ class Narrator:
         yield Line(f"warning: {node}{data.message}", "warning")
 
     @_tell.register
-    def _llm_retry(self, data: LlmRetry, event: Event) -> Iterator[Line]:
-        failed = f"{data.model}: try {data.attempt} failed, next in {_duration(data.wait)}"
-        yield self._timed(event, f"{failed} -- {one_line(data.error)}", style="warning")
-
-    @_tell.register
     def _actor_stuck(self, data: ActorStuck, event: Event) -> Iterator[Line]:
         yield Line(f"warning: {event.actor} did not end within {data.seconds:.1f}s and was left behind", "warning")
-
-    # --- only with -v -----------------------------------------------------------------------------------
-
-    @_tell.register
-    def _llm_request(self, data: LlmRequest, event: Event) -> Iterator[Line]:
-        if not self._verbose:
-            return
-        tools = ",".join(data.tools) or "none"
-        yield self._timed(
-            event, f"  llm call: model={data.model} messages={data.messages} tools={tools} try={data.attempt}"
-        )
-
-    @_tell.register
-    def _llm_response(self, data: LlmResponse, event: Event) -> Iterator[Line]:
-        if not self._verbose:
-            return
-        yield self._timed(
-            event,
-            f"  llm answer: model={data.model} in={data.input_tokens} out={data.output_tokens}"
-            f" {_duration(data.seconds)}{f' ({data.stop})' if data.stop else ''}",
-        )
-
-    @_tell.register
-    def _tool_started(self, data: ToolStarted, event: Event) -> Iterator[Line]:
-        if not self._verbose:
-            return
-        yield self._timed(event, f"  tool {data.tool} start")
-
-    @_tell.register
-    def _tool_delta(self, data: ToolDelta, _event: Event) -> Iterator[Line]:
-        if not self._verbose:
-            return
-        yield Line(f"    {data.tool}: {one_line(data.text)}")
-
-    @_tell.register
-    def _tool_finished(self, data: ToolFinished, event: Event) -> Iterator[Line]:
-        if not self._verbose:
-            return
-        how = f"FAILED -- {one_line(data.error)}" if data.error is not None else "done"
-        status = f" (exit {data.status})" if data.status else ""
-        yield self._timed(event, f"  tool {data.tool} {how}{status} in {_duration(data.seconds)}")
 
     @_tell.register
     def _actor_restarted(self, data: ActorRestarted, event: Event) -> Iterator[Line]:
         if not self._verbose:
             return
-        yield self._timed(event, f"{event.actor} restarted ({data.restarts}) -- {one_line(data.error)}")
+        yield self._pen.timed(event, f"{event.actor} restarted ({data.restarts}) -- {one_line(data.error)}")
 
     # --- common -----------------------------------------------------------------------------------------
 
@@ -275,24 +238,15 @@ class Narrator:
             actor = actor.rpartition("/")[0]
         return False
 
-    def _line(self, text: str, style: str = "dim") -> Line:
-        return Line(f"{self._mark} {text}", style)
 
-    def _timed(self, event: Event, text: str, style: str = "dim") -> Line:
-        return self._line(f"{_clock(event.ts)} {text}", style)
-
-
-_BY = {"answers": "as given beforehand", "default": "by default", "terminal": "at the terminal"}
+_BY = {
+    "answers": "as given beforehand",
+    "default": "by default",
+    "terminal": "at the terminal",
+    "always": "as before (always)",
+}
 """How to say who answered, where it was no front end."""
 
 
 def _name(node: str, item: int | None) -> str:
     return node if item is None else f"{node}[{item}]"
-
-
-def _duration(seconds: float) -> str:
-    return f"{seconds * 1000:.0f}ms" if seconds < 1 else f"{seconds:.2f}s"
-
-
-def _clock(when: datetime) -> str:
-    return when.astimezone().strftime("%H:%M:%S")

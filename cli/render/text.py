@@ -8,12 +8,15 @@ a harmless one.
 
 from __future__ import annotations
 
+import re
+
 _KEPT = {ord("\t"), ord("\n")}
 _CONTROLS = (*range(0x20), *range(0x7F, 0xA0))
 _REORDERING = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
 _ESCAPES = {code: f"\\x{code:02x}" for code in _CONTROLS if code not in _KEPT}
 _ESCAPES |= {code: f"\\u{code:04x}" for code in _REORDERING}
 _ESCAPES |= {0x2028: "\n", 0x2029: "\n"}
+_COLOURS = re.compile(r"\x1b\[[0-9;:]*m")
 
 
 def safe(text: str) -> str:
@@ -25,6 +28,11 @@ def one_line(text: str, width: int = 120) -> str:
     """The text, safe, on one line of at most `width` characters, the cut shown as `…`."""
     line = " ".join(safe(text[: 4 * width]).split())
     return line if len(line) <= width else line[: width - 1] + "…"
+
+
+def uncoloured(text: str) -> str:
+    """The text without the colours a program gave it; not yet harmless."""
+    return _COLOURS.sub("", text)
 
 
 def counted(number: int, word: str) -> str:

@@ -150,7 +150,7 @@ def _label(lane: Lane, now: float) -> Text:
     spinner = _SPINNER[int(now * 10) % len(_SPINNER)]
     text = Text(no_wrap=True, overflow="ellipsis")
     text.append(f"{spinner} ", style="cyan")
-    text.append(lane.label, style="bold")
+    text.append(lane.title, style="bold")
     text.append(f"  {now - lane.since:.1f}s", style="dim")
     if lane.detail:
         text.append(f"  {lane.detail}", style="dim")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -24,3 +25,17 @@ async def stage(tmp_path: Path, fake_model: FakeModels) -> AsyncIterator[Stage]:
 def compat(request: pytest.FixtureRequest) -> str:
     """Both dialects: the test must hold in each."""
     return str(request.param)
+
+
+WIRES = [(kind, stream) for kind in ("openai-compatible", "claude") for stream in (False, True)]
+
+
+@pytest.fixture(params=WIRES, ids=lambda wire: f"{wire[0]}-{'stream' if wire[1] else 'whole'}")
+async def wired(request: pytest.FixtureRequest, tmp_path: Path, fake_model: FakeModels) -> AsyncIterator[Stage]:
+    """A stage whose model speaks OpenAI's or Anthropic's format, in pieces or not."""
+    kind, stream = request.param
+    config_dir = fake_model.config_dir(tmp_path / "config", type=kind)
+    settings = {**json.loads((config_dir / "config.yaml").read_text()), "stream": stream}
+    (config_dir / "config.yaml").write_text(json.dumps(settings))
+    async with callboard.Root(config_dir=config_dir) as root:
+        yield Stage(config_dir, fake_model, root)

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+import queue
+import threading
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+import trio
+from fake_models import FakeModels, listening
 
 from callboard.cli import main
 from callboard.protocol.events import Event, EventData
@@ -65,3 +70,24 @@ def callboard(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
         return Ended(code, out, err)
 
     return run
+
+
+@pytest.fixture
+def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeModels]:
+    """A model server in a thread of its own, since these tests give the main one to the command."""
+    ready: queue.Queue[tuple[FakeModels, trio.lowlevel.TrioToken, trio.CancelScope]] = queue.Queue()
+
+    async def serve() -> None:
+        listener, port = listening()
+        server = FakeModels(port)
+        with trio.CancelScope() as scope:
+            ready.put((server, trio.lowlevel.current_trio_token(), scope))
+            await server.serve(listener)
+
+    thread = threading.Thread(target=trio.run, args=(serve,))
+    thread.start()
+    server, token, scope = ready.get()
+    monkeypatch.setenv("CALLBOARD_CONFIG_DIR", str(server.config_dir(tmp_path / "config")))
+    yield server
+    token.run_sync_soon(scope.cancel)
+    thread.join()

@@ -153,7 +153,8 @@ def test_completion_offers_agents_directories_and_yaml_files(tmp_path: Path, mon
         "COMP_CWORD": "2",
     }
     result = CliRunner().invoke(main.cli, [], prog_name="callboard", env=environment)
-    assert result.output.split() == ["plain,code.yaml", "plain,coder", "plain,config/", "plain,cool"]
+    offered = [line.removeprefix("plain,") for line in result.output.split()]
+    assert offered == ["code-reviewer", "code.yaml", "coder", "config/", "cool"]
 
 
 def _shell(line: str, directory: Path) -> subprocess.CompletedProcess[str]:

@@ -126,6 +126,49 @@ def test_a_dialog_closed_before_it_began_does_not_begin(person: Person) -> None:
         dialog.run()
 
 
+def test_a_secret_is_neither_echoed_nor_kept(person: Person) -> None:
+    shown: list[str] = []
+
+    class Recording(DummyOutput):
+        def write(self, data: str) -> None:
+            shown.append(data)
+            if "".join(shown).rstrip().endswith(("*******", "hunter2")):
+                person.press(ENTER)
+
+    person.press("hunter2")
+    question = Question(id="q", actor="", text="Password?", secret=True, default="old")
+    assert Dialog(question, terminal=(person.keys, Recording(), person.screen)).run() == "hunter2"
+    assert person.screen.getvalue() == "? A question\n  Password?\n  = (not shown)\n"
+    assert "hunter2" not in "".join(shown)
+
+
+def permission(**more: object) -> Question:
+    return choice(
+        actor="/run-1/boss/children/agent_kid_1/kid/execute_command",
+        text="Allow execute_command?\ncommand: ls",
+        options=("yes", "always", "no"),
+        permission="execute_command",
+        **more,
+    )
+
+
+@pytest.mark.parametrize(
+    ("keys", "answer"),
+    [([ENTER], "yes"), (["a", ENTER], "always"), (["3", ENTER], "no"), (["4", ENTER, "use fs_ls", ENTER], "use fs_ls")],
+)
+def test_a_permission_shows_who_wants_to_do_what(person: Person, keys: list[str], answer: str) -> None:
+    person.press(*keys)
+    assert Dialog(permission(), terminal=person.terminal).run() == answer
+    shown = person.screen.getvalue()
+    assert shown.startswith("? agent_kid_1 asks\n  Allow execute_command?\n  command: ls\n")
+
+
+def test_a_question_that_does_not_wait_for_ever_says_so(person: Person) -> None:
+    person.press(ENTER)
+    Dialog(choice(timeout=300.0), terminal=person.terminal).run()
+    assert "(goes on without an answer after 300 s)" in person.screen.getvalue()
+
+
 # --- as a front end of the question desk --------------------------------------------------------------------
 
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import queue
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-import trio
-from fake_models import FakeModels, Reply, listening
+from fake_models import FakeModels, Reply, Request
 
 Callboard = Callable[..., "tuple[int, str, str]"]
 
@@ -45,27 +42,6 @@ nodes:
   end: {type: end, output: "{{said}}"}
   lost: {type: end, output: "lost: {{said}}"}
 """
-
-
-@pytest.fixture
-def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeModels]:
-    """A model server in a thread of its own, since these tests give the main one to the command."""
-    ready: queue.Queue[tuple[FakeModels, trio.lowlevel.TrioToken, trio.CancelScope]] = queue.Queue()
-
-    async def serve() -> None:
-        listener, port = listening()
-        server = FakeModels(port)
-        with trio.CancelScope() as scope:
-            ready.put((server, trio.lowlevel.current_trio_token(), scope))
-            await server.serve(listener)
-
-    thread = threading.Thread(target=trio.run, args=(serve,))
-    thread.start()
-    server, token, scope = ready.get()
-    monkeypatch.setenv("CALLBOARD_CONFIG_DIR", str(server.config_dir(tmp_path / "config")))
-    yield server
-    token.run_sync_soon(scope.cancel)
-    thread.join()
 
 
 @pytest.fixture
@@ -267,3 +243,66 @@ def test_a_limit_is_a_number_above_zero(callboard: Callboard, talk: str, flag: s
     code, out, err = callboard("run", talk, "x", flag, value)
     assert (code, out) == (2, "")
     assert f"Invalid value for '{flag}': '{value}' is not a " in err
+
+
+BOSS = """
+name: boss
+instructions: You are {{role}}.
+can_spawn_agents: true
+can_ask_user: false
+global_tools: [fs_write]
+variables: [{name: role, description: What it is}]
+"""
+
+
+@pytest.fixture
+def boss(tmp_path: Path, models: FakeModels, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An agent that may spawn and write; its directory is the working one."""
+    (tmp_path / "config.yaml").write_text(BOSS)
+    monkeypatch.chdir(tmp_path)
+    kid = tmp_path / "config" / "agents" / "kid"
+    kid.mkdir(parents=True)
+    (kid / "config.yaml").write_text("name: kid\ninstructions: You are the kid.\n")
+    return tmp_path
+
+
+def test_an_agent_runs_as_a_graph_does_and_json_tells_of_its_children(
+    callboard: Callboard, boss: Path, models: FakeModels
+) -> None:
+    def answer(request: Request) -> Reply | str:
+        if "the kid" in request.system:
+            return "kid here"
+        if not request.results:
+            return Reply(calls=[("agent__spawn", {"agent": "kid", "prompt": "hello"})])
+        if len(request.results) == 1:
+            return Reply(calls=[("agent__collect", {"id": json.loads(request.results[0])["id"]})])
+        return "collected"
+
+    models.answer_with(answer)
+    code, out, err = callboard("run", str(boss), "go", "--var", "role=chief", "-o", "json")
+    outcome = json.loads(out)
+    assert (code, outcome["status"], outcome["output"]) == (0, "done", "collected")
+    assert (outcome["turns"], outcome["tool_calls"]) == (4, 2)
+    (child,) = outcome["children"]
+    assert (child["agent"], child["status"], child["output"], child["turns"]) == ("kid", "completed", "kid here", 1)
+    assert f"{child['id']} start" in err
+    assert f"{child['id']} done in" in err
+    assert "You are chief." in models.requests[0].system
+
+
+def test_a_variable_that_nobody_can_be_asked_for_is_wrong_usage(
+    callboard: Callboard, boss: Path, models: FakeModels
+) -> None:
+    code, out, err = callboard("run", str(boss), "go")
+    assert (code, out) == (2, "")
+    assert "  - role: What it is\nSet them with --var role=VALUE" in err
+    assert models.requests == []
+
+
+@pytest.mark.parametrize("flags", [["--yes"], ["--allow", "fs_write"], []], ids=" ".join)
+def test_permission_for_a_run_is_given_beforehand_or_refused(
+    callboard: Callboard, boss: Path, models: FakeModels, flags: list[str]
+) -> None:
+    models.script(Reply(calls=[("fs_write", {"path": "new.txt", "contents": "x"})]), "tried")
+    assert callboard("run", "-q", str(boss), "go", "--var", "role=r", *flags)[:2] == (0, "tried\n")
+    assert (boss / "new.txt").exists() == bool(flags)

@@ -39,7 +39,17 @@ def imported(*arguments: str, **environment: str) -> set[str]:
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--help"], ["--version"], ["run", "--help"], ["validate", "--help"], ["models", "pull", "--help"], ["nonsense"]],
+    [
+        ["--help"],
+        ["--version"],
+        ["run", "--help"],
+        ["ask", "--help"],
+        ["agents", "new", "--help"],
+        ["tools", "call", "--help"],
+        ["validate", "--help"],
+        ["models", "pull", "--help"],
+        ["nonsense"],
+    ],
     ids=" ".join,
 )
 def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
@@ -48,7 +58,10 @@ def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
     assert not modules & HEAVY
 
 
-@pytest.mark.parametrize("words", ["callboard ", "callboard run --c", "callboard run ex", "callboard schema "])
+@pytest.mark.parametrize(
+    "words",
+    ["callboard ", "callboard run --c", "callboard run ex", "callboard agents show ex", "callboard tools "],
+)
 def test_completion_imports_nothing_heavy(words: str) -> None:
     count = len(words.split(" ")) - 1
     modules = imported(_CALLBOARD_COMPLETE="bash_complete", COMP_WORDS=words, COMP_CWORD=str(count))

@@ -16,7 +16,7 @@ import pytest
 import trio
 from fake_models import FakeModels, Reply
 
-COMMAND = [sys.executable, "-m", "callboard.cli", "run"]
+COMMAND = [sys.executable, "-m", "callboard.cli"]
 
 ASK = """
 name: ask
@@ -105,7 +105,7 @@ async def test_a_person_answers_at_the_terminal_and_gets_it_back(
 ) -> None:
     (tmp_path / "graph.yaml").write_text(ASK)
     before = screen.modes()
-    process = await started(nursery, [str(tmp_path)], {}, screen)
+    process = await started(nursery, ["run", str(tmp_path)], {}, screen)
     await screen.shows(r"then enter")
     assert screen.modes() != before
     for key in re.findall(r"\x1b\[.|[^\x1b]", keys) if len(keys) > 3 else [keys]:
@@ -127,7 +127,7 @@ async def test_a_signal_ends_the_run_with_one_line_and_its_code(
     (tmp_path / "graph.yaml").write_text(TALK)
     fake_model.script(Reply("never", delay=60))
     home = fake_model.config_dir(tmp_path / "config")
-    process = await started(nursery, [str(tmp_path), "-o", "json", "x"], {"CALLBOARD_CONFIG_DIR": str(home)})
+    process = await started(nursery, ["run", str(tmp_path), "-o", "json", "x"], {"CALLBOARD_CONFIG_DIR": str(home)})
     await fake_model.arrived(1)
     process.send_signal(number)
     assert process.stderr is not None
@@ -136,6 +136,45 @@ async def test_a_signal_ends_the_run_with_one_line_and_its_code(
     assert await process.wait() == code
     assert [line for line in told if "stopping" in line] == told[-1:]
     assert b'"status": "cancelled"' in await _all(process.stdout)
+
+
+BOUND = """
+name: bound
+start: end
+variables: [{name: project, description: Which project}]
+nodes: {end: {type: end, output: "for {{initial_prompt}}"}}
+"""
+
+
+@pytest.mark.parametrize(("keys", "code", "out"), [("x\r", 0, b"for me\n"), ("\x04", 2, b"")])
+async def test_a_variable_without_a_value_is_asked_for_before_the_run(
+    nursery: trio.Nursery, screen: Screen, tmp_path: Path, keys: str, code: int, out: bytes
+) -> None:
+    (tmp_path / "graph.yaml").write_text(BOUND)
+    process = await started(nursery, ["run", str(tmp_path), "me"], {}, screen)
+    await screen.shows(r"\? bound asks\s+project: Which")
+    await screen.shows(r"\)\r\n[\s\S]*  >")
+    assert "graph:" not in screen.text
+    screen.press(keys)
+    assert process.stdout is not None
+    assert await _all(process.stdout) == out
+    assert await process.wait() == code
+    if code == 2:
+        await screen.shows("The following agent variables are required")
+
+
+@pytest.mark.parametrize(("keys", "code"), [(["\r"], 0), (["n", "\r"], 1)], ids=["yes", "no"])
+async def test_a_tool_called_by_hand_asks_before_it_writes(
+    nursery: trio.Nursery, screen: Screen, tmp_path: Path, keys: list[str], code: int
+) -> None:
+    made = tmp_path / "made"
+    call = ["tools", "call", "fs_mkdir", "--root", str(tmp_path), "--json", f'{{"path": "{made}"}}']
+    process = await started(nursery, call, {"CALLBOARD_CONFIG_DIR": str(tmp_path)}, screen)
+    await screen.shows(r"Allow fs_mkdir\?\s+path:[\s\S]*then enter")
+    for key in keys:
+        screen.press(key)
+    assert await process.wait() == code
+    assert made.is_dir() == (code == 0)
 
 
 async def _all(stream: trio.abc.ReceiveStream) -> bytes:
@@ -148,7 +187,7 @@ async def test_the_cursor_is_back_with_the_first_interrupt_whatever_the_next_cut
     (tmp_path / "graph.yaml").write_text(TALK)
     fake_model.script(Reply("never", delay=60))
     home = fake_model.config_dir(tmp_path / "config")
-    process = await started(nursery, [str(tmp_path), "x"], {"CALLBOARD_CONFIG_DIR": str(home)}, screen)
+    process = await started(nursery, ["run", str(tmp_path), "x"], {"CALLBOARD_CONFIG_DIR": str(home)}, screen)
     await screen.shows(r"\x1b\[\?25l")
     await fake_model.arrived(1)
     process.send_signal(signal.SIGINT)

@@ -20,7 +20,7 @@ MakeEvent = Callable[..., ev.Event]
 
 def labels(board: Board) -> list[object]:
     def walk(lanes: dict[object, object]) -> list[object]:
-        return [(lane.label, walk(lane.children)) if lane.children else lane.label for lane in lanes.values()]
+        return [(lane.title, walk(lane.children)) if lane.children else lane.title for lane in lanes.values()]
 
     return walk(board.roots)
 
@@ -41,6 +41,33 @@ def test_lanes_hang_below_their_ancestors_and_close_with_them(event: MakeEvent) 
     board.on_event(event(ev.NodeExited(node="a", seconds=1.0), f"{call}/inner/a"))
     board.on_event(event(ev.RunFailed(outcome={})))
     assert labels(board) == []
+
+
+def test_children_hang_below_their_parent_with_turns_and_calls(event: MakeEvent) -> None:
+    board = Board(lambda: 0.0)
+    boss, kid = "/run-1/boss", "/run-1/boss/children/agent_kid_1/kid"
+    board.on_event(event(ev.AgentStarted(agent="boss"), boss))
+    for attempt in (1, 1, 2):
+        board.on_event(event(ev.LlmRequest(model="m", messages=1, attempt=attempt), boss))
+    board.on_event(event(ev.ToolStarted(tool="agent__collect", arguments='{"id":"agent_kid_1"}'), f"{boss}/c", id="c"))
+    board.on_event(event(ev.AgentStarted(agent="kid", depth=1, child="agent_kid_1"), kid))
+    board.on_event(event(ev.ToolStarted(tool="fs_read", arguments='{"path":"src/a.py"}'), f"{kid}/fs_read", id="d"))
+    graph = "/run-1/boss/children/agent_coder_2/coder"
+    board.on_event(event(ev.GraphStarted(graph="coder", start="a", depth=1), graph))
+    assert labels(board) == [
+        (
+            "boss (agent), 2 turns",
+            [
+                "agent__collect id=agent_kid_1",
+                ("agent_kid_1 (agent)", ["fs_read path=src/a.py"]),
+                "agent_coder_2 (graph)",
+            ],
+        )
+    ]
+    board.on_event(event(ev.ToolFinished(tool="agent__collect", seconds=1.0), f"{boss}/c", id="c"))
+    board.on_event(event(ev.AgentFinished(agent="kid", seconds=1.0, turns=1, tool_calls=1, depth=1), kid))
+    board.on_event(event(ev.GraphFinished(graph="coder", seconds=1.0, depth=1), graph))
+    assert labels(board) == ["boss (agent), 2 turns"]
 
 
 def test_a_lane_tells_what_it_is_at(event: MakeEvent) -> None:

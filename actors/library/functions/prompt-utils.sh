@@ -16,9 +16,9 @@ source "$(dirname "${BASH_SOURCE[0]}")/ask.sh"
 
 # --- colours ---------------------------------------------------------------------------------------------------------
 
-# _color CODE TEXT...: the text in this colour, or plain where NO_COLOR is set.
+# _color CODE TEXT...: the text in this colour at a terminal (or with CLICOLOR_FORCE), else plain. A model reads it too.
 _color() {
-    if [[ -n ${NO_COLOR-} ]]; then
+    if [[ -n ${NO_COLOR-} || (! -t 1 && -z ${CLICOLOR_FORCE-}) ]]; then
         printf '%s\n' "${*:2}"
     else
         printf '\033[%sm%s\033[0m\n' "$1" "${*:2}"
@@ -64,11 +64,11 @@ password() {
     fi
 }
 
-# confirm TEXT: 1 for yes, 0 for no.
+# confirm TEXT [FIELD...]: 1 for yes, 0 for no. Fields are told along with the question; see ask.sh.
 confirm() {
     local answer
     if [[ -n ${CALLBOARD_ASK_FD-} ]]; then
-        answer=$(_ask_for_one kind=confirm "text=$1") || return 1
+        answer=$(_ask_for_one kind=confirm "text=$1" "${@:2}") || return 1
     else
         _tty_line "$1 (y/N) " || return 1
         answer=$REPLY
@@ -165,7 +165,7 @@ validate_present() {
 guard_operation() {
     [[ -n ${AUTO_CONFIRM-} ]] && return 0
     local answer
-    answer=$(confirm "${1:-Do you want to go on?}") || {
+    answer=$(confirm "${1:-Do you want to go on?}" guard=1) || {
         error "nobody is there to agree to: ${1:-this operation}"
         exit 1
     }

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ....protocol.errors import CallboardError, ToolFailed
-from .home import PROMPT_UTILS
+from ...library import PROMPT_UTILS
 
 if TYPE_CHECKING:
     from ....supervisors import Actor

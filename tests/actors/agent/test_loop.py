@@ -2,31 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
-import pytest
 import trio
 from fake_models import Reply, Request
 from stage import Stage
 
 import callboard
 from callboard.protocol.errors import TurnsReached
-
-WIRES = ("openai-compatible", "claude")
-
-
-@pytest.fixture(params=[(wire, stream) for wire in WIRES for stream in (False, True)], ids=lambda p: f"{p[0]}-{p[1]}")
-def wire(request: pytest.FixtureRequest, stage: Stage) -> str:
-    """The default model speaks this format, streaming or not."""
-    kind, stream = request.param
-    text = stage.models.config(type=kind)
-    settings = {**json.loads(text), "stream": stream}
-    (stage.config_dir / "config.yaml").write_text(json.dumps(settings))
-    stage.root.settings, _ = callboard.actors.runs.root.load_settings(stage.config_dir)
-    stage.root.gateway._settings = stage.root.settings
-    stage.root.gateway._catalog = type(stage.root.gateway._catalog)(stage.root.settings, {})
-    return str(kind)
 
 
 def add(a: int, b: int) -> int:
@@ -37,16 +20,16 @@ def add(a: int, b: int) -> int:
 AGENT = callboard.Agent(name="clerk", instructions="Count.", can_ask_user=False)
 
 
-async def test_a_tool_is_called_and_its_result_told(stage: Stage, wire: str) -> None:
-    stage.models.script(Reply(text="I add.", calls=[("add", {"a": 2, "b": 3})]), "It is 5.")
-    outcome = await stage.run("2+3?", target=AGENT, tools=[add])
+async def test_a_tool_is_called_and_its_result_told(wired: Stage) -> None:
+    wired.models.script(Reply(text="I add.", calls=[("add", {"a": 2, "b": 3})]), "It is 5.")
+    outcome = await wired.run("2+3?", target=AGENT, tools=[add])
     assert outcome.output == "I add.\nIt is 5."
-    assert stage.models.requests[1].results == ["5"]
+    assert wired.models.requests[1].results == ["5"]
     assert (outcome.turns, outcome.tool_calls) == (2, 1)
-    stage.check_stream()
+    wired.check_stream()
 
 
-async def test_several_calls_of_one_turn_run_at_once(stage: Stage, wire: str) -> None:
+async def test_several_calls_of_one_turn_run_at_once(wired: Stage) -> None:
     waiting = trio.Event()
 
     async def first() -> str:
@@ -57,38 +40,38 @@ async def test_several_calls_of_one_turn_run_at_once(stage: Stage, wire: str) ->
         waiting.set()
         return "second"
 
-    stage.models.script(Reply(calls=[("first", {}), ("second", {})]), "done")
-    outcome = await stage.run("go", target=AGENT, tools=[first, second])
+    wired.models.script(Reply(calls=[("first", {}), ("second", {})]), "done")
+    outcome = await wired.run("go", target=AGENT, tools=[first, second])
     assert outcome.output == "done"
-    assert stage.models.requests[1].results == ["first", "second"]
+    assert wired.models.requests[1].results == ["first", "second"]
 
 
-async def test_malformed_arguments_are_told_and_the_run_goes_on(stage: Stage, wire: str) -> None:
-    stage.models.script(Reply(calls=[("add", '{"a": 2, "b":')]), Reply(calls=[("add", {"a": 1, "b": 1})]), "2")
-    outcome = await stage.run("1+1?", target=AGENT, tools=[add])
+async def test_malformed_arguments_are_told_and_the_run_goes_on(wired: Stage) -> None:
+    wired.models.script(Reply(calls=[("add", '{"a": 2, "b":')]), Reply(calls=[("add", {"a": 1, "b": 1})]), "2")
+    outcome = await wired.run("1+1?", target=AGENT, tools=[add])
     assert outcome.output == "2"
-    told = stage.models.requests[2].results
+    told = wired.models.requests[2].results
     assert "invalid arguments" in told[0]
     assert told[1] == "2"
 
 
-async def test_an_unknown_tool_is_told_and_the_run_goes_on(stage: Stage, wire: str) -> None:
-    stage.models.script(Reply(calls=[("substract", {"a": 2})]), "sorry")
-    outcome = await stage.run("2-1?", target=AGENT, tools=[add])
+async def test_an_unknown_tool_is_told_and_the_run_goes_on(wired: Stage) -> None:
+    wired.models.script(Reply(calls=[("substract", {"a": 2})]), "sorry")
+    outcome = await wired.run("2-1?", target=AGENT, tools=[add])
     assert outcome.output == "sorry"
-    assert "Unknown tool 'substract'" in stage.models.requests[1].results[0]
+    assert "Unknown tool 'substract'" in wired.models.requests[1].results[0]
 
 
-async def test_silent_tools_do_not_end_the_conversation(stage: Stage, wire: str) -> None:
+async def test_silent_tools_do_not_end_the_conversation(wired: Stage) -> None:
     def silent() -> None: ...
 
-    stage.models.script(Reply(calls=[("silent", {})]), "done")
-    assert (await stage.run("go", target=AGENT, tools=[silent])).output == "done"
-    assert stage.models.requests[1].results == ["null"]
+    wired.models.script(Reply(calls=[("silent", {})]), "done")
+    assert (await wired.run("go", target=AGENT, tools=[silent])).output == "done"
+    assert wired.models.requests[1].results == ["null"]
 
 
 async def test_a_connection_that_breaks_in_the_middle_is_tried_again(
-    stage: Stage, wire: str, autojump_clock: trio.testing.MockClock
+    wired: Stage, autojump_clock: trio.testing.MockClock
 ) -> None:
     played = []
 
@@ -96,13 +79,13 @@ async def test_a_connection_that_breaks_in_the_middle_is_tried_again(
         played.append(1)
         return "noted"
 
-    stage.models.script(
+    wired.models.script(
         Reply(text="I will note", calls=[("note", {})], drop="middle"), Reply(calls=[("note", {})]), "done"
     )
-    outcome = await stage.run("go", target=AGENT, tools=[note])
+    outcome = await wired.run("go", target=AGENT, tools=[note])
     assert (outcome.status, outcome.output) == ("done", "done")
     assert played == [1]
-    assert "llm.retry" in stage.kinds("llm")
+    assert "llm.retry" in wired.kinds("llm")
 
 
 async def test_an_endless_loop_of_calls_is_ended_with_a_clear_error(stage: Stage) -> None:

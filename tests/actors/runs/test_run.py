@@ -150,7 +150,7 @@ async def test_upstream_that_stays_down_ends_the_run_with_6(stage: Stage, mock_c
     mock_clock.rate = 1000
     stage.plain("instructions: talk", name="kid")
     stage.models.answer_with(lambda request: Reply(status=503, error="down"))
-    outcome = await stage.run(target="kid")
+    outcome = await stage.run("go", target="kid")
     assert outcome.status == "failed"
     assert outcome.error is not None
     assert (outcome.error.code, outcome.exit_code) == ("upstream", 6)
@@ -457,8 +457,15 @@ async def test_a_timeout_of_the_run_ends_it_with_4(stage: Stage, mock_clock: tri
             mock_clock.jump(3)
 
         nursery.start_soon(pass_the_time)
-        outcome = await stage.run(target="kid", limits=callboard.Limits(timeout=3))
+        outcome = await stage.run("go", target="kid", limits=callboard.Limits(timeout=3))
     assert outcome.error is not None
     assert outcome.error.message == "the run did not end within 3 s (--timeout)"
     assert (outcome.error.code, outcome.exit_code) == ("timeout", 4)
     stage.check_stream()
+
+
+async def test_an_llm_agent_needs_a_prompt(stage: Stage) -> None:
+    stage.plain("instructions: talk", name="kid")
+    with pytest.raises(UsageError, match="'kid' is an LLM agent: it needs a prompt"):
+        await stage.run(" ", target="kid")
+    assert stage.models.requests == []

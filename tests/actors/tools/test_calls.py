@@ -271,3 +271,9 @@ async def test_calls_that_must_stay_in_order_happen_in_the_order_of_the_model(me
 
     await calls(tool("note", note, NUMBER, ordered=True)).play(me, [call("note", str(i), n=i) for i in range(20)])
     assert seen == list(range(20))
+
+
+async def test_the_same_call_several_times_in_one_turn_is_no_circle(me: Actor) -> None:
+    conversation = calls(tool("double", double, NUMBER))
+    turns = await conversation.play(me, [call("double", str(i), n=1) for i in range(5)])
+    assert [turn.content for turn in turns] == ["2"] * 5

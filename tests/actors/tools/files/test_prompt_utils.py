@@ -81,6 +81,7 @@ async def test_guards_go_on_only_with_a_yes(bench: Bench, guard: str) -> None:
     body = f'{guard}\nprintf done >> "$LLM_OUTPUT"'
     assert await helped(bench, body, "yes") == {"output": "done"}
     assert [question.text for question in bench.questions] == ["Really?"]
+    assert bench.questions[0].permission is not None  # so that no model can give it
     with pytest.raises(ToolFailed) as refused:
         await helped(bench, body, "no")
     assert "the person said no to: Really?" in refused.value.stderr
@@ -125,10 +126,10 @@ async def test_messages_and_colours(bench: Bench) -> None:
         printf '%s %s' "$(detect_os)" "$(get_opener)" >> "$LLM_OUTPUT"
     """
     said = (await helped(bench, body))["output"]
-    assert "\033[31min red\033[0m\n" in said
+    assert said.startswith("in red\nin green\n")
     assert said.endswith("linux xdg-open")
-    plain = await helped(bench, body, environ={**bench.home.environ, "NO_COLOR": "1"})
-    assert plain["output"].startswith("in red\nin green\n")
+    forced = await helped(bench, body, environ={**bench.home.environ, "CLICOLOR_FORCE": "1"})
+    assert "\033[31min red\033[0m\n" in forced["output"]
     for line in ("ERROR: e", "WARN: w", "INFO: i", "DEBUG: d", "TRACE: t"):
         assert any(line in printed for printed in bench.printed)
 

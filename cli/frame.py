@@ -1,0 +1,55 @@
+"""The frame around whatever runs: a root that owns the signals, progress on stderr, prompts at the terminal.
+
+`run`, `ask` and `tools call` work inside of it. None of what hangs on it can hold the work up.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager
+
+import trio
+
+from .. import Root
+from .render.progress import Progress
+from .render.style import redrawable
+
+_SIGNALS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM", signal.SIGHUP: "SIGHUP"}
+_SHOW_CURSOR = b"\x1b[?25h"
+
+
+@asynccontextmanager
+async def open_frame(progress: Progress, *, config_dir: str | None, person: bool) -> AsyncIterator[Root]:
+    """The root to work under; `person` says whether somebody at the terminal can be asked.
+
+    The block should let no error of ours out: it would arrive wrapped in a group.
+    """
+    async with (
+        Root(config_dir=config_dir, signals=True, on_signal=_tell_signal) as root,
+        trio.open_nursery() as nursery,
+    ):
+        with progress, ExitStack() as stack:
+            stack.callback(nursery.cancel_scope.cancel)
+            nursery.start_soon(progress.animate)
+            if person:
+                from .render.prompt import TerminalPrompts
+
+                await nursery.start(TerminalPrompts(root.questions, progress.aside).serve)
+            yield root
+
+
+def person_at_terminal(*, no_input: bool) -> bool:
+    """Whether somebody can be asked: stdin and stderr are terminals, and it is not forbidden."""
+    return not no_input and all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))
+
+
+def _tell_signal(number: int, count: int) -> None:
+    if count == 1:
+        name = _SIGNALS.get(signal.Signals(number), f"signal {number}")
+        if redrawable(sys.stderr):
+            os.write(2, _SHOW_CURSOR)  # past rich, which drops it; after a third signal nobody could
+        sys.stderr.write(f"callboard: {name}, stopping\n")
+        sys.stderr.flush()

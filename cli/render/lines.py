@@ -1,0 +1,43 @@
+"""What all tellers of a story share: a line, the mark and the time it begins with, how long something took."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import NamedTuple
+
+from ...protocol.events import Event
+
+
+class Line(NamedTuple):
+    """One line to show, and the house style it is shown in (see `style.paint`)."""
+
+    text: str
+    style: str = "dim"
+
+
+class Pen:
+    """Writes lines that begin alike.
+
+    Args:
+        mark: what a line begins with; `>` for terminals without the real one.
+    """
+
+    def __init__(self, mark: str = "▸") -> None:
+        self._mark = mark
+
+    def line(self, text: str, style: str = "dim") -> Line:
+        """A line with the mark."""
+        return Line(f"{self._mark} {text}", style)
+
+    def timed(self, event: Event, text: str, style: str = "dim") -> Line:
+        """A line with the mark and the time of the event."""
+        return self.line(f"{_clock(event.ts)} {text}", style)
+
+
+def duration(seconds: float) -> str:
+    """`40ms`, `1.30s`."""
+    return f"{seconds * 1000:.0f}ms" if seconds < 1 else f"{seconds:.2f}s"
+
+
+def _clock(when: datetime) -> str:
+    return when.astimezone().strftime("%H:%M:%S")

@@ -1,0 +1,180 @@
+"""What agents do, in words: their turns, the tools they call, the children they have.
+
+    ▸ agent: boss (12 tools)
+    ▸ 12:00:01 fs_read path=src/a.py done in 4ms
+    ▸ 12:00:02 agent_scout_949da8fc start
+    ▸ 12:00:03 agent_scout_949da8fc: fs_grep pattern=todo done in 9ms
+    ▸ 12:00:04 agent_scout_949da8fc done in 2.10s, 3 turns, 1 tool call
+    ▸ agent done in 4.00s, 2 turns, 4 tool calls, 210 tokens in, 40 out
+
+A call is told when it has ended; with `-v` also when it begins, and every model call. Agents of graphs inside graphs,
+and of the items of a map, are told only with `-v`, as those are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import singledispatchmethod
+
+from ...protocol.events import (
+    AgentContinued,
+    AgentFinished,
+    AgentStarted,
+    Event,
+    EventData,
+    HistoryCompacted,
+    LlmRequest,
+    LlmResponse,
+    LlmRetry,
+    ToolDelta,
+    ToolFinished,
+    ToolStarted,
+)
+from . import paths
+from .calls import call_in_short
+from .lines import Line, Pen, duration
+from .text import counted, one_line, uncoloured
+
+_INTERRUPTED = "interrupted"
+_STOPS = {
+    "todo_limit": "todos are still open, and it was told to go on as often as max_auto_continues says",
+    "todo_stuck": "todos are still open, and it said the same twice",
+}
+"""Why an agent stopped, where it is not that it was done."""
+
+
+class TroupeTeller:
+    """Turns the events of agents into lines. Keeps only the calls under way.
+
+    Args:
+        pen: writes the lines.
+        verbose: tell about model calls and beginnings too.
+        told: whether what happens at an actor is told at all.
+        spent: what the run has used, as the end of a line.
+    """
+
+    def __init__(self, pen: Pen, *, verbose: bool, told: Callable[[Event], bool], spent: Callable[[], str]) -> None:
+        self._pen = pen
+        self._verbose = verbose
+        self._told = told
+        self._spent = spent
+        self._calls: dict[tuple[str, str], str] = {}
+
+    @singledispatchmethod
+    def tell(self, _data: EventData, _event: Event) -> Iterator[Line]:
+        """What to say about the event; nothing about kinds that are no matter of agents."""
+        return iter(())
+
+    # --- agents -----------------------------------------------------------------------------------------
+
+    @tell.register
+    def _agent_started(self, data: AgentStarted, event: Event) -> Iterator[Line]:
+        if not self._told(event):
+            return
+        if data.child:
+            yield self._pen.timed(event, f"{data.child} start")
+        elif not data.depth:
+            yield self._pen.line(f"agent: {data.agent} ({counted(len(data.tools), 'tool')})", "title")
+        elif self._verbose:
+            yield self._pen.timed(event, f"agent {data.agent} start")
+        if self._verbose and data.tools:
+            yield Line(f"    tools: {', '.join(data.tools)}")
+
+    @tell.register
+    def _agent_finished(self, data: AgentFinished, event: Event) -> Iterator[Line]:
+        if not self._told(event) or (data.depth and not data.child and not self._verbose):
+            return
+        who = data.child or (f"agent {data.agent}" if data.depth else "agent")
+        did = f"{counted(data.turns, 'turn')}, {counted(data.tool_calls, 'tool call')}"
+        took = duration(data.seconds)
+        if data.error is None:
+            why = _STOPS.get(data.stop, "")
+            text = f"{who} {'stopped after' if why else 'done in'} {took}, {did}"
+            style = "warning" if why else "dim"
+            text += (self._spent() if not data.depth else "") + (f" -- {why}" if why else "")
+        elif not data.depth or data.error == _INTERRUPTED:  # the last line of all says what ended the first agent
+            text, style = f"{who} stopped after {took}, {did}", "dim"
+        else:
+            text, style = f"{who} FAILED in {took}, {did} -- {one_line(data.error)}", "error"
+        yield self._pen.timed(event, text, style) if data.depth else self._pen.line(text, style)
+
+    @tell.register
+    def _agent_continued(self, data: AgentContinued, event: Event) -> Iterator[Line]:
+        if self._told(event):
+            open_ = counted(data.open, "open todo")
+            times = f"time {data.count} of at most {data.most}"
+            yield self._pen.timed(event, f"{paths.child(event.actor) or data.agent} goes on: {open_} ({times})")
+
+    @tell.register
+    def _history_compacted(self, data: HistoryCompacted, event: Event) -> Iterator[Line]:
+        if self._told(event):
+            who = paths.child(event.actor) or data.agent
+            sizes = f"of {data.tokens} tokens, now {data.summary_tokens}"
+            yield self._pen.timed(event, f"{who} sums up its first {counted(data.turns, 'message')} ({sizes})")
+
+    # --- tools ------------------------------------------------------------------------------------------
+
+    @tell.register
+    def _tool_started(self, data: ToolStarted, event: Event) -> Iterator[Line]:
+        call = call_in_short(data.tool, data.arguments)
+        if event.id:  # a script node's process has none, and its node is told
+            who = paths.caller(event.actor)
+            self._calls[event.actor, event.id] = call = f"{who}: {call}" if who else call
+        if self._verbose:
+            yield self._pen.timed(event, f"  {call} start" if event.id else f"  tool {call} start")
+
+    @tell.register
+    def _tool_delta(self, data: ToolDelta, _event: Event) -> Iterator[Line]:
+        if self._verbose:
+            yield Line(f"    {data.tool}: {one_line(uncoloured(data.text))}")
+
+    @tell.register
+    def _tool_finished(self, data: ToolFinished, event: Event) -> Iterator[Line]:
+        call = self._calls.pop((event.actor, event.id), "")
+        if not self._told(event) or not (call or self._verbose):
+            return
+        status = f" (exit {data.status})" if data.status else ""
+        took = duration(data.seconds)
+        name = ("  " if self._verbose else "") + (call or f"tool {data.tool}")
+        if data.error is None:
+            yield self._pen.timed(event, f"{name} done{status} in {took}")
+        elif data.error == _INTERRUPTED:
+            yield self._pen.timed(event, f"{name} stopped after {took}")
+        else:
+            why = one_line(_plain(data.error))
+            yield self._pen.timed(event, f"{name} FAILED{status} in {took} -- {why}", "warning")
+
+    # --- models -----------------------------------------------------------------------------------------
+
+    @tell.register
+    def _llm_retry(self, data: LlmRetry, event: Event) -> Iterator[Line]:
+        failed = f"{data.model}: try {data.attempt} failed, next in {duration(data.wait)}"
+        yield self._pen.timed(event, f"{failed} -- {one_line(data.error)}", style="warning")
+
+    @tell.register
+    def _llm_request(self, data: LlmRequest, event: Event) -> Iterator[Line]:
+        if self._verbose:
+            tools = ",".join(data.tools) if len(data.tools) <= 5 else str(len(data.tools))
+            about = f"model={data.model} messages={data.messages} tools={tools or 'none'} try={data.attempt}"
+            yield self._pen.timed(event, f"  llm call: {about}")
+
+    @tell.register
+    def _llm_response(self, data: LlmResponse, event: Event) -> Iterator[Line]:
+        if self._verbose:
+            used = f"in={data.input_tokens} out={data.output_tokens}"
+            stop = f" ({data.stop})" if data.stop else ""
+            text = f"  llm answer: model={data.model} {used} {duration(data.seconds)}{stop}"
+            yield self._pen.timed(event, text)
+
+
+def _plain(error: str) -> str:
+    """The sentence of an error that was told to a model as JSON."""
+    head = '{"tool_call_error":"'
+    if not error.startswith(head):
+        return error
+    import json
+
+    try:
+        return str(json.loads(error)["tool_call_error"])
+    except (ValueError, KeyError, TypeError):
+        return error

@@ -1,0 +1,177 @@
+"""The tools there are, as `callboard tools` and `callboard agents show` tell of them.
+
+A tool file with errors does not hide the others: it is told as a problem.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .. import GraphAgent, LoopAgent
+from ..actors.directories import config_dir as configured
+from ..actors.settings import load_settings
+from ..actors.tools.collect import ENDINGS, Shelf, ToolOptions, agent_file
+from ..actors.tools.permissions import Permissions
+from ..actors.tools.tool import Tool
+from ..protocol.errors import InvalidFile, UsageError
+from ..protocol.permissions import Permissions as Rules
+from ..protocol.problems import Problem, did_you_mean
+from .render.text import one_line
+
+BUILT_IN = "built in"
+_EFFECTS = {
+    "none": "nothing outside of the run",
+    "read": "reads files or the network",
+    "write": "changes files",
+    "execute": "runs programs",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolSeen:
+    """One tool, where it comes from (`built in`, or a file), and what becomes of a call: allow, ask or deny."""
+
+    tool: Tool
+    source: str
+    permission: str
+
+    @property
+    def name(self) -> str:
+        """As the model calls it."""
+        return self.tool.name
+
+    @property
+    def summary(self) -> str:
+        """The first sentence of its description."""
+        line = self.tool.spec.description.strip().partition("\n")[0]
+        sentence, dot, _ = line.partition(". ")
+        return one_line(sentence + dot.strip())
+
+    def to_wire(self) -> dict[str, Any]:
+        """As JSON shows it."""
+        tool = self.tool
+        return {
+            "name": tool.name,
+            "description": tool.spec.description,
+            "parameters": tool.spec.parameters,
+            "effect": tool.effect,
+            "permission": self.permission,
+            "source": self.source,
+        }
+
+    @property
+    def effect(self) -> str:
+        """What it does to the world, in words."""
+        return "whatever its file does" if self.tool.origin == "file" else _EFFECTS[self.tool.effect]
+
+
+class Toolbox:
+    """The tools of a configuration directory.
+
+    Args:
+        shelf: where they stand; by default one made from the directory's settings.
+
+    Raises:
+        ConfigError: `config.yaml` has errors.
+    """
+
+    def __init__(
+        self, config_dir: str | None, *, shelf: Shelf | None = None, options: ToolOptions | None = None
+    ) -> None:
+        self.base, _ = configured(config_dir, os.environ)
+        settings, _ = load_settings(self.base)
+        self._permissions = Permissions(settings.permissions)
+        self._shelf = shelf or Shelf(self.base, settings, os.environ)
+        self._options = options or ToolOptions()
+
+    def everywhere(self) -> tuple[list[ToolSeen], list[Problem]]:
+        """Every global tool, the user's first, and what is wrong with the files of others."""
+        tools, problems = self._named(self._shelf.global_names(), None, {})
+        return sorted(tools, key=lambda tool: tool.source == BUILT_IN), problems
+
+    def of_agent(
+        self, agent: GraphAgent | LoopAgent, *, values: Mapping[str, str] | None = None
+    ) -> tuple[list[ToolSeen], list[Problem]]:
+        """What the agent may call: its own tools, then the global ones that it lists; broken files of those."""
+        own = self.own(agent, values=values)
+        file = agent.graph if isinstance(agent, GraphAgent) else agent.agent
+        taken = {tool.name for tool in own}
+        listed = [name for name in self._shelf.spelled_out(file.global_tools) if name not in taken]
+        tools, problems = self._named(listed, agent, values or {})
+        return [*own, *tools], problems
+
+    def own(self, agent: GraphAgent | LoopAgent, *, values: Mapping[str, str] | None = None) -> list[ToolSeen]:
+        """The tools of the agent's own file, which was found free of errors when the agent was loaded."""
+        if agent.directory is None:
+            return []
+        path = agent_file(agent.directory)
+        found = self._shelf.of_agent(agent.directory, self._home(agent, values or {}))
+        return [self._seen(tool, str(path), agent) for tool in found.tools]
+
+    def one(self, name: str, agent: GraphAgent | LoopAgent | None, values: Mapping[str, str] | None = None) -> ToolSeen:
+        """The tool of this name: the agent's own, if one is given, else a global one.
+
+        Raises:
+            UsageError: there is none, or the name stands for several.
+            InvalidFile: its file has errors.
+        """
+        own: list[ToolSeen] = []
+        if agent is not None:
+            own = self.own(agent, values=values)
+            for seen in own:
+                if seen.name == name:
+                    return seen
+        meant = self._shelf.spelled_out([name])
+        if len(meant) != 1:
+            raise UsageError(f"'{name}' stands for several tools: {', '.join(meant)}")
+        for unknown, hint in self._shelf.unknown([name]):
+            near = did_you_mean(name, [seen.name for seen in own]) or hint
+            raise UsageError(f"there is no tool '{unknown}'; {near}")
+        tools, problems = self._named(meant, agent, values or {})
+        if not tools:
+            raise InvalidFile("\n".join(map(str, problems)), problems)
+        return tools[0]
+
+    def _named(
+        self, names: Iterable[str], agent: GraphAgent | LoopAgent | None, values: Mapping[str, str]
+    ) -> tuple[list[ToolSeen], list[Problem]]:
+        home = self._home(agent, values)
+        seen: list[ToolSeen] = []
+        problems: list[Problem] = []
+        for name in names:
+            try:
+                tools = self._shelf.named([name], home, self._options)
+            except InvalidFile as error:
+                problems += _problems_of(error, name)
+            else:
+                seen += [self._seen(tool, self._source(tool), agent) for tool in tools]
+        return seen, problems
+
+    def _home(self, agent: GraphAgent | LoopAgent | None, values: Mapping[str, str]) -> Any:
+        directory, name = (None, None) if agent is None else (agent.directory, agent.name)
+        return self._shelf.home(directory=directory, agent=name, values=values, options=self._options)
+
+    def _seen(self, tool: Tool, source: str, agent: GraphAgent | LoopAgent | None) -> ToolSeen:
+        verdict = self._permissions.verdict(tool, {}, rules_of(agent))
+        return ToolSeen(tool=tool, source=source, permission=verdict)
+
+    def _source(self, tool: Tool) -> str:
+        if tool.origin != "file":
+            return BUILT_IN
+        folder = self.base / "functions" / "tools"
+        paths = (folder / f"{tool.name}{ending}" for ending in ENDINGS)
+        return str(next((path for path in paths if path.is_file()), folder))
+
+
+def rules_of(agent: GraphAgent | LoopAgent | None) -> Rules | None:
+    """`permissions` of the agent's file."""
+    if agent is None:
+        return None
+    return (agent.graph if isinstance(agent, GraphAgent) else agent.agent).permissions
+
+
+def _problems_of(error: InvalidFile, file: str) -> list[Problem]:
+    return list(error.problems) or [Problem(severity="error", code=error.code, file=file, message=str(error))]

@@ -1,0 +1,74 @@
+"""`callboard tools`: which tools there are, what a model is told of one, and one call by hand."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from . import options
+
+_of_agent = click.option(
+    "--agent",
+    metavar="NAME",
+    shell_complete=options.complete_target,
+    help="An agent, whose own tools are meant as well.",
+)
+
+
+@click.group("tools", cls=options.ListByDefault, short_help="List, show and try tools.")
+def command() -> None:
+    """Tools that agents may call: yours, in functions/tools of the config directory, and the built-in ones.
+
+    Without a command: list.
+    """
+
+
+@command.command("list", short_help="List the tools.")
+@_of_agent
+@options.text_or_json
+@options.config_dir
+def list_all(agent: str | None, output: str, config_dir: str | None) -> int:
+    """Lists all tools, with what they do; with --agent, its own ones first."""
+    from .shelf import list_tools
+
+    text, broken = list_tools(agent, config_dir, as_json=output == "json")
+    sys.stdout.write(text)
+    return 2 if broken else 0
+
+
+@command.command("show", short_help="Show what a model is told of a tool.")
+@click.argument("name")
+@_of_agent
+@options.text_or_json
+@options.config_dir
+def show(name: str, agent: str | None, output: str, config_dir: str | None) -> int:
+    """Shows what a tool is for, what it does to the world, where it comes from, and the schema of its arguments."""
+    from .shelf import show_tool
+
+    sys.stdout.write(show_tool(name, agent, config_dir, as_json=output == "json"))
+    return 0
+
+
+@command.command("call", short_help="Run a tool by hand.")
+@click.argument("name")
+@click.option("--json", "arguments", metavar="ARGS", default="{}", help="The arguments, a JSON object; - reads stdin.")
+@_of_agent
+@options.variables
+@options.permissions
+@options.no_input
+@click.option("-v", "--verbose", is_flag=True, help="Tell on stderr what the tool prints while it works.")
+@options.config_dir
+def call(**given: Any) -> int:
+    """Runs the tool NAME as a model would, and prints on stdout what the model would read.
+
+    The same permissions hold: what writes or executes asks at the terminal, unless --yes or --allow says otherwise.
+    Exit code 1 if the tool failed, 2 if there is no such tool or the arguments don't fit.
+
+    \b
+    callboard tools call fs_ls --json '{"path": "."}'
+    """
+    from .calling import CallRequest, call_tool
+
+    return call_tool(CallRequest(**given))

@@ -1,0 +1,50 @@
+"""Variables of an agent that have no value: asked for at the terminal, before anything runs.
+
+Where nobody can be asked, or the person has no answer (Ctrl-D), they stay missing, and the run says so.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from .. import GraphAgent, LoopAgent, load
+from ..actors.variables import missing_variables
+from ..protocol.questions import Question
+
+if TYPE_CHECKING:
+    from ..protocol.graph.model import Variable
+
+
+def with_missing(
+    target: str, given: dict[str, str], *, strict: bool, compat: str | None, config_dir: str | None
+) -> dict[str, str]:
+    """The values given, and those that a person at the terminal gives for the rest.
+
+    Raises:
+        CallboardError: the target can't be read, as the run would say it.
+        KeyboardInterrupt: on Ctrl-C.
+    """
+    agent = load(target, strict=strict, compat=compat, config_dir=config_dir)
+    values = dict(given)
+    for variable in missing_variables(agent.name, declared(agent), given, os.environ):
+        try:
+            values[variable.name] = _ask(agent.name, variable)
+        except EOFError:
+            break
+    return values
+
+
+def declared(agent: GraphAgent | LoopAgent) -> tuple[Variable, ...]:
+    """The variables of either kind of agent."""
+    return agent.graph.variables if isinstance(agent, GraphAgent) else agent.agent.variables
+
+
+def _ask(agent: str, variable: Variable) -> str:
+    from .render.dialog import Dialog
+
+    about = f"{variable.name}: {variable.description.strip()}" if variable.description.strip() else variable.name
+    text = f"{about}\n(a variable of this agent; --var {variable.name}=... sets it beforehand)"
+    value = Dialog(Question(id="", actor="", node=agent, text=text)).run()
+    assert isinstance(value, str)
+    return value

@@ -1,0 +1,137 @@
+"""Cases 71 and 74 of loki.md: llm nodes with tools, in both providers' formats, whole and in pieces."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from fake_models import Reply, Request
+from stage import Stage
+
+from callboard.protocol.errors import InvalidFile, Unsupported
+
+GRAPH = """
+global_tools: [fs_cat.sh, fs_ls]
+start: a
+nodes:
+  a: {{type: llm, prompt: "{{{{initial_prompt}}}}", tools: [{tools}], {options}next: e}}
+  f: {{type: end, output: "fell back"}}
+  e: {{type: end, output: "{{{{r}}}}"}}
+"""
+
+
+def graph(tools: str = "fs_cat", options: str = "state_updates: {r: '{{output}}'}, ") -> str:
+    return GRAPH.format(tools=tools, options=options)
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    (here / "a.txt").write_text("the letter a")
+    monkeypatch.chdir(here)
+
+
+CAT = ("fs_cat", {"path": "a.txt"})
+
+
+async def test_case_71_texts_of_all_turns_are_the_output(wired: Stage, compat: str) -> None:
+    wired.agent(graph())
+    wired.models.script(Reply(text="A", calls=[CAT]), "B")
+    outcome = await wired.run("go", compat=compat)
+    assert outcome.output == "A\nB"
+    assert "the letter a" in wired.models.requests[1].results[0]
+    assert (outcome.turns, outcome.tool_calls) == (2, 1)
+
+
+async def test_case_71_a_tool_call_every_turn_hits_max_iterations(wired: Stage, compat: str) -> None:
+    wired.agent(graph(options="max_iterations: 2, on_error: fail, "))
+    wired.models.answer_with(lambda request: Reply(calls=[CAT]))
+    outcome = await wired.run("go", compat=compat)
+    assert outcome.error is not None
+    assert "hit max_iterations (2)" in outcome.error.message
+    assert outcome.error.node == "a"
+    assert outcome.exit_code == 4
+    assert len(wired.models.requests) == 2
+
+
+async def test_case_71_max_iterations_takes_the_fallback(stage: Stage, compat: str) -> None:
+    stage.agent(graph(options="max_iterations: 1, fallback: f, "))
+    stage.models.answer_with(lambda request: Reply(calls=[CAT]))
+    assert (await stage.run("go", compat=compat)).output == "fell back"
+
+
+async def test_case_74_exactly_the_listed_tools_are_offered(wired: Stage, compat: str) -> None:
+    wired.agent(graph())
+    await wired.run("go", compat=compat)
+    assert wired.models.requests[0].offered == ["fs_cat"]
+
+
+async def test_case_74_an_alias_stands_for_its_tools_and_user_tools_can_be_listed(stage: Stage) -> None:
+    stage.agent(graph("fs_cat.sh, user__ask, fs_ls"))
+    await stage.run("go")
+    assert stage.models.requests[0].offered == ["fs_cat", "user__ask", "fs_ls"]
+
+
+async def test_a_node_may_list_what_an_alias_of_the_graph_holds_and_a_function_of_the_caller(stage: Stage) -> None:
+    def shout(text: str) -> str:
+        """Shouts."""
+        return text.upper()
+
+    stage.agent(graph("fs_cat, fs_grep, shout").replace("[fs_cat.sh, fs_ls]", "[fs]"))
+    stage.models.script(Reply(calls=[("shout", {"text": "hey"})]), "done")
+    assert (await stage.run("go", tools=[shout])).output == "done"
+    assert stage.models.requests[0].offered == ["fs_cat", "fs_grep", "shout"]
+    assert stage.models.requests[1].results == ["HEY"]
+
+
+async def test_a_node_may_use_a_tool_of_its_agents_own_file(stage: Stage) -> None:
+    home = stage.agent(graph("shout"))
+    (home / "tools.py").write_text('def shout(text: str):\n    """Shouts."""\n    return text.upper()\n')
+    stage.models.script(Reply(calls=[("shout", {"text": "hey"})]), "done")
+    assert (await stage.run("go")).output == "done"
+    assert stage.models.requests[1].results == ['{"output":"HEY"}']
+
+
+async def test_a_shape_is_seen_to_after_the_tools(stage: Stage, compat: str) -> None:
+    shape = "output_schema: {type: object, properties: {r: {type: integer}}, required: [r]}, "
+    stage.agent(graph(options=shape))
+    stage.models.script(Reply(calls=[CAT]), '{"r": 3}')
+    outcome = await stage.run("go", compat=compat)
+    assert outcome.state["r"] == 3
+    assert all("response_format" not in request.json for request in stage.models.requests)
+
+
+async def test_an_unknown_tool_is_found_before_anything_is_asked(stage: Stage) -> None:
+    stage.agent(graph("fs_cta"))
+    with pytest.raises(InvalidFile, match=r"unknown tool 'fs_cta'.*fs_cat, fs_ls"):
+        await stage.run("go")
+    assert stage.models.requests == []
+
+
+@pytest.mark.parametrize(("tool", "why"), [("'mcp:s'", "MCP"), ("agent__spawn", "spawn agents")])
+async def test_what_llm_nodes_can_not_list_is_said_in_one_line(stage: Stage, tool: str, why: str) -> None:
+    text = graph(tool).replace("global_tools:", "mcp_servers: [s]\nglobal_tools:")
+    stage.agent(text.replace("  f: {", "  x: {type: agent, agent: g, prompt: p, next: e}\n  f: {"))
+    with pytest.raises(Unsupported, match=why):
+        await stage.run("go")
+
+
+async def test_a_graphs_permissions_can_only_be_stricter(stage: Stage) -> None:
+    stage.agent("permissions: {fs_cat: deny}\n" + graph().strip())
+
+    def answer(request: Request) -> Reply | str:
+        return request.results[0] if request.results else Reply(calls=[CAT])
+
+    stage.models.answer_with(answer)
+    outcome = await stage.run("go", yes=True)
+    assert "the permissions deny this call" in outcome.output
+
+
+async def test_a_timeout_interrupts_a_tool_in_the_middle(stage: Stage) -> None:
+    home = stage.agent(graph("slow", options="timeout: 1, fallback: f, "))
+    (home / "tools.py").write_text('import time\ndef slow():\n    """Sleeps."""\n    time.sleep(3600)\n')
+    stage.models.script(Reply(calls=[("slow", {})]))
+    assert (await stage.run("go")).output == "fell back"
+    finished = stage.of("tool.call.finished")
+    assert [data.error for data in finished] == ["interrupted"]
