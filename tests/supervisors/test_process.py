@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import resource
 import signal
+import socket
 import sys
 import threading
 from collections.abc import AsyncIterator
@@ -467,3 +468,28 @@ trio.run(main)
 async def test_orphans_that_fall_to_a_root_with_signals_are_reaped(me: Actor) -> None:
     done = await run_process(me, [sys.executable, "-c", ADOPTING])
     assert (done.stdout, done.stderr_tail) == (b"True\n", "")
+
+
+async def test_92_a_process_inherits_the_descriptors_it_is_passed_and_no_other(root: Root) -> None:
+    ours, theirs = socket.socketpair()
+    stray_read, stray_write = os.pipe()
+    os.set_inheritable(stray_write, True)
+    try:
+
+        async def body(me: Actor) -> bytes:
+            script = "import os, sys; print(*os.listdir('/proc/self/fd')); os.write(int(sys.argv[1]), b'hello')"
+            argv = [sys.executable, "-c", script, str(theirs.fileno())]
+            done = await run_process(me, argv, pass_fds=[theirs.fileno()])
+            return done.stdout
+
+        listed = {int(number) for number in (await root.spawn(body).result()).split()}
+        assert ours.recv(100) == b"hello"
+        assert {0, 1, 2, theirs.fileno()} <= listed
+        assert stray_write not in listed
+        assert len(listed) == 5  # the fifth is what it reads the directory with
+        os.fstat(theirs.fileno())
+    finally:
+        os.close(stray_read)
+        os.close(stray_write)
+        ours.close()
+        theirs.close()

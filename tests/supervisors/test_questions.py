@@ -12,7 +12,7 @@ from trio.testing import wait_all_tasks_blocked
 from callboard.protocol.errors import ActorError, NobodyToAsk
 from callboard.protocol.events import Event
 from callboard.protocol.questions import Answer, Question
-from callboard.supervisors import HOLD, PASS, Actor, Desk, QuestionTimeout, Root
+from callboard.supervisors import HOLD, NOTED, PASS, Actor, Desk, QuestionTimeout, Root
 
 
 class Person:
@@ -313,3 +313,56 @@ async def test_61_a_front_end_may_answer_on_the_spot(root: Root) -> None:
     with desk.attach(Eager("eager")), desk.attach(later):
         assert await root.spawn(asks, "a").result() == "at once"
     assert later.shown == []
+
+
+async def test_57_a_noted_question_goes_on_to_the_people_and_whoever_is_first_answers(root: Root) -> None:
+    noted: list[str] = []
+
+    async def parent(me: Actor) -> list[Any]:
+        def policy(asked: Question) -> Any:
+            noted.append(asked.id)
+            return NOTED
+
+        me.policy = policy
+        by_parent, by_person = me.spawn(asks, "one"), me.spawn(asks, "two")
+        await wait_all_tasks_blocked()
+        two = id_of(root, "two")
+        assert me.root.questions.answer(id_of(root, "one"), "mine", by=me.path)
+        assert me.root.questions.answer(two, "theirs", by="terminal")
+        assert not me.root.questions.answer(two, "mine too", by=me.path)
+        return [await by_parent.result(), await by_person.result()]
+
+    person = Person()
+    with root.questions.attach(person):
+        assert await root.spawn(parent).result() == ["mine", "theirs"]
+    assert sorted(person.shown) == ["one", "two"]
+    assert len(noted) == 2
+    assert [by for _, by in person.gone] == ["/parent", "terminal"]
+
+
+async def test_58_a_noted_question_stays_open_where_nobody_is(
+    root: Root, autojump_clock: trio.testing.MockClock
+) -> None:
+    async def parent(me: Actor) -> list[Any]:
+        me.policy = lambda asked: NOTED
+        answered = me.spawn(asks, "one", {"default": "nobody's"})
+        late = me.spawn(asks, "two", {"timeout": 60}, link=False)
+        await wait_all_tasks_blocked()
+        me.root.questions.answer(id_of(me.root, "one"), "mine")
+        return [await answered.result(), type((await late.wait()).error)]
+
+    assert await root.spawn(parent).result() == ["mine", QuestionTimeout]
+    assert trio.current_time() >= 60
+
+
+async def test_93_the_answer_to_a_secret_question_is_in_no_event(root: Root) -> None:
+    heard: list[Event] = []
+    stream = root.bus.open("run")
+    with stream.listen(heard.append), root.questions.attach(Person()):
+        ref = root.spawn(asks, "password?", {"secret": True}, stream=stream)
+        await wait_all_tasks_blocked()
+        root.questions.answer(id_of(root, "password?"), "hunter2")
+        assert await ref.result() == "hunter2"
+    (answered,) = (event.data for event in heard if event.kind == "question.answered")
+    assert answered.value == ""
+    assert "hunter2" not in str(heard)
