@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..protocol.chat import ChatReply, ChatRequest, TokenUsage
-from ..protocol.errors import BudgetReached, TurnsReached
+from ..protocol.errors import BudgetReached, TurnsReached, UsageError
 from ..protocol.events import UsageUpdate
 from ..protocol.outcome import Usage
 from .agent.record import Record
@@ -44,6 +44,13 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     max_turns: int | None = None
     max_tokens: int | None = None
     max_cost: float | None = None
+
+    def __post_init__(self) -> None:
+        """Raise `UsageError` for a limit that nothing could keep."""
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            if value is not None and not 0 <= value < float("inf"):
+                raise UsageError(f"Limits({name}={value!r}): a limit is a number of at least 0, or None for no limit")
 
 
 class Meter:

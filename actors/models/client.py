@@ -170,7 +170,11 @@ def refused(target: Target, response: httpx.Response, body: bytes) -> NoReturn:
     said = _message(body) or response.reason_phrase or "no explanation"
     text = f"{target.id}: {said} (HTTP {status})"
     if status in (401, 403):
-        raise CredentialsError(f"{text}; check the API key")
+        client = target.id.partition(":")[0]
+        variable = f"{client.upper().replace('-', '_')}_API_KEY"
+        raise CredentialsError(
+            f"{text}; check the API key of client '{client}' (`api_key` in config.yaml, or {variable})"
+        )
     if status == 429 and b"insufficient_quota" in body:
         raise CredentialsError(text)  # no wait mends an empty account
     if status in _TRANSIENT or status >= 500:

@@ -469,3 +469,10 @@ async def test_an_llm_agent_needs_a_prompt(stage: Stage) -> None:
     with pytest.raises(UsageError, match="'kid' is an LLM agent: it needs a prompt"):
         await stage.run(" ", target="kid")
     assert stage.models.requests == []
+
+
+@pytest.mark.parametrize("limit", [{"timeout": -1}, {"max_turns": -2}, {"max_cost": float("nan")}])
+def test_a_limit_that_nothing_could_keep_is_refused(limit: dict[str, float]) -> None:
+    (name,) = limit
+    with pytest.raises(UsageError, match=rf"Limits\({name}=.*at least 0"):
+        callboard.Limits(**limit)
