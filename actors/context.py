@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ..protocol.chat import ChatReply, ChatRequest, TokenUsage
+from ..protocol.chat import ChatReply, ChatRequest, Delta, TokenUsage
 from ..protocol.errors import BudgetReached, TurnsReached, UsageError
 from ..protocol.events import UsageUpdate
 from ..protocol.outcome import Usage
@@ -184,7 +184,14 @@ class RunContext:
         self._streams = streams
 
     async def chat(
-        self, me: Actor, request: ChatRequest, *, node: str | None = None, attempts: int = 3, need_text: bool = False
+        self,
+        me: Actor,
+        request: ChatRequest,
+        *,
+        node: str | None = None,
+        attempts: int = 3,
+        need_text: bool = False,
+        hears: Callable[[Delta], None] | None = None,
     ) -> ChatReply:
         """Ask a model on behalf of `me`, within the run's limits, and count it.
 
@@ -194,6 +201,7 @@ class RunContext:
             node: id of the node on whose account it goes.
             attempts: exact number of requests at most.
             need_text: an empty reply is a failure that may pass, like a broken connection.
+            hears: told the pieces of the reply while it arrives, if it is streamed.
 
         Raises: what `Gateway.chat` raises, and `TurnsReached`, `BudgetReached`.
         """
@@ -207,7 +215,7 @@ class RunContext:
             return await self.gateway.chat(
                 me,
                 request,
-                on_delta=_ignore if self._streams and me.stream.heard else None,
+                on_delta=(hears or _ignore) if self._streams and me.stream.heard else None,
                 on_usage=count,
                 attempts=attempts,
                 need_text=need_text,

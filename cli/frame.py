@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, suppress
 
 import trio
 
@@ -18,6 +18,9 @@ from .render.progress import Progress
 from .render.style import redrawable
 
 _SIGNALS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM", signal.SIGHUP: "SIGHUP"}
+FILES = 65_536
+"""Files that we may have open, where the user's hard limit allows it: the usual 1,024 is a hundred tools at work."""
+
 _SHOW_CURSOR = b"\x1b[?25h"
 
 
@@ -27,6 +30,7 @@ async def open_frame(progress: Progress, *, config_dir: str | None, person: bool
 
     The block should let no error of ours out: it would arrive wrapped in a group.
     """
+    raise_file_limit()
     async with (
         Root(config_dir=config_dir, signals=True, on_signal=_tell_signal) as root,
         trio.open_nursery() as nursery,
@@ -44,6 +48,21 @@ async def open_frame(progress: Progress, *, config_dir: str | None, person: bool
 def person_at_terminal(*, no_input: bool) -> bool:
     """Whether somebody can be asked: stdin and stderr are terminals, and it is not forbidden."""
     return not no_input and all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))
+
+
+def raise_file_limit() -> None:
+    """Use what the hard limit allows, up to `FILES`.
+
+    Subprocesses inherit it. To most it makes no difference; those that go through all numbers up to the limit in order
+    to close them are why there is an upper bound.
+    """
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = FILES if hard == resource.RLIM_INFINITY else min(FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with suppress(OSError, ValueError):  # the kernel knows better; then it stays as it is
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _tell_signal(number: int, count: int) -> None:

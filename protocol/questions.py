@@ -32,7 +32,8 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         problem: why the previous answer was refused, when the question is asked again.
         timeout: seconds until the asker goes on without an answer; None for never.
         secret: the answer is a password: it is not echoed, and no event carries it.
-        permission: name of the tool that asks to be allowed; only a person (or `--yes`, `--allow`) may answer that.
+        people: only people may answer, and answers that a person prepared; no model.
+        permission: name of the tool that asks to be allowed; only a person may answer that (or `--yes`, `--allow`).
     """
 
     id: str
@@ -48,6 +49,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     problem: str | None = None
     timeout: float | None = None
     secret: bool = False
+    people: bool = False
     permission: str | None = None
 
 

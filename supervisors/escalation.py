@@ -119,6 +119,14 @@ class Desk:
         self._close(pending, outcome.Value(answer), by)
         return True
 
+    def expire(self, question_id: str, seconds: float) -> bool:
+        """End a question that was open for so long, as its own `timeout` would. False if it is not open."""
+        pending = self._open.pop(question_id, None)
+        if pending is None:
+            return False
+        self._close(pending, outcome.Error(_too_late(pending.question, seconds)), "timeout")
+        return True
+
     def pass_on(self, question_id: str) -> None:
         """A policy that held this question lets it go on upwards."""
         pending = self._open.get(question_id)
@@ -158,10 +166,12 @@ class Desk:
                 shown = "" if question.secret else answer.value
                 actor.emit(QuestionAnswered(value=shown, by=answer.by), id=question.id)
                 return answer
-            reason = "timeout"
-            raise QuestionTimeout(f"no answer within {question.timeout:g} s to: {_short(question.text)}")
+            raise _too_late(question, question.timeout or 0)
         except NobodyToAsk:
             reason = "nobody"
+            raise
+        except QuestionTimeout:
+            reason = "timeout"
             raise
         finally:
             self._asking[actor] -= 1
@@ -281,6 +291,10 @@ def _ask_policy(actor: Actor, policy: Policy, question: Question) -> Answer | Ve
     except Exception:  # reported; the question goes on to the next who may answer
         log.exception("the policy of %s raised on a question, which passes", actor.path)
         return PASS
+
+
+def _too_late(question: Question, seconds: float) -> QuestionTimeout:
+    return QuestionTimeout(f"no answer within {seconds:g} s to: {_short(question.text)}")
 
 
 def _short(text: str) -> str:

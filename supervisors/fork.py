@@ -56,13 +56,13 @@ async def fork(
             limiter=processes.limiter,
             pass_fds=pass_fds,
         )
-        leader = _seen(popen)
+        leader = _seen(popen, argv[0])
         child = Child(processes, popen, leader, token, stop, pipes.streams(), tail)
         processes.live[child.pid] = child
     return child
 
 
-def _seen(popen: subprocess.Popen[bytes]) -> Seen:
+def _seen(popen: subprocess.Popen[bytes], program: str) -> Seen:
     try:
         leader = look(popen.pid)
         if leader is not None:
@@ -72,7 +72,7 @@ def _seen(popen: subprocess.Popen[bytes]) -> Seen:
         error = full
     popen.kill()
     popen.wait()
-    raise refusal(error, str(popen.args)) from error
+    raise refusal(error, program) from error
 
 
 class _Pipes:

@@ -25,7 +25,7 @@ AT_ONCE = 8
 POLL = 0.01
 """Seconds between looks where the kernel has no pidfds or we have no descriptor left for one."""
 
-_WHY = {
+WHY = {
     errno.ENOEXEC: "it is neither a program nor a script that begins with `#!`",
     errno.E2BIG: "its arguments and environment are too large for this system; pass large data by stdin or a file",
     errno.EMFILE: "this process has too many files open; raise `ulimit -n`, or run less at once",
@@ -34,6 +34,7 @@ _WHY = {
     errno.EAGAIN: "this user has too many processes; raise `ulimit -u`, or run less at once",
     errno.ETXTBSY: "somebody is still writing to the file",
 }
+"""Why something could not be started, in words that say what to do."""
 
 
 async def spawn(
@@ -136,7 +137,7 @@ def _reason(error: OSError | ValueError, program: str, cwd: str | os.PathLike[st
         return _missing(program, cwd)
     if number == errno.EACCES:
         return "it may not be executed; check the path and `chmod +x` it"
-    return _WHY.get(number, os.strerror(number))
+    return WHY.get(number, os.strerror(number))
 
 
 def _missing(program: str, cwd: str | os.PathLike[str] | None) -> str:

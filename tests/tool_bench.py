@@ -18,6 +18,7 @@ from callboard.actors.tools.declare.declaration import Argument, Declaration, En
 from callboard.actors.tools.files.home import Home
 from callboard.actors.tools.files.limits import Limits
 from callboard.actors.tools.files.tools import file_tool
+from callboard.actors.tools.tool import Tool
 from callboard.protocol.events import Event
 from callboard.protocol.questions import Answer, Question
 from callboard.supervisors import Actor, Root
@@ -96,10 +97,14 @@ class Bench:
     ) -> Any:
         """Call it as an actor of its own, as the agent loop does; what the model would be told."""
         tool = file_tool(declaration, home or self.home, timeout=timeout, limits=limits)
+        return await self.play(tool, {**(_arguments or {}), **arguments})
+
+    async def play(self, tool: Tool, arguments: dict[str, Any] | None = None) -> Any:
+        """Call a tool as an actor of its own."""
 
         async def run(me: Actor) -> Any:
             me.policy = self.policy
-            return await tool.run(me, {**(_arguments or {}), **arguments})
+            return await tool.run(me, arguments or {})
 
         ref = self.root.spawn(run, name="t", link=False)
         with self.root.bus.listen(self.events.append):

@@ -155,13 +155,13 @@ class _Agent:
         from .tasks import TaskQueue, task_tools
 
         seat = self._seat or Seat()
-        self._escalations = Escalations(self._me)
+        self._escalations = Escalations(self._me, self._agent.escalation_timeout)
         self._children = Children(
             self._me,
             self._agent,
             self._context,
             depth=self._depth,
-            near=self._cast.directory or self._context.config_dir,
+            near=self._cast.directory or self._context.config_dir / "agents" / self._agent.name,
             seat=seat,
             record=self._record,
             escalations=self._escalations,
@@ -213,12 +213,13 @@ class _Agent:
             if count >= agent.max_auto_continues:
                 return "todo_limit"
             count += 1
-            before = todos.render()
+            before, played = todos.render(), self._record.tool_calls
             self._me.emit(
                 AgentContinued(agent=agent.name, count=count, most=agent.max_auto_continues, open=len(todos.incomplete))
             )
             answer = await talk.say(self._me, f"{agent.continuation_prompt or CONTINUE}\n\n{before}")
-            if answer == said and todos.render() == before:
+            idle = self._record.tool_calls == played and todos.render() == before
+            if answer == said and idle:
                 return "todo_stuck"
             said = answer
         return "done"
@@ -230,7 +231,7 @@ class _Agent:
             self._tools,
             context.permissions,
             unlisted=self._unlisted,
-            own=agent.permissions,
+            own=agent.permissions if context.shelf is None else context.shelf.permissions(agent.permissions),
             guard=RepeatGuard(*(AT_ROOT if self._depth == 0 else AS_CHILD)),
             timeout=own,
             result_limit=agent.max_tool_result_chars or RESULT_LIMIT,

@@ -68,15 +68,13 @@ class Compaction:
         self._counted = 0
         self._at = 0
 
-    def count(self, usage: TokenUsage) -> None:
-        """Learn how many tokens the conversation had at its last reply."""
-        self._counted = usage.input_tokens + usage.output_tokens
-        self._at = -1
+    def count(self, usage: TokenUsage, messages: Sequence[Turn]) -> None:
+        """Learn how many tokens the conversation has, the last reply included."""
+        self._counted = usage.input_tokens + usage.output_tokens or estimate(messages)
+        self._at = len(messages)
 
     async def shorten(self, me: Actor, messages: list[Turn]) -> None:
         """Shorten the history in place, if it is too long and long enough to be shortened."""
-        if self._at == -1:
-            self._at = len(messages)
         tokens = self._counted + estimate(messages[self._at :])
         cut = self._cut(messages) if tokens > self._threshold else 0
         if cut < 2:

@@ -4,18 +4,22 @@ A child asks a person, and its question passes its parent on the way to the root
 model is shown the question with the next results and may answer, while the people at the root may do so as well. The
 first answer wins. Every agent on the way notes a question, so that of a grandchild has two that may know.
 
-What only a person may answer is let pass: permissions, and secrets, which no model should hold.
+What only a person may answer is let pass: permissions, what was asked of `people`, and secrets, which no model should
+hold. A question that is noted has an end: without a `timeout` of its own it expires after the agent's, since nobody
+may be there but a model that does not answer.
 """
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import msgspec
+import trio
 
-from ...protocol.errors import ToolFailed
+from ...protocol.errors import ShuttingDown, ToolFailed
 from ...protocol.questions import Question
 from ...supervisors.escalation import NOTED, PASS, Verdict
 from ..tools.tool import Arguments, Json, Tool
@@ -61,10 +65,12 @@ class Escalations:
 
     Args:
         me: the agent's actor; its `policy` is to be this object's.
+        timeout: seconds after which a noted question expires that has no `timeout` of its own.
     """
 
-    def __init__(self, me: Actor) -> None:
+    def __init__(self, me: Actor, timeout: float = 300.0) -> None:
         self._me = me
+        self._timeout = timeout
         self._child_at: Callable[[str], str | None] = lambda path: None  # noqa: ARG005
         self._on_news: Callable[[], None] = lambda: None
         self._noted: dict[str, Escalation] = {}
@@ -85,12 +91,20 @@ class Escalations:
     def policy(self, question: Question) -> Verdict:
         """Note what a child asks; the agent's own questions pass."""
         agent = self._child_at(question.actor)
-        if agent is None or question.permission is not None or question.secret:
+        if agent is None or question.permission is not None or question.people or question.secret:
             return PASS
         id = f"esc_{secrets.token_hex(4)}"
         self._noted[id] = Escalation(id=id, agent=agent, question=question)
         self._on_news()
+        if question.timeout is None:
+            with contextlib.suppress(ShuttingDown):
+                self._me.spawn(self._expire, question.id, name="expiry", link=False)
         return NOTED
+
+    async def _expire(self, me: Actor, id: str) -> None:
+        """Body of an actor that ends a question in time."""
+        await trio.sleep(self._timeout)
+        me.root.questions.expire(id, self._timeout)
 
     @property
     def pending(self) -> list[Escalation]:

@@ -14,7 +14,18 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ...protocol.chat import AssistantTurn, ChatReply, ChatRequest, Content, ToolTurn, Turn, UserTurn
+from ...protocol.chat import (
+    AssistantTurn,
+    ChatReply,
+    ChatRequest,
+    Content,
+    Delta,
+    Restarted,
+    TextDelta,
+    ToolTurn,
+    Turn,
+    UserTurn,
+)
 from ...protocol.errors import TurnsReached
 from ..tools.calls import tame
 from ..tools.rendering import text_of
@@ -108,17 +119,15 @@ class Conversation:
         if self._compaction is not None:
             await self._compaction.shorten(me, self.messages)
         request = msgspec.structs.replace(self._request, messages=tuple(self.messages))
-        reply = await self._context.chat(
-            me, request, node=self._node, attempts=self._attempts, need_text=self._need_text
-        )
-        if self._compaction is not None:
-            self._compaction.count(reply.usage)
+        reply = await self._ask(me, request)
         text = reply.text[:LONGEST_TEXT]
         self._record.turns += 1
         if text:
             self._record.texts.append(text)
         calls = tame(reply.tool_calls)
         self.messages.append(AssistantTurn(text, calls))
+        if self._compaction is not None:
+            self._compaction.count(reply.usage, self.messages)
         if calls:
             before = self._calls.played
             try:
@@ -129,6 +138,25 @@ class Conversation:
                 self._context.meter.tool_calls += played
             self.messages.extend(self._with_notice(results))
         return msgspec.structs.replace(reply, text=text, tool_calls=calls)
+
+    async def _ask(self, me: Actor, request: ChatRequest) -> ChatReply:
+        """The model's reply; of one that does not come to its end, what was said of it is kept."""
+        pieces: list[str] = []
+
+        def hears(delta: Delta) -> None:
+            if isinstance(delta, TextDelta):
+                pieces.append(delta.text)
+            elif isinstance(delta, Restarted):
+                pieces.clear()
+
+        try:
+            return await self._context.chat(
+                me, request, node=self._node, attempts=self._attempts, need_text=self._need_text, hears=hears
+            )
+        except BaseException:
+            if pieces:
+                self._record.texts.append("".join(pieces)[:LONGEST_TEXT])
+            raise
 
     def _with_notice(self, results: list[ToolTurn]) -> list[ToolTurn]:
         notice = None if self._notice is None else self._notice()

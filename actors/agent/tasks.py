@@ -129,12 +129,8 @@ class TaskQueue:
             prompt=prompt,
         )
         self._tasks[task.id] = task
-        warnings = []
-        for other in blocked_by:
-            try:
-                self.depend(task.id, other)
-            except ToolFailed as problem:
-                warnings.append(str(problem))
+        warnings = self._block(task, blocked_by)
+        self._look_again()
         if warnings and task.agent:
             task.held = True
             warnings.append(
@@ -143,19 +139,41 @@ class TaskQueue:
             )
         return task, warnings
 
+    def _block(self, task: Task, blocked_by: Iterable[Json]) -> list[str]:
+        """Have a new task wait for others; what is wrong with those it can't wait for.
+
+        Nothing waits for it yet, so no circle can come of it.
+        """
+        ids = list({id_of(id): None for id in blocked_by})
+        warnings = []
+        if len(ids) > MOST:
+            warnings.append(f"'blocked_by' names {len(ids)} tasks; a queue has {MOST} at most, the others are left out")
+        for id in ids[:MOST]:
+            try:
+                task.blocked_by.append(self._other(task, id).id)
+            except ToolFailed as problem:
+                warnings.append(str(problem))
+        return warnings
+
+    def _other(self, task: Task, on: Json) -> Task:
+        """The task that this one is to wait for."""
+        other = self.find(on)
+        if task is other:
+            raise ToolFailed("A task cannot depend on itself")
+        if other is None:
+            raise ToolFailed(f"Dependency task '{_named(on)}' does not exist")
+        return other
+
     def depend(self, id: Json, on: Json) -> None:
         """The one task waits for the other from now on.
 
         Raises:
             ToolFailed: one is not there, or they would wait for each other.
         """
-        task, other = self.find(id), self.find(on)
+        task = self.find(id)
         if task is None:
             raise ToolFailed(f"Task '{_named(id)}' not found")
-        if task is other:
-            raise ToolFailed("A task cannot depend on itself")
-        if other is None:
-            raise ToolFailed(f"Dependency task '{_named(on)}' does not exist")
+        other = self._other(task, on)
         if self._waits_for(other, task):
             raise ToolFailed(f"Adding dependency {task.id} -> {other.id} would create a cycle")
         if other.id not in task.blocked_by:
@@ -351,9 +369,10 @@ def task_tools(queue: TaskQueue) -> list[Tool]:
 
 
 def id_of(value: Json) -> str:
-    """The id that a model means by `task_1`, `1`, `#1` or 1."""
+    """The id that a model means by `task_1`, `1`, `#1`, 1 or 1.0, which is a whole number to JSON."""
     word = str(value).strip().lstrip("#")
-    return f"task_{int(word)}" if word.isascii() and word.isdigit() and len(word) < 10 else word
+    digits = word.removesuffix(".0")
+    return f"task_{int(digits)}" if digits.isascii() and digits.isdigit() and len(digits) < 10 else word
 
 
 def _ids(value: Json) -> list[str]:

@@ -41,9 +41,6 @@ def user_tools(*, timeout: float | None) -> list[Tool]:
             return unanswered(f"Escalation timed out after {seconds} waiting for user response")
         except NobodyToAsk:
             return unanswered("The question was not asked: nobody is there to answer it")
-        if answer.by == "default":
-            # Nobody has said that: it is what a front end takes for an empty answer, not what the user wants.
-            return unanswered("The question was not answered: nobody is there")
         return answer
 
     async def ask(me: Actor, arguments: Arguments) -> Json:
@@ -52,7 +49,7 @@ def user_tools(*, timeout: float | None) -> list[Tool]:
         return answer if isinstance(answer, dict) else {"answer": _one(answer)}
 
     async def confirm(me: Actor, arguments: Arguments) -> Json:
-        answer = await put(me, kind="confirm", text=arguments["question"], default="yes")
+        answer = await put(me, kind="confirm", text=arguments["question"])
         if isinstance(answer, dict):
             return answer
         said = _one(answer)

@@ -18,6 +18,7 @@ import msgspec
 
 from ...protocol.graph.model import AnyNode, Raw, Settings
 from ...protocol.permissions import Permissions
+from ..agent.record import Record
 from ..tools.tool import Tool
 from .compat import Compat
 from .templates import compile_template
@@ -113,19 +114,28 @@ class Job:
         state: the snapshot it works on; never written to.
         context: the run.
         depth: how many agents stand above this graph.
+        record: where the models' texts of the whole graph are written down.
         item: its index, if it runs for an item of a map.
     """
 
-    __slots__ = ("context", "depth", "item", "node", "plan", "state")
+    __slots__ = ("context", "depth", "item", "node", "plan", "record", "state")
 
     def __init__(
-        self, plan: Plan, node: AnyNode, state: State, context: RunContext, depth: int = 0, item: int | None = None
+        self,
+        plan: Plan,
+        node: AnyNode,
+        state: State,
+        context: RunContext,
+        depth: int,
+        record: Record,
+        item: int | None = None,
     ) -> None:
         self.plan = plan
         self.node = node
         self.state = state
         self.context = context
         self.depth = depth
+        self.record = record
         self.item = item
 
     @property

@@ -33,6 +33,7 @@ from ...protocol.events import (
     Warned,
 )
 from ...protocol.outcome import NodeTime
+from ..agent.record import Record
 from .execute import Left, execute
 from .failures import together
 from .logs import log_snapshot, log_summary, state_size
@@ -65,6 +66,7 @@ async def run_graph(
     depth: int = 0,
     state: dict[str, Any] | None = None,
     result: GraphResult | None = None,
+    record: Record | None = None,
 ) -> GraphResult:
     """Body of a graph's actor.
 
@@ -75,10 +77,11 @@ async def run_graph(
         depth: how many agents stand above it.
         state: keys that replace those of `initial_state`.
         result: filled while the graph runs, so that it can be read even if this actor is cancelled.
+        record: where its models' texts are written down, for the same reason.
     """
     result = result if result is not None else GraphResult()
     result.state = {**plan.initial_state, **(state or {}), "initial_prompt": prompt}
-    run = GraphRun(me, plan, context, depth, result)
+    run = GraphRun(me, plan, context, depth, result, record or Record())
     began = trio.current_time()
     if me.stream.heard:
         me.emit(GraphStarted(graph=plan.name, start=plan.start, depth=depth))
@@ -103,9 +106,12 @@ async def run_graph(
 class GraphRun:
     """One run of one plan. State has one owner: this object, in the graph's own task."""
 
-    def __init__(self, me: Actor, plan: Plan, context: RunContext, depth: int, result: GraphResult) -> None:
+    def __init__(
+        self, me: Actor, plan: Plan, context: RunContext, depth: int, result: GraphResult, record: Record
+    ) -> None:
         self.plan = plan
         self.result = result
+        self._record = record
         self.frontier: list[str] = [plan.start]
         self.timing: dict[str, tuple[int, float, float]] = {}
         self._me = me
@@ -185,7 +191,7 @@ class GraphRun:
         for id in self.frontier:
             step, visit = plan.steps[id], self._visits[id]
             if step.kind != "end":
-                job = Job(plan, step.node, snapshot, self._context, self._depth)
+                job = Job(plan, step.node, snapshot, self._context, self._depth, self._record)
                 name = id if visit == 1 else f"{id}#{visit}"
                 launches.append((name, execute, (step, job, visit, self._timed)))
         if not launches:

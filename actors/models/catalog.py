@@ -88,7 +88,9 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
                 changes[field] = getattr(settings, field)
         if request.max_tokens is None:
             needed = model.max_output_tokens if model.require_max_tokens else None
-            changes["max_tokens"] = settings.max_output_tokens or needed
+            most = settings.max_output_tokens or needed
+            if most is not None:
+                changes["max_tokens"] = most
         system = model.system_prompt_prefix + request.system
         if model.no_system_message and system:
             changes["messages"] = _with_preface(request, system)

@@ -48,6 +48,8 @@ announced as an event, and may raise `BudgetReached`, which the caller of `chat`
 MOST_TOKENS = 10**12
 """No reply has more; sums of this many still fit into 64 bits."""
 
+_ANY_NUMBER = nullcontext()
+
 
 class Emitter(Protocol):
     """Whoever the events are about; the kernel's `Actor` is one."""
@@ -204,7 +206,7 @@ class Gateway:
     def _place(self, target: Target) -> AbstractAsyncContextManager[None]:
         """One of the model's places; a try holds it, the wait between two tries does not."""
         if target.max_concurrency is None:
-            return nullcontext()
+            return _ANY_NUMBER
         limit = self._limits.get(target.id)
         if limit is None:
             limit = self._limits[target.id] = trio.Semaphore(target.max_concurrency)

@@ -13,6 +13,7 @@ import ipaddress
 import os
 import socket
 import ssl
+from functools import lru_cache
 from typing import Protocol
 
 import trio
@@ -162,6 +163,7 @@ async def encrypt(wire: PlainWire | TlsWire, context: ssl.SSLContext, host: str)
     return TlsWire(stream, sock)
 
 
+@lru_cache(maxsize=1_024)
 def _as_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     if not host[-1:].isdigit() and ":" not in host:
         return None  # a name, told apart cheaply

@@ -9,6 +9,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import trio
 
 from ...protocol.errors import CallboardError, InvalidFile, RunFailed, Unsupported
@@ -38,6 +39,7 @@ class Prepared:
         model: what its models are by default, "" if it does not say.
         models: every model id that its nodes name.
         needs_default: whether something in it asks a model without naming one.
+        tool_names: what its models may call, the families aside.
 
     Raises:
         UsageError: a variable has no value, or there is none of that name.
@@ -56,7 +58,10 @@ class Prepared:
         if isinstance(agent, GraphAgent):
             _refuse_what_is_not_there_yet(agent.graph)
             graph = overridden(agent.graph, os.environ)
+            if context.shelf is not None and graph.permissions:
+                graph = msgspec.structs.replace(graph, permissions=context.shelf.permissions(graph.permissions))
             tools = _tools_of_nodes(agent, values, context)
+            self.tool_names = {tool.name for found in tools.values() for tool in found}
             self._plan = compile_graph(graph, agent.directory, compat=compat, values=values, tools=tools)
             self.models = {node.model for node in graph.nodes.values() if isinstance(node, LlmNode) and node.model}
             self.needs_default = any(_asks(node) and not getattr(node, "model", None) for node in graph.nodes.values())
@@ -72,6 +77,7 @@ class Prepared:
                 values=values,
                 timeout=settled.tool_timeout,
             )
+            self.tool_names = set(found.tools)
             self._cast = Cast(agent=settled, directory=agent.directory, values=values, tools=found)
             self.models = {settled.summarization_model} if settled.summarization_model else set()
             self.needs_default = True
@@ -99,14 +105,15 @@ class Prepared:
         result = result if result is not None else GraphResult()
         record = record if record is not None else Record()
         if self._plan is not None:
-            ref = me.spawn(run_graph, self._plan, prompt, context, depth, state, result, name=self.name, link=False)
+            arguments = (self._plan, prompt, context, depth, state, result, record)
+            ref = me.spawn(run_graph, *arguments, name=self.name, link=False)
             end = await _its_end(me, ref)
         else:
             assert self._cast is not None
             body = (self._cast, prompt, context, depth, record, seat, escalation_timeout)
             loop = me.spawn(run_agent, *body, name=self.name, link=False)
             end = await _its_end(me, loop)
-            result.output = record.output
+            result.output = str(end.value or "")
         if end.error is not None:
             crash = RunFailed(f"'{self.name}' crashed: {end.error!r}")
             crash.__cause__ = end.error

@@ -36,7 +36,7 @@ from .given import check_unicode, plain_state
 from .prepared import Prepared
 from .root import Root, current
 from .target import GraphAgent, LoopAgent, find, read
-from .tool_checks import check_listed
+from .tool_checks import check_listed, check_user
 
 if TYPE_CHECKING:
     from ...supervisors import Actor, End
@@ -115,6 +115,7 @@ async def run(
         raise UsageError(f"compat must be one of {', '.join(MODES)}, not '{compat}'")
     functions = tuple(function if isinstance(function, Tool) else function_tool(function) for function in tools)
     agent = _agent(target, root, [tool.name for tool in functions], strict=strict, compat=compat)
+    allow = root.shelf.spelled_out(allow)
     children = Children(root.config_dir, compat)
     context = RunContext(
         gateway=root.gateway,
@@ -128,7 +129,7 @@ async def run(
         streams=root.settings.stream,
         shelf=root.shelf,
         tool_options=ToolOptions(yes=yes, roots=tuple(Path(path) for path in roots)),
-        permissions=Permissions(root.settings.permissions, allowed=allow, yes=yes),
+        permissions=Permissions(root.shelf.permissions(root.settings.permissions), allowed=allow, yes=yes),
         functions=functions,
     )
     prepared = Prepared(agent, variables or {}, compat, context)
@@ -152,7 +153,8 @@ async def run(
         prompt=prompt,
     )
     performance = _Performance(root, prepared, context, prompt, given_state, Answers(answers))
-    problems = (*root.problems, *agent.problems)
+    strange = check_user(allow, (*prepared.tool_names, *(tool.name for tool in functions)), root.shelf, root.settings)
+    problems = (*root.problems, *agent.problems, *strange)
     return await performance.run(started, problems, on_event)
 
 

@@ -3,6 +3,10 @@
 A target is the name of an agent in the configuration directory (`agents/<name>/`) or of a built-in one, an agent's
 directory, or a YAML file. A directory holds either a `graph.yaml` or a `config.yaml`. A file of another name is told by
 what it says: a mapping with `nodes` is a graph.
+
+A bare name means those agents first, and what the working directory calls so only if there is none: `coder` is the same
+agent wherever one stands, also inside of a repository of somebody else's that has a `coder/`. A path is never a name:
+`./coder`, `coder.yaml`, a `Path`.
 """
 
 from __future__ import annotations
@@ -143,18 +147,25 @@ def find(
     base, _ = configured(config_dir, os.environ if environ is None else environ)
     if not name:
         raise UsageError("the target is empty; name an agent, an agent's directory or a YAML file")
+    home = _home(name, base) if isinstance(target, str) else None
+    if home is not None:
+        return _in_directory(home, name)
     path = Path(name).expanduser()
-    home = base / "agents" / name
-    at_home = os.sep not in name and home.is_dir()  # only a bare name is looked up there
     if path.is_file():
         return _in_file(path, str(path))
-    if path.is_dir() and (_agent_files(path) or not at_home):
+    if path.is_dir():
         return _in_directory(path, name)
-    if at_home:
-        return _in_directory(home, name)
-    if name in built_in_agents():
-        return _in_directory(AGENTS / name, name)
     raise UsageError(_not_found(name, base))
+
+
+def _home(name: str, base: Path) -> Path | None:
+    """The directory of the agent with this name; None if there is none, or it is a path and no name."""
+    if os.sep in name or name in (".", "..") or name.endswith((".yaml", ".yml")):
+        return None
+    own = base / "agents" / name
+    if own.is_dir():
+        return own
+    return AGENTS / name if name in built_in_agents() else None
 
 
 def read(
@@ -186,7 +197,14 @@ def read(
         return LoopAgent(
             name=thing.name, directory=found.directory, file=found.file, agent=thing, problems=tuple(problems)
         )
-    raise InvalidFile(failure_text(problems), problems)
+    text = failure_text(problems) if found.dialect == "graph" else _failure_text(problems, found.file)
+    raise InvalidFile(text, problems)
+
+
+def _failure_text(problems: Sequence[Problem], file: str) -> str:
+    """`failure_text` for what is no graph: its headline is Loki's and speaks of one."""
+    _, *lines = failure_text(problems).splitlines()
+    return "\n".join([f"{len(errors_in(problems))} error(s) in {file}:", *lines])
 
 
 def _check(
@@ -242,7 +260,7 @@ def _in_file(path: Path, shown: str) -> Found:
         return Found(dialect="agent", file=shown, directory=directory, text=text)
     root, problems = parse_mapping(text, shown)
     if root is None:
-        raise InvalidFile(failure_text(problems), problems)
+        raise InvalidFile(_failure_text(problems, shown), problems)
     return Found(dialect=_dialect(root), file=shown, directory=directory, text=text)
 
 

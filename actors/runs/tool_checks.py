@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from ...protocol.agent import Agent
@@ -28,7 +28,7 @@ def own_tools(directory: Path) -> tuple[list[str], list[Problem]]:
 
 
 def check_listed(agent: Agent | Graph, own: Sequence[str], shelf: Shelf) -> list[Problem]:
-    """A warning for every name in `global_tools` that stands for no tool.
+    """A warning for every name in `global_tools` or `permissions` that stands for no tool.
 
     Args:
         own: names of the agent's own tools.
@@ -42,7 +42,37 @@ def check_listed(agent: Agent | Graph, own: Sequence[str], shelf: Shelf) -> list
                 problems.append(
                     agent.source.problem("warning", "unknown_tool", text, ("global_tools", number), hint=hint)
                 )
+    for name, hint in shelf.strangers(agent.permissions, own):
+        text = f"`permissions` names '{name}', and there is no such tool"
+        problems.append(agent.source.problem("warning", "unknown_tool", text, ("permissions", name), hint=hint))
     return problems
+
+
+def check_user(allowed: Iterable[str], own: Sequence[str], shelf: Shelf, settings: Settings) -> list[Problem]:
+    """A warning for every tool that the user's own permissions name and that is not there.
+
+    The settings may well name tools of other agents' own files, so there only a near miss counts.
+
+    Args:
+        allowed: names given with `--allow`.
+        own: names of tools that are not global.
+    """
+    strange = [("--allow", "command line", name, hint) for name, hint in shelf.strangers(allowed, own)]
+    strange += [
+        ("`permissions`", settings.file, name, hint)
+        for name, hint in shelf.strangers(settings.permissions, own)
+        if hint.startswith("did you mean")
+    ]
+    return [
+        Problem(
+            severity="warning",
+            code="unknown_tool",
+            message=f"{what} names '{name}', and there is no such tool",
+            file=file,
+            hint=hint,
+        )
+        for what, file, name, hint in strange
+    ]
 
 
 def shelf_of(base: Path) -> Shelf:

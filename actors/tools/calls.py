@@ -12,6 +12,7 @@ with them.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -37,7 +38,8 @@ if TYPE_CHECKING:
 MOST_CALLS = 64
 """Calls of one turn that are played; the rest is refused."""
 
-LONGEST_NAME = 128
+LONGEST_NAME = 64
+_ILLEGAL = re.compile(r"[^A-Za-z0-9_-]")
 LONGEST_ARGUMENTS = 2_000_000
 RESULT_LIMIT = 64_000
 """Characters of one result that the model gets, where its agent says no other number."""
@@ -132,7 +134,7 @@ class Calls:
         wrong = self._misfits(tool, arguments)
         if wrong:
             return _refused(f"The call '{call.name}' has invalid arguments: {'; '.join(wrong)}")
-        alert = self._alert(call)
+        alert = None if tool.waits else self._alert(call)
         if alert is not None:
             assert isinstance(alert, dict)
             return alert
@@ -171,7 +173,7 @@ class Calls:
             await self._permissions.admit(me, tool, arguments, self._own)
             began = trio.current_time()  # what a person took to allow it does not count
             value = await self._in_time(me, tool, arguments)
-            error = None
+            error = _admitted_failure(value)
             return value
         except Exception as failed:
             error = shortened(str(failed) or repr(failed), _EVENT_LIMIT)
@@ -194,11 +196,14 @@ class Calls:
 
 
 def tame(calls: Sequence[ToolCall]) -> tuple[ToolCall, ...]:
-    """A model's calls as they may go into the history: ids there and unique, names and arguments bounded."""
+    """A model's calls as they may go into the history: ids there and unique, names and arguments bounded.
+
+    A provider refuses a history with a name that could not have been offered, and that would end the conversation.
+    """
     seen: set[str] = set()
     tamed = []
     for number, call in enumerate(calls[: 2 * MOST_CALLS]):
-        name = call.name if len(call.name) <= LONGEST_NAME else call.name[:LONGEST_NAME]
+        name = _ILLEGAL.sub("_", call.name[:LONGEST_NAME]) or "unknown"
         malformed = shortened(call.malformed, 1_000)
         arguments = call.arguments
         if len(text_of(arguments)) > LONGEST_ARGUMENTS:
@@ -243,6 +248,13 @@ def _result_of(end: End, name: str) -> tuple[Json, bool]:
     if isinstance(error, CallboardError):
         return _refused(str(error)), True
     return _refused(f"Tool call '{name}' crashed: {type(error).__name__}: {error}"), True
+
+
+def _admitted_failure(value: Json) -> str | None:
+    """What a family says went wrong, for those who watch: it is told to the model as a result all the same."""
+    if isinstance(value, dict) and value.get("status") == "error":
+        return shortened(str(value.get("message", "error")), _EVENT_LIMIT)
+    return None
 
 
 def _refused(why: str) -> dict[str, Json]:

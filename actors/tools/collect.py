@@ -12,6 +12,7 @@ Files are read once, and again when they change.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ...protocol.errors import InvalidFile
+from ...protocol.permissions import Permissions
 from ...protocol.problems import Problem, did_you_mean, errors_in
 from ...protocol.settings import Settings
 from .tool import TIMEOUT, Tool
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 ENDINGS = (".sh", ".py", ".ts")
 DEFAULT_ALIASES = {"fs": "fs_cat,fs_read,fs_ls,fs_glob,fs_grep,fs_mkdir,fs_patch,fs_rm,fs_write"}
 ALL = "all"
+_PATTERN = re.compile(r"[*?]")
 
 
 class ToolOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,6 +95,23 @@ class Shelf:
             else:
                 found[name] = None
         return list(found)
+
+    def permissions(self, rules: Permissions) -> Permissions:
+        """Rules with aliases replaced by the tools they stand for; what is said of a tool by its name comes first."""
+        spelled = {name: rule for alias, rule in rules.items() for name in self.spelled_out([alias])}
+        return {**spelled, **{name: rule for name, rule in rules.items() if name in spelled}}
+
+    def strangers(self, rules: Iterable[str], own: Iterable[str] = ()) -> list[tuple[str, str]]:
+        """Names in rules that no tool has, each with a hint; patterns and names of families and servers aside.
+
+        Args:
+            own: names of tools that are not global.
+        """
+        own = set(own)
+        names = [
+            name for name in rules if not _PATTERN.search(name) and "__" not in name and not name.startswith("mcp_")
+        ]
+        return [found for found in self.unknown(names) if found[0] not in own]
 
     def unknown(self, names: Iterable[str]) -> list[tuple[str, str]]:
         """The names that stand for no global tool, each with a hint."""
@@ -174,10 +194,12 @@ class Shelf:
         path = self._files().get(name)
         if path is None:
             return self._builtin((*map(Path, self._settings.tool_roots), *options.roots))[name]
+        from .files.dotenv import tool_environ
         from .files.tools import file_tool
 
         (declaration,) = self.read(path, agent=False).declarations
-        home = msgspec.structs.replace(home, root=self.config_dir, agent_dir=home.root)
+        environ = tool_environ(self._environ, agent_dir=None, config_dir=self.config_dir)
+        home = msgspec.structs.replace(home, root=self.config_dir, agent_dir=home.root, environ=environ)
         return file_tool(declaration, home, timeout=timeout)
 
     def _builtin(self, roots: tuple[Path, ...]) -> dict[str, Tool]:

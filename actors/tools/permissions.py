@@ -7,20 +7,21 @@ Three voices, in this order:
    tools of an agent's own file and Python functions are part of the agent that the user chose to run.
 3. The agent's own file, which can only be stricter: a file from a stranger can't give itself leave.
 
-`--yes` answers every `ask` with yes, and leaves every `deny` as it is. `ask` is a question to a person (see
-`supervisors.escalation`) that no model can answer; where nobody is there, the call is refused and the model is told.
+`--yes` answers every `ask` with yes, and so does, for one tool and one run, a person who says `always`; neither changes
+a `deny`. `ask` is a question to a person (see `supervisors.escalation`) that no model can answer; where nobody is
+there, the call is refused and the model is told. What is to be run is shown whole, or not run.
 
 Patterns are matched with the call's subject: the command, the path, the URL, or else the JSON text of all arguments.
-`*` stands for any text, `?` for one character. A path is made plain first (`src/../x` is `x`). A shell command is
-matched by an `allow` pattern only if it is a single command: `git status*` does not allow `git status; rm -rf .`. A
-`deny` or `ask` pattern matches it if it matches any of its parts. That keeps an honest model from mishaps; it is no
-sandbox.
+`*` stands for any text, `?` for one character; `dir/*` means the directory itself as well. A path is made plain first,
+and looked at twice: as it is written (`src/../x` is `x`) and as the links in it lead. A `deny` or an `ask` holds if
+either matches, an `allow` only if both do. A shell command is matched by an `allow` pattern only if it is a single
+command: `git status*` does not allow `git status; rm -rf .`. A `deny` or `ask` pattern matches it if it matches any of
+its parts. That keeps an honest model from mishaps; it is no sandbox.
 """
 
 from __future__ import annotations
 
 import os
-import posixpath
 import re
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
@@ -39,7 +40,18 @@ if TYPE_CHECKING:
 _STRICTNESS: dict[Verdict, int] = {"allow": 0, "ask": 1, "deny": 2}
 _NOT_A_SINGLE_COMMAND = re.compile(r"[;&|<>$`\n\r(){}]")
 _BETWEEN_COMMANDS = re.compile(r"[;&|\n\r(){}`]+|\$\(")
-_SHOWN = 1_000
+_BEFORE_A_COMMAND = frozenset(
+    {"!", "then", "do", "else", "elif", "if", "while", "until", "exec", "command", "sudo", "time"}
+)
+_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
+
+_SHOWN = 4_000
+"""Characters of an argument of a tool that runs nothing; its middle is left out, and said to be."""
+
+_READABLE = 16_000
+"""Characters of a command or a program that a person may be asked about."""
+
+_SHORT = 200
 
 
 class Permissions:
@@ -53,7 +65,9 @@ class Permissions:
 
     def __init__(self, rules: Rules | None = None, *, allowed: Iterable[str] = (), yes: bool = False) -> None:
         self._rules = rules or {}
-        self._allowed = set(allowed)
+        self._allowed = frozenset(allowed)
+        self._always: set[str] = set()
+        self._asking: dict[str, tuple[Tool, Arguments, Rules | None]] = {}
         self.yes = yes
 
     def verdict(self, tool: Tool, arguments: Arguments, own: Rules | None = None) -> Verdict:
@@ -67,7 +81,7 @@ class Permissions:
         stricter = _ruled(own, tool, arguments) if own else None
         if stricter is not None and _STRICTNESS[stricter] > _STRICTNESS[said]:
             said = stricter
-        return "allow" if said == "ask" and self.yes else said
+        return "allow" if said == "ask" and (self.yes or tool.name in self._always) else said
 
     async def admit(self, me: Actor, tool: Tool, arguments: Arguments, own: Rules | None = None) -> None:
         """Return if the call may go ahead; asks a person on behalf of `me` if need be.
@@ -80,15 +94,25 @@ class Permissions:
             return
         if verdict == "deny":
             raise ToolFailed(f"'{tool.name}' was not run: the permissions deny this call")
+        said = await self._ask(me, tool, arguments, own)
+        if said.lower() == "always":
+            self._always.add(tool.name)
+            self._answer_the_same(me)
+        elif said.lower() not in ("yes", "y"):
+            why = "" if said.lower() in ("no", "n", "") else f": {said}"
+            raise ToolFailed(f"'{tool.name}' was not run: the user refused{why}")
+
+    async def _ask(self, me: Actor, tool: Tool, arguments: Arguments, own: Rules | None) -> str:
         question = Question(
-            id="",
+            id=me.root.questions.new_id(),
             actor="",
             kind="choice",
-            text=f"Allow {tool.name}?\n{_shown(arguments)}".rstrip(),
+            text=f"Allow {tool.name}?\n{_shown(tool, arguments)}".rstrip(),
             options=("yes", "always", "no"),
             rule="`always` allows the tool for the rest of the run; any other answer is a no, and the model reads it",
             permission=tool.name,
         )
+        self._asking[question.id] = tool, arguments, own
         try:
             answer = await me.ask_person(question)
         except NobodyToAsk:
@@ -96,19 +120,15 @@ class Permissions:
                 f"'{tool.name}' was not run: it needs a person's permission and nobody is there to give it "
                 f"(--allow {tool.name} or --yes gives it beforehand, as does `permissions` in config.yaml)"
             ) from None
-        said = str(answer.value).strip()
-        if said.lower() == "always":
-            self._allow_from_now_on(me, tool.name)
-        elif said.lower() not in ("yes", "y"):
-            why = "" if said.lower() in ("no", "n", "") else f": {said}"
-            raise ToolFailed(f"'{tool.name}' was not run: the user refused{why}")
+        finally:
+            del self._asking[question.id]
+        return str(answer.value).strip()
 
-    def _allow_from_now_on(self, me: Actor, name: str) -> None:
-        self._allowed.add(name)
-        desk = me.root.questions
-        for question in desk.open:
-            if question.permission == name and question.run == me.stream.run:
-                desk.answer(question.id, "yes", by="always")
+    def _answer_the_same(self, me: Actor) -> None:
+        """Answer what is being asked already and need not be asked any more."""
+        for id, (tool, arguments, own) in list(self._asking.items()):
+            if self.verdict(tool, arguments, own) == "allow":
+                me.root.questions.answer(id, "yes", by="always")
 
 
 def _ruled(rules: Rules, tool: Tool, arguments: Arguments) -> Verdict | None:
@@ -135,34 +155,68 @@ def _by_subject(rule: PermissionRule, tool: Tool, arguments: Arguments) -> Verdi
     return verdict
 
 
-def _matches(pattern: str, verdict: Verdict, tool: Tool, forms: tuple[str, ...]) -> bool:
-    if not tool.shell or pattern == "*":
-        return any(fnmatchcase(form, pattern) for form in forms)
-    command = forms[0]
-    if verdict == "allow":
-        return not _NOT_A_SINGLE_COMMAND.search(command) and fnmatchcase(command, pattern)
-    parts = [command, *(part.strip() for part in _BETWEEN_COMMANDS.split(command))]
-    return any(fnmatchcase(part, pattern) for part in parts)
+def _matches(pattern: str, verdict: Verdict, tool: Tool, forms: list[tuple[str, ...]]) -> bool:
+    """Whether a pattern matches a call, each of whose `forms` is a tuple of texts that mean the same."""
+    if tool.shell and pattern != "*":
+        command = " ".join(forms[0][0].split())
+        if verdict == "allow":
+            return not _NOT_A_SINGLE_COMMAND.search(forms[0][0]) and _like(command, pattern)
+        parts = (_bare_command(part) for part in _BETWEEN_COMMANDS.split(forms[0][0]))
+        return _like(command, pattern) or any(_like(part, pattern) for part in parts)
+    found = [any(_like(text, pattern, path=tool.subject == "path") for text in form) for form in forms]
+    return all(found) if verdict == "allow" else any(found)
 
 
-def _subjects(tool: Tool, arguments: Arguments) -> tuple[str, ...]:
-    """The texts that stand for a call; for a path, also as seen from the working directory."""
+def _like(text: str, pattern: str, *, path: bool = False) -> bool:
+    """Whether a text matches, `*` and `?` being all that is special."""
+    pattern = pattern.replace("[", "[[]")
+    return fnmatchcase(text, pattern) or (path and pattern.endswith("/*") and fnmatchcase(text, pattern[:-2]))
+
+
+def _bare_command(part: str) -> str:
+    """A command without what may stand before it: assignments, `!`, `then`, `do`, `else`, `exec`, `command`, `sudo`."""
+    words = part.split()
+    while words and (words[0] in _BEFORE_A_COMMAND or _ASSIGNMENT.match(words[0])):
+        del words[0]
+    return " ".join(words)
+
+
+def _subjects(tool: Tool, arguments: Arguments) -> list[tuple[str, ...]]:
+    """The texts that stand for a call. For a path there are two forms, as written and as its links lead, each as seen
+    from the working directory and from the root."""
     if not tool.subject:
-        return (text_of(arguments),)
-    value = arguments.get(tool.subject, "")
+        return [(text_of(arguments),)]
+    value = arguments.get(tool.subject) or ""
     text = (value if isinstance(value, str) else text_of(value)).strip()
     if tool.subject != "path":
-        return (text,)
-    plain = posixpath.normpath(text) if text else "."
-    here = os.getcwd()  # noqa: PTH109 - a text is wanted, and compared with texts
-    absolute = posixpath.normpath(posixpath.join(here, plain))
-    below = absolute.startswith(here.rstrip("/") + "/")
-    return (absolute[len(here.rstrip("/")) + 1 :] if below else absolute, absolute)
+        return [(text,)]
+    here = os.path.realpath(os.curdir)
+    written = os.path.normpath(os.path.join(here, text or os.curdir))  # noqa: PTH118 - texts, to be compared with texts
+    return [_seen(written, here), _seen(os.path.realpath(os.path.join(here, text or os.curdir)), here)]  # noqa: PTH118
 
 
-def _shown(arguments: Arguments) -> str:
+def _seen(path: str, here: str) -> tuple[str, ...]:
+    path = "/" + path.lstrip("/")
+    below = path.startswith(here.rstrip("/") + "/")
+    return (path[len(here.rstrip("/")) + 1 :], path) if below else ("." if path == here else path, path)
+
+
+def _shown(tool: Tool, arguments: Arguments) -> str:
+    """The arguments as a person reads them, the short ones first; lines of a value are marked, so that none of them
+    can pass for an argument.
+
+    Raises:
+        ToolFailed: what is to be run is too long to be read.
+    """
+    runs = tool.shell or tool.effect == "execute"
     lines = []
-    for name, value in arguments.items():
+    for name, value in sorted(arguments.items(), key=lambda item: len(text_of(item[1])) > _SHORT):
         text = value if isinstance(value, str) else text_of(value)
-        lines.append(f"{name}: {shortened(text, _SHOWN)}")
-    return shortened("\n".join(lines), 4 * _SHOWN)
+        if runs and len(text) > _READABLE:
+            raise ToolFailed(
+                f"'{tool.name}' was not run: a person would have to allow it, and nobody reads {len(text)} characters "
+                f"of {name}. Write it to a file first, or run less at once"
+            )
+        first, *rest = (text if runs else shortened(text, _SHOWN)).split("\n")
+        lines.append("\n".join([f"{name}: {first}", *(f"    | {line}" for line in rest)]))
+    return "\n".join(lines)

@@ -65,6 +65,11 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     shell: bool = False
 
     @property
+    def waits(self) -> bool:
+        """Whether the same call may well come again, since it waits for others (`agent__collect`)."""
+        return self.timeout is None and self.origin == "family"
+
+    @property
     def name(self) -> str:
         """As the model calls it."""
         return self.spec.name

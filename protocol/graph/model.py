@@ -169,6 +169,7 @@ class ApprovalNode(Node, frozen=True, kw_only=True, forbid_unknown_fields=True, 
     on_other: Annotated[Id, Meta(description="Where any other answer goes.")]
     timeout: Annotated[Seconds | None, Meta(description="Seconds to wait for an answer.")] = None
     on_timeout: Annotated[str | None, Meta(description="Where to go when nobody answers in time.")] = None
+    people_only: Annotated[bool, Meta(description="Only people may answer, no model of an agent above.")] = False
 
 
 class InputNode(Node, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="input"):
@@ -181,6 +182,7 @@ class InputNode(Node, frozen=True, kw_only=True, forbid_unknown_fields=True, tag
     validation: Annotated[str | None, Meta(description="`len(input) OP N` with OP one of > >= < <= ==.")] = None
     timeout: Annotated[Seconds | None, Meta(description="Seconds to wait for an answer.")] = None
     on_timeout: Annotated[str | None, Meta(description="Where to go when nobody answers in time.")] = None
+    people_only: Annotated[bool, Meta(description="Only people may answer, no model of an agent above.")] = False
 
 
 class RagNode(Node, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="rag"):

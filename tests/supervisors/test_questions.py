@@ -366,3 +366,20 @@ async def test_93_the_answer_to_a_secret_question_is_in_no_event(root: Root) -> 
     (answered,) = (event.data for event in heard if event.kind == "question.answered")
     assert answered.value == ""
     assert "hunter2" not in str(heard)
+
+
+async def test_59_a_question_without_a_timeout_can_be_expired_from_outside(root: Root) -> None:
+    heard: list[Event] = []
+    person = Person()
+    stream = root.bus.open("run")
+    with stream.listen(heard.append), root.questions.attach(person):
+        ref = root.spawn(asks, "well?", stream=stream, link=False)
+        await wait_all_tasks_blocked()
+        id = id_of(root, "well?")
+        assert root.questions.expire(id, 60)
+        assert not root.questions.expire(id, 60)
+        end = await ref.wait()
+    assert isinstance(end.error, QuestionTimeout)
+    assert str(end.error) == "no answer within 60 s to: well?"
+    assert person.gone == [(id, "timeout")]
+    assert [event.data.reason for event in heard if event.kind == "question.expired"] == ["timeout"]

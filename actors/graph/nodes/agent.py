@@ -40,7 +40,12 @@ async def run_agent_node(me: Actor, job: Job) -> Result:
 async def _with_attempts(me: Actor, job: Job, node: AgentNode, prompt: str, inputs: dict[str, str], depth: int) -> str:
     """A whole run of the child per attempt; only what may pass by itself is tried again."""
     call = AgentCall(
-        name=node.agent, prompt=prompt, variables=inputs, depth=depth, near=job.directory, context=job.context
+        name=node.agent,
+        prompt=prompt,
+        variables=inputs,
+        depth=depth,
+        near=job.directory,
+        context=job.context,
     )
     for attempt in range(1, node.max_attempts + 1):
         try:

@@ -10,7 +10,6 @@ from ....protocol.chat import ChatRequest, UserTurn
 from ....protocol.errors import ModelError, NodeFailed
 from ....protocol.graph.model import LlmNode
 from ...agent.loop import Conversation, OutOfTurns
-from ...agent.record import Record
 from ...tools.calls import Calls
 from ..plan import Job, Result
 from ..structured import ExtractionFailed, schema_hint, structured
@@ -64,6 +63,8 @@ async def _answer(me: Actor, job: Job, system: str, prompt: str, schema: dict[st
     if not node.tools:
         request = _request(job, system, prompt, schema)
         reply = await job.context.chat(me, request, node=node.id, attempts=node.max_attempts, need_text=True)
+        job.record.turns += 1
+        job.record.texts.append(reply.text)
         return reply.text
     # A shape for the reply and tools to call exclude each other at most providers; the shape is seen to afterwards.
     request = msgspec.structs.replace(_request(job, system, prompt, None), messages=())
@@ -71,7 +72,7 @@ async def _answer(me: Actor, job: Job, system: str, prompt: str, schema: dict[st
         job.context,
         Calls(job.plan.tools[node.id], job.context.permissions, own=job.plan.permissions),
         request,
-        Record(),
+        job.record,
         max_turns=node.max_iterations,
         bound="max_iterations",
         node=node.id,

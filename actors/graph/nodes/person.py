@@ -30,6 +30,7 @@ async def run_approval_node(me: Actor, job: Job) -> Result:
         text=job.strict(node.question),
         options=node.options,
         timeout=node.timeout,
+        people=node.people_only,
     )
     try:
         choice = _text(await me.ask_person(question))
@@ -60,6 +61,7 @@ async def run_input_node(me: Actor, job: Job) -> Result:
             rule=None if rule is None else rule.sentence(),
             problem=problem,
             timeout=node.timeout,
+            people=node.people_only,
         )
         try:
             answer = await me.ask_person(question)

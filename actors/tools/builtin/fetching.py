@@ -8,6 +8,7 @@ that are written out are refused here then.
 
 from __future__ import annotations
 
+import codecs
 import ipaddress
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -37,6 +38,9 @@ AGENT = "Mozilla/5.0 (compatible; callboard/0.1)"
 """Some servers refuse those who do not begin like this."""
 
 _METADATA = frozenset(ipaddress.ip_address(address) for address in ("fd00:ec2::254", "100.100.100.200"))
+_NO_CHARSETS = frozenset(("idna", "punycode", "undefined", "unicode-escape", "raw-unicode-escape"))
+"""Codecs of Python's that are not for pages: they fail where others replace, or take for ever."""
+
 _TEXTS = ("text/", "application/json", "application/xml", "application/xhtml", "application/javascript")
 
 
@@ -135,10 +139,11 @@ def _encoding(response: httpx.Response, body: bytearray) -> str:
         named = head[at + 8 : at + 40].strip(b"\"' ").split(b'"')[0].split(b"'")[0].split(b">")[0].decode("latin-1")
         named = named if at >= 0 else None
     try:
-        "".encode(named or "utf-8")
-    except LookupError:
+        known = codecs.lookup(named or "utf-8").name
+        b"a".decode(known, "replace")
+    except (LookupError, ValueError):  # not there, or no charset at all: `hex`
         return "utf-8"
-    return named or "utf-8"
+    return "utf-8" if known in _NO_CHARSETS else known
 
 
 def _short(url: httpx.URL) -> str:

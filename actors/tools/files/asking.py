@@ -7,7 +7,7 @@ words below, writes a question to the descriptor that `CALLBOARD_ASK_FD` names a
     answer     ok NUL <number of values> NUL <value> NUL ... or   no NUL 1 NUL <why> NUL
 
 Everything is text that ends with a NUL, so that pure bash can speak it. Fields: `text`, `kind` (of `Question`),
-`option` (any number), `default`, `secret=1`, `guard=1` (a permission: no model may answer), `free=0`, `timeout`
+`option` (any number), `default`, `secret=1`, `guard=1` (only people may answer), `free=0`, `timeout`
 (seconds). An answer to `checkbox` has a value per chosen option, every other has one; that to `confirm` is `yes` or
 `no`.
 
@@ -196,7 +196,7 @@ def _question(fields: list[str], tool: str) -> Question:
         default=one.get("default"),
         timeout=_seconds(one.get("timeout", "")),
         secret=one.get("secret") == "1",
-        permission=tool if one.get("guard") == "1" else None,
+        people=one.get("guard") == "1",
     )
 
 

@@ -8,6 +8,7 @@ does not count against its time. Whatever ends the call ends every process of it
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import tempfile
@@ -22,6 +23,7 @@ import trio
 
 from ....protocol.errors import ProcessError, ToolFailed
 from ....supervisors.child import ProcessStop
+from ....supervisors.spawn import WHY
 from ..tool import Arguments
 from .asking import AskSocket, Clock
 from .handing import handed_over, memory_file
@@ -60,7 +62,7 @@ async def play(
     if not declaration.file.is_file():
         raise ToolFailed(f"Tool '{declaration.name}' can't be run: there is no file {declaration.file}")
     call = _Call(me, declaration, limits)
-    with _place(home, declaration) as output:
+    with _told(declaration), _place(home, declaration) as output:
         environ = environment(home, declaration, output=output)
         argv = command(declaration, environ)
         given = handed_over(declaration, arguments, environ)
@@ -73,15 +75,22 @@ async def play(
 
 
 @contextmanager
+def _told(declaration: Declaration) -> Iterator[None]:
+    """What the system refuses us becomes the failure of the call: where many are played at once, files run out."""
+    try:
+        yield
+    except OSError as error:
+        why = WHY[error.errno] if error.errno in (errno.EMFILE, errno.ENFILE) else str(error)
+        raise ToolFailed(f"Tool '{declaration.name}' can't be run: {why}") from error
+
+
+@contextmanager
 def _place(home: Home, declaration: Declaration) -> Iterator[Path]:
     """The file for the result, which is there as long as the call. The caches are made and stay."""
-    try:
-        for directory in caches(home, declaration):
-            directory.mkdir(parents=True, exist_ok=True)
-        fd, name = tempfile.mkstemp(prefix="callboard-output-")
-        os.close(fd)
-    except OSError as error:
-        raise ToolFailed(f"Tool '{declaration.name}' can't be run: {error}") from error
+    for directory in caches(home, declaration):
+        directory.mkdir(parents=True, exist_ok=True)
+    fd, name = tempfile.mkstemp(prefix="callboard-output-")
+    os.close(fd)
     try:
         yield Path(name)
     finally:

@@ -3,12 +3,15 @@
 Nothing is expanded and nothing is run: `$HOME` and `$(date)` stay as they are. A value in single quotes is taken as it
 is, one in double quotes may hold `\\n`, `\\t`, `\\"`, `\\\\` and may go over several lines, and an unquoted one ends
 where ` #` begins a comment. `export` in front is allowed. What is set already always wins.
+
+The user's own files may set anything. That of an agent may have come with a repository, so it sets nothing that makes
+other programs run something, or that says yes for the user (`is_reserved`).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from ....protocol.errors import ConfigError
@@ -19,30 +22,32 @@ _SINGLE = re.compile(r"'([^']*)'")
 _DOUBLE = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
 _BARE = re.compile(r"[^\n]*")
 _COMMENT = re.compile(r"(?:^|[ \t])#.*")
+_RESERVED = frozenset(("AUTO_CONFIRM", "BASH_ENV", "ENV", "IFS", "PATH"))
+_RESERVED_BEGINNINGS = ("LD_", "DYLD_", "PYTHON", "NODE_", "BASH_FUNC_", "GIT_")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "\\": "\\", "$": "$"}
 
 
 def tool_environ(environ: Mapping[str, str], *, agent_dir: Path | None, config_dir: Path) -> dict[str, str]:
     """`environ` and, for what it does not set, the `.env` files that hold for tools, nearest first.
 
-    The agent's own directory, then the configuration directory, then `functions/` in it.
+    The agent's own directory, without what `is_reserved`, then the configuration directory, then `functions/` in it.
+
+    Args:
+        agent_dir: of the agent whose own tools these are; None for global tools, which no agent's file concerns.
 
     Raises:
         ConfigError: one of them can't be read.
     """
-    homes = [config_dir, config_dir / "functions"]
+    found = [read_dotenv(home / ".env") for home in (config_dir, config_dir / "functions")]
     if agent_dir is not None:
-        homes.insert(0, agent_dir)
-    return with_dotenv(environ, [home / ".env" for home in homes])
+        own = read_dotenv(agent_dir / ".env")
+        found.insert(0, {name: value for name, value in own.items() if not is_reserved(name)})
+    return {name: value for values in (*reversed(found), environ) for name, value in values.items()}
 
 
-def with_dotenv(environ: Mapping[str, str], files: Iterable[Path]) -> dict[str, str]:
-    """`environ` and what those of the files that exist set beyond it; an earlier file wins."""
-    merged = dict(environ)
-    for file in files:
-        for name, value in read_dotenv(file).items():
-            merged.setdefault(name, value)
-    return merged
+def is_reserved(name: str) -> bool:
+    """Whether an agent's own `.env` can't set this variable."""
+    return name in _RESERVED or name.startswith(_RESERVED_BEGINNINGS)
 
 
 def read_dotenv(file: Path) -> dict[str, str]:

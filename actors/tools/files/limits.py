@@ -6,7 +6,7 @@ exempt from it. Hence the watch: it looks at `/proc/loadavg`, which costs one re
 many more processes than before does it count those of the call.
 
 A fork bomb doubles while one counts, so the call's group is stopped for as long as that takes. What is beyond the
-limits is killed at once, without the usual grace.
+limits is killed at once, without the usual grace. A look that we have too many files open for is left out.
 """
 
 from __future__ import annotations
@@ -67,11 +67,10 @@ USUAL = Limits()
 
 def impose(pid: int, limits: Limits) -> None:
     """Have the kernel hold this process, and what it will start, to the limits. One that has ended is no error."""
-    wanted = {
-        resource.RLIMIT_CORE: 0,
-        resource.RLIMIT_FSIZE: limits.file_size,
-        resource.RLIMIT_NPROC: _tasks() + ROOM + limits.processes,
-    }
+    wanted = {resource.RLIMIT_CORE: 0, resource.RLIMIT_FSIZE: limits.file_size}
+    tasks = _tasks()
+    if tasks is not None:
+        wanted[resource.RLIMIT_NPROC] = tasks + ROOM + limits.processes
     for kind, most in wanted.items():
         # Gone already, or the kernel knows better what we may set: then the watch is all there is.
         with suppress(OSError, ValueError):
@@ -91,15 +90,18 @@ async def watch(me: Actor, process: Process, output: Path, limits: Limits, end: 
             end(f"wrote more than {_in_words(limits.result_file)} to LLM_OUTPUT")
             return
         now = _tasks()
-        before = min(before, now)
+        if now is None:
+            continue
+        before = now if before is None else min(before, now)
         if now - before > limits.processes // 2:
             _signal(process, signal.SIGSTOP)
             count = await _count(me, process)
-            if count > limits.processes:
+            if count is not None and count > limits.processes:
                 end(f"had {count} processes at once; {limits.processes} are allowed")
                 return
             _signal(process, signal.SIGCONT)
-            before = now - count
+            if count is not None:
+                before = now - count
 
 
 def kill(process: Process) -> None:
@@ -115,20 +117,25 @@ def _signal(process: Process, number: signal.Signals) -> None:
             os.killpg(process.pid, number)
 
 
-async def _count(me: Actor, process: Process) -> int:
-    leader = look(process.pid)
-    if leader is None:
-        return 0
-    return len(await me.root.processes.strays(_NOBODYS, {leader.pid: leader.start}))
+async def _count(me: Actor, process: Process) -> int | None:
+    try:
+        leader = look(process.pid)
+        if leader is None:
+            return 0
+        return len(await me.root.processes.strays(_NOBODYS, {leader.pid: leader.start}))
+    except OSError:
+        return None
 
 
-def _tasks() -> int:
-    """Processes and threads of this machine; where that is not told, only the processes."""
+def _tasks() -> int | None:
+    """Processes and threads of this machine; where that is not told, only the processes; None if we can't look."""
     with suppress(OSError, ValueError, IndexError):
         told = int(Path("/proc/loadavg").read_text().split()[3].split("/")[1])
         if told:
             return told
-    return sum(name.isdigit() for name in os.listdir("/proc"))  # noqa: PTH208 - half the time
+    with suppress(OSError):
+        return sum(name.isdigit() for name in os.listdir("/proc"))  # noqa: PTH208 - half the time
+    return None
 
 
 def _size_of(file: Path) -> int:

@@ -197,3 +197,22 @@ async def test_the_outcome_tells_turns_and_calls(stage: Stage) -> None:
     assert (wire["turns"], wire["tool_calls"], wire["children"]) == (2, 2, [])
     finished = stage.of("agent.finished")[0]
     assert (finished.turns, finished.tool_calls, finished.error) == (2, 2, None)
+
+
+async def test_names_in_permissions_that_no_tool_has_are_warned_about(stage: Stage) -> None:
+    stage.plain("global_tools: [fs_ls]\npermissions: {fs_wirte: deny, 'fs_*': ask, todo__add: deny}", name="clerk")
+    await stage.run("hi", target="clerk", allow=["fs_raed", "fs_read"])
+    warned = [data.message for data in stage.of("run.warning") if data.code == "unknown_tool"]
+    assert len(warned) == 2
+    assert "`permissions` names 'fs_wirte', and there is no such tool" in warned[0]
+    assert "did you mean 'fs_write'?" in warned[0]
+    assert "--allow names 'fs_raed'" in warned[1]
+
+
+async def test_an_alias_in_permissions_stands_for_its_tools(stage: Stage, tmp_path: Path) -> None:
+    stage.plain("global_tools: [fs]\npermissions: {fs: deny, fs_ls: allow}", name="clerk")
+    stage.models.script(Reply(calls=[("fs_cat", {"path": "x"}), ("fs_ls", {})]), "done")
+    await stage.run("hi", target="clerk")
+    cat, ls = stage.models.requests[1].results
+    assert "the permissions deny this call" in cat
+    assert "deny" not in ls

@@ -114,3 +114,29 @@ async def test_the_todo_list_stands_behind_the_summary_word_for_word(stage: Stag
     await stage.run("go", target=agent, tools=[look])
     summary = stage.models.requests[-1].json["messages"][1]["content"]
     assert "[Todo list]\nGoal: see it all\nProgress: 0/1 completed\n  ○ 1. look twice" in summary
+
+
+@pytest.mark.parametrize("honest", [True, False])
+async def test_results_count_before_the_request_that_carries_them(stage: Stage, honest: bool) -> None:
+    window = 3_000
+
+    def big(number: int) -> str:
+        """Looks at a big thing."""
+        return f"thing {number}: " + "x" * 4_000
+
+    def answer(request: Request) -> Reply | str:
+        size = len(request.body) // 4 if honest else 0
+        if "You shorten the record" in request.system:
+            return Reply(text="SUMMARY", input_tokens=size)
+        turn = ask_often.turns = ask_often.turns + 1  # type: ignore[attr-defined]
+        if turn > ROUNDS:
+            return Reply(text="done", input_tokens=size, output_tokens=0)
+        return Reply(calls=[("big", {"number": turn})], input_tokens=size, output_tokens=0)
+
+    stage.models.answer_with(answer)
+    agent = callboard.Agent(name="looker", compression_threshold=window, compression_keep_last=2, can_ask_user=False)
+    outcome = await stage.run("go", target=agent, tools=[big])
+    assert outcome.output == "done"
+    assert stage.of("history.compacted")
+    talk = [request for request in stage.models.requests if "You shorten" not in request.system]
+    assert max(len(request.body) // 4 for request in talk) < window + 1_500

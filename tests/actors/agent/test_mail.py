@@ -74,6 +74,30 @@ def test_a_full_inbox_refuses_and_the_sender_is_told() -> None:
     assert send(seats["a"], None, "b", Text("hi")) is None
 
 
+def test_the_end_of_a_child_is_never_lost_to_a_full_inbox() -> None:
+    inbox = Inbox(bound=2)
+    assert [inbox.put(letter(Text("hi"))) for _ in range(3)] == [True, True, False]
+    assert inbox.put(letter(TaskCompleted("task_1", "done")))
+    assert not inbox.put(letter(Text("hi")))
+    assert read(inbox) == [("x", TaskCompleted("task_1", "done")), ("x", Text("hi")), ("x", Text("hi"))]
+
+
+async def test_a_parent_reads_of_its_childs_end_however_much_its_children_wrote() -> None:
+    async def chatty(me: Actor, call: AgentCall) -> str:
+        assert call.seat is not None
+        while send(call.seat, None, "parent", Text("still here")) is None:
+            pass
+        return "done"
+
+    async with Root() as root, parent(root, {"chatty": chatty}) as boss:
+        id = await boss.spawn("chatty")
+        child = boss.team.find(id)
+        assert child is not None
+        await boss.team.wait_for_news(child)
+        first = (await boss.call("agent__check_inbox"))["messages"][0]
+        assert (first["from"], first["payload"]["type"]) == (id, "task_completed")
+
+
 def test_the_sender_is_named_as_the_reader_can_answer_it() -> None:
     boss, office, seats = family("a", "b")
     assert send(boss, office, "a", Text("do")) is None

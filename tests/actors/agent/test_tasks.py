@@ -86,7 +86,7 @@ def test_a_failed_task_that_is_completed_after_all_frees_its_dependents() -> Non
     assert one.status == "completed"
 
 
-@pytest.mark.parametrize("id", ["task_3", "3", 3, " #3 ", "03"])
+@pytest.mark.parametrize("id", ["task_3", "3", 3, " #3 ", "03", 3.0, "3.0"])
 def test_a_bare_number_means_the_task(id: Any) -> None:
     assert id_of(id) == "task_3"
 
@@ -97,6 +97,26 @@ def test_a_queue_does_not_grow_for_ever() -> None:
         queue.create("x")
     with pytest.raises(ToolFailed, match="as many as it may"):
         queue.create("x")
+
+
+def test_a_task_waits_once_for_each_however_often_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    queue = TaskQueue()
+    queue.create("one")
+    queue.create("two")
+    looked: list[TaskQueue] = []
+    look = TaskQueue._look_again
+    monkeypatch.setattr(TaskQueue, "_look_again", lambda self: looked.append(self) or look(self))
+    task, warnings = queue.create("three", blocked_by=["task_2", "2", 1.0, "#1", 2] * 20_000)
+    assert (task.blocked_by, warnings, looked) == (["task_2", "task_1"], [], [queue])
+
+
+def test_of_more_dependencies_than_there_can_be_the_first_are_looked_at() -> None:
+    queue = TaskQueue()
+    queue.create("one")
+    task, warnings = queue.create("two", blocked_by=[1, *range(3, 100_000)], agent="explore", prompt="look")
+    assert (task.blocked_by, task.held) == (["task_1"], True)
+    assert warnings[0] == "'blocked_by' names 99998 tasks; a queue has 1000 at most, the others are left out"
+    assert len(warnings) == 1 + (MOST - 1) + 1
 
 
 STEPS = st.lists(

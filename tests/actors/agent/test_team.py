@@ -339,3 +339,83 @@ async def test_what_cancelled_children_had_said_is_in_the_parents_record(stage: 
     said = sorted(child["output"] for child in outcome["children"])
     assert said == ["I will ask", "I will wait", "I will wait", "hm"]
     assert {child["status"] for child in outcome["children"]} == {"cancelled"}
+
+
+async def test_what_a_reply_had_said_when_it_was_cancelled_is_kept(stage: Stage) -> None:
+    stage.plain(PARENT, name="boss")
+    stage.plain("instructions: work", name="kid")
+
+    def answer(request: Request) -> Reply | str:
+        if request.json["messages"][-1]["content"] == "talk":
+            return Reply(text="word " * 40, gap=0.05)
+        if turns(request) == 0:
+            return Reply(calls=[("agent__spawn", {"agent": "kid", "prompt": "talk"})])
+        return Reply(calls=[("agent__collect", {"id": spawned(request)[0]})])
+
+    stage.models.answer_with(answer)
+    with trio.CancelScope() as scope:
+
+        def on_event(event: Event) -> None:
+            if event.kind == "llm.delta" and len(stage.of("llm.delta")) == 10:
+                scope.cancel()
+
+        await stage.run("go", target="boss", on_event=on_event)
+    (child,) = stage.events[-1].data.outcome["children"]  # type: ignore[attr-defined]
+    assert child["output"].startswith("word word ")
+
+
+async def test_what_a_child_graph_had_said_when_it_was_cancelled_is_kept(stage: Stage) -> None:
+    stage.plain(PARENT, name="boss")
+    stage.agent(
+        """
+        start: a
+        nodes:
+          a: {type: llm, prompt: first, next: b}
+          b: {type: llm, prompt: second, next: e}
+          e: {type: end}
+        """,
+        name="kid",
+    )
+
+    def answer(request: Request) -> Reply | str:
+        last = request.json["messages"][-1]["content"]
+        if last in ("first", "second"):
+            return Reply(text="one done") if last == "first" else Reply(delay=3_600)
+        if turns(request) == 0:
+            return Reply(calls=[("agent__spawn", {"agent": "kid", "prompt": "work"})])
+        return Reply(calls=[("agent__collect", {"id": spawned(request)[0]})])
+
+    stage.models.answer_with(answer)
+    with trio.CancelScope() as scope:
+
+        def on_event(event: Event) -> None:
+            if event.kind == "node.entered" and event.data.node == "b":  # type: ignore[attr-defined]
+                scope.cancel()
+
+        await stage.run("go", target="boss", on_event=on_event)
+    (child,) = stage.events[-1].data.outcome["children"]  # type: ignore[attr-defined]
+    assert (child["output"], child["turns"]) == ("one done", 1)
+
+
+async def test_a_question_of_a_childs_tool_ends_in_time_where_nobody_is(stage: Stage) -> None:
+    stage.plain(PARENT + "escalation_timeout: 1", name="boss")
+    (stage.plain("instructions: work", name="kid") / "tools.py").write_text(
+        'def ask():\n    """Asks."""\n    return input("Who?")\n'
+    )
+
+    def answer(request: Request) -> Reply | str:
+        if request.json["messages"][1]["content"] == "work":
+            return request.results[0] if request.results else Reply(calls=[("ask", {})])
+        if turns(request) == 0:
+            return Reply(calls=[("agent__spawn", {"agent": "kid", "prompt": "work"})])
+        last = json.loads(request.results[-1].split("\n\n")[0])
+        return (
+            str(last["output"])
+            if "exit_status" in last
+            else Reply(calls=[("agent__collect", {"id": spawned(request)[0]})])
+        )
+
+    stage.models.answer_with(answer)
+    outcome = await stage.run("go", target="boss")
+    assert "tool_call_error" in outcome.output
+    assert "no answer within 1 s" in outcome.output

@@ -42,7 +42,7 @@ async def test_each_tool_asks_its_kind_of_question_and_returns_the_answer() -> N
 
         result, shown = await answered(root, boss, "no", "user__confirm", question="Sure?")
         assert result == {"answer": "no"}
-        assert (shown.kind, shown.default) == ("confirm", "yes")
+        assert (shown.kind, shown.default) == ("confirm", None)
 
         result, shown = await answered(root, boss, "", "user__input", question="Name?")
         assert result == {"answer": ""}

@@ -12,7 +12,6 @@ from fake_models import Reply, Request
 from stage import Stage
 
 from callboard.actors.library import AGENTS
-from callboard.protocol.questions import Question
 
 
 def system(request: Request) -> str:
@@ -200,20 +199,6 @@ async def test_a_base_that_does_not_exist_is_told_to_the_reviewer(stage: Stage, 
     assert not (repository / "x").exists()
 
 
-class Agreeable:
-    """A person who says yes to everything."""
-
-    name = "person"
-
-    def __init__(self, stage: Stage) -> None:
-        self._desk = stage.root.questions
-
-    def asked(self, question: Question) -> None:
-        self._desk.answer(question.id, "yes", by=self.name)
-
-    def closed(self, question_id: str, by: str) -> None: ...
-
-
 async def test_the_tools_of_the_demo_do_what_they_say(stage: Stage, shop: Path, tmp_path: Path) -> None:
     greeting = {"name": "Ada", "others": ["Bob's"], "times": 2, "tone": "loud", "wave": True}
     stage.models.script(
@@ -230,11 +215,8 @@ async def test_the_tools_of_the_demo_do_what_they_say(stage: Stage, shop: Path, 
         "done",
     )
     notes = tmp_path / "cache"
-    with stage.root.questions.attach(Agreeable(stage)):
-        # An answer prepared for whatever is asked gives no permission: "no" is left over.
-        outcome = await stage.run("Show me", target=AGENTS / "demo", variables={"username": "Ada"}, answers=["no"])
+    outcome = await stage.run("Show me", target=AGENTS / "demo", variables={"username": "Ada"}, answers=["yes"])
     assert outcome.status == "done", outcome.error
-    assert stage.warnings == ["answers_left"]
     first, second, third = stage.models.requests
     assert "You show Ada what an agent can do" in system(first)
     assert "greet: Greet somebody." in system(first)

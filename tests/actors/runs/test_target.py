@@ -8,6 +8,7 @@ import pytest
 
 import callboard
 from callboard.actors.directories import config_dir
+from callboard.actors.library import AGENTS
 from callboard.actors.runs.root import load_settings
 from callboard.actors.runs.target import find
 from callboard.protocol.errors import ConfigError, InvalidFile, Unsupported, UsageError
@@ -83,17 +84,51 @@ def test_names_are_looked_up_in_the_configuration_directory_and_paths_are_not(tm
         find("", config_dir=tmp_path / "none")
 
 
-def test_a_directory_here_goes_before_an_agent_of_the_same_name_if_it_holds_one(
+def test_a_bare_name_means_an_agent_before_it_means_what_lies_in_the_working_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    home = tmp_path / "config" / "agents" / "g"
-    home.mkdir(parents=True)
-    (home / "graph.yaml").write_text(GRAPH)
-    (tmp_path / "g").mkdir()
+    config = tmp_path / "config"
+    for name in ("g", "coder", "flow.yaml"):  # as in a repository that somebody else wrote
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "graph.yaml").write_text(GRAPH)
     monkeypatch.chdir(tmp_path)
-    assert find("g", config_dir=tmp_path / "config").directory == home
-    (tmp_path / "g" / "graph.yaml").write_text(GRAPH)
-    assert find("g", config_dir=tmp_path / "config").directory == tmp_path / "g"
+    assert find("g", config_dir=config).directory == tmp_path / "g"
+    assert find("coder", config_dir=config).directory == AGENTS / "coder"
+    for name in ("g", "coder", "flow.yaml"):
+        home = config / "agents" / name
+        home.mkdir(parents=True)
+        (home / "graph.yaml").write_text(GRAPH)
+    assert find("g", config_dir=config).directory == config / "agents" / "g"
+    assert find("coder", config_dir=config).directory == config / "agents" / "coder"
+    assert find("flow.yaml", config_dir=config).directory == tmp_path / "flow.yaml"
+
+
+def test_a_path_is_never_the_name_of_an_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "coder").mkdir()
+    (tmp_path / "coder" / "graph.yaml").write_text(GRAPH)
+    (tmp_path / "config" / "agents").mkdir(parents=True)
+    (tmp_path / "config" / "agents" / "graph.yaml").write_text(GRAPH)
+    monkeypatch.chdir(tmp_path)
+    for target in ("./coder", "coder/", "coder/graph.yaml", Path("coder")):
+        assert find(target, config_dir="config").directory == tmp_path / "coder"
+    monkeypatch.chdir(tmp_path / "coder")
+    for target in (".", "../coder", "graph.yaml"):
+        assert find(target, config_dir=tmp_path / "config").directory.samefile(tmp_path / "coder")
+    with pytest.raises(InvalidFile, match="has neither"):
+        find("..", config_dir=tmp_path / "config")
+
+
+def test_only_the_errors_of_a_graph_are_told_in_the_words_of_graphs(tmp_path: Path) -> None:
+    agent = tmp_path / "config.yaml"
+    agent.write_text("instructions: talk\nmax_turns: many\n")
+    with pytest.raises(InvalidFile) as failed:
+        callboard.load(tmp_path)
+    first, *rest = str(failed.value).splitlines()
+    assert first == f"{len(failed.value.problems)} error(s) in {agent}:"
+    assert any("max_turns" in line for line in rest)
+    (tmp_path / "broken.yaml").write_text("a: [\n")
+    with pytest.raises(InvalidFile, match=r"^1 error\(s\) in .*/broken\.yaml:\n  "):
+        callboard.load(tmp_path / "broken.yaml")
 
 
 def test_without_validation_a_broken_graph_is_loaded_all_the_same(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ async def test_each_call_is_an_actor_below_the_one_who_calls(me: Actor) -> None:
         paths.append(own.path)
 
     await calls(tool("where", where)).play(me, [call("where"), call("where", "2", x=1)])
-    assert paths == [f"{me.path.rstrip('/')}/where", f"{me.path.rstrip('/')}/where#2"]
+    assert sorted(paths) == [f"{me.path.rstrip('/')}/where", f"{me.path.rstrip('/')}/where#2"]
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ async def test_an_unknown_tool_is_told_with_the_nearest_name(me: Actor) -> None:
 
 async def test_a_tools_name_of_ten_megabytes_is_bounded(me: Actor) -> None:
     (huge,) = tame([ToolCall(id="1", name="x" * 10_000_000)])
-    assert len(huge.name) == 128
+    assert len(huge.name) == 64
     (turn,) = await calls(tool("double", double, NUMBER)).play(me, [ToolCall(id="1", name="x" * 10_000_000)])
     assert isinstance(turn.content, str)
     assert len(turn.content) < 1_000
@@ -277,3 +277,25 @@ async def test_the_same_call_several_times_in_one_turn_is_no_circle(me: Actor) -
     conversation = calls(tool("double", double, NUMBER))
     turns = await conversation.play(me, [call("double", str(i), n=1) for i in range(5)])
     assert [turn.content for turn in turns] == ["2"] * 5
+
+
+def test_names_that_no_provider_takes_are_made_such_as_it_takes() -> None:
+    names = ["functions.fs cat<|x|>\n\0", "", "fs_cat", "é"]
+    assert [each.name for each in tame([ToolCall(id="", name=name) for name in names])] == [
+        "functions_fs_cat__x____",
+        "unknown",
+        "fs_cat",
+        "_",
+    ]
+
+
+async def test_calls_that_wait_for_others_may_come_again(me: Actor) -> None:
+    async def pending(own: Actor, arguments: Arguments) -> str:
+        return "pending"
+
+    conversation = calls(tool("agent__collect", pending, origin="family", timeout=None))
+    for _ in range(5):
+        (turn,) = await conversation.play(
+            me, [ToolCall(id="1", name="agent__collect", arguments={"id": "agent_kid_1"})]
+        )
+        assert turn.content == "pending"

@@ -90,6 +90,10 @@ RULES = {"execute_command": PermissionRule(ask=("*",), allow=("git status*", "ls
         ("  rm -rf /", "deny"),
         ("true || git push --force", "deny"),
         ("gitstatus", "ask"),
+        ("rm\t-rf x", "deny"),
+        ("X=1 rm -rf x", "deny"),
+        ("if true; then rm -rf x; fi", "deny"),
+        ("! rm x", "deny"),
     ],
 )
 def test_an_allowed_command_allows_no_other_one_behind_it(command: str, verdict: str) -> None:
@@ -107,13 +111,23 @@ def test_an_allowed_command_allows_no_other_one_behind_it(command: str, verdict:
         ("src/.env", "deny"),
         ("{cwd}/src/a.py", "allow"),
         ("{cwd}/src/../x", "ask"),
+        ("/{cwd}/src/.env", "deny"),
+        ("src/link/x", "deny"),
+        ("src/out/x", "ask"),
+        ("private", "deny"),
+        ("src/[id]/page.ts", "deny"),
     ],
 )
 def test_a_path_is_made_plain_before_it_is_compared(
     path: str, verdict: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    permissions = Permissions({"fs_write": PermissionRule(allow=("src/*",), deny=("src/.env",))})
+    for name, target in (("link", "../private"), ("out", "/usr")):
+        (tmp_path / "src").mkdir(exist_ok=True)
+        (tmp_path / "src" / name).symlink_to(target)
+    (tmp_path / "private").mkdir()
+    rule = PermissionRule(allow=("src/*",), deny=("src/.env", "private/*", "src/[id]/*"))
+    permissions = Permissions({"fs_write": rule})
     assert permissions.verdict(WRITE, {"path": path.format(cwd=tmp_path)}) == verdict
 
 
@@ -154,7 +168,7 @@ async def test_a_person_is_shown_the_call_and_says_yes(root: Root, me: Actor) ->
     (question,) = person.asked_for
     assert question.permission == "fs_write"
     assert question.text.startswith("Allow fs_write?\npath: a\ncontents: xxx")
-    assert len(question.text) < 2_000
+    assert len(question.text) < 4_200
     assert question.options == ("yes", "always", "no")
 
 
@@ -183,3 +197,52 @@ async def test_always_holds_for_the_tool_and_for_what_is_asked_already(root: Roo
         await admit(3)
     assert sorted(admitted) == [0, 1, 2, 3]
     assert len(person.asked_for) == 3
+
+
+async def test_always_changes_no_deny_and_answers_nothing_but_permissions(root: Root, me: Actor) -> None:
+    rule = PermissionRule(ask=("*",), deny=("rm *",))
+    permissions = Permissions({"execute_command": rule})
+    person = Person(root)
+    with root.questions.attach(person):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(permissions.admit, me, COMMAND, {"command": "ls"})
+            # Another question of the same tool's own, as `guard_operation` asks it.
+            nursery.start_soon(me.ask_person, Question(id="guard", actor="", text="Really delete?", people=True))
+            await trio.testing.wait_all_tasks_blocked()
+            (asked,) = (each for each in person.asked_for if each.permission)
+            root.questions.answer(asked.id, "always", by="person")
+            await trio.testing.wait_all_tasks_blocked()
+            assert [question.id for question in root.questions.open] == ["guard"]
+            root.questions.answer("guard", "no")
+        await permissions.admit(me, COMMAND, {"command": "ls -la"})
+        with pytest.raises(ToolFailed, match="permissions deny"):
+            await permissions.admit(me, COMMAND, {"command": "rm victim"})
+
+
+async def test_always_of_one_agent_does_not_answer_what_another_agents_file_denies(root: Root, me: Actor) -> None:
+    permissions = Permissions()
+    with root.questions.attach(Person(root, "always")):
+        await permissions.admit(me, WRITE, {"path": "a"})
+    with pytest.raises(ToolFailed, match="permissions deny"):
+        await permissions.admit(me, WRITE, {"path": "a"}, {"fs_write": "deny"})
+
+
+async def test_what_is_to_be_run_is_shown_whole_or_not_run(root: Root, me: Actor) -> None:
+    person = Person(root, "no")
+    command = "echo " + "a" * 5_000 + "\ntouch EVIL\n" + "b" * 5_000
+    with root.questions.attach(person):
+        with pytest.raises(ToolFailed, match="refused"):
+            await Permissions().admit(me, COMMAND, {"command": command})
+        assert "\n    | touch EVIL\n" in person.asked_for[0].text
+        with pytest.raises(ToolFailed, match="nobody reads 20000 characters of command"):
+            await Permissions().admit(me, COMMAND, {"command": "x" * 20_000})
+    assert len(person.asked_for) == 1
+
+
+async def test_no_line_of_a_value_passes_for_an_argument(root: Root, me: Actor) -> None:
+    person = Person(root, "yes")
+    with root.questions.attach(person):
+        await Permissions().admit(me, WRITE, {"contents": "x" * 300 + "\npath: harmless.txt", "path": "evil.txt"})
+    lines = person.asked_for[0].text.splitlines()
+    assert lines[1] == "path: evil.txt"
+    assert [line for line in lines if line.startswith("path:")] == ["path: evil.txt"]

@@ -40,8 +40,22 @@ async def test_charsets_are_those_that_the_server_or_the_page_names(call: Bench,
     assert await call("fetch_url_via_curl", url=site.url) == "café"
     site.page("<meta charset='windows-1251'>привет".encode("cp1251"), "text/html")
     assert await call("fetch_url_via_curl", url=site.url) == "привет"
+    site.page("привет".encode("utf-16"), "text/plain; charset=utf-16")
+    assert await call("fetch_url_via_curl", url=site.url) == "привет"
     site.page(b"<meta charset=nonsense>caf\xc3\xa9", "text/html")
     assert await call("fetch_url_via_curl", url=site.url) == "café"
+
+
+@pytest.mark.parametrize(
+    "named", ["undefined", "idna", "punycode", "rot13", "hex", "unicode_escape", "\u0131", "nonsense"]
+)
+async def test_a_charset_that_is_none_is_no_matter(call: Bench, site: Site, named: str) -> None:
+    page = f"<meta charset={named}>" + "caf\xe9 \\x41 " * 40
+    site.page(page, "text/html")
+    assert "caf\xe9 \\x41" in await call("fetch_url_via_curl", url=site.url)
+    if named.isascii():
+        site.page(page, f"text/plain; charset={named}")
+        assert "caf\xe9" in await call("fetch_url_via_curl", url=site.url)
 
 
 async def test_a_compressed_page_is_unpacked(call: Bench, site: Site) -> None:

@@ -9,9 +9,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tool_bench import Bench
 
+from callboard.actors.tools.collect import Shelf, ToolOptions
 from callboard.actors.tools.files.dotenv import read_dotenv, tool_environ
 from callboard.actors.tools.files.home import PROMPT_UTILS, environment, file_name
 from callboard.protocol.errors import ConfigError
+from callboard.protocol.settings import Settings
 
 ENV = 'main() { env -0 >> "$LLM_OUTPUT"; }'
 
@@ -143,6 +145,45 @@ def test_the_nearest_env_file_wins_and_the_environment_over_all(tmp_path: Path) 
     assert found == {"SET": "ours", "A": "agent", "B": "config", "C": "functions"}
     assert tool_environ({}, agent_dir=None, config_dir=config)["A"] == "config"
     assert tool_environ({}, agent_dir=None, config_dir=tmp_path / "none") == {}
+
+
+RISKY = [
+    "AUTO_CONFIRM",
+    "BASH_ENV",
+    "ENV",
+    "IFS",
+    "PATH",
+    "LD_PRELOAD",
+    "DYLD_INSERT_LIBRARIES",
+    "PYTHONPATH",
+    "PYTHONSTARTUP",
+    "NODE_OPTIONS",
+    "BASH_FUNC_ls",
+    "GIT_SSH_COMMAND",
+]
+
+
+def test_an_agents_env_file_makes_no_program_run_anything_and_says_yes_to_nothing(tmp_path: Path) -> None:
+    agent, config = tmp_path / "agent", tmp_path / "config"
+    for home in (agent, config):
+        home.mkdir()
+        (home / ".env").write_text("".join(f"{name}={home.name}\n" for name in [*RISKY, "ENVIRONMENT"]))
+    found = tool_environ({}, agent_dir=agent, config_dir=config)
+    assert found == {**dict.fromkeys(RISKY, "config"), "ENVIRONMENT": "agent"}
+    assert tool_environ({}, agent_dir=agent, config_dir=tmp_path / "none") == {"ENVIRONMENT": "agent"}
+
+
+async def test_a_global_tool_does_not_see_the_env_file_of_the_agent_that_calls_it(bench: Bench) -> None:
+    config, agent = bench.home.config_dir, bench.directory / "agent"
+    look = 'echo "$LLM_AGENT_NAME $OF_AGENT $OF_USER" >> "$LLM_OUTPUT"'
+    bench.write("config/functions/tools/peek.sh", f"# @describe Peeks.\nmain() {{ {look}; }}\n")
+    bench.write("agent/tools.sh", f"# @cmd Peeks too.\nown() {{ {look}; }}\n")
+    bench.write("config/.env", "OF_USER=user\n")
+    bench.write("agent/.env", "OF_AGENT=agent\n")
+    shelf = Shelf(config, Settings(), bench.home.environ)
+    home = shelf.home(directory=agent, agent="a", values={}, options=ToolOptions())
+    tools = [*shelf.named(["peek"], home, ToolOptions()), *shelf.of_agent(agent, home).tools]
+    assert [await bench.play(tool) for tool in tools] == [{"output": "a  user\n"}, {"output": "a agent user\n"}]
 
 
 @given(st.text(st.sampled_from("AB=\"'\\\n #$\r\te x\0\ufeff")))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import resource
 import subprocess
 import tempfile
@@ -197,3 +198,30 @@ class Silent:
     def asked(self, question: object) -> None: ...
 
     def closed(self, question_id: str, by: str) -> None: ...
+
+
+async def test_without_files_left_a_call_fails_in_a_sentence_wherever_that_hits_it(bench: Bench) -> None:
+    declaration = bench.declare(bench.write("tools.sh", "main() { :; }"))
+    assert await bench.call(declaration) == "DONE"
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    told: list[str] = []
+    while told.count("DONE") < 15:  # one more at a time, until there are enough for several calls
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3 + len(told), before[1]))
+        try:
+            told.append(await bench.call(declaration))
+        except ToolFailed as failed:
+            told.append(str(failed))
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    too_many = "this process has too many files open; raise `ulimit -n`, or run less at once"
+    assert "Tool 't' can't be run: " + too_many in told
+    for message in set(told) - {"DONE"}:
+        assert re.fullmatch(rf"Tool 't' can't be run: (can't start '\S+': )?{too_many}", message), message
+    await alive(bench)
+
+
+async def test_a_look_that_can_not_be_taken_is_left_out(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = iter([None, 5, None, 5])
+    monkeypatch.setattr("callboard.actors.tools.files.limits._tasks", lambda: next(looks, None))
+    assert await bench.bash('main() { sleep 0.1; echo ok >> "$LLM_OUTPUT"; }') == {"output": "ok\n"}
+    assert next(looks, None) is None  # it went on looking

@@ -81,7 +81,7 @@ async def test_guards_go_on_only_with_a_yes(bench: Bench, guard: str) -> None:
     body = f'{guard}\nprintf done >> "$LLM_OUTPUT"'
     assert await helped(bench, body, "yes") == {"output": "done"}
     assert [question.text for question in bench.questions] == ["Really?"]
-    assert bench.questions[0].permission is not None  # so that no model can give it
+    assert bench.questions[0].people
     with pytest.raises(ToolFailed) as refused:
         await helped(bench, body, "no")
     assert "the person said no to: Really?" in refused.value.stderr
