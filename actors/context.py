@@ -72,7 +72,8 @@ class Meter:
         """Raise `TurnsReached` or `BudgetReached` if nothing more may be asked."""
         limits = self.limits
         if limits.max_turns is not None and self.turns + self.under_way >= limits.max_turns:
-            raise TurnsReached(f"the run has used its {limits.max_turns} model turns (--max-turns)")
+            turns = "1 model turn" if limits.max_turns == 1 else f"{limits.max_turns} model turns"
+            raise TurnsReached(f"the run has used its {turns} (--max-turns)")
         tokens = sum(usage.input_tokens + usage.output_tokens for usage in self.models.values())
         if limits.max_tokens is not None and tokens >= limits.max_tokens:
             raise BudgetReached(f"the run has used {tokens} of its {limits.max_tokens} tokens (--max-tokens)")

@@ -72,17 +72,34 @@ A = TypeVar("A", Graph, Agent)
 
 
 def overridden(agent: A, environ: Mapping[str, str]) -> A:
-    """The agent as `<AGENT>_MODEL`, `<AGENT>_TEMPERATURE` and `<AGENT>_TOP_P` of the environment want it.
+    """The agent as the environment wants it.
+
+    `<AGENT>_MODEL`, `<AGENT>_TEMPERATURE`, `<AGENT>_TOP_P`, and `<AGENT>_GLOBAL_TOOLS` and `<AGENT>_MCP_SERVERS`, which
+    are JSON lists.
 
     Raises:
-        ConfigError: one of the latter two is not a number.
+        ConfigError: one of them is no number, or no list of texts.
     """
     return msgspec.structs.replace(
         agent,
         model=_override(agent.name, "MODEL", environ) or agent.model,
         temperature=_number(agent.name, "TEMPERATURE", environ, agent.temperature),
         top_p=_number(agent.name, "TOP_P", environ, agent.top_p),
+        global_tools=_texts(agent.name, "GLOBAL_TOOLS", environ, agent.global_tools),
+        mcp_servers=_texts(agent.name, "MCP_SERVERS", environ, agent.mcp_servers),
     )
+
+
+def _texts(agent: str, what: str, environ: Mapping[str, str], otherwise: tuple[str, ...]) -> tuple[str, ...]:
+    text = _override(agent, what, environ)
+    if text is None:
+        return otherwise
+    try:
+        return msgspec.json.decode(text, type=tuple[str, ...])
+    except msgspec.DecodeError as error:
+        raise ConfigError(
+            f'{_variable(agent, what)} in the environment must be a JSON list of texts such as ["a", "b"]: {error}'
+        ) from error
 
 
 def _number(agent: str, what: str, environ: Mapping[str, str], otherwise: float | None) -> float | None:

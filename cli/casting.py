@@ -16,10 +16,10 @@ from .. import GraphAgent, LoopAgent, load
 from ..actors.directories import config_dir as configured
 from ..actors.library import AGENTS
 from ..actors.runs.target import built_in_agents, find
-from ..protocol.errors import CallboardError
+from ..protocol.errors import CallboardError, InvalidFile
 from ..protocol.problems import Problem, errors_in
 from .render.table import columns
-from .render.text import one_line, safe
+from .render.text import counted, one_line, safe
 from .toolbox import Toolbox, ToolSeen
 from .variables import declared
 
@@ -147,7 +147,7 @@ def _listed(directory: Path, origin: Literal["yours", "built in"], config_dir: s
         about = _about(load(directory, config_dir=config_dir))
         description, model = one_line(about.description, 200), about.model
     except CallboardError as failed:
-        error = one_line(str(failed), 200)
+        error = _why_not(failed, directory.name)
     return Listed(
         name=directory.name,
         kind=kind,
@@ -157,6 +157,14 @@ def _listed(directory: Path, origin: Literal["yours", "built in"], config_dir: s
         file=str(file),
         error=error,
     )
+
+
+def _why_not(error: CallboardError, name: str) -> str:
+    """Why an agent can't be run, in one line; several problems are for `validate` to tell."""
+    errors = errors_in(error.problems) if isinstance(error, InvalidFile) else []
+    if not errors:
+        return one_line(str(error), 200)
+    return f"{counted(len(errors), 'error')} (callboard validate {shlex.quote(name)})"
 
 
 def _rows(agents: list[Listed]) -> list[str]:

@@ -9,6 +9,7 @@ import os
 import platform
 import re
 import shutil
+import subprocess
 import sys
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
@@ -25,6 +26,7 @@ Found = dict[str, Any]
 _KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY")
 _ADDRESSES = ("OPENAI_BASE_URL", "ANTHROPIC_BASE_URL", "OLLAMA_HOST", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY")
 _INTERPRETERS = {"bash": ".sh", "python3": ".py", "node": ".ts (22.18 on)", "npx": ".ts (npx tsx)"}
+_KEY_TOLD = {True: "set", False: "not set", "config.yaml": "set in config.yaml"}
 _TYPESCRIPT = ("tree-sitter", "tree-sitter-typescript")
 
 
@@ -39,10 +41,11 @@ def examine(config_dir: str | None) -> Found:
         "platform": platform.platform(),
         "packages": _packages(),
         "config": _config(home, named_by, health),
-        "keys": _set_or_not(_KEYS + _client_keys(settings)),
+        "keys": _keys(settings),
         "addresses": {name: os.environ[name] for name in _ADDRESSES if os.environ.get(name)},
         "interpreters": {name: {"for": what, "path": shutil.which(name)} for name, what in _INTERPRETERS.items()},
         "tsx": shutil.which("tsx"),
+        "node": _node_version(shutil.which("node")),
         "typescript": {name: _version(name) for name in _TYPESCRIPT},
         "local": _local(),
         "model": _default_model(settings),
@@ -65,7 +68,7 @@ def as_text(found: Found) -> str:
         f"  agents: {', '.join(config['agents']) or 'none'}",
         "",
         "keys",
-        *(f"  {name:<20} {'set' if there else 'not set'}" for name, there in found["keys"].items()),
+        *(f"  {name:<20} {_KEY_TOLD[there]}" for name, there in found["keys"].items()),
         *(f"  {name:<20} {value}" for name, value in found["addresses"].items()),
         "",
         "interpreters for scripts and tools",
@@ -96,8 +99,9 @@ def _how_to_pull(name: str) -> str:
 
 
 def _instead_of_tsx(found: Found) -> str:
-    node = found["interpreters"]["node"]["path"]
-    return "not found" + (" (node 22.18 and later does without)" if node else " (npm install --global tsx)")
+    if not found["interpreters"]["node"]["path"]:
+        return "not found (npm install --global tsx)"
+    return f"not found (node 22.18 and later does without; this is {found['node'] or 'of unknown version'})"
 
 
 def _reader(packages: dict[str, str | None]) -> str:
@@ -152,14 +156,24 @@ def _read_settings(file: Path) -> tuple[Settings, str]:
     return settings, health or "no problems"
 
 
-def _client_keys(settings: Settings) -> tuple[str, ...]:
-    """The `<CLIENT>_API_KEY` of every client that config.yaml names."""
-    names = (client.name or client.type for client in settings.clients)
-    return tuple(re.sub(r"[^A-Z0-9]", "_", name.upper()) + "_API_KEY" for name in names)
+def _keys(settings: Settings) -> dict[str, bool | str]:
+    """Whether each key is set in the environment; `config.yaml` for one that a client has there, which comes first."""
+    found: dict[str, bool | str] = {name: bool(os.environ.get(name)) for name in _KEYS}
+    for client in settings.clients:
+        name = re.sub(r"[^A-Z0-9]", "_", (client.name or client.type).upper()) + "_API_KEY"
+        found[name] = "config.yaml" if client.api_key else bool(os.environ.get(name))
+    return found
 
 
-def _set_or_not(names: tuple[str, ...]) -> dict[str, bool]:
-    return {name: bool(os.environ.get(name)) for name in dict.fromkeys(names)}
+def _node_version(path: str | None) -> str | None:
+    """What `node --version` says."""
+    if path is None:
+        return None
+    try:
+        told = subprocess.run([path, "--version"], capture_output=True, timeout=5, check=False, text=True)
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return None
+    return told.stdout.strip() or None
 
 
 def _local() -> Found:

@@ -6,6 +6,7 @@ could not parse still says which output it wanted.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -24,7 +25,7 @@ def report(error: BaseException, arguments: Sequence[str]) -> int:
     """Tells the user about `error`, in the form the command line asked for; returns the exit code."""
     error = single(error)
     if isinstance(error, click.ClickException):
-        error.show()
+        _show_usage(error)
         code, exit_code, node = "usage", error.exit_code, None
         message = error.format_message()
     elif isinstance(error, CallboardError):
@@ -76,6 +77,15 @@ def wanted_output(arguments: Sequence[str]) -> str:
 
 def _command(arguments: Sequence[str]) -> str:
     return next((argument for argument in arguments if not argument.startswith("-")), "")
+
+
+def _show_usage(error: click.ClickException) -> None:
+    """As click shows it, with our name in place of its `Error`."""
+    shown = io.StringIO()
+    error.show(shown)
+    sys.stderr.write(
+        shown.getvalue().replace(f"Error: {error.format_message()}", f"callboard: {error.format_message()}")
+    )
 
 
 def _show(error: CallboardError) -> None:

@@ -79,6 +79,6 @@ def copied(source: Traversable, target: Path) -> dict[Path, Traversable]:
 
 
 def _as_target(path: Path) -> str:
-    """The directory as TARGET: with `./` before a bare name, so that no agent of the config dir is meant."""
+    """The directory as TARGET: with `./` before a bare name, which would mean an agent of that name if there is one."""
     text = str(path)
     return shlex.quote(text if "/" in text else f"./{text}")

@@ -9,6 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from ..actors.directories import config_dir as configured
+from ..actors.runs.target import built_in_agents
 from ..protocol.errors import UsageError
 from ..protocol.problems import did_you_mean
 from .init import PROMPTS, copied
@@ -47,7 +48,7 @@ global_tools:
 
 # auto_continue: true             # keeps a todo list, and goes on while something on it is open
 # can_spawn_agents: true          # has other agents work beside it
-can_ask_user: true                # may ask you when it can't go on without you
+can_ask_user: false               # true lets it ask you when it can't go on; small models ask where they should answer
 
 conversation_starters:
   - "How many words has this sentence?"
@@ -129,4 +130,6 @@ def _written(contents: dict[Path, bytes], name: str, prompt: str, home: Path) ->
     except OSError as error:
         raise UsageError(f"{error.filename or home}: can't be written: {error.strerror}") from error
     wrote = "".join(f"wrote {path}\n" for path in contents)
+    if name in built_in_agents():
+        wrote += f"from now on '{name}' means this one: it hides the built-in agent of that name\n"
     return f"{wrote}\ncallboard run {name} {shlex.quote(prompt)}\n"

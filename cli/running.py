@@ -86,7 +86,8 @@ def run(request: Request) -> int:
     logging.configure()
     result = for_format(request.output, sys.stdout)
     person = person_at_terminal(no_input=request.no_input)
-    progress = choose(sys.stderr, quiet=request.quiet, verbose=request.verbose, prompting=person)
+    shared = request.output == "stream-json" and sys.stdout.isatty()
+    progress = choose(sys.stderr, quiet=request.quiet, verbose=request.verbose, prompting=person, shared=shared)
     outcome = trio.run(_drive, request, _read(request, person), progress, result, person)
     if isinstance(outcome, CallboardError):
         raise outcome

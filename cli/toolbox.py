@@ -128,7 +128,7 @@ class Toolbox:
         if len(meant) != 1:
             raise UsageError(f"'{name}' stands for several tools: {', '.join(meant)}")
         for unknown, hint in self._shelf.unknown([name]):
-            near = did_you_mean(name, [seen.name for seen in own]) or hint
+            near = _hint(unknown, hint, None if agent is None else [seen.name for seen in own])
             raise UsageError(f"there is no tool '{unknown}'; {near}")
         tools, problems = self._named(meant, agent, values or {})
         if not tools:
@@ -171,6 +171,13 @@ def rules_of(agent: GraphAgent | LoopAgent | None) -> Rules | None:
     if agent is None:
         return None
     return (agent.graph if isinstance(agent, GraphAgent) else agent.agent).permissions
+
+
+def _hint(name: str, of_all: str, own: list[str] | None) -> str:
+    """What may have been meant; `own` are the tools of the agent that was named, None if none was."""
+    if own is None:
+        return f"{of_all} (an agent's own tools: --agent NAME)"
+    return did_you_mean(name, own) or (f"the agent has: {', '.join(own)}; {of_all}" if own else of_all)
 
 
 def _problems_of(error: InvalidFile, file: str) -> list[Problem]:

@@ -67,8 +67,8 @@ class Prepared:
             self.needs_default = any(_asks(node) and not getattr(node, "model", None) for node in graph.nodes.values())
             self.model = graph.model or ""
         else:
-            refuse_what_is_not_there_yet(agent.agent)
             settled = overridden(agent.agent, os.environ)
+            refuse_what_is_not_there_yet(settled)
             found = tools_of_agent(
                 context,
                 name=agent.name,

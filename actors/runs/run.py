@@ -18,7 +18,7 @@ import msgspec
 import trio
 
 from ...protocol.agent import Agent
-from ...protocol.errors import CallboardError, ShuttingDown, TimedOut, UsageError
+from ...protocol.errors import CallboardError, ConfigError, ShuttingDown, TimedOut, UsageError
 from ...protocol.events import Event, EventData, RunCancelled, RunFailed, RunFinished, RunStarted, Warned
 from ...protocol.outcome import ErrorReport, Outcome, Status
 from ...protocol.problems import Problem
@@ -132,6 +132,8 @@ async def run(
         permissions=Permissions(root.shelf.permissions(root.settings.permissions), allowed=allow, yes=yes),
         functions=functions,
     )
+    if isinstance(agent, LoopAgent) and not root.settings.calls_functions:
+        raise ConfigError("Please enable function calling support before using the agent.")
     prepared = Prepared(agent, variables or {}, compat, context)
     if state and not prepared.has_state:
         raise UsageError(f"'{agent.name}' is not a graph, so it has no state to set")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sys
-import textwrap
 import threading
 from collections.abc import Callable
 from typing import TextIO, TypeVar
@@ -24,13 +23,20 @@ from ...protocol.questions import Question
 from . import paths
 from .menu import Menu
 from .style import colours, paint
-from .text import one_line, safe
+from .text import counted, one_line, safe
+from .wrap import rows
 
 Value = str | list[str]
 
 _OTHER = "other ..."
 _REFUSE = "no, because ..."
 """The last entry where any other text is a no, which the model reads."""
+
+_MENU = 8
+"""Rows that the list of a permission question takes, and some."""
+
+_YES_OR_NO = {"yes": 0, "y": 0, "true": 0, "no": 1, "n": 1, "false": 1}
+"""Where the cursor starts, by the default; nowhere without one, so that Enter alone is no yes."""
 
 _T = TypeVar("_T")
 
@@ -71,7 +77,8 @@ class Dialog:
         try:
             source, sink, stream = self._terminal or (create_input(sys.stdin), _stderr(), sys.stderr)
             with create_app_session(input=source, output=sink):
-                self._write(stream, self._headline(colours(stream), sink.get_size().columns))
+                size = sink.get_size()
+                self._write(stream, self._headline(colours(stream), size.columns, size.rows))
                 value = self._ask(colours(stream))
                 self._write(stream, f"  = {self._told(value)}\n")
             return value
@@ -96,26 +103,27 @@ class Dialog:
     def _ask(self, coloured: bool) -> Value:
         question = self._question
         if question.kind == "choice" and question.options:
-            return self._choice(question, coloured)
+            return self._choice(question)
         if question.kind == "confirm":
-            start = 1 if (question.default or "").casefold() in ("no", "n", "false") else 0
-            return ("yes", "no")[self._pick(Menu(("yes", "no"), start=start))[0]]
+            menu = Menu(("yes", "no"), start=_YES_OR_NO.get((question.default or "").casefold()))
+            return ("yes", "no")[self._pick(menu)[0]]
         if question.kind == "checkbox" and question.options:
             picked = self._pick(Menu(question.options, many=True))
             return [question.options[position] for position in picked]
         return self._text(question.default or "", coloured)
 
-    def _choice(self, question: Question, coloured: bool) -> str:
+    def _choice(self, question: Question) -> str:
         other = _REFUSE if question.permission else _OTHER
-        entries = [*question.options, other] if question.free else list(question.options)
-        start = question.options.index(question.default) if question.default in question.options else 0
-        position = self._pick(Menu(entries, start=start))[0]
-        if position == len(question.options):
-            return self._text("", coloured)
-        return question.options[position]
+        entries = [*question.options, other] if question.free else question.options
+        default = "no" if question.permission else question.default
+        start = question.options.index(default) if default in question.options else 0
+        picked = self._run(Menu(entries, start=start, write=question.free).application())
+        return _meant(picked, question.options) if isinstance(picked, str) else question.options[picked[0]]
 
     def _pick(self, menu: Menu) -> list[int]:
-        return self._run(menu.application())
+        picked = self._run(menu.application())
+        assert not isinstance(picked, str)  # there is nowhere to write
+        return picked
 
     def _text(self, default: str, coloured: bool) -> str:
         depth = None if coloured else ColorDepth.DEPTH_1_BIT
@@ -164,14 +172,15 @@ class Dialog:
 
     # --- what stays on the screen -----------------------------------------------------------------------
 
-    def _headline(self, coloured: bool, width: int) -> str:
+    def _headline(self, coloured: bool, width: int, height: int) -> str:
         question = self._question
         name = paths.asker({"node": question.node, "actor": question.actor, "permission": question.permission})
         who = f"{name} asks" if name else "A question"
         waiting = f" ({self._more} more waiting)" if self._more else ""
         title = safe(f"? {who}{waiting}")
         lines = [paint(title, "title") if coloured else title]
-        lines += [wrapped for line in safe(question.text).splitlines() for wrapped in _wrapped(line, width)]
+        text = rows(question.text, width, arguments=question.permission is not None)
+        lines += text
         if question.problem:
             problem = f"  {one_line(question.problem)}"
             lines.append(paint(problem, "warning") if coloured else problem)
@@ -180,7 +189,10 @@ class Dialog:
         about = (question.rule, default, patience)
         notes = [note for note in about if note and f"[{note}]" not in question.text]
         if notes:
-            lines.append(f"  ({one_line('; '.join(notes))})")
+            lines += rows(f"({one_line('; '.join(notes), 200)})", width)
+        if len(lines) > height - _MENU:
+            long = f"({one_line(text[0], 60)} That takes {counted(len(text), 'row')}: scroll up to read it all.)"
+            lines += rows(long, width)
         return "\n".join(lines) + "\n"
 
     def _write(self, stream: TextIO, text: str) -> None:
@@ -188,17 +200,11 @@ class Dialog:
         stream.flush()
 
 
-def _wrapped(line: str, width: int) -> list[str]:
-    """The line between words, indented by two; a word that is too long is left to the terminal."""
-    return textwrap.wrap(
-        line,
-        max(width - 1, 20),
-        initial_indent="  ",
-        subsequent_indent="  ",
-        replace_whitespace=False,
-        break_long_words=False,
-        break_on_hyphens=False,
-    ) or [""]
+def _meant(text: str, options: tuple[str, ...]) -> str:
+    """What was written; an option, if it is one in full (or `y`, `n` for `yes`, `no`)."""
+    said = text.strip().casefold()
+    said = {"y": "yes", "n": "no"}.get(said, said)
+    return next((option for option in options if option.casefold() == said), text)
 
 
 def _stderr() -> Output:

@@ -1,7 +1,13 @@
-"""A list to pick from with the arrow keys: one entry, or with `many` any number of them.
+"""A list to pick from: one entry, or with `many` any number of them, or with `write` a text of one's own.
 
-prompt_toolkit has such lists, but theirs moves the cursor when a letter is typed and on Enter returns the
-entry that was marked before; with an approval at stake the two must be the same thing.
+What is picked must be what the person meant: an approval may be at stake. So the cursor and the answer are the same
+thing (prompt_toolkit's own lists tell them apart), and text that is typed without looking never picks an entry by its
+letters:
+
+- A digit goes to the entry of that number.
+- With `write`, anything else that is typed is the beginning of a text, for which the last entry stands.
+- Without, what is typed goes to the one entry that begins with it. Text that begins none, or several, takes the cursor
+  off the list, and Enter does nothing until an arrow or a number brings it back.
 """
 
 from __future__ import annotations
@@ -9,38 +15,65 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from prompt_toolkit.application import Application
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
-from prompt_toolkit.layout import HSplit, Layout, Window
+from prompt_toolkit.layout import BufferControl, ConditionalContainer, HSplit, Layout, Window
 from prompt_toolkit.layout.controls import FormattedTextControl
+from prompt_toolkit.layout.processors import BeforeInput
 
 from .text import one_line
 
+Picked = list[int] | str
+"""Positions of entries, in the order of the list, or the text that was written."""
+
+_DIGITS = tuple("123456789")
+
 
 class Menu:
-    """The entries, the cursor, and which entries are ticked."""
+    """The entries, the cursor, and which entries are ticked.
 
-    def __init__(self, entries: Sequence[str], *, start: int = 0, many: bool = False) -> None:
+    Args:
+        entries: what to pick from.
+        start: where the cursor starts; None for nowhere, so that Enter alone picks nothing.
+        many: any number of entries may be ticked.
+        write: the last entry stands for a text of one's own.
+    """
+
+    def __init__(
+        self, entries: Sequence[str], *, start: int | None = 0, many: bool = False, write: bool = False
+    ) -> None:
         self._entries = entries
         self._many = many
+        self._write = write
+        self._typed = ""
+        self._lost = False
+        self._writing = False
+        self._text = Buffer(multiline=False, accept_handler=self._written)
+        self._rows = Window(FormattedTextControl(self._shown, focusable=True, show_cursor=False), wrap_lines=True)
+        self._application: Application[Picked] | None = None
         self.cursor = start
         self.ticked: set[int] = set()
 
-    def application(self) -> Application[list[int]]:
-        """An application whose result is the picked entries' positions, in the order of the list.
+    def application(self) -> Application[Picked]:
+        """An application whose result is what was picked.
 
         Ends with `KeyboardInterrupt` on Ctrl-C and `EOFError` on Ctrl-D.
         """
-        rows = Window(FormattedTextControl(self._rows, focusable=True, show_cursor=False), wrap_lines=True)
-        hint = "space ticks, enter accepts" if self._many else "arrows or a number, then enter"
-        foot = Window(FormattedTextControl([("class:hint", f"    {hint}")]), height=1)
-        return Application(
-            layout=Layout(HSplit([rows, foot]), focused_element=rows),
+        field = Window(BufferControl(self._text, input_processors=[BeforeInput("    > ")]), wrap_lines=True)
+        below = ConditionalContainer(field, Condition(lambda: self._writing))
+        foot = Window(FormattedTextControl(lambda: [("class:hint", f"    {self.hint}")]), height=1)
+        self._application = Application(
+            layout=Layout(HSplit([self._rows, below, foot]), focused_element=self._rows),
             key_bindings=self._keys(),
             erase_when_done=True,
         )
+        return self._application
 
-    def _rows(self) -> StyleAndTextTuples:
+    # --- what is seen -----------------------------------------------------------------------------------
+
+    def _shown(self) -> StyleAndTextTuples:
         rows: StyleAndTextTuples = []
         for position, entry in enumerate(self._entries):
             here = position == self.cursor
@@ -52,61 +85,133 @@ class Menu:
             rows.append(("bold" if here else "", text))
         return rows
 
+    @property
+    def hint(self) -> str:
+        """What to do now; stands below the list."""
+        if self._writing:
+            return "enter sends it, an arrow up goes back to the list"
+        if self._lost:
+            typed = f"'{one_line(self._typed, 30)}' is none of these: " if self._typed else ""
+            return typed + "choose with the arrows or a number, then enter"
+        if self._many:
+            return "space ticks, enter accepts"
+        return "arrows or a number, then enter" + ("; or type your answer" if self._write else "")
+
+    # --- keys -------------------------------------------------------------------------------------------
+
     def _keys(self) -> KeyBindings:
         keys = KeyBindings()
+        choosing, writing = Condition(lambda: not self._writing), Condition(lambda: self._writing)
 
-        def move(by: int) -> None:
-            self.cursor = max(0, min(len(self._entries) - 1, self.cursor + by))
-
-        @keys.add("up")
-        @keys.add("c-p")
+        @keys.add("up", filter=choosing)
+        @keys.add("c-p", filter=choosing)
         def _up(_event: KeyPressEvent) -> None:
-            move(-1)
+            self._move(-1)
 
-        @keys.add("down")
-        @keys.add("c-n")
+        @keys.add("down", filter=choosing)
+        @keys.add("c-n", filter=choosing)
         def _down(_event: KeyPressEvent) -> None:
-            move(1)
+            self._move(1)
 
-        @keys.add("home")
+        @keys.add("home", filter=choosing)
         def _first(_event: KeyPressEvent) -> None:
-            move(-len(self._entries))
+            self._go(0)
 
-        @keys.add("end")
+        @keys.add("end", filter=choosing)
         def _last(_event: KeyPressEvent) -> None:
-            move(len(self._entries))
+            self._go(len(self._entries) - 1)
 
-        @keys.add("<any>")
-        def _typed(event: KeyPressEvent) -> None:
-            self._jump(event.data)
+        @keys.add("<any>", filter=choosing)
+        def _any(event: KeyPressEvent) -> None:
+            self._take(event.data)
 
-        @keys.add(" ")
-        def _tick(_event: KeyPressEvent) -> None:
-            if self._many:
+        @keys.add("backspace", filter=choosing)
+        def _back(_event: KeyPressEvent) -> None:
+            self._fit(self._typed[:-1])
+
+        @keys.add(" ", filter=choosing)
+        def _space(_event: KeyPressEvent) -> None:
+            if not self._many:
+                self._take(" ")
+            elif self.cursor is not None:
                 self.ticked ^= {self.cursor}
 
-        @keys.add("enter")
-        def _accept(event: KeyPressEvent) -> None:
-            event.app.exit(result=sorted(self.ticked) if self._many else [self.cursor])
+        @keys.add("enter", filter=choosing)
+        def _enter(event: KeyPressEvent) -> None:
+            self._accept(event.app)
+
+        @keys.add("up", filter=writing)
+        def _return(event: KeyPressEvent) -> None:
+            self._leave_text(event.app)
 
         @keys.add("c-c")
         def _interrupt(event: KeyPressEvent) -> None:
             event.app.exit(exception=KeyboardInterrupt())
 
-        @keys.add("c-d")
+        @keys.add("c-d", filter=Condition(lambda: not self._text.text))
         def _end(event: KeyPressEvent) -> None:
             event.app.exit(exception=EOFError())
 
         return keys
 
-    def _jump(self, typed: str) -> None:
-        """A digit goes to that entry, a letter to the next entry that begins with it."""
-        count = len(self._entries)
-        if typed.isdigit() and 1 <= int(typed) <= min(9, count):
-            self.cursor = int(typed) - 1
+    def _move(self, by: int) -> None:
+        last = len(self._entries) - 1
+        if self.cursor is None:
+            self._go(0 if by > 0 else last)
+        else:
+            self._go(max(0, min(last, self.cursor + by)))
+
+    def _go(self, position: int) -> None:
+        self.cursor, self._typed, self._lost = position, "", False
+
+    def _accept(self, app: Application[Picked]) -> None:
+        if self.cursor is None:
+            self._typed, self._lost = "", True
+        elif self._write and self.cursor == len(self._entries) - 1:
+            self._write_text("")
+        else:
+            app.exit(result=sorted(self.ticked) if self._many else [self.cursor])
+
+    def _take(self, data: str) -> None:
+        """What was typed or pasted: a number, the beginning of an entry, or the beginning of a text."""
+        pasted = len(data) > 1 and not data.startswith("\x1b")
+        if not (data.isprintable() or pasted) or not (self._typed or data.strip()):
+            return  # a key with no meaning here, or a blank before any text
+        typed = self._typed + data
+        if typed in _DIGITS[: len(self._entries)]:
+            self._go(int(typed) - 1)
+            self._typed = typed
+        elif self._write:
+            self._typed = ""
+            self._write_text(typed)
+        else:
+            self._fit(typed)
+
+    def _fit(self, typed: str) -> None:
+        """Goes to the one entry that begins so."""
+        self._typed = typed
+        if not typed or self._write:
             return
-        for step in range(1, count + 1):
-            position = (self.cursor + step) % count
-            if typed and self._entries[position].casefold().startswith(typed.casefold()):
-                self.cursor = position
-                return
+        begin = [at for at, entry in enumerate(self._entries) if entry.casefold().startswith(typed.casefold())]
+        self.cursor = begin[0] if len(begin) == 1 and not self._many else None
+        self._lost = self.cursor is None
+
+    # --- a text of one's own ----------------------------------------------------------------------------
+
+    def _write_text(self, beginning: str) -> None:
+        assert self._application is not None
+        self.cursor, self._writing = len(self._entries) - 1, True
+        self._application.layout.focus(self._text)
+        self._text.insert_text(beginning.replace("\r\n", "\n").replace("\r", "\n"))
+
+    def _leave_text(self, app: Application[Picked]) -> None:
+        self._writing = False
+        app.layout.focus(self._rows)
+
+    def _written(self, text: Buffer) -> bool:
+        assert self._application is not None
+        if text.text.strip():
+            self._application.exit(result=text.text)
+        else:  # nothing was said: back to the list
+            self._leave_text(self._application)
+        return True  # keep the text; it is erased with all the rest

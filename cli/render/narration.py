@@ -209,6 +209,9 @@ class Narrator:
 
     @_tell.register
     def _warned(self, data: Warned, _event: Event) -> Iterator[Line]:
+        if ": warning: " in data.message.partition("\n")[0]:  # a file's problem, which says so and where
+            yield Line(data.message, "warning")
+            return
         node = f"[{data.node}] " if data.node else ""
         yield Line(f"warning: {node}{data.message}", "warning")
 

@@ -58,11 +58,14 @@ class Silent:
         """Nothing moves."""
 
 
-def choose(stream: TextIO, *, quiet: bool, verbose: bool, prompting: bool = False) -> Progress:
-    """The way to show progress that fits the stream and the flags; `prompting` as for `Narrator`."""
+def choose(stream: TextIO, *, quiet: bool, verbose: bool, prompting: bool = False, shared: bool = False) -> Progress:
+    """The way to show progress that fits the stream and the flags; `prompting` as for `Narrator`.
+
+    `shared` says that others write to the same screen meanwhile, which a tree that is redrawn would wipe away.
+    """
     if quiet:
         return Silent()
-    if redrawable(stream):
+    if redrawable(stream) and not shared:
         from .tree import LiveTree
 
         return LiveTree(stream, verbose=verbose, prompting=prompting)

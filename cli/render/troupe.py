@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from functools import singledispatchmethod
 
 from ...protocol.events import (
+    TERMINAL,
     AgentContinued,
     AgentFinished,
     AgentStarted,
@@ -44,7 +45,7 @@ _STOPS = {
 
 
 class TroupeTeller:
-    """Turns the events of agents into lines. Keeps only the calls under way.
+    """Turns the events of agents into lines. Keeps only what is under way: calls and children.
 
     Args:
         pen: writes the lines.
@@ -59,15 +60,34 @@ class TroupeTeller:
         self._told = told
         self._spent = spent
         self._calls: dict[tuple[str, str], str] = {}
+        self._children: set[str] = set()
+        self._last: tuple[AgentFinished, Event] | None = None
+
+    def tell(self, data: EventData, event: Event) -> Iterator[Line]:
+        """What to say about the event; nothing about kinds that are no matter of agents.
+
+        When a run is interrupted, the agent that was started ends before its children do. Its line still comes last.
+        """
+        if isinstance(data, AgentFinished) and not data.depth and self._children and self._last is None:
+            self._last = data, event
+            return
+        yield from self._tell(data, event)
+        if isinstance(data, AgentStarted) and data.child:
+            self._children.add(event.actor)
+        elif isinstance(data, AgentFinished):
+            self._children.discard(event.actor)
+        if self._last is not None and (not self._children or event.kind in TERMINAL):
+            (first, ended), self._last = self._last, None
+            self._children.clear()
+            yield from self._tell(first, ended)
 
     @singledispatchmethod
-    def tell(self, _data: EventData, _event: Event) -> Iterator[Line]:
-        """What to say about the event; nothing about kinds that are no matter of agents."""
+    def _tell(self, _data: EventData, _event: Event) -> Iterator[Line]:
         return iter(())
 
     # --- agents -----------------------------------------------------------------------------------------
 
-    @tell.register
+    @_tell.register
     def _agent_started(self, data: AgentStarted, event: Event) -> Iterator[Line]:
         if not self._told(event):
             return
@@ -80,7 +100,7 @@ class TroupeTeller:
         if self._verbose and data.tools:
             yield Line(f"    tools: {', '.join(data.tools)}")
 
-    @tell.register
+    @_tell.register
     def _agent_finished(self, data: AgentFinished, event: Event) -> Iterator[Line]:
         if not self._told(event) or (data.depth and not data.child and not self._verbose):
             return
@@ -98,14 +118,14 @@ class TroupeTeller:
             text, style = f"{who} FAILED in {took}, {did} -- {one_line(data.error)}", "error"
         yield self._pen.timed(event, text, style) if data.depth else self._pen.line(text, style)
 
-    @tell.register
+    @_tell.register
     def _agent_continued(self, data: AgentContinued, event: Event) -> Iterator[Line]:
         if self._told(event):
             open_ = counted(data.open, "open todo")
             times = f"time {data.count} of at most {data.most}"
             yield self._pen.timed(event, f"{paths.child(event.actor) or data.agent} goes on: {open_} ({times})")
 
-    @tell.register
+    @_tell.register
     def _history_compacted(self, data: HistoryCompacted, event: Event) -> Iterator[Line]:
         if self._told(event):
             who = paths.child(event.actor) or data.agent
@@ -114,7 +134,7 @@ class TroupeTeller:
 
     # --- tools ------------------------------------------------------------------------------------------
 
-    @tell.register
+    @_tell.register
     def _tool_started(self, data: ToolStarted, event: Event) -> Iterator[Line]:
         call = call_in_short(data.tool, data.arguments)
         if event.id:  # a script node's process has none, and its node is told
@@ -123,12 +143,12 @@ class TroupeTeller:
         if self._verbose:
             yield self._pen.timed(event, f"  {call} start" if event.id else f"  tool {call} start")
 
-    @tell.register
+    @_tell.register
     def _tool_delta(self, data: ToolDelta, _event: Event) -> Iterator[Line]:
         if self._verbose:
             yield Line(f"    {data.tool}: {one_line(uncoloured(data.text))}")
 
-    @tell.register
+    @_tell.register
     def _tool_finished(self, data: ToolFinished, event: Event) -> Iterator[Line]:
         call = self._calls.pop((event.actor, event.id), "")
         if not self._told(event) or not (call or self._verbose):
@@ -146,19 +166,19 @@ class TroupeTeller:
 
     # --- models -----------------------------------------------------------------------------------------
 
-    @tell.register
+    @_tell.register
     def _llm_retry(self, data: LlmRetry, event: Event) -> Iterator[Line]:
         failed = f"{data.model}: try {data.attempt} failed, next in {duration(data.wait)}"
         yield self._pen.timed(event, f"{failed} -- {one_line(data.error)}", style="warning")
 
-    @tell.register
+    @_tell.register
     def _llm_request(self, data: LlmRequest, event: Event) -> Iterator[Line]:
         if self._verbose:
             tools = ",".join(data.tools) if len(data.tools) <= 5 else str(len(data.tools))
             about = f"model={data.model} messages={data.messages} tools={tools or 'none'} try={data.attempt}"
             yield self._pen.timed(event, f"  llm call: {about}")
 
-    @tell.register
+    @_tell.register
     def _llm_response(self, data: LlmResponse, event: Event) -> Iterator[Line]:
         if self._verbose:
             used = f"in={data.input_tokens} out={data.output_tokens}"

@@ -110,3 +110,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tool_roots: tuple[str, ...] = ()
     other: dict[str, Json] = {}
     file: str = "config.yaml"
+
+    @property
+    def calls_functions(self) -> bool:
+        """Whether agents may call tools: `function_calling_support`, or `function_calling` as Loki's example has it."""
+        return all(self.other.get(key) is not False for key in ("function_calling_support", "function_calling"))

@@ -77,6 +77,20 @@ def test_what_is_there_is_left_alone(callboard: Callboard, home: Path) -> None:
     assert [path.name for path in folder.iterdir()] == ["config.yaml"]
 
 
+def test_a_name_that_hides_a_built_in_agent_is_made_and_told(callboard: Callboard, home: Path) -> None:
+    for name, flags, hides in (("demo", (), True), ("coder", ("--graph",), True), ("mine", (), False)):
+        code, out, _err = callboard("agents", "new", name, *flags)
+        assert code == 0
+        assert ("hides the built-in agent" in out) == hides
+        assert callboard("agents", "path", name)[1] == f"{home}/agents/{name}\n"
+
+
+def test_a_new_agent_does_not_ask_its_user(callboard: Callboard, models: FakeModels) -> None:
+    callboard("agents", "new", "mine")
+    assert callboard("run", "mine", "hi", "-q")[0] == 0
+    assert sorted(models.requests[0].offered) == ["count_words", "get_current_time"]
+
+
 def test_an_unknown_template_suggests_one(callboard: Callboard, home: Path) -> None:
     assert "did you mean 'approval'?" in callboard("agents", "new", "x", "--template", "aproval")[2]
 
@@ -89,7 +103,7 @@ def test_the_list_has_your_agents_then_the_built_in_ones(callboard: Callboard, h
     assert (code, err) == (0, "")
     lines = out.splitlines()
     assert lines[0] == f"yours ({home}/agents)"
-    assert lines[1].startswith("  broken  agent  can't be run: ")
+    assert lines[1] == "  broken  agent  can't be run: 1 error (callboard validate broken)"
     assert lines[2:5] == [
         "  demo    agent  Hides the built-in one.",
         "  mine    agent  Does things. [fake:model]",

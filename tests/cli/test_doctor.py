@@ -37,3 +37,34 @@ def test_what_is_missing_says_how_to_get_it(callboard: Callboard, monkeypatch: p
     assert code == 0
     assert "tree-sitter-nowhere not installed (pip install 'callboard[typescript]')" in out
     assert "not found (npm install --global tsx)" in out
+
+
+def test_a_key_in_the_config_file_is_there_too(
+    callboard: Callboard, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("THERE_API_KEY", "hush")
+    clients = [
+        {"type": "openai-compatible", "name": name, "api_base": "http://x"} for name in ("here", "there", "gone")
+    ]
+    clients[0]["api_key"] = "hush"
+    (home / "config.yaml").write_text(json.dumps({"clients": clients}))
+    out = callboard("doctor")[1]
+    assert "hush" not in out
+    told = [line.split(maxsplit=1) for line in out.splitlines() if "_API_KEY " in line]
+    assert ["HERE_API_KEY", "set in config.yaml"] in told
+    assert ["THERE_API_KEY", "set"] in told
+    assert ["GONE_API_KEY", "not set"] in told
+
+
+def test_the_version_of_node_stands_where_it_matters(
+    callboard: Callboard, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = home / "node"
+    node.write_text("#!/bin/sh\necho v18.1.0\n")
+    node.chmod(0o755)
+    monkeypatch.setenv("PATH", str(home))
+    (line,) = (line for line in callboard("doctor")[1].splitlines() if line.startswith("  tsx "))
+    assert line.endswith("not found (node 22.18 and later does without; this is v18.1.0)")
+    node.write_text("no program\n")
+    node.chmod(0o755)
+    assert "this is of unknown version" in callboard("doctor")[1]

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import callboard as package
+from callboard.actors.library import AGENTS
 from callboard.cli.init import PROMPTS
 from callboard.protocol.errors import UsageError
 
@@ -23,6 +24,17 @@ def test_every_template_validates_without_a_warning(
     assert (code, err) == (0, "")
     assert out.splitlines()[-1].startswith(f"callboard run ./{template} ")
     assert package.validate(tmp_path / template, strict=True) == []
+
+
+def test_what_is_printed_means_what_was_written_and_the_bare_name_does_where_no_agent_has_it(
+    callboard: Callboard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for template, bare in [("hello", tmp_path / "hello"), ("demo", AGENTS / "demo")]:
+        _, out, _ = callboard("init", template, "--template", template)
+        printed = out.splitlines()[-1].split()[2]
+        assert package.load(printed).directory == tmp_path / template
+        assert package.load(template).directory == bare
 
 
 def test_a_file_that_is_there_is_left_alone_and_nothing_else_is_written(callboard: Callboard, tmp_path: Path) -> None:

@@ -26,6 +26,16 @@ def test_a_command_that_does_not_exist_suggests_one(callboard: Callboard) -> Non
     assert "did you mean 'validate'?" in err
 
 
+@pytest.mark.parametrize(
+    "arguments", [["validat", "x"], ["run", "--nonsense"], ["run"], ["run", "x", "--timeout", "-1"], ["tools", "shw"]]
+)
+def test_wrong_usage_is_told_by_name_as_every_error_is(callboard: Callboard, arguments: list[str]) -> None:
+    code, _out, err = callboard(*arguments)
+    assert code == 2
+    assert err.splitlines()[-1].startswith("callboard: ")
+    assert "Error" not in err
+
+
 def test_something_that_looks_like_a_target_is_pointed_to_run(callboard: Callboard) -> None:
     code, _out, err = callboard("my-agent")
     assert code == 2

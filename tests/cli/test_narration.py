@@ -12,6 +12,7 @@ import pytest
 from callboard.cli.render.narration import Narrator
 from callboard.cli.render.plain import PlainLines
 from callboard.protocol import events as ev
+from callboard.protocol.problems import Problem
 
 MakeEvent = Callable[..., ev.Event]
 
@@ -61,6 +62,12 @@ def test_a_small_run_reads_like_a_story(event: MakeEvent) -> None:
         "▸ 12:00:00 super-step end -> done",
         "▸ graph done in 1.30s, 10 tokens in, 2 out",
     ]
+
+
+def test_a_warning_about_a_file_says_so_once(event: MakeEvent) -> None:
+    problem = Problem(severity="warning", file="config.yaml", line=2, code="unknown_key", message="odd", node="end")
+    story = told([event(ev.Warned(code=problem.code, message=str(problem), node="end"))])
+    assert story == ["config.yaml:2: warning: [end] odd"]
 
 
 def test_questions_warnings_and_retries_are_told(event: MakeEvent) -> None:

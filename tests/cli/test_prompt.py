@@ -11,17 +11,21 @@ from typing import NamedTuple
 
 import pytest
 import trio
+from prompt_toolkit.application import create_app_session
 from prompt_toolkit.input import Input, create_pipe_input
 from prompt_toolkit.input.base import PipeInput
 from prompt_toolkit.output import DummyOutput, Output
+from prompt_toolkit.utils import get_cwidth
 
 from callboard.cli.render.dialog import Dialog, WithdrawnError
+from callboard.cli.render.menu import Menu
 from callboard.cli.render.prompt import TerminalPrompts
 from callboard.protocol.errors import NobodyToAsk
 from callboard.protocol.questions import Answer, Question
 from callboard.supervisors import Actor, Root
 
 UP, DOWN, ENTER, CTRL_C, CTRL_D = "\x1b[A", "\x1b[B", "\r", "\x03", "\x04"
+PASTE = "\x1b[200~{}\x1b[201~"
 
 
 class Person(NamedTuple):
@@ -62,35 +66,91 @@ def choice(**more: object) -> Question:
         ([DOWN, ENTER], "no"),
         ([DOWN, DOWN, UP, ENTER], "no"),
         (["3", ENTER], "later"),
-        (["l", ENTER], "later"),
+        (["3", "1\x7f\x7f", UP, ENTER, "x", ENTER], "x"),
         ([UP, ENTER], "yes"),
         (["4", ENTER, "my own", ENTER], "my own"),
+        (["4", ENTER, ENTER, UP, ENTER], "later"),
+        (["oops", ENTER], "oops"),
+        ([" later on", ENTER], "later on"),
+        (["3 times", ENTER], "3 times"),
+        (["12", ENTER], "12"),
+        (["oops", UP, "2", ENTER], "no"),
+        ([PASTE.format("yes\nand no"), ENTER], "yes\nand no"),
+        (["Later", ENTER], "later"),
+        (["n", ENTER], "no"),
     ],
 )
-def test_a_choice_is_made_with_arrows_numbers_or_letters(person: Person, keys: list[str], answer: str) -> None:
+def test_a_choice_is_made_with_arrows_or_a_number_and_what_is_typed_is_an_answer(
+    person: Person, keys: list[str], answer: str
+) -> None:
     person.press(*keys)
     assert Dialog(choice(), terminal=person.terminal).run() == answer
 
 
-def test_the_default_is_where_the_cursor_starts(person: Person) -> None:
-    person.press(ENTER)
-    assert Dialog(choice(default="no"), terminal=person.terminal).run() == "no"
+@pytest.mark.parametrize(
+    ("keys", "answer"),
+    [
+        (["l", ENTER], "later"),
+        (["LAT", ENTER], "later"),
+        (["oops", ENTER, ENTER, "3", ENTER], "later"),
+        (["later on", ENTER, UP, ENTER], "later"),
+        (["nope\x7f\x7f", ENTER], "no"),
+        (["4", ENTER, DOWN, DOWN, ENTER], "no"),
+        (["12", ENTER, "2", ENTER], "no"),
+        ([PASTE.format("yes, or not"), ENTER, "2", ENTER], "no"),
+    ],
+)
+def test_without_free_text_only_what_begins_one_entry_goes_there(person: Person, keys: list[str], answer: str) -> None:
+    person.press(*keys)
+    assert Dialog(choice(free=False), terminal=person.terminal).run() == answer
 
 
-def test_without_free_text_there_is_no_other_entry(person: Person) -> None:
-    person.press("4", ENTER)
-    assert Dialog(choice(free=False), terminal=person.terminal).run() == "yes"
+@pytest.mark.parametrize(
+    ("keys", "hint"),
+    [
+        ("", "arrows or a number, then enter"),
+        ("oops", "'oops' is none of these: choose with the arrows or a number, then enter"),
+        ("oops\r", "choose with the arrows or a number, then enter"),
+        ("oops\x1b[A", "arrows or a number, then enter"),
+    ],
+)
+def test_text_that_fits_no_entry_says_what_to_do(person: Person, keys: str, hint: str) -> None:
+    menu = Menu(("yes", "no"))
+    person.press(keys, CTRL_D)
+    with create_app_session(person.keys, DummyOutput()), pytest.raises(EOFError):
+        menu.application().run()
+    assert menu.hint == hint
 
 
-def test_confirm_answers_yes_or_no(person: Person) -> None:
-    person.press("n", ENTER)
-    assert Dialog(Question(id="q", actor="", text="?", kind="confirm"), terminal=person.terminal).run() == "no"
+@pytest.mark.parametrize(
+    ("keys", "default", "answer"),
+    [
+        (["n", ENTER], None, "no"),
+        (["yes", ENTER], None, "yes"),
+        ([ENTER, "oops", ENTER, UP, ENTER], None, "no"),
+        ([ENTER], "no", "no"),
+        ([ENTER], "yes", "yes"),
+    ],
+)
+def test_confirm_answers_yes_or_no_and_enter_alone_only_the_default(
+    person: Person, keys: list[str], default: str | None, answer: str
+) -> None:
+    person.press(*keys)
+    question = Question(id="q", actor="", text="?", kind="confirm", default=default)
+    assert Dialog(question, terminal=person.terminal).run() == answer
+    assert ("default" in person.screen.getvalue()) == (default is not None)
 
 
 def test_a_checkbox_answers_a_list_in_the_order_of_the_options(person: Person) -> None:
     question = Question(id="q", actor="", text="?", kind="checkbox", options=("a", "b", "c"))
     person.press(DOWN, DOWN, " ", UP, UP, " ", ENTER)
     assert Dialog(question, terminal=person.terminal).run() == ["a", "c"]
+
+
+def test_letters_tick_nothing_and_accept_nothing(person: Person) -> None:
+    question = Question(id="q", actor="", text="?", kind="checkbox", options=("a", "b", "c"))
+    person.press("a ", ENTER, DOWN, DOWN, " ", ENTER)
+    assert Dialog(question, terminal=person.terminal).run() == ["b"]
 
 
 @pytest.mark.parametrize(("keys", "answer"), [(["hello", ENTER], "hello"), ([ENTER], "the default")])
@@ -142,25 +202,85 @@ def test_a_secret_is_neither_echoed_nor_kept(person: Person) -> None:
     assert "hunter2" not in "".join(shown)
 
 
-def permission(**more: object) -> Question:
+def permission(text: str = "Allow execute_command?\ncommand: ls") -> Question:
     return choice(
         actor="/run-1/boss/children/agent_kid_1/kid/execute_command",
-        text="Allow execute_command?\ncommand: ls",
+        text=text,
         options=("yes", "always", "no"),
         permission="execute_command",
-        **more,
     )
 
 
 @pytest.mark.parametrize(
     ("keys", "answer"),
-    [([ENTER], "yes"), (["a", ENTER], "always"), (["3", ENTER], "no"), (["4", ENTER, "use fs_ls", ENTER], "use fs_ls")],
+    [
+        ([ENTER], "no"),
+        ([UP, ENTER], "always"),
+        (["1", ENTER], "yes"),
+        (["4", ENTER, "use fs_ls", ENTER], "use fs_ls"),
+        (["no way, wrong place", ENTER], "no way, wrong place"),
+        (["a", ENTER], "a"),
+    ],
 )
 def test_a_permission_shows_who_wants_to_do_what(person: Person, keys: list[str], answer: str) -> None:
     person.press(*keys)
     assert Dialog(permission(), terminal=person.terminal).run() == answer
     shown = person.screen.getvalue()
     assert shown.startswith("? agent_kid_1 asks\n  Allow execute_command?\n  command: ls\n")
+
+
+def shown_permission(person: Person, text: str) -> list[str]:
+    person.press(ENTER)
+    Dialog(permission(text), terminal=person.terminal).run()
+    return person.screen.getvalue().splitlines()[1:-1]
+
+
+def test_lines_of_an_argument_stand_as_they_are(person: Person) -> None:
+    text = "Allow execute_command?\ncommand: if true\n    | then\n    |     ls\n    | fi"
+    assert shown_permission(person, text) == [f"  {line}" for line in text.split("\n")]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "ls" + " " * 74 + "path: /tmp/harmless",
+        "ls " + "\u00a0" * 74 + "path: /tmp/harmless",
+        "ls " + "\u3000" * 33 + "path: /tmp/harmless",
+        "ls\u2028path: /tmp/harmless",
+        "ls\r\x0bpath: /tmp/harmless",
+        "ls\n    | " + " " * 71 + "path: /tmp/harmless",
+        "x" * 200 + "path: /tmp/harmless",
+        "ls\n    | " + "x" * 200 + "path: /tmp/harmless",
+    ],
+)
+def test_the_value_of_an_argument_cannot_pose_as_another_one(person: Person, value: str) -> None:
+    lines = shown_permission(person, f"Allow execute_command?\ncommand: {value}")
+    assert [line for line in lines if line.lstrip().startswith("path")] == [
+        line for line in lines if line.startswith(" " * 6) and line.lstrip().startswith("path")
+    ]
+    assert "harmless" in "".join(line.strip() for line in lines)
+    assert all(get_cwidth(line) < 80 for line in lines)
+
+
+def test_a_long_word_begins_behind_its_mark(person: Person) -> None:
+    lines = shown_permission(person, f"Allow it?\ncommand: ls\n    | {'x' * 200}")
+    assert lines[2].startswith("      | xxx")
+    assert "".join(line.strip(" |") for line in lines[2:]) == "x" * 200
+
+
+def test_what_is_noted_below_a_question_breaks_between_words_too(person: Person) -> None:
+    person.press(ENTER)
+    Dialog(choice(rule="word " * 30), terminal=person.terminal).run()
+    lines = person.screen.getvalue().splitlines()[2:-1]
+    assert len(lines) == 2
+    assert all(len(line) < 80 for line in lines)
+
+
+def test_a_question_longer_than_the_screen_is_shown_whole_and_says_how_long_it_is(person: Person) -> None:
+    command = " ".join(map(str, range(3_000)))
+    lines = shown_permission(person, f"Allow execute_command?\ncommand: {command}")
+    assert " ".join("".join(f"{line.strip()} " for line in lines[1:-1]).split()) == f"command: {command}"
+    assert lines[-1] == f"  (Allow execute_command? That takes {len(lines) - 1} rows: scroll up to read it all.)"
 
 
 def test_a_question_that_does_not_wait_for_ever_says_so(person: Person) -> None:

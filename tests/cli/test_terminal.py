@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import re
@@ -73,7 +74,11 @@ def screen() -> Iterator[Screen]:
 
 
 async def started(
-    nursery: trio.Nursery, arguments: list[str], environment: dict[str, str], screen: Screen | None = None
+    nursery: trio.Nursery,
+    arguments: list[str],
+    environment: dict[str, str],
+    screen: Screen | None = None,
+    out: Screen | None = None,
 ) -> trio.Process:
     end = screen.slave if screen else None
     return await nursery.start(
@@ -81,7 +86,7 @@ async def started(
             [*COMMAND, *arguments],
             stdin=end if end is not None else subprocess.DEVNULL,
             stderr=end if end is not None else subprocess.PIPE,
-            stdout=subprocess.PIPE,
+            stdout=out.slave if out else subprocess.PIPE,
             env={**os.environ, "TERM": "xterm-256color", "NO_COLOR": "1", **environment},
             check=False,
             task_status=task_status,
@@ -163,7 +168,11 @@ async def test_a_variable_without_a_value_is_asked_for_before_the_run(
         await screen.shows("The following agent variables are required")
 
 
-@pytest.mark.parametrize(("keys", "code"), [(["\r"], 0), (["n", "\r"], 1)], ids=["yes", "no"])
+@pytest.mark.parametrize(
+    ("keys", "code"),
+    [(["1", "\r"], 0), (["\r"], 1), (list("always wrong, no\r"), 1)],
+    ids=["yes", "enter alone", "text"],
+)
 async def test_a_tool_called_by_hand_asks_before_it_writes(
     nursery: trio.Nursery, screen: Screen, tmp_path: Path, keys: list[str], code: int
 ) -> None:
@@ -175,6 +184,22 @@ async def test_a_tool_called_by_hand_asks_before_it_writes(
         screen.press(key)
     assert await process.wait() == code
     assert made.is_dir() == (code == 0)
+
+
+async def test_json_lines_on_the_terminal_are_left_whole(
+    nursery: trio.Nursery, screen: Screen, fake_model: FakeModels, tmp_path: Path
+) -> None:
+    (tmp_path / "graph.yaml").write_text(TALK)
+    fake_model.script(Reply("hello", delay=0.3))
+    environment = {"CALLBOARD_CONFIG_DIR": str(fake_model.config_dir(tmp_path / "config"))}
+    process = await started(nursery, ["run", str(tmp_path), "x", "-o", "stream-json"], environment, screen, out=screen)
+    await screen.shows(r'"run.finished".*\n')
+    assert await process.wait() == 0
+    assert "\x1b" not in screen.text
+    lines = screen.text.splitlines()
+    assert {line[0] for line in lines} == {"{", "▸"}
+    numbers = [json.loads(line)["seq"] for line in lines if line[0] == "{"]
+    assert numbers == list(range(1, len(numbers) + 1))
 
 
 async def _all(stream: trio.abc.ReceiveStream) -> bytes:

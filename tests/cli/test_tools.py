@@ -167,3 +167,12 @@ def test_roots_let_fs_tools_out_of_the_working_directory(callboard: Callboard, h
     call = ("tools", "call", "fs_cat", "--json", json.dumps({"path": str(other / "a.txt")}))
     assert callboard(*call)[0] == 1
     assert callboard(*call, "--root", str(other))[:2] == (0, "found\n")
+
+
+def test_an_unknown_tool_says_where_an_agents_own_ones_are(callboard: Callboard, home: Path) -> None:
+    with_agent(home)
+    for command in ("show", "call"):
+        assert callboard("tools", command, "zzz")[2].endswith(" (an agent's own tools: --agent NAME)\n")
+        mine = callboard("tools", command, "zzz", "--agent", "mine")[2]
+        assert mine.startswith("callboard: there is no tool 'zzz'; the agent has: roll; there are: ")
+        assert "did you mean 'roll'?" in callboard("tools", command, "rol", "--agent", "mine")[2]

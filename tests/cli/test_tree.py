@@ -132,6 +132,7 @@ async def animated(tree: LiveTree) -> None:
 def test_the_way_of_showing_fits_the_stream(terminal: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(choose(terminal, quiet=True, verbose=False), Silent)
     assert isinstance(choose(terminal, quiet=False, verbose=False), LiveTree)
+    assert isinstance(choose(terminal, quiet=False, verbose=False, shared=True), PlainLines)
     assert isinstance(choose(io.StringIO(), quiet=False, verbose=False), PlainLines)
     monkeypatch.setenv("TERM", "dumb")
     assert isinstance(choose(terminal, quiet=False, verbose=False), PlainLines)

@@ -175,3 +175,20 @@ def test_a_question_says_who_asks_and_a_secret_is_not_told(event: MakeEvent) -> 
         "▸ 12:00:00 answered by boss: yes",
         "▸ 12:00:00 answered as before (always): yes",
     ]
+
+
+@pytest.mark.parametrize("last", ["child", "run"])
+def test_the_first_agent_ends_last_in_the_story_whoever_was_interrupted_first(event: MakeEvent, last: str) -> None:
+    ended = {"seconds": 1.0, "turns": 1, "tool_calls": 0, "error": "interrupted"}
+    story = told(
+        [
+            event(ev.AgentStarted(agent="boss"), BOSS),
+            event(ev.AgentStarted(agent="kid", depth=1, child="agent_kid_1"), KID),
+            event(ev.AgentFinished(agent="boss", **ended), BOSS),
+            event(ev.AgentFinished(agent="kid", depth=1, child="agent_kid_1", **ended), KID)
+            if last == "child"
+            else event(ev.RunCancelled(outcome={})),
+        ]
+    )
+    assert story[-1] == "▸ agent stopped after 1.00s, 1 turn, 0 tool calls"
+    assert len(story) == (4 if last == "child" else 3)

@@ -132,7 +132,8 @@ def _write(place: Place, data: bytes) -> str:
         replace(place, directory, old, data)
     lines = data.count(b"\n") + (0 if data.endswith(b"\n") or not data else 1)
     done = "wrote" if old is None else "replaced"
-    return f"{done} {place.shown}: {lines} {'line' if lines == 1 else 'lines'}, {len(data)} bytes"
+    size = "1 byte" if len(data) == 1 else f"{len(data)} bytes"
+    return f"{done} {place.shown}: {lines} {'line' if lines == 1 else 'lines'}, {size}"
 
 
 def _remove(places: Places, place: Place) -> str:

@@ -10,7 +10,8 @@ import pytest
 from fake_models import Reply
 from stage import Stage
 
-from callboard.protocol.errors import InvalidFile, Unsupported
+import callboard
+from callboard.protocol.errors import ConfigError, InvalidFile, Unsupported
 
 USER = ["user__ask", "user__confirm", "user__input", "user__checkbox"]
 TODO = ["todo__init", "todo__add", "todo__done", "todo__list", "todo__clear"]
@@ -216,3 +217,23 @@ async def test_an_alias_in_permissions_stands_for_its_tools(stage: Stage, tmp_pa
     cat, ls = stage.models.requests[1].results
     assert "the permissions deny this call" in cat
     assert "deny" not in ls
+
+
+async def test_the_environment_may_choose_an_agents_tools(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage.plain("global_tools: [fs_cat]\ncan_ask_user: false", name="my-clerk")
+    monkeypatch.setenv("MY_CLERK_GLOBAL_TOOLS", '["fs_ls", "get_current_time"]')
+    await stage.run("hi", target="my-clerk")
+    assert stage.models.requests[0].offered == ["fs_ls", "get_current_time"]
+    monkeypatch.setenv("MY_CLERK_GLOBAL_TOOLS", "fs_ls")
+    with pytest.raises(ConfigError, match="MY_CLERK_GLOBAL_TOOLS in the environment must be a JSON list"):
+        await stage.run("hi", target="my-clerk")
+
+
+@pytest.mark.parametrize("key", ["function_calling_support", "function_calling"])
+async def test_without_function_calling_no_agent_runs(stage: Stage, key: str) -> None:
+    stage.plain("", name="clerk")
+    settings = json.loads((stage.config_dir / "config.yaml").read_text())
+    (stage.config_dir / "config.yaml").write_text(json.dumps({**settings, key: False}))
+    async with callboard.Root(config_dir=stage.config_dir) as root:
+        with pytest.raises(ConfigError, match="Please enable function calling support before using the agent"):
+            await callboard.run("clerk", "hi", root=root)

@@ -1,0 +1,66 @@
+"""A question's text in rows that fit the terminal.
+
+The text of a permission question lists a tool's arguments, and whoever called the tool chose them: rows must not be
+able to pose as lines. So no row is left to the terminal to break, which would go on in the first column; rows are as
+wide as they look, not as many characters; and what belongs to the row before stands deeper than any line begins.
+"""
+
+from __future__ import annotations
+
+import re
+
+from prompt_toolkit.utils import get_cwidth
+
+from .text import safe
+
+_BEGINNING = re.compile(r" *(?:\| )?")
+_INDENT = "  "
+_DEEPER = "    "
+
+
+def rows(text: str, width: int, *, arguments: bool = False) -> list[str]:
+    """The rows that show the text, indented by two.
+
+    Args:
+        width: columns of the terminal.
+        arguments: the text lists arguments from its second line on.
+    """
+    found: list[str] = []
+    for number, raw in enumerate(text.split("\n")):
+        # Only a newline ends a line: not the other characters that `safe`, and some terminals, take for one.
+        line = safe(raw.removesuffix("\r")).replace("\n", "\\u2028").expandtabs(8)
+        beginning = _BEGINNING.match(line)
+        hanging = " " * beginning.end() if beginning and number else ""
+        if arguments and "|" not in line[: len(hanging)]:
+            hanging += _DEEPER
+        found += _broken(line, max(width - 1, 20), hanging, whole_words=not arguments)
+    return found
+
+
+def _broken(line: str, width: int, hanging: str, *, whole_words: bool) -> list[str]:
+    """The line in rows of at most `width` columns; with `whole_words` a longer word is left as it is, to be copied."""
+    hanging = hanging[: width // 2]
+    found: list[str] = []
+    indent, rest = _INDENT, line
+    while rest:
+        room = width - len(indent)
+        end = _fitting(rest, room)
+        if end < len(rest):
+            blank = rest.rfind(" ", 0, end + 1) + 1
+            if blank and rest[:blank].strip(" |"):
+                end = blank
+            elif whole_words:
+                end = rest.find(" ", end) + 1 or len(rest)
+        found.append((indent + rest[:end]).rstrip())
+        indent, rest = _INDENT + hanging, rest[end:]
+    return found or [""]
+
+
+def _fitting(text: str, room: int) -> int:
+    """How many characters from the beginning fit into the room; at least one."""
+    taken = 0
+    for at, character in enumerate(text):
+        taken += get_cwidth(character)
+        if taken > room:
+            return max(at, 1)
+    return len(text)
