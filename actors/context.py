@@ -159,7 +159,7 @@ class RunContext:
         config_dir: Path,
         environ: Mapping[str, str],
         run_agent: AgentRunner,
-        unknown_agent: Callable[[str, Path], str | None] = lambda name, near: None,  # noqa: ARG005
+        unknown_agent: Callable[[str, Path], str | None] = lambda name, near: None,  # noqa: ARG005 - knows none
         model: str = "",
         compat: str | None = None,
         streams: bool = True,

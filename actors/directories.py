@@ -21,3 +21,14 @@ def config_dir(given: str | os.PathLike[str] | None, environ: Mapping[str, str])
         return Path(xdg).expanduser().absolute() / "callboard", "XDG_CONFIG_HOME"
     home = Path(environ.get("HOME") or Path.home())
     return home / ".config" / "callboard", "default"
+
+
+def cache_dir(environ: Mapping[str, str]) -> Path:
+    """What may be deleted at any time: `$XDG_CACHE_HOME/callboard`, else `~/.cache/callboard`.
+
+    As the standard wants it, a relative `XDG_CACHE_HOME` counts as unset.
+    """
+    cache = environ.get("XDG_CACHE_HOME") or ""
+    if os.path.isabs(cache):  # noqa: PTH117 - a text is at hand
+        return Path(cache) / "callboard"
+    return Path(environ.get("HOME") or Path.home()) / ".cache" / "callboard"

@@ -185,7 +185,7 @@ class _Agent:
         try:
             stop = await self._go_on(await self._conversation(), prompt)
             error = ""
-        except Exception as failed:
+        except Exception as failed:  # only to tell it; it goes on
             error = str(failed) or repr(failed)
             raise
         finally:

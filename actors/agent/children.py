@@ -151,7 +151,7 @@ class Children:
         try:
             site = await self._open_site()
             child.ref = await site.start_child(ChildSpec(name=id, body=self._play, args=(child,), restart="temporary"))
-        except BaseException:
+        except BaseException:  # cancelled too: its place is given back
             self._forget_unstarted(child)
             raise
         self._record.children.append(record)
@@ -306,7 +306,7 @@ class Children:
         del self._children[child.id]
         try:
             output = await self._output(me, record)
-        except BaseException:
+        except BaseException:  # cancelled too: the result is not lost
             self._children[child.id] = child  # the parent has not read it
             raise
         if child.letter is not None:

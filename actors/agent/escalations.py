@@ -71,7 +71,7 @@ class Escalations:
     def __init__(self, me: Actor, timeout: float = 300.0) -> None:
         self._me = me
         self._timeout = timeout
-        self._child_at: Callable[[str], str | None] = lambda path: None  # noqa: ARG005
+        self._child_at: Callable[[str], str | None] = lambda path: None  # noqa: ARG005 - until `attach`
         self._on_news: Callable[[], None] = lambda: None
         self._noted: dict[str, Escalation] = {}
         self._told: set[str] = set()

@@ -153,7 +153,7 @@ class Conversation:
             return await self._context.chat(
                 me, request, node=self._node, attempts=self._attempts, need_text=self._need_text, hears=hears
             )
-        except BaseException:
+        except BaseException:  # cancelled too: what was said is kept
             if pieces:
                 self._record.texts.append("".join(pieces)[:LONGEST_TEXT])
             raise

@@ -25,7 +25,6 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
         directory: the agent's own directory, with its scripts and `tools.*` file.
         agents: says what stands at an agent's name; see `agents_in`.
         models: whether a model id can be resolved.
-        tools: whether a global tool of that name (without extension) is installed.
         own_tools: names of the agent's own tools.
         spelled_out: tool names without endings, aliases replaced by what they stand for.
         servers: whether an MCP server of that name is configured.
@@ -34,7 +33,6 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     directory: FilePath | None = None
     agents: Callable[[str], AgentSeen] | None = None
     models: Callable[[str], bool] | None = None
-    tools: Callable[[str], bool] | None = None
     own_tools: Sequence[str] = ()
     spelled_out: Callable[[Iterable[str]], list[str]] | None = None
     servers: Callable[[str], bool] | None = None

@@ -22,6 +22,7 @@ from ...protocol.graph import (
 )
 from ...protocol.problems import did_you_mean
 from ...protocol.source import Path
+from ..tools.collect import bare_name
 from .findings import Findings, Surroundings
 from .keys import SCOPED, known_keys, reads, writes_anything
 from .rules import parse_rule
@@ -233,14 +234,8 @@ def _check_tools(found: Findings, node: LlmNode, around: Surroundings) -> None:
             )
 
 
-def bare_tool(name: str) -> str:
-    """`fs_cat` of `fs_cat.sh`: files may call a tool by either."""
-    stem, dot, extension = name.rpartition(".")
-    return stem if dot and extension in ("sh", "py", "ts", "js") else name
-
-
 def _bare_names(names: Iterable[str]) -> list[str]:
-    return [bare_tool(name) for name in names]
+    return [bare_name(name) for name in names]
 
 
 def _server_tools(graph: Graph) -> list[str]:
@@ -265,11 +260,6 @@ def _check_model(found: Findings, model: str | None, path: Path, around: Surroun
 
 
 def _check_globals(found: Findings, around: Surroundings) -> None:
-    for i, tool in enumerate(found.graph.global_tools):
-        if around.tools is not None and not around.tools(bare_tool(tool)):
-            found.warning(
-                "unknown_tool", f"global tool '{tool}' is not installed", ("global_tools", i), hint="install it first."
-            )
     for i, server in enumerate(found.graph.mcp_servers):
         if around.servers is not None and not around.servers(server):
             found.warning(

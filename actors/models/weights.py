@@ -24,6 +24,7 @@ import trio
 from ...protocol.errors import ConfigError, UpstreamError
 from ...supervisors.actor import Actor
 from ...supervisors.process import start_process
+from ..directories import cache_dir
 
 DEFAULT = "smollm2"
 
@@ -66,9 +67,7 @@ class Installed(msgspec.Struct, frozen=True):
 
 def directory(environ: Mapping[str, str]) -> Path:
     """Where pulled models live: `$XDG_CACHE_HOME/callboard/models`."""
-    cache = environ.get("XDG_CACHE_HOME") or ""
-    root = Path(cache) if cache.startswith("/") else Path(environ.get("HOME") or Path.home()) / ".cache"
-    return root / "callboard" / "models"
+    return cache_dir(environ) / "models"
 
 
 def located(name: str, environ: Mapping[str, str]) -> Path:

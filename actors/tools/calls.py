@@ -175,7 +175,7 @@ class Calls:
             value = await self._in_time(me, tool, arguments)
             error = _admitted_failure(value)
             return value
-        except Exception as failed:
+        except Exception as failed:  # only to tell it; it goes on
             error = shortened(str(failed) or repr(failed), _EVENT_LIMIT)
             raise
         finally:

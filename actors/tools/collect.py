@@ -11,7 +11,6 @@ Files are read once, and again when they change.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import lru_cache
@@ -24,6 +23,7 @@ from ...protocol.errors import InvalidFile
 from ...protocol.permissions import Permissions
 from ...protocol.problems import Problem, did_you_mean, errors_in
 from ...protocol.settings import Settings
+from ..directories import cache_dir
 from .tool import TIMEOUT, Tool
 
 if TYPE_CHECKING:
@@ -87,11 +87,11 @@ class Shelf:
         aliases = {**DEFAULT_ALIASES, **self._settings.mapping_tools}
         found: dict[str, None] = {}
         for given in names:
-            name = _bare(given)
+            name = bare_name(given)
             if name == ALL:
                 found.update(dict.fromkeys(self.global_names()))
             elif name in aliases and name not in OURS:
-                found.update(dict.fromkeys(_bare(part) for part in names_in(aliases[name])))
+                found.update(dict.fromkeys(bare_name(part) for part in names_in(aliases[name])))
             else:
                 found[name] = None
         return list(found)
@@ -186,7 +186,7 @@ class Shelf:
             agent=agent,
             values=dict(values),
             environ=tool_environ(self._environ, agent_dir=directory, config_dir=self.config_dir),
-            cache=_cache(self._environ),
+            cache=cache_dir(self._environ),
             auto_confirm=options.yes,
         )
 
@@ -226,7 +226,7 @@ class Shelf:
 
     def _visible(self, name: str) -> bool:
         visible = self._settings.visible_tools
-        return visible is None or name in {_bare(each) for each in visible}
+        return visible is None or name in {bare_name(each) for each in visible}
 
 
 OURS = (
@@ -291,11 +291,7 @@ def names_in(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def _bare(name: str) -> str:
+def bare_name(name: str) -> str:
+    """`fs_cat` of `fs_cat.sh`: files may call a tool by either."""
     stem, dot, ending = name.rpartition(".")
     return stem if dot and f".{ending}" in ENDINGS else name
-
-
-def _cache(environ: Mapping[str, str]) -> Path:
-    base = environ.get("XDG_CACHE_HOME") or os.path.join(environ.get("HOME") or "/tmp", ".cache")  # noqa: PTH118, S108
-    return Path(base) / "callboard"

@@ -120,7 +120,7 @@ def replace(place: Place, directory: int, old: os.stat_result | None, data: byte
                         os.fchown(descriptor, old.st_uid, old.st_gid)
                 os.fchmod(descriptor, stat.S_IMODE(old.st_mode))
         os.rename(temporary, place.name, src_dir_fd=directory, dst_dir_fd=directory)
-    except BaseException:
+    except BaseException:  # cancelled too: no temporary file stays
         with contextlib.suppress(OSError):
             os.unlink(temporary, dir_fd=directory)
         raise
