@@ -4,22 +4,29 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip -qq --disable-pip-version-check --no-input
 LOCK   := requirements/dev.lock
+JOBS   ?= 2
+INTEROP := $(VENV)/interop
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak lint format types bench bench-rivals dev docs lock clean
+.PHONY: help demo demo-research test soak lint format types bench bench-rivals interop dev docs lock clean
 
 help:  ## what there is to make
-	@sed -n 's/^\([a-z]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+	@sed -n 's/^\([a-z-]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
 demo: $(VENV)/.local  ## a graph agent with a small model that runs here (under 5 minutes the first time)
 	@$(BIN)/callboard models pull smollm2 > /dev/null
 	@bash examples/demo.sh $(BIN)/callboard
 
+demo-research: $(VENV)/.embed  ## questions looked up in docs/, with models that run here
+	@$(BIN)/callboard models pull smollm2 > /dev/null
+	@$(BIN)/callboard models pull wordllama > /dev/null
+	@bash examples/demo-research.sh $(BIN)/callboard
+
 test: $(VENV)/.dev  ## every test but the long repetitions
-	$(BIN)/pytest -m "not soak"
+	$(BIN)/pytest -m "not soak" -n $(JOBS) --dist loadfile
 
 soak: $(VENV)/.dev  ## the long repetitions
-	$(BIN)/pytest -m soak
+	$(BIN)/pytest -m soak --timeout 1800
 
 lint: $(VENV)/.dev  ## style and format
 	$(BIN)/ruff check .
@@ -37,6 +44,8 @@ bench: $(VENV)/.dev  ## the speed budget, as ratios (rivals: make bench-rivals)
 
 bench-rivals: $(VENV)/.dev
 	$(PIP) install -c $(LOCK) -e '.[bench]'
+
+interop: $(INTEROP)/modern.made $(INTEROP)/legacy.made $(INTEROP)/node.made  ## other people's MCP servers and SDK, for tests/interop
 
 dev: $(VENV)/.dev  ## the environment for working on callboard
 
@@ -74,10 +83,32 @@ $(VENV)/.local: $(VENV)/.base
 	@$(PIP) install -c $(LOCK) -e '.[local]'
 	@touch $@
 
+$(VENV)/.embed: $(VENV)/.local
+	@echo "installing what reads and embeds documents"
+	@$(PIP) install -c $(LOCK) -e '.[embed]'
+	@touch $@
+
 $(VENV)/.dev: $(VENV)/.made pyproject.toml $(LOCK)
 	@echo "installing the development environment (a minute or so, this once)"
 	@$(PIP) install -r $(LOCK)
 	@$(PIP) install --no-deps -e .
+	@touch $@
+
+# Other people's programs, each in an environment of its own: none of them is a dependency of callboard.
+$(INTEROP)/%.made: requirements/interop/%.lock $(VENV)/.made
+	@echo "installing $(INTEROP)/$* ($$(sed -n '1s/^# //p' $<))"
+	@rm -rf $(INTEROP)/$*
+	@$(BIN)/python -m venv --without-pip $(INTEROP)/$*
+	@$(PIP) --python $(INTEROP)/$*/bin/python install -r $<
+	@touch $@
+
+$(INTEROP)/node.made: requirements/interop/package-lock.json $(VENV)/.made
+	@command -v npm >/dev/null || { echo "npm is missing: MCP servers from npm can't be had"; exit 1; }
+	@echo "installing $(INTEROP)/node (MCP servers from npm)"
+	@rm -rf $(INTEROP)/node
+	@mkdir -p $(INTEROP)/node
+	@cp requirements/interop/package.json requirements/interop/package-lock.json $(INTEROP)/node
+	@npm ci --prefix $(INTEROP)/node --silent --no-audit --no-fund
 	@touch $@
 
 .types/callboard:

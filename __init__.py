@@ -15,10 +15,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .actors.context import Limits
+    from .actors.meter import Limits
     from .actors.runs.root import Root
     from .actors.runs.run import run
-    from .actors.runs.target import GraphAgent, LoopAgent, load, validate
+    from .actors.runs.target import GraphAgent, LoopAgent, WorkflowAgent, load, validate
     from .actors.tools.functions import function_tool
     from .protocol.agent import Agent
     from .protocol.errors import CallboardError
@@ -41,6 +41,7 @@ _HOMES = {
     "Problem": ".protocol.problems",
     "Question": ".protocol.questions",
     "Root": ".actors.runs.root",
+    "WorkflowAgent": ".actors.runs.target",
     "function_tool": ".actors.tools.functions",
     "load": ".actors.runs.target",
     "run": ".actors.runs.run",
@@ -62,6 +63,7 @@ __all__ = [  # noqa: RUF022 - in the order of docs/python-api.md
     "Problem",
     "GraphAgent",
     "LoopAgent",
+    "WorkflowAgent",
     "CallboardError",
 ]
 

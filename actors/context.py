@@ -13,100 +13,32 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..protocol.chat import ChatReply, ChatRequest, Delta, TokenUsage
-from ..protocol.errors import BudgetReached, TurnsReached, UsageError
+from ..protocol.errors import KnowledgeError
 from ..protocol.events import UsageUpdate
-from ..protocol.outcome import Usage
+from ..protocol.settings import Settings
 from .agent.record import Record
+from .meter import Limits, Meter
 from .tools.permissions import Permissions
 from .tools.tool import Tool
 
 if TYPE_CHECKING:
     from ..supervisors import Actor
     from .agent.mail import Seat
+    from .knowledge.of_run import RunKnowledge
+    from .mcp.pool.servers import McpServers
     from .models.gateway import Gateway
+    from .models.retry import Attempts
     from .tools.collect import Shelf, ToolOptions
 
 MAX_DEPTH = 3
 """How deep agents may call agents, by default (Loki's `max_agent_depth`)."""
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run may use at most; None for no limit. All of a run's graphs and agents share them.
-
-    Attributes:
-        timeout: seconds.
-        max_turns: model requests that were answered.
-        max_tokens: input and output tokens together.
-        max_cost: USD, as far as prices are known.
-    """
-
-    timeout: float | None = None
-    max_turns: int | None = None
-    max_tokens: int | None = None
-    max_cost: float | None = None
-
-    def __post_init__(self) -> None:
-        """Raise `UsageError` for a limit that nothing could keep."""
-        for name in self.__struct_fields__:
-            value = getattr(self, name)
-            if value is not None and not 0 <= value < float("inf"):
-                raise UsageError(f"Limits({name}={value!r}): a limit is a number of at least 0, or None for no limit")
-
-
-class Meter:
-    """Counts what a run uses, per model, and ends it when a limit is passed.
-
-    A limit is checked before a request goes out: the reply that passes it is still used. Requests under way count as
-    turns, so that a hundred nodes at once do not take a hundred where one is left.
-    """
-
-    def __init__(self, limits: Limits) -> None:
-        self.limits = limits
-        self.turns = 0
-        self.tool_calls = 0
-        self.under_way = 0
-        self.models: dict[str, Usage] = {}
-        self.nodes: dict[str, Usage] = {}
-
-    def admit(self) -> None:
-        """Raise `TurnsReached` or `BudgetReached` if nothing more may be asked."""
-        limits = self.limits
-        if limits.max_turns is not None and self.turns + self.under_way >= limits.max_turns:
-            turns = "1 model turn" if limits.max_turns == 1 else f"{limits.max_turns} model turns"
-            raise TurnsReached(f"the run has used its {turns} (--max-turns)")
-        tokens = sum(usage.input_tokens + usage.output_tokens for usage in self.models.values())
-        if limits.max_tokens is not None and tokens >= limits.max_tokens:
-            raise BudgetReached(f"the run has used {tokens} of its {limits.max_tokens} tokens (--max-tokens)")
-        cost = sum(usage.cost for usage in self.models.values())
-        if limits.max_cost is not None and cost >= limits.max_cost:
-            raise BudgetReached(f"the run has cost {cost:.4f} of its {limits.max_cost:g} USD (--max-cost)")
-
-    def add(self, model: str, tokens: TokenUsage, cost: float, node: str | None) -> UsageUpdate:
-        """Count one reply; returns the totals of its model."""
-        self.turns += 1
-        usage = self.models.setdefault(model, Usage())
-        of_node = Usage() if node is None else self.nodes.setdefault(node, Usage())
-        for total in (usage, of_node):
-            total.input_tokens += tokens.input_tokens
-            total.output_tokens += tokens.output_tokens
-            total.cost += cost
-        return UsageUpdate(
-            model=model,
-            input_tokens=usage.input_tokens,
-            output_tokens=usage.output_tokens,
-            cost=usage.cost,
-            node=node,
-            node_input_tokens=of_node.input_tokens,
-            node_output_tokens=of_node.output_tokens,
-            node_cost=of_node.cost,
-        )
-
-
 class AgentCall(msgspec.Struct, frozen=True, kw_only=True):
     """One agent wants another to work.
 
     Attributes:
-        name: of the agent that is called.
+        name: of the agent that is called; with `by_file` also a YAML file, relative to `near`.
         prompt: what it is told.
         variables: values for its variables.
         depth: how many agents stand above it.
@@ -115,6 +47,7 @@ class AgentCall(msgspec.Struct, frozen=True, kw_only=True):
         record: where the called agent writes down what it does; it outlives it.
         seat: the called agent's place among its siblings (`agent.mail`), if it was spawned by an agent.
         escalation_timeout: seconds its questions may wait; None for what its own file says.
+        by_file: the author of a file has named the agent, not a model.
     """
 
     name: str
@@ -126,6 +59,7 @@ class AgentCall(msgspec.Struct, frozen=True, kw_only=True):
     record: Record | None = None
     seat: Seat | None = None
     escalation_timeout: float | None = None
+    by_file: bool = False
 
 
 AgentRunner = Callable[["Actor", AgentCall], Awaitable[str]]
@@ -149,6 +83,8 @@ class RunContext:
         permissions: which calls may go ahead.
         functions: Python functions that the caller gave to the run as tools.
         max_depth: how deep agents may call agents.
+        settings: what `config.yaml` says.
+        mcp: the MCP servers; they are made when this is first called. None in a run that has none.
     """
 
     def __init__(
@@ -168,6 +104,9 @@ class RunContext:
         tool_options: ToolOptions | None = None,
         permissions: Permissions | None = None,
         functions: tuple[Tool, ...] = (),
+        settings: Settings | None = None,
+        mcp: Callable[[], McpServers] | None = None,
+        knowledge: Callable[[Meter], RunKnowledge] | None = None,
     ) -> None:
         self.gateway = gateway
         self.meter = Meter(limits)
@@ -182,7 +121,20 @@ class RunContext:
         self.tool_options = tool_options
         self.permissions = permissions or Permissions()
         self.functions = functions
+        self.settings = settings or Settings()
+        self.mcp = mcp
+        self._knowledge = knowledge
+        self._known: RunKnowledge | None = None
         self._streams = streams
+
+    @property
+    def knowledge(self) -> RunKnowledge:
+        """What the run looks things up in; made when this is first asked for."""
+        if self._known is None:
+            if self._knowledge is None:
+                raise KnowledgeError("there is no knowledge to be had here")
+            self._known = self._knowledge(self.meter)
+        return self._known
 
     async def chat(
         self,
@@ -190,7 +142,7 @@ class RunContext:
         request: ChatRequest,
         *,
         node: str | None = None,
-        attempts: int = 3,
+        attempts: int | Attempts = 3,
         need_text: bool = False,
         hears: Callable[[Delta], None] | None = None,
     ) -> ChatReply:
@@ -200,7 +152,7 @@ class RunContext:
 
         Args:
             node: id of the node on whose account it goes.
-            attempts: exact number of requests at most.
+            attempts: see `Gateway.chat`.
             need_text: an empty reply is a failure that may pass, like a broken connection.
             hears: told the pieces of the reply while it arrives, if it is streamed.
 

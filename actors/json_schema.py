@@ -32,6 +32,37 @@ def errors_by(check: Validator, value: Any) -> list[str]:
     return [f"{error.json_path}: {error.message[:300]}" for error in errors[:SHOWN]]
 
 
+def quick(schema: dict[str, Any]) -> dict[str, Any]:
+    """What of a stranger's schema can be checked in no time, whatever it says: types, names, bounds, choices.
+
+    Left out is what one can be made of that takes a check for ever (patterns, references that fan out), and what makes
+    no sense without that. So a value that fits the schema fits this one; the other way around the stranger has to look.
+    """
+    if "$ref" in schema or "$dynamicRef" in schema:
+        return {}
+    kept = {key: schema[key] for key in _PLAIN if key in schema}
+    properties = schema.get("properties")
+    if isinstance(properties, dict):
+        kept["properties"] = {name: _quick(each) for name, each in properties.items()}
+        if schema.get("additionalProperties") is False and "patternProperties" not in schema:
+            kept["additionalProperties"] = False
+    if isinstance(schema.get("items"), dict) and "prefixItems" not in schema:
+        kept["items"] = _quick(schema["items"])
+    if isinstance(schema.get("anyOf"), list):
+        kept["anyOf"] = [_quick(each) for each in schema["anyOf"]]
+    return kept
+
+
+def _quick(schema: Any) -> Any:
+    return quick(schema) if isinstance(schema, dict) else schema
+
+
+_PLAIN = (
+    "$schema", "type", "enum", "const", "required", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum",
+    "minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties",
+)  # fmt: skip
+
+
 @lru_cache(maxsize=256)
 def validator(schema: str) -> Validator:
     """The validator of a schema, given as JSON text."""

@@ -15,6 +15,7 @@ from ..protocol.agent import Agent
 from ..protocol.errors import ConfigError, UsageError
 from ..protocol.graph import Graph
 from ..protocol.graph.model import Variable
+from ..protocol.mcp.config import split
 from ..protocol.problems import did_you_mean
 
 
@@ -75,7 +76,7 @@ def overridden(agent: A, environ: Mapping[str, str]) -> A:
     """The agent as the environment wants it.
 
     `<AGENT>_MODEL`, `<AGENT>_TEMPERATURE`, `<AGENT>_TOP_P`, and `<AGENT>_GLOBAL_TOOLS` and `<AGENT>_MCP_SERVERS`, which
-    are JSON lists.
+    are JSON lists, or names with commas between them.
 
     Raises:
         ConfigError: one of them is no number, or no list of texts.
@@ -94,11 +95,14 @@ def _texts(agent: str, what: str, environ: Mapping[str, str], otherwise: tuple[s
     text = _override(agent, what, environ)
     if text is None:
         return otherwise
+    if not text.lstrip().startswith(("[", "{", '"')):
+        return tuple(split(text))
     try:
         return msgspec.json.decode(text, type=tuple[str, ...])
     except msgspec.DecodeError as error:
         raise ConfigError(
-            f'{_variable(agent, what)} in the environment must be a JSON list of texts such as ["a", "b"]: {error}'
+            f"{_variable(agent, what)} in the environment must be names such as a,b or a JSON list of texts such as "
+            f'["a", "b"]: {error}'
         ) from error
 
 

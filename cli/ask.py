@@ -17,10 +17,11 @@ from . import options
     "tools",
     metavar="NAME",
     multiple=True,
-    help="A tool it may call (callboard tools lists them), an alias of several, or all; repeatable"
-    " [default: enabled_tools of config.yaml].",
+    help="A tool it may call (callboard tools lists them), an alias of several, or all; mcp:NAME for those of an MCP"
+    " server; repeatable [default: enabled_tools and enabled_mcp_servers of config.yaml].",
 )
 @click.option("--system", metavar="TEXT", default="", help="The system prompt.")
+@options.knowledge
 @options.permissions
 @options.no_input
 @options.result_form
@@ -30,13 +31,14 @@ from . import options
 def command(tools: tuple[str, ...], system: str, **given: Any) -> int:
     """Asks PROMPT of a model that may call tools, and prints its answer on stdout; progress goes to stderr.
 
-    PROMPT `-` reads standard input, and text piped in is appended to PROMPT. Tools that write or execute ask at the
-    terminal first, unless --yes, --allow or the permissions of config.yaml say otherwise. Exit codes as for
-    `callboard run`.
+    PROMPT `-` reads standard input, and text piped in is appended to PROMPT; with -f it may be left out. Tools that
+    write or execute ask at the terminal first, unless --yes, --allow or the permissions of config.yaml say otherwise.
+    Exit codes as for `callboard run`.
 
     \b
     callboard ask "What time is it?" --tool get_current_time
     git diff | callboard ask "Write a commit message for this change"
+    callboard ask -f notes.md -f '`git log -5`' "What is missing from the notes?"
     """
     options.check_loudness(given)
     from .running import AdHoc, Request, run

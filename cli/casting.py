@@ -8,15 +8,17 @@ from __future__ import annotations
 import json
 import os
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from .. import GraphAgent, LoopAgent, load
+from .. import GraphAgent, LoopAgent
 from ..actors.directories import config_dir as configured
 from ..actors.library import AGENTS
-from ..actors.runs.target import built_in_agents, find
+from ..actors.runs.target import built_in_agents, find, load_agent
 from ..protocol.errors import CallboardError, InvalidFile
+from ..protocol.graph import RagNode
 from ..protocol.problems import Problem, errors_in
 from .render.table import columns
 from .render.text import counted, one_line, safe
@@ -65,12 +67,13 @@ def path_of(name: str | None, config_dir: str | None) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Shown:
-    """All about one agent."""
+    """All about one agent; `mode` is `mcp_tools` of the settings."""
 
     agent: GraphAgent | LoopAgent
     target: str
     directory: Path
     tools: list[ToolSeen]
+    mode: str
     problems: list[Problem]
 
     @property
@@ -93,6 +96,9 @@ class Shown:
             "file": self.agent.file,
             "variables": msgspec.to_builtins(list(declared(self.agent))),
             "tools": [tool.to_wire() for tool in self.tools],
+            "mcp_servers": list(about.mcp_servers),
+            "mcp_tools": about.mcp_tools if isinstance(about.mcp_tools, str) else self.mode,
+            "documents": _documents(self.agent),
             "conversation_starters": list(about.conversation_starters),
             "problems": msgspec.to_builtins(self.problems),
         }
@@ -107,6 +113,9 @@ class Shown:
             facts.append(("nodes", f"{len(agent.graph.nodes)} (callboard graph {self.target} draws them)"))
         else:
             facts += _may(agent)
+        facts.append(("servers", _servers(about, self.mode)))
+        if documents := _documents(agent):
+            facts.append(("documents", f"{one_line(', '.join(documents), 200)} (callboard kb status {self.target})"))
         lines += ["", *columns([[name, safe(value)] for name, value in facts if value])]
         lines += _section("variables", [[_assignment(each), one_line(each.description)] for each in declared(agent)])
         lines += _section("tools", [[tool.name, self._near(tool.source), tool.summary] for tool in self.tools])
@@ -128,13 +137,15 @@ def show_agent(target: str, config_dir: str | None) -> Shown:
         CallboardError: there is none, or its file has errors.
     """
     found = find(target, config_dir=config_dir)
-    agent = load(target, config_dir=config_dir)
-    tools, problems = Toolbox(config_dir).of_agent(agent)
+    agent = load_agent(target, config_dir=config_dir)
+    toolbox = Toolbox(config_dir)
+    tools, problems = toolbox.of_agent(agent)
     return Shown(
         agent=agent,
         target=shlex.quote(target),
         directory=found.directory,
         tools=tools,
+        mode=toolbox.mcp_tools,
         problems=[*agent.problems, *problems],
     )
 
@@ -144,7 +155,7 @@ def _listed(directory: Path, origin: Literal["yours", "built in"], config_dir: s
     file = directory / ("graph.yaml" if kind == "graph" else "config.yaml")
     description, model, error = "", None, None
     try:
-        about = _about(load(directory, config_dir=config_dir))
+        about = _about(load_agent(directory, config_dir=config_dir))
         description, model = one_line(about.description, 200), about.model
     except CallboardError as failed:
         error = _why_not(failed, directory.name)
@@ -212,6 +223,22 @@ def _may(agent: LoopAgent) -> list[tuple[str, str]]:
         facts.append(("goes on", f"while todos are open, at most {file.max_auto_continues} times"))
     facts.append(("asks", "the user, when it has to" if file.can_ask_user else "nobody"))
     return facts
+
+
+def _servers(about: Any, mode: str) -> str:
+    """Its MCP servers, and how models see their tools."""
+    if not about.mcp_servers:
+        return ""
+    lists = bool(about.mcp_tools) and isinstance(about.mcp_tools, Mapping)
+    mode = about.mcp_tools if isinstance(about.mcp_tools, str) else mode
+    return f"{', '.join(about.mcp_servers)} (mcp_tools: {mode}{', and lists of what it may use' if lists else ''})"
+
+
+def _documents(agent: GraphAgent | LoopAgent) -> list[str]:
+    """What it looks things up in."""
+    if isinstance(agent, LoopAgent):
+        return list(agent.agent.documents)
+    return [document for node in agent.graph.nodes.values() if isinstance(node, RagNode) for document in node.documents]
 
 
 def _assignment(variable: Any) -> str:

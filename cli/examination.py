@@ -11,13 +11,15 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import Any
 
 from ..actors.directories import config_dir as configured
 from ..protocol.errors import CallboardError
-from ..protocol.problems import errors_in
+from ..protocol.mcp.config import split
+from ..protocol.problems import Problem, errors_in
 from ..protocol.settings import Settings, read_settings
 from .render.text import counted, safe
 
@@ -47,6 +49,7 @@ def examine(config_dir: str | None) -> Found:
         "tsx": shutil.which("tsx"),
         "node": _node_version(shutil.which("node")),
         "typescript": {name: _version(name) for name in _TYPESCRIPT},
+        "mcp": _mcp(home, settings),
         "local": _local(),
         "model": _default_model(settings),
     }
@@ -81,6 +84,9 @@ def as_text(found: Found) -> str:
         "tools in TypeScript (tools.ts)",
         f"  to read them: {_reader(found['typescript'])}",
         "",
+        "MCP servers",
+        *_told_of_mcp(found["mcp"]),
+        "",
         "local model",
         f"  engine xllamacpp: {found['local']['engine'] or 'not installed (pip install callboard[local])'}",
         *(f"  {name}: {path or _how_to_pull(name)}" for name, path in found["local"]["weights"].items()),
@@ -90,12 +96,33 @@ def as_text(found: Found) -> str:
     return safe("\n".join(lines)) + "\n"
 
 
+def _told_of_mcp(found: Found) -> list[str]:
+    lines = [f"  {found['file']}: {found['health']}"]
+    if not found["support"]:
+        lines.append("  turned off (`mcp_server_support: false` in config.yaml)")
+    if found["servers"]:
+        lines.append(f"  servers: {', '.join(found['servers'])} (callboard mcp test tries them)")
+    if found["enabled"]:
+        lines.append(f"  of callboard ask: {', '.join(found['enabled'])} (enabled_mcp_servers)")
+    lines += [f"  alias {name}: {meant} (mapping_mcp_servers)" for name, meant in found["aliases"].items()]
+    lines += [f"  {command}: not found; needed by {', '.join(names)}" for command, names in found["missing"].items()]
+    lines.append(f"  to be one over HTTP: {_hypercorn(found['hypercorn'])}")
+    return lines
+
+
+def _hypercorn(number: str | None) -> str:
+    return f"hypercorn {number}" if number else "hypercorn not installed (pip install 'callboard[server]')"
+
+
 def _not_there(named_by: str) -> str:
     return "  (not there, which is fine)" if named_by == "default" else "  (not there)"
 
 
-def _how_to_pull(name: str) -> str:
-    return f"not here (callboard models pull {name.removeprefix('local:')})"
+def _how_to_pull(model: str) -> str:
+    from ..actors.models import weights
+
+    name = next(known.name for known in weights.KNOWN.values() if known.id == model)
+    return f"not here (callboard models pull {name})"
 
 
 def _instead_of_tsx(found: Found) -> str:
@@ -150,10 +177,14 @@ def _read_settings(file: Path) -> tuple[Settings, str]:
     else:
         health = ""
     settings, problems = read_settings(text, str(file), os.environ)
+    return settings, _health(problems) if problems else health or "no problems"
+
+
+def _health(problems: Sequence[Problem]) -> str:
+    if not problems:
+        return "no problems"
     errors = len(errors_in(problems))
-    if problems:
-        health = f"{counted(errors, 'error')}, {counted(len(problems) - errors, 'warning')}: {problems[0]}"
-    return settings, health or "no problems"
+    return f"{counted(errors, 'error')}, {counted(len(problems) - errors, 'warning')}: {problems[0]}"
 
 
 def _keys(settings: Settings) -> dict[str, bool | str]:
@@ -176,11 +207,34 @@ def _node_version(path: str | None) -> str | None:
     return told.stdout.strip() or None
 
 
+def _mcp(home: Path, settings: Settings) -> Found:
+    """The file of MCP servers, and whether their programs are here."""
+    from ..actors.mcp.files import load_mcp
+    from .mcp_shelf import lacks_program
+
+    config = load_mcp(home)
+    missing: dict[str, list[str]] = {}
+    for name in config.names:
+        if lacks_program(config.servers[name]):
+            missing.setdefault(config.servers[name].command, []).append(name)
+    there = Path(config.file).exists()
+    return {
+        "file": config.file,
+        "health": _health(config.problems) if there else "not there (callboard mcp init writes one)",
+        "support": settings.mcp_server_support,
+        "servers": list(config.names),
+        "enabled": split(settings.enabled_mcp_servers),
+        "aliases": settings.mapping_mcp_servers,
+        "missing": missing,
+        "hypercorn": _version("hypercorn"),
+    }
+
+
 def _local() -> Found:
     from ..actors.models import weights
 
     here = {entry.model: entry.path for entry in weights.installed(os.environ)}
-    known = {f"local:{name}": here.get(f"local:{name}") for name in weights.KNOWN}
+    known = {known.id: here.get(known.id) for known in weights.KNOWN.values()}
     return {"engine": _version("xllamacpp"), "weights": known | here}
 
 

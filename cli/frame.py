@@ -25,14 +25,20 @@ _SHOW_CURSOR = b"\x1b[?25h"
 
 
 @asynccontextmanager
-async def open_frame(progress: Progress, *, config_dir: str | None, person: bool) -> AsyncIterator[Root]:
-    """The root to work under; `person` says whether somebody at the terminal can be asked.
+async def open_frame(
+    progress: Progress, *, config_dir: str | None, person: bool, serving: bool = False
+) -> AsyncIterator[Root]:
+    """The root to work under.
+
+    Args:
+        person: whether somebody at the terminal can be asked.
+        serving: whether we are here for long.
 
     The block should let no error of ours out: it would arrive wrapped in a group.
     """
     raise_file_limit()
     async with (
-        Root(config_dir=config_dir, signals=True, on_signal=_tell_signal) as root,
+        Root(config_dir=config_dir, signals=True, on_signal=_tell_signal, serving=serving) as root,
         trio.open_nursery() as nursery,
     ):
         with progress, ExitStack() as stack:

@@ -6,7 +6,8 @@ import sys
 
 import click
 
-from .options import complete_target, config_dir
+from . import given
+from .options import complete_target, config_dir, variables
 
 
 @click.command("graph", short_help="Draw a graph.")
@@ -19,16 +20,17 @@ from .options import complete_target, config_dir
     show_default=True,
     help="mermaid shows in Markdown, dot is for Graphviz, svg is a picture, ascii fits a terminal.",
 )
+@variables
 @config_dir
-def command(target: str, output: str, config_dir: str | None) -> int:
+def command(target: str, output: str, variables: tuple[str, ...], config_dir: str | None) -> int:
     """Prints the picture of TARGET: its nodes and every way between them."""
-    from .. import GraphAgent, load
+    from .. import LoopAgent, load
     from ..actors.graph import draw
     from ..protocol.errors import UsageError
     from .render.text import safe
 
-    agent = load(target, config_dir=config_dir)
-    if not isinstance(agent, GraphAgent):
+    agent = load(target, variables=given.variables(variables), config_dir=config_dir)
+    if isinstance(agent, LoopAgent):
         raise UsageError(f"{target} is not a graph: it has a config.yaml, and there is nothing to draw")
-    sys.stdout.write(safe(draw.draw(agent.graph, output)))
+    sys.stdout.write(safe(draw.draw(agent.picture, output)))
     return 0

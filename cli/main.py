@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -25,10 +26,14 @@ _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 COMMANDS = {
     "run": "run",
     "ask": "ask",
+    "batch": "batch",
     "agents": "agents",
     "tools": "tools",
+    "mcp": "mcp",
+    "kb": "kb",
     "validate": "validate",
     "graph": "graph",
+    "convert": "convert",
     "schema": "schema",
     "init": "init",
     "models": "models",
@@ -83,7 +88,11 @@ def cli() -> None:
 
 def main() -> NoReturn:
     """Entry point of the console script; always ends the process."""
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    if code == 128 + signal.SIGINT:
+        # Python gives SIGINT back its default action on the way out; one Ctrl-C more would change how we end.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sys.exit(code)
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -46,6 +46,8 @@ global_tools:
   # - fs_read                     # reads files below the directory that you start it in
   # - execute_command             # asks you before it runs anything
 
+# mcp_servers: [time]             # servers of mcp.json that lend it tools (callboard mcp init writes one)
+
 # auto_continue: true             # keeps a todo list, and goes on while something on it is open
 # can_spawn_agents: true          # has other agents work beside it
 can_ask_user: false               # true lets it ask you when it can't go on; small models ask where they should answer

@@ -68,10 +68,22 @@ model = click.option("-m", "--model", metavar="MODEL", help="Model id (client:mo
 variables = click.option(
     "--var", "variables", metavar="NAME=VALUE", multiple=True, help="Sets a variable of the agent; repeatable."
 )
+compat = click.option(
+    "--compat",
+    type=click.Choice(["standard", "loki", "devall"]),
+    help="Whose rules to follow where dialects disagree; wins over what the file says.",
+)
 no_input = click.option("--no-input", is_flag=True, help="Never ask at the terminal.")
-permissions = several(
-    click.option("--yes", is_flag=True, help="No tool asks for permission; what is denied stays denied."),
+yes_and_allow = several(
+    click.option(
+        "--yes",
+        is_flag=True,
+        help="No tool asks for permission, and no knowledge base whether to build it; what is denied stays denied.",
+    ),
     click.option("--allow", metavar="TOOL", multiple=True, help="This tool need not ask for permission; repeatable."),
+)
+permissions = several(
+    yes_and_allow,
     click.option(
         "--root",
         "roots",
@@ -155,6 +167,53 @@ def complete_agent(ctx: click.Context, _parameter: click.Parameter, incomplete: 
     agents = configured(ctx.params.get("config_dir"), os.environ)[0] / "agents"
     names = {path.name for place in (agents, AGENTS) for path in _entries(place) if path.is_dir()}
     return sorted(name for name in names if name.startswith(incomplete) and not name.startswith((".", "_")))
+
+
+def complete_base_name(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Knowledge bases with names of their own, and `.kb` directories of the current directory."""
+    home, _ = configured(ctx.params.get("config_dir"), os.environ)
+    places = (home / "knowledge", home / "rags")
+    names = {path.stem for place in places for path in _entries(place) if path.suffix == ".yaml"}
+    folder, slash, _start = incomplete.rpartition("/")
+    here = _entries(Path(folder or ("/" if slash else ".")))
+    names |= {f"{folder}{slash}{path.name}" for path in here if path.suffix == ".kb" and path.is_dir()}
+    return sorted(name for name in names if name.startswith(incomplete))
+
+
+knowledge = several(
+    click.option(
+        "--kb",
+        "knowledge",
+        metavar="NAME",
+        multiple=True,
+        shell_complete=complete_base_name,
+        help="Looks PROMPT up in this knowledge base, too (callboard kb lists them); repeatable.",
+    ),
+    click.option(
+        "-f",
+        "--file",
+        "files",
+        metavar="FILE",
+        multiple=True,
+        type=click.Path(),
+        help="Attaches a file, directory, glob, URL, '`command`' or %% (the last reply) to PROMPT; repeatable.",
+    ),
+    click.option("--rebuild-kb", "rebuild_knowledge", is_flag=True, help="Builds the knowledge of the run anew first."),
+)
+
+
+def complete_base(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """What `callboard kb` takes as TARGET: bases, and agents, which may have some."""
+    found = {*complete_base_name(ctx, parameter, incomplete), *complete_target(ctx, parameter, incomplete)}
+    return sorted(name for name in found if not name.endswith(".kb/"))
+
+
+def complete_server(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """MCP servers of the config directory."""
+    from ..actors.mcp.files import load_mcp
+
+    base, _ = configured(ctx.params.get("config_dir"), os.environ)
+    return sorted(name for name in load_mcp(base).servers if name.startswith(incomplete))
 
 
 def _is_agent(path: Path) -> bool:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 import trio
@@ -34,27 +35,28 @@ def list_weights(*, as_json: bool) -> str:
     here = {entry.model: entry for entry in weights.installed(os.environ)}
     rows = [
         {
-            "model": f"local:{name}",
+            "model": known.id,
+            "name": known.name,
             "title": known.title,
             "size": known.size,
-            "path": here[f"local:{name}"].path if f"local:{name}" in here else None,
+            "path": here[known.id].path if known.id in here else None,
         }
-        for name, known in weights.KNOWN.items()
+        for known in weights.KNOWN.values()
     ]
     named = {row["model"] for row in rows}
     rows += [
-        {"model": entry.model, "title": "", "size": entry.size, "path": entry.path}
+        {"model": entry.model, "name": None, "title": "", "size": entry.size, "path": entry.path}
         for model, entry in here.items()
         if model not in named
     ]
     if as_json:
         return json.dumps({"schema_version": 1, "models": rows}, indent=2) + "\n"
-    return "".join(_row(str(row["model"]), str(row["title"]), int(str(row["size"])), row["path"]) for row in rows)
+    return "".join(map(_row, rows))
 
 
-def _row(model: str, title: str, size: int, path: object) -> str:
-    where = path or f"not here (callboard models pull {model.removeprefix('local:')})"
-    return f"{model:<16} {size // _MEGABYTE:>5} MB  {title}\n    {where}\n"
+def _row(row: Mapping[str, Any]) -> str:
+    where = row["path"] or f"not here (callboard models pull {row['name']})"
+    return f"{row['model']:<16} {row['size'] // _MEGABYTE:>5} MB  {row['title']}\n    {where}\n"
 
 
 async def _pull(name: str, tell: Callable[[str, int, int], None]) -> Path:

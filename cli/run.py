@@ -28,14 +28,20 @@ from . import options
     metavar="FILE",
     help="YAML: a list of answers used in order, or a mapping of node id to answer or list of answers.",
 )
+@options.knowledge
 @options.permissions
 @options.no_input
-@options.result_form
 @click.option(
-    "--compat",
-    type=click.Choice(["standard", "loki", "devall"]),
-    help="Whose rules to follow where dialects disagree; wins over the file's settings.compat.",
+    "--attach",
+    metavar="FILE",
+    multiple=True,
+    help="A file that a workflow's task comes with; repeatable.",
 )
+@click.option(
+    "--save", metavar="DIR", help="Keeps the run as files in DIR/<run id>/: events, outputs, usage, workspace."
+)
+@options.result_form
+@options.compat
 @options.limits
 @options.strict
 @options.loudness
@@ -44,8 +50,8 @@ def command(**given: Any) -> int:
     """Runs TARGET and prints its result on stdout; progress goes to stderr.
 
     TARGET is the name of an agent in the config directory or of a built-in one, an agent's directory, or a YAML
-    file. PROMPT is the text the agent starts from; `-` reads it from standard input, and text piped in is appended
-    to it.
+    file: of an agent, of a graph, or a DevAll workflow. PROMPT is the text it starts from; `-` reads it from standard
+    input, and text piped in is appended to it.
 
     \b
     Exit codes: 0 done, 1 the run failed, 2 wrong usage or invalid file, 3 configuration or credentials,

@@ -6,16 +6,22 @@ same stream of events; none of them can hold the run up.
 
 from __future__ import annotations
 
+import os
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 
 import trio
 
 from .. import Agent, Limits, Root
 from .. import run as run_target
-from ..protocol.errors import CallboardError, NobodyToAsk, UsageError
+from ..actors.last_reply import keep_reply
+from ..actors.runs.tool_checks import KnownServers
+from ..protocol.errors import CallboardError, ConfigError, NobodyToAsk, UsageError
 from ..protocol.events import Event, RunStarted
+from ..protocol.mcp.config import WHOLE, spelled_out, split
 from ..protocol.outcome import Outcome
+from ..protocol.settings import Settings
 from . import given, logging
 from .failure import told
 from .frame import open_frame, person_at_terminal
@@ -31,7 +37,7 @@ class AdHoc:
 
     Attributes:
         instructions: its system prompt.
-        tools: the names of its tools; none for those of the settings.
+        tools: the names of its tools, and `mcp:<server>` for those of a server; none for what the settings say.
     """
 
     instructions: str
@@ -41,12 +47,56 @@ class AdHoc:
         """The agent.
 
         Raises:
-            UsageError: there is no tool of that name.
+            UsageError: there is no tool, or no server, of that name.
+            ConfigError: it names a server, and MCP is turned off.
         """
-        for name, hint in root.shelf.unknown(self.tools):
+        if self.tools:
+            tools = [name for name in self.tools if not name.startswith(WHOLE)]
+            servers = [name.removeprefix(WHOLE) for name in self.tools if name.startswith(WHOLE)]
+            _check(servers, root.settings)
+        else:
+            tools = split(root.settings.enabled_tools)
+            servers = _enabled(root) if root.settings.mcp_server_support else []
+        for name, hint in root.shelf.unknown(tools if self.tools else ()):
+            server = KnownServers(root.config_dir, root.settings).behind(name)
+            if server is not None:
+                hint = f"all that MCP server '{server}' has: --tool {WHOLE}{server}"
             raise UsageError(f"there is no tool '{name}'; {hint}")
-        tools = self.tools or tuple(filter(None, (name.strip() for name in root.settings.enabled_tools.split(","))))
-        return Agent(name="ask", instructions=self.instructions, global_tools=tools, can_ask_user=False)
+        return Agent(
+            name="ask",
+            instructions=self.instructions,
+            global_tools=tuple(tools),
+            mcp_servers=tuple(servers),
+            can_ask_user=False,
+        )
+
+
+def _check(servers: list[str], settings: Settings) -> None:
+    """What the command line says of servers has to name some, and they have to be wanted at all."""
+    if "" in servers:
+        raise UsageError(f"--tool {WHOLE} names no MCP server: --tool {WHOLE}NAME (callboard mcp list)")
+    if servers and not settings.mcp_server_support:
+        raise ConfigError(
+            f"--tool {WHOLE}{servers[0]}: MCP is turned off; set `mcp_server_support: true` in {settings.file}"
+        )
+
+
+def _enabled(root: Root) -> list[str]:
+    """The servers that the settings name, each of which has to be there."""
+    names = split(root.settings.enabled_mcp_servers)
+    for name in names:
+        for server in spelled_out([name], root.settings.mapping_mcp_servers, root.mcp.names):
+            if server not in root.mcp.config.servers:
+                try:
+                    root.mcp.get(server)
+                except UsageError as error:
+                    raise UsageError(f"`enabled_mcp_servers` of {_origin(root)}: {error}") from None
+    return names
+
+
+def _origin(root: Root) -> str:
+    name = "CALLBOARD_ENABLED_MCP_SERVERS"
+    return f"the environment ({name})" if os.environ.get(name) else root.settings.file
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,12 +110,17 @@ class Request:
     state: tuple[str, ...] = ()
     answers: tuple[str, ...] = ()
     answers_file: str | None = None
+    knowledge: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    rebuild_knowledge: bool = False
     yes: bool
     allow: tuple[str, ...]
     roots: tuple[str, ...]
     no_input: bool
     output: str
     compat: str | None = None
+    attach: tuple[str, ...] = ()
+    save: str | None = None
     timeout: float | None
     max_turns: int | None
     max_tokens: int | None
@@ -91,6 +146,7 @@ def run(request: Request) -> int:
     outcome = trio.run(_drive, request, _read(request, person), progress, result, person)
     if isinstance(outcome, CallboardError):
         raise outcome
+    _keep(outcome)
     result.finish(outcome)
     _tell_failure(outcome)
     return outcome.exit_code
@@ -113,7 +169,7 @@ def _read(request: Request, person: bool) -> _Arguments:
     )
     given.directories(request.roots)
     if isinstance(request.target, AdHoc):
-        if not arguments.prompt.strip():
+        if not arguments.prompt.strip() and not request.files:
             raise UsageError('there is nothing to ask: give a PROMPT (callboard ask "..."), or pipe text in')
     elif person:
         from .variables import with_missing
@@ -166,10 +222,22 @@ async def _drive(
                 allow=request.allow,
                 yes=request.yes,
                 roots=request.roots,
+                knowledge=request.knowledge,
+                files=request.files,
+                rebuild_knowledge=request.rebuild_knowledge,
+                attach=request.attach,
+                save=request.save,
             )
         except CallboardError as error:
             return error
     raise AssertionError("unreachable: the root swallows no errors")
+
+
+def _keep(outcome: Outcome) -> None:
+    """For `-f %%`. A disk that takes no more, or a home that can't be written to, is no reason to fail."""
+    if outcome.status == "done" and outcome.output:
+        with suppress(OSError):
+            keep_reply(outcome.output, os.environ)
 
 
 def _tell_failure(outcome: Outcome) -> None:

@@ -10,15 +10,19 @@ import click
 _ABOUT = {
     "graph": (".protocol.graph.schema", "graph_schema"),
     "agent": (".protocol.agent", "agent_schema"),
+    "workflow": (".protocol.workflow.schema", "workflow_schema"),
     "settings": (".protocol.settings", "json_schema"),
-    "events": (".protocol.events", "json_schema"),
+    "mcp": (".protocol.mcp.schema", "mcp_schema"),
+    "knowledge": (".protocol.knowledge_file", "knowledge_schema"),
+    "events": (".protocol.event_schema", "json_schema"),
 }
 
 
 @click.command("schema", short_help="Print the JSON Schema of a file or of events.")
 @click.argument("about", type=click.Choice(list(_ABOUT)))
 def command(about: str) -> int:
-    """Prints the JSON Schema (2020-12) of graph.yaml, of an agent's config.yaml, of the settings, or of events.
+    """Prints the JSON Schema (2020-12) of graph.yaml, of an agent's config.yaml, of a DevAll workflow, of the
+    settings, of mcp.json, of a knowledge base's file, or of events.
 
     \b
     For completion and checks in an editor, save it and name it in the first line of the YAML file:

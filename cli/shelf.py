@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 
-from .. import load
+from ..actors.runs.target import load_agent
 from .render.table import columns
 from .render.text import safe
 from .toolbox import BUILT_IN, Toolbox, ToolSeen
@@ -19,7 +19,7 @@ def list_tools(agent_name: str | None, config_dir: str | None, *, as_json: bool)
     tools, problems = box.everywhere()
     own: list[ToolSeen] = []
     if agent_name is not None:
-        own = box.own(load(agent_name, config_dir=config_dir))
+        own = box.own(load_agent(agent_name, config_dir=config_dir))
     if as_json:
         found = [tool.to_wire() for tool in (*own, *tools)]
         text = json.dumps({"schema_version": 1, "tools": found}, indent=2, ensure_ascii=False) + "\n"
@@ -37,7 +37,7 @@ def show_tool(name: str, agent_name: str | None, config_dir: str | None, *, as_j
         UsageError: there is no such tool.
         InvalidFile: its file has errors.
     """
-    agent = None if agent_name is None else load(agent_name, config_dir=config_dir)
+    agent = None if agent_name is None else load_agent(agent_name, config_dir=config_dir)
     tool = Toolbox(config_dir).one(name, agent)
     if as_json:
         return json.dumps({"schema_version": 1, **tool.to_wire()}, indent=2, ensure_ascii=False) + "\n"

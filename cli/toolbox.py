@@ -12,6 +12,7 @@ from typing import Any
 
 from .. import GraphAgent, LoopAgent
 from ..actors.directories import config_dir as configured
+from ..actors.runs.tool_checks import KnownServers
 from ..actors.settings import load_settings
 from ..actors.tools.collect import ENDINGS, Shelf, ToolOptions, agent_file
 from ..actors.tools.permissions import Permissions
@@ -74,6 +75,9 @@ class Toolbox:
     Args:
         shelf: where they stand; by default one made from the directory's settings.
 
+    Attributes:
+        mcp_tools: how models see the tools of MCP servers.
+
     Raises:
         ConfigError: `config.yaml` has errors.
     """
@@ -83,6 +87,7 @@ class Toolbox:
     ) -> None:
         self.base, _ = configured(config_dir, os.environ)
         settings, _ = load_settings(self.base)
+        self.mcp_tools = settings.mcp_tools
         self._permissions = Permissions(settings.permissions)
         self._shelf = shelf or Shelf(self.base, settings, os.environ)
         self._options = options or ToolOptions()
@@ -129,6 +134,9 @@ class Toolbox:
             raise UsageError(f"'{name}' stands for several tools: {', '.join(meant)}")
         for unknown, hint in self._shelf.unknown([name]):
             near = _hint(unknown, hint, None if agent is None else [seen.name for seen in own])
+            server = KnownServers(self.base, self._shelf.settings).behind(unknown)
+            if server is not None:
+                near = f"callboard mcp tools {server} lists those of that MCP server"
             raise UsageError(f"there is no tool '{unknown}'; {near}")
         tools, problems = self._named(meant, agent, values or {})
         if not tools:

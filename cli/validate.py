@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from . import given, options
 from .options import complete_target, config_dir, strict, text_or_json
 
 if TYPE_CHECKING:
@@ -16,10 +17,14 @@ if TYPE_CHECKING:
 
 @click.command("validate", short_help="Find every problem of an agent's files.")
 @click.argument("target", shell_complete=complete_target)
+@options.variables
+@options.compat
 @strict
 @text_or_json
 @config_dir
-def command(target: str, strict: bool, output: str, config_dir: str | None) -> int:
+def command(
+    target: str, variables: tuple[str, ...], compat: str | None, strict: bool, output: str, config_dir: str | None
+) -> int:
     """Reads TARGET as `run` would and lists all problems, each with file, line, column and how to mend it.
 
     Exit code 2 if there is any error, else 0; warnings alone are no error.
@@ -27,7 +32,8 @@ def command(target: str, strict: bool, output: str, config_dir: str | None) -> i
     from .. import validate
     from ..protocol.problems import errors_in
 
-    problems = validate(target, strict=strict, config_dir=config_dir)
+    values = given.variables(variables)
+    problems = validate(target, strict=strict, compat=compat, variables=values, config_dir=config_dir)
     errors = len(errors_in(problems))
     if output == "json":
         _print_json(target, problems, errors)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from .. import GraphAgent, LoopAgent, load
+from .. import GraphAgent, LoopAgent, WorkflowAgent, load
 from ..actors.variables import missing_variables
 from ..protocol.questions import Question
 
@@ -25,8 +25,10 @@ def with_missing(
         CallboardError: the target can't be read, as the run would say it.
         KeyboardInterrupt: on Ctrl-C.
     """
-    agent = load(target, strict=strict, compat=compat, config_dir=config_dir)
+    agent = load(target, strict=strict, compat=compat, variables=given, config_dir=config_dir)
     values = dict(given)
+    if isinstance(agent, WorkflowAgent):  # it was read with them, and nothing was missing
+        return values
     for variable in missing_variables(agent.name, declared(agent), given, os.environ):
         try:
             values[variable.name] = _ask(agent.name, variable)

@@ -6,12 +6,12 @@ As in `graph.model`, the field types are the table: they drive the reader and th
 
 from __future__ import annotations
 
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta
 
-from .graph.model import AtLeastOne, Count, Id, Seconds, Variable
+from .graph.model import AtLeastOne, Count, Id, McpTools, Seconds, Variable
 from .permissions import Permissions
 from .problems import Problem, errors_in
 from .reading import Reading, in_file_order
@@ -42,10 +42,12 @@ class AgentFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     max_turns: Annotated[AtLeastOne, Meta(description="Model replies after which the agent is ended.")] = 200
     tool_timeout: Annotated[Seconds | None, Meta(description="Seconds of one tool call.")] = None
     mcp_servers: Annotated[Texts, Meta(description="MCP servers of mcp.json.")] = ()
-    mcp_tools: Annotated[
-        dict[str, Texts], Meta(description="For a server, the only tools of it that may be used.")
-    ] = {}
+    mcp_tools: McpTools = {}
     documents: Annotated[Texts, Meta(description="Files, directories, globs or URLs to look things up in.")] = ()
+    knowledge: Annotated[
+        Literal["prompt", "tool", "both"],
+        Meta(description="How `documents` are looked things up in: for every prompt, by `knowledge__search`, or both."),
+    ] = "prompt"
     variables: Annotated[tuple[Variable, ...], Meta(description="Values the user sets from outside.")] = ()
     conversation_starters: Texts = ()
     agent_session: Annotated[str | None, Meta(description="Name of the session to keep the conversation in.")] = None

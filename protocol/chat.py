@@ -82,12 +82,14 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         name: as offered (models do invent names: check it).
         arguments: the decoded object.
         malformed: the text the model wrote where an object was due; `arguments` is empty then.
+        signature: what the provider wants to see again together with the call; nobody else can read it.
     """
 
     id: str
     name: str
     arguments: dict[str, Json] = {}
     malformed: str = ""
+    signature: str = ""
 
 
 ToolChoice = str
@@ -138,6 +140,7 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         max_tokens: bound of the reply; None likewise.
         stop: the reply ends before any of these.
         stream: ask for the reply in pieces; None means "when somebody listens to them".
+        extra: more keys for the body of the request, in the provider's own words; they replace nothing.
     """
 
     messages: tuple[Turn, ...]
@@ -151,6 +154,7 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     max_tokens: int | None = None
     stop: tuple[str, ...] = ()
     stream: bool | None = None
+    extra: dict[str, Json] = {}
 
 
 class TokenUsage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -153,16 +153,20 @@ class NobodyToAsk(RunFailed):
 
 
 class ModelError(RunFailed):
-    """The provider answered with an error that another try would not mend."""
+    """The provider answered with an error that another try would not mend.
+
+    Attributes:
+        status: HTTP status, or None if it was none that told so.
+    """
 
     code = "model"
+    status: int | None = None
 
 
 class UpstreamError(ModelError):
     """The provider or the network failed in a way that may pass (429, 5xx, a broken connection).
 
     Attributes:
-        status: HTTP status, or None if the request did not get that far.
         retry_after: seconds the provider asked us to wait, if it did.
     """
 
@@ -173,6 +177,76 @@ class UpstreamError(ModelError):
         super().__init__(message)
         self.status = status
         self.retry_after = retry_after
+
+
+# --- MCP servers -------------------------------------------------------------------------------------------
+
+
+class McpError(CallboardError):
+    """An MCP server refused a request, or what it said can't be used.
+
+    Attributes:
+        rpc_code: JSON-RPC's number, None where the server gave none.
+        data: what the server says beside its text.
+    """
+
+    code = "mcp"
+
+    def __init__(self, message: str, *, rpc_code: int | None = None, data: object = None) -> None:
+        super().__init__(message)
+        self.rpc_code = rpc_code
+        self.data = data
+
+
+class McpLost(McpError):
+    """An MCP server can't be reached: it did not start, died, or broke the connection."""
+
+    code = "mcp_lost"
+    exit_code = 6
+
+
+class McpUnsent(McpLost):
+    """An MCP server has not begun to do what it was asked for; on a new connection it may be asked again."""
+
+
+class HttpRefused(McpError):
+    """An MCP server's address gave an answer of HTTP's that no such server gives to a request it understood.
+
+    Attributes:
+        status: HTTP's number.
+    """
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class McpUnauthorized(HttpRefused):
+    """An MCP server wants credentials, or others than it was given."""
+
+    code = "mcp_unauthorized"
+    exit_code = 3
+
+
+# --- knowledge ---------------------------------------------------------------------------------------------
+
+
+class KnowledgeError(ConfigError):
+    """A knowledge base can't be used or built as it is; the text says what to run."""
+
+    code = "knowledge"
+
+
+class KnowledgeMissing(KnowledgeError):
+    """There is no such knowledge base yet."""
+
+    code = "knowledge_missing"
+
+
+class KnowledgeBusy(KnowledgeError):
+    """Somebody else is building this knowledge base."""
+
+    code = "knowledge_busy"
 
 
 # --- the kernel -------------------------------------------------------------------------------------------

@@ -60,6 +60,14 @@ class ChildRecord(msgspec.Struct, kw_only=True):
     children: list[ChildRecord] = []
 
 
+class Message(msgspec.Struct, frozen=True, kw_only=True):
+    """What a node of a workflow has said, or what waits for one; `source` is where it comes from, if that is known."""
+
+    role: str
+    content: str
+    source: str | None = None
+
+
 class Outcome(msgspec.Struct, kw_only=True):
     """The whole result of one run.
 
@@ -68,12 +76,15 @@ class Outcome(msgspec.Struct, kw_only=True):
         status: `done`, `failed` (see `error`) or `cancelled`.
         output: the text of the end node (graph) or of the agent's last answer; "" unless done.
         state: the final state of the graph; for a failed run, the state before the failing step.
-        order: node ids as the scheduler started them, map items and child graphs excluded.
+        order: node ids as the scheduler started them, map items and child graphs excluded; of a workflow, those of its
+            subgraphs too.
         nodes: per node id, visits and seconds.
         usage: per model id, tokens and cost.
         turns: model replies, those of nodes and child agents included.
         tool_calls: calls that were played, likewise.
         children: the agents that the run's agent spawned, each with what it said.
+        final_messages: of a workflow, all that its final node has said; the last of it is the output.
+        leftover: of a workflow, what was still queued at the end, by node.
         error: why the run failed, or None.
         exit_code: what the command line exits with; not part of the JSON.
     """
@@ -88,6 +99,8 @@ class Outcome(msgspec.Struct, kw_only=True):
     turns: int = 0
     tool_calls: int = 0
     children: list[ChildRecord] = []
+    final_messages: list[Message] | None = None
+    leftover: dict[str, list[Message]] | None = None
     error: ErrorReport | None = None
     exit_code: int = 0
 
@@ -96,6 +109,9 @@ class Outcome(msgspec.Struct, kw_only=True):
         wire: dict[str, Any] = {"schema_version": SCHEMA_VERSION}
         wire.update(msgspec.to_builtins(self))
         del wire["exit_code"]
+        for key in ("final_messages", "leftover"):
+            if wire[key] is None:  # it was no workflow
+                del wire[key]
         for time in wire["nodes"].values():
             time["seconds"] = round(time["seconds"], 6)
         for usage in wire["usage"].values():

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from itertools import islice
 from typing import Literal
 
 import msgspec
 
 Severity = Literal["error", "warning"]
+
+MOST_KNOWN = 500
+"""Names that are compared with one that is unknown; to compare takes its time, and a stranger may list any number."""
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -54,7 +58,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 def did_you_mean(found: str, known: Iterable[str]) -> str | None:
     """`did you mean 'x'?` for the nearest known name, or None when nothing is near."""
-    near = get_close_matches(found, list(known), n=1, cutoff=0.6)
+    near = get_close_matches(found, list(islice(known, MOST_KNOWN)), n=1, cutoff=0.6)
     return f"did you mean '{near[0]}'?" if near else None
 
 

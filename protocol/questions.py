@@ -65,3 +65,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     question: str
     value: str | list[str]
     by: str = ""
+
+    @property
+    def text(self) -> str:
+        """The value as one text."""
+        return self.value if isinstance(self.value, str) else ", ".join(self.value)

@@ -21,7 +21,7 @@ import msgspec
 from msgspec import inspect
 
 from .problems import Problem, Severity, did_you_mean
-from .source import Mapping, Node, Path, Scalar, Sequence, describe, dotted, plain
+from .source import Entry, Mapping, Node, Path, Scalar, Sequence, describe, dotted, plain
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -32,12 +32,14 @@ class Reading:
     """One file while it is read.
 
     Attributes:
+        prefix: what the texts about shapes begin with; Loki's words by default.
         problems: everything found so far, in the order of reading.
         broken: the paths of values that could not be read.
     """
 
-    def __init__(self, file: str) -> None:
+    def __init__(self, file: str, *, prefix: str = YAML_ERROR) -> None:
         self.file = file
+        self.prefix = prefix
         self.problems: list[Problem] = []
         self.broken: set[Path] = set()
 
@@ -66,7 +68,7 @@ class Reading:
         fields = {field.encode_name: field for field in _fields(cls) if field.name not in hidden}
         for key, entry in node.entries.items():
             if key not in fields and not key.startswith("x-"):
-                self._unknown_key(key, entry.line, entry.column, (*path, key), what, fields, elsewhere or {})
+                self.unknown_key(key, entry, path, what, fields, elsewhere or {})
         values: dict[str, Any] = {}
         for key, field in fields.items():
             if key in given:
@@ -106,7 +108,7 @@ class Reading:
                 column=column,
                 code=code,
                 message=message,
-                node=node_of(path),
+                node=self.node_at(path),
                 key=dotted(path) or None,
                 expected=expected,
                 hint=hint,
@@ -114,6 +116,41 @@ class Reading:
         )
         if severity == "error":
             self.broken.add(path)
+
+    def unknown_key(
+        self,
+        key: str,
+        entry: Entry,
+        path: Path,
+        what: str,
+        known: Iterable[str],
+        elsewhere: Dict[str, str],
+    ) -> None:
+        """Warn of a key of the mapping at `path` that nothing reads."""
+        known = list(known)
+        if key in elsewhere:
+            hint: str | None = f"`{key}` is a key of {elsewhere[key]}; remove it here."
+        else:
+            hint = did_you_mean(key, known)
+        self.report(
+            "warning",
+            "unknown_key",
+            f"unknown key `{key}` in {what}; it has no effect",
+            (*path, key),
+            (entry.line, entry.column),
+            expected=None if hint else f"one of {', '.join(known)}",
+            hint=hint or "remove it, or start its name with `x-` if it is a note of your own.",
+        )
+
+    # what a dialect may read in another way
+
+    def node_at(self, path: Path) -> str | None:
+        """The name of the node a path leads into, if it does."""
+        return node_of(path)
+
+    def taken_as(self, wanted: inspect.Type, extra: Dict[str, Any], node: Node, path: Path) -> Node:  # noqa: ARG002 - to be overridden
+        """What stands there as it is to be read; `extra` is what the type's `Meta` says beside it."""
+        return node
 
     # one value
 
@@ -124,6 +161,7 @@ class Reading:
         while isinstance(wanted, inspect.Metadata):
             extra = {**(wanted.extra or {}), **extra}
             wanted = wanted.type
+        node = self.taken_as(wanted, extra, node, path)
         if extra.get("one_or_many") and isinstance(node, Scalar) and isinstance(node.value, str):
             return (node.value,)
         if isinstance(wanted, inspect.UnionType):
@@ -154,7 +192,7 @@ class Reading:
             self.report(
                 "error",
                 "unknown_value",
-                f"{YAML_ERROR}unknown variant `{node.text}` for `{dotted(path)}`",
+                f"{self.prefix}unknown variant `{node.text}` for `{dotted(path)}`",
                 path,
                 node,
                 expected=f"one of {', '.join(names)}",
@@ -166,7 +204,7 @@ class Reading:
             self.report(
                 "error",
                 "out_of_range",
-                f"{YAML_ERROR}invalid value: `{dotted(path)}` is {describe(node)}",
+                f"{self.prefix}invalid value: `{dotted(path)}` is {describe(node)}",
                 path,
                 node,
                 expected=bound,
@@ -182,7 +220,7 @@ class Reading:
         self.report(
             "error",
             "wrong_type",
-            f"{YAML_ERROR}invalid type: `{dotted(path)}` is {describe(node)}",
+            f"{self.prefix}invalid type: `{dotted(path)}` is {describe(node)}",
             path,
             node,
             expected=what,
@@ -207,37 +245,13 @@ class Reading:
         self.report(
             "error",
             "missing_key",
-            f"{YAML_ERROR}missing field `{key}`: {what} needs it, and it {state}",
+            f"{self.prefix}missing field `{key}`: {what} needs it, and it {state}",
             (*path, key),
             place,
             expected=f"`{key}:` with {wording(field.type)}",
             hint=f"Hint: the required fields of {what} are {required}.",
         )
         return _stand_in(field.type)
-
-    def _unknown_key(
-        self,
-        key: str,
-        line: int,
-        column: int,
-        path: Path,
-        what: str,
-        known: Dict[str, inspect.Field],
-        elsewhere: Dict[str, str],
-    ) -> None:
-        if key in elsewhere:
-            hint: str | None = f"`{key}` is a key of {elsewhere[key]}; remove it here."
-        else:
-            hint = did_you_mean(key, known)
-        self.report(
-            "warning",
-            "unknown_key",
-            f"unknown key `{key}` in {what}; it has no effect",
-            path,
-            (line, column),
-            expected=None if hint else f"one of {', '.join(known)}",
-            hint=hint or "remove it, or start its name with `x-` if it is a note of your own.",
-        )
 
 
 def node_of(path: Path) -> str | None:

@@ -17,7 +17,7 @@ Schema = dict[str, Any]
 def schema_of(cls: type[msgspec.Struct], *, title: str) -> Schema:
     """The schema of a file whose top level is `cls`, with all it refers to under `$defs`."""
     (_, components) = msgspec.json.schema_components([cls], ref_template="#/$defs/{name}")
-    definitions = {name: _as_read(schema) for name, schema in components.items()}
+    definitions = {name: as_read(schema) for name, schema in components.items()}
     top = definitions.pop(cls.__name__)
     top["title"] = title
     schema: Schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **top}
@@ -26,7 +26,7 @@ def schema_of(cls: type[msgspec.Struct], *, title: str) -> Schema:
     return schema
 
 
-def _as_read(schema: Schema) -> Schema:
+def as_read(schema: Schema) -> Schema:
     """A struct's schema, with the liberties of our reader."""
     properties: dict[str, Schema] | None = schema.get("properties")
     if properties is None:

@@ -20,29 +20,51 @@ R = TypeVar("R")
 class Lease(Generic[K, R]):
     """One use of a resource: `async with lease as resource`. Entered once.
 
+    A use that is no block: `resource = await lease.acquire()`, and later `lease.release()`, in whatever task.
+
     Attributes:
         key: what it is a lease of.
     """
 
-    __slots__ = ("_holder", "_pool", "key")
+    __slots__ = ("_holder", "_pool", "_released", "key")
 
     def __init__(self, pool: Pool[K, R], key: K) -> None:
         self.key = key
         self._pool = pool
         self._holder: Holder[K, R] | None = None
+        self._released = False
 
-    async def __aenter__(self) -> R:
+    async def acquire(self) -> R:
         """The resource. A checkpoint only if it is not open yet."""
         if self._holder is not None:
             raise RuntimeError("a lease is entered once; call `pool.lease` again for another")
         self._holder = self._pool.take(self.key) or await self._pool.wait_for(self.key)
         return self._holder.resource
 
+    def release(self) -> None:
+        """Return it; the second time nothing."""
+        if not self._released:
+            self._pool.give_back(self._entered)
+            self._released = True
+
+    def report_lost(self) -> None:
+        """I have seen that the resource is gone: nobody else gets it, however long its own actor takes to notice."""
+        self._pool.lose(self._entered)
+
+    async def __aenter__(self) -> R:
+        """As `acquire`."""
+        return await self.acquire()
+
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Return it. Never a checkpoint."""
-        self._pool.give_back(self._entered)
+        """As `release`. Never a checkpoint."""
+        self.release()
+
+    @property
+    def stale(self) -> bool:
+        """Whether the next lease would be of another resource: mine was lost, or is to be closed after me."""
+        return not self._entered.open
 
     @property
     def lost(self) -> trio.Event:
@@ -66,14 +88,15 @@ class Holder(Generic[K, R]):
 
     __slots__ = (
         "actor", "error", "freeing", "key", "leases", "lined_up", "lost", "open", "resource", "retired",
-        "settled", "since", "slot", "turn", "waiting",
+        "settled", "since", "slot", "ttl", "turn", "waiting",
     )  # fmt: skip
 
     resource: R
     actor: Actor
 
-    def __init__(self, key: K) -> None:
+    def __init__(self, key: K, ttl: float) -> None:
         self.key = key
+        self.ttl = ttl
         self.error: BaseException | None = None
         self.open = False  # may be leased out
         self.retired = ""  # why it may not, any more

@@ -37,13 +37,19 @@ class Input(trio.abc.SendStream):
         await trio.lowlevel.checkpoint()
         view = memoryview(data)
         while view:
-            self._check()
-            try:
-                view = view[os.write(self._fd, view) :]
-            except BlockingIOError:
+            view = view[self.send_nowait(view) :]
+            if view:
                 await self._room()
-            except BrokenPipeError:
-                raise trio.BrokenResourceError("the process reads no more: it has ended or closed its stdin") from None
+
+    def send_nowait(self, data: bytes | bytearray | memoryview) -> int:
+        """Write as much as there is room for, and return how many bytes that were. Raises as `send_all`."""
+        self._check()
+        try:
+            return os.write(self._fd, data)
+        except BlockingIOError:
+            return 0
+        except BrokenPipeError:
+            raise trio.BrokenResourceError("the process reads no more: it has ended or closed its stdin") from None
 
     async def wait_send_all_might_not_block(self) -> None:
         """Wait for room in the pipe."""
@@ -88,6 +94,7 @@ class Output(trio.abc.ReceiveStream):
         os.set_blocking(fd, False)
         self._fd = fd
         self._taken = False
+        self._dry = False
         self._rest = bytearray()
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
@@ -97,14 +104,23 @@ class Output(trio.abc.ReceiveStream):
             trio.ClosedResourceError: you closed it.
         """
         await trio.lowlevel.checkpoint()
+        return await self.receive_soon(max_bytes)
+
+    async def receive_soon(self, max_bytes: int | None = None) -> bytes:
+        """As `receive_some`, but a checkpoint only if there is nothing to be had yet."""
         while not self._taken:
             if self._fd < 0:
                 raise trio.ClosedResourceError("this process' output was closed before")
             try:
-                return os.read(self._fd, max_bytes or CHUNK)
+                if not self._dry:
+                    data = os.read(self._fd, max_bytes or CHUNK)
+                    self._dry = 0 < len(data) < (max_bytes or CHUNK)  # then the next read would find nothing
+                    return data
             except BlockingIOError:
-                with suppress(trio.ClosedResourceError):
-                    await trio.lowlevel.wait_readable(self._fd)
+                pass
+            self._dry = False
+            with suppress(trio.ClosedResourceError):
+                await trio.lowlevel.wait_readable(self._fd)
         data = bytes(self._rest[:max_bytes])
         del self._rest[:max_bytes]
         return data

@@ -18,16 +18,22 @@ same start. It fails for all who wait, and the next lease tries again. It goes o
 A new holder of a key begins when the old one has ended, so two never fight over a port or a lock file.
 
 **Warm leases touch no mailbox.** Leasing an open resource counts up, returning counts down, in the caller's own
-task and without a checkpoint. One reaper looks after all that is idle: returned last stands last, so the head of
-the line is due first, and the reaper's one deadline is moved only when it would be too late.
+task and without a checkpoint. One reaper looks after all that is idle. There is a line for each `idle_ttl` in use,
+where returned last stands last, so its head is due first, and the reaper's one deadline is moved only when it would be
+too late.
+
+**Leases that are kept.** Whoever keeps a lease for longer than it is used (so that the resource stays as it is) can
+hold up others: those who reload it, and with `max_open` those who need the room. `lease.stale` says that it is to
+go, and `make_room` asks for some to be returned.
 """
 
 from __future__ import annotations
 
 import contextvars
+import math
 import re
 from collections import OrderedDict, deque
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable, Iterable
 from contextlib import AbstractAsyncContextManager
 from typing import Generic, TypeVar, final
 
@@ -57,7 +63,9 @@ class PoolStatistics(msgspec.Struct, kw_only=True):
     Attributes:
         opened: resources opened.
         hits: leases that found their resource open.
+        revived: those of them that found it idle.
         misses: leases that waited for a start.
+        seconds_waited: how long they did, all together.
         waits: starts that waited for room (`max_open`).
         failed_starts: starts that crashed.
         lost: resources that ended by themselves after they were opened.
@@ -71,7 +79,9 @@ class PoolStatistics(msgspec.Struct, kw_only=True):
 
     opened: int = 0
     hits: int = 0
+    revived: int = 0
     misses: int = 0
+    seconds_waited: float = 0.0
     waits: int = 0
     failed_starts: int = 0
     lost: int = 0
@@ -91,10 +101,12 @@ class Pool(Generic[K, R]):
         owner: the pool lives and ends as a child of this.
         open: opens one resource.
         name: name of the pool's actor.
-        idle_ttl: seconds that an unused resource stays open.
+        idle_ttl: seconds that an unused resource stays open, or what tells them by key. With `inf` it is kept for good,
+            beyond `max_idle` as well; only those who wait for room can have it closed.
         max_idle: how many unused ones stay open; the least recently used goes first.
         max_open: how many may be open at all. Beyond it, an unused one is closed to make room, else the lease
             waits, first come first served.
+        make_room: called when a lease has to wait for room although nothing is unused; it may return leases.
         health: `await health(resource)` is asked now and then about unused resources; False, an exception or no
             answer within `health_interval` closes the resource.
         health_interval: seconds between two rounds of checks.
@@ -107,9 +119,10 @@ class Pool(Generic[K, R]):
         open: Opener[K, R],
         *,
         name: str = "pool",
-        idle_ttl: float = 300.0,
+        idle_ttl: float | Callable[[K], float] = 300.0,
         max_idle: int = 50,
         max_open: int | None = None,
+        make_room: Callable[[], None] | None = None,
         health: Callable[[R], Awaitable[bool]] | None = None,
         health_interval: float = 60.0,
         stop_within: float = STOP_WITHIN,
@@ -121,18 +134,20 @@ class Pool(Generic[K, R]):
         self._idle_ttl = idle_ttl
         self._max_idle = max_idle
         self._max_open = max_open
+        self._make_room = make_room
         self._health = health
         self._health_interval = health_interval
         self._stop_within = stop_within
         self._count = PoolStatistics()
         self._holders: dict[K, Holder[K, R]] = {}  # starting or open, at most one per key
         self._leaving: dict[K, list[Holder[K, R]]] = {}  # no longer leased out, not yet ended
-        self._idle: OrderedDict[K, Holder[K, R]] = OrderedDict()  # least recently used first
+        # By their `idle_ttl`, each line in the order in which they came, so that its head is due first.
+        self._lines: dict[float, OrderedDict[K, Holder[K, R]]] = {}
         self._slots = 0  # taken, of max_open
-        self._line: deque[Holder[K, R]] = deque()  # starts that wait for a slot
+        self._queue: deque[Holder[K, R]] = deque()  # starts that wait for a slot
         self._freeing = 0  # slots whose holders are about to end
-        self._alarm = float("inf")  # when the reaper looks next
-        self._next_round = float("inf")  # of health checks
+        self._alarm = math.inf  # when the reaper looks next
+        self._next_round = math.inf  # of health checks
         self._nap: trio.CancelScope | None = None
         # A resource outlives its first lessee, so it is opened in the pool's context, not in that one's.
         self._context = contextvars.copy_context()
@@ -175,9 +190,7 @@ class Pool(Generic[K, R]):
                 errors.append(error)
 
         for each in keys:
-            holder = self._holders.get(each)
-            if holder is not None and holder.open:
-                self._retire(holder, "reload")
+            self.retire(each)
         async with trio.open_nursery() as nursery:
             for each in keys:
                 nursery.start_soon(renew, each)
@@ -185,6 +198,12 @@ class Pool(Generic[K, R]):
             raise errors[0]
         if errors:
             raise ExceptionGroup(f"{len(errors)} resources could not be opened again", errors)
+
+    def retire(self, key: K) -> None:
+        """Lease the key's open resource to nobody else: it closes when those who lease it are done."""
+        holder = self._holders.get(key)
+        if holder is not None and holder.open:
+            self._retire(holder, "reload")
 
     async def close(self) -> None:
         """Close everything, all at the same time, also what is leased (its lessees see `lost`)."""
@@ -194,7 +213,17 @@ class Pool(Generic[K, R]):
     @property
     def statistics(self) -> PoolStatistics:
         """The counters as they are now."""
-        return msgspec.structs.replace(self._count, idle=len(self._idle))
+        return msgspec.structs.replace(self._count, idle=sum(map(len, self._lines.values())))
+
+    @property
+    def crowded(self) -> bool:
+        """Whether somebody waits for room."""
+        return len(self._queue) > self._freeing
+
+    def leases(self, key: K) -> int:
+        """How many use the key's resource; 0 also if it isn't open."""
+        holder = self._holders.get(key)
+        return 0 if holder is None else holder.leases
 
     def __contains__(self, key: K) -> bool:
         """Whether the key's resource is open, so that a lease would not wait."""
@@ -209,8 +238,9 @@ class Pool(Generic[K, R]):
         if holder is None or not holder.open:
             return None
         if holder.leases == 0:
-            self._idle.pop(key, None)
+            self._wake(holder)
             self._count.leased += 1
+            self._count.revived += 1
         holder.leases += 1
         self._count.hits += 1
         return holder
@@ -222,13 +252,19 @@ class Pool(Generic[K, R]):
         self._count.misses += 1
         holder = self._holders.get(key) or self._start(key)
         holder.waiting += 1
+        since = trio.current_time()
         try:
             await holder.settled.wait()
         except trio.Cancelled:
+            if holder.waiting == 0:  # between my cancellation and now it was opened, and counted for me
+                self.give_back(holder)
+                raise
             holder.waiting -= 1
             if holder.waiting == 0:  # nobody is left who wants it
                 self._retire(holder, "unwanted")
             raise
+        finally:
+            self._count.seconds_waited += trio.current_time() - since
         if holder.leases:  # counted for me by `_opened`
             return holder
         if self.closed:
@@ -247,10 +283,16 @@ class Pool(Generic[K, R]):
         else:
             self._dismiss(holder)  # it was reloaded, or is gone already
 
+    def lose(self, holder: Holder[K, R]) -> None:
+        """A lessee knows before us that it is gone."""
+        if holder.open:
+            self._count.lost += 1
+            self._retire(holder, "lost")
+
     # --- opening ------------------------------------------------------------------------------------------
 
     def _start(self, key: K) -> Holder[K, R]:
-        holder = Holder[K, R](key)
+        holder = Holder[K, R](key, self._idle_ttl(key) if callable(self._idle_ttl) else self._idle_ttl)
         label = re.sub(r"[^\w.:@-]+", "-", str(key))[:40] or "resource"
         try:
             actor = self._me.adopt(self._hold, (holder,), name=label, bond="watched", stop_within=self._stop_within)
@@ -272,9 +314,9 @@ class Pool(Generic[K, R]):
             self._slots += 1
             return
         self._count.waits += 1
-        self._line.append(holder)
-        if self._idle and len(self._line) > self._freeing:
-            self._evict(next(iter(self._idle.values())), "room")
+        self._queue.append(holder)
+        if self.crowded and not self._evict_oldest(self._lines, "room") and self._make_room is not None:
+            self._make_room()
 
     def _give_slot(self, holder: Holder[K, R]) -> None:
         holder.slot = True
@@ -284,7 +326,7 @@ class Pool(Generic[K, R]):
         """Body of a holder: open, keep until told to stop, close."""
         for old in tuple(self._leaving.get(holder.key, ())):
             await old.actor.ref.wait()
-        if not holder.lined_up:
+        if not holder.lined_up and not holder.retired:  # else nobody wants it any more, and we are about to be ended
             self._line_up(holder)
         await holder.turn.wait()
         since = trio.current_time()
@@ -328,21 +370,39 @@ class Pool(Generic[K, R]):
 
     def _rest(self, holder: Holder[K, R]) -> None:
         """Nobody uses it now: keep it for a while, unless its slot is wanted."""
-        if len(self._line) > self._freeing:
+        if self.crowded:
             self._evict(holder, "room")
             return
         now = trio.current_time()
         holder.since = now
-        self._idle[holder.key] = holder
-        if len(self._idle) > self._max_idle:
-            self._evict(next(iter(self._idle.values())), "lru")
-        if self._health is not None and self._next_round == float("inf"):
+        line = self._lines.get(holder.ttl)
+        if line is None:
+            line = self._lines[holder.ttl] = OrderedDict()
+        line[holder.key] = holder
+        passing = [ttl for ttl in self._lines if ttl != math.inf]
+        if sum(len(self._lines[ttl]) for ttl in passing) > self._max_idle:
+            self._evict_oldest(passing, "lru")
+        if self._health is not None and self._next_round == math.inf:
             self._next_round = now + self._health_interval
-        due = min(now + self._idle_ttl, self._next_round)
+        due = min(now + holder.ttl, self._next_round)
         if due < self._alarm:
             self._alarm = due
             if self._nap is not None:
                 self._nap.deadline = due
+
+    def _wake(self, holder: Holder[K, R]) -> None:
+        """It is idle no more."""
+        line = self._lines.get(holder.ttl)
+        if line is not None and line.pop(holder.key, None) is not None and not line:
+            del self._lines[holder.ttl]
+
+    def _evict_oldest(self, lines: Iterable[float], why: str) -> bool:
+        """Close the one of these lines that was used least recently, rather one that isn't kept for good."""
+        heads = [next(iter(self._lines[ttl].values())) for ttl in lines]
+        if not heads:
+            return False
+        self._evict(min(heads, key=lambda holder: (holder.ttl == math.inf, holder.since)), why)
+        return True
 
     def _evict(self, holder: Holder[K, R], why: str) -> None:
         if why == "idle":
@@ -358,10 +418,10 @@ class Pool(Generic[K, R]):
         holder.retired = why
         holder.open = False
         del self._holders[holder.key]
-        self._idle.pop(holder.key, None)
+        self._wake(holder)
         self._leaving.setdefault(holder.key, []).append(holder)
         if holder.lined_up and not holder.slot:
-            self._line.remove(holder)
+            self._queue.remove(holder)
         if not holder.leases:
             self._dismiss(holder)
 
@@ -401,8 +461,8 @@ class Pool(Generic[K, R]):
             del self._leaving[holder.key]
         if holder.freeing:
             self._freeing -= 1
-        if holder.slot and self._line:
-            self._give_slot(self._line.popleft())
+        if holder.slot and self._queue:
+            self._give_slot(self._queue.popleft())
         elif holder.slot:
             self._slots -= 1
 
@@ -417,15 +477,16 @@ class Pool(Generic[K, R]):
             self.closed = True
 
     def _look_round(self, now: float) -> None:
-        while self._idle:
-            oldest = next(iter(self._idle.values()))
-            if oldest.since + self._idle_ttl > now:
-                break
-            self._evict(oldest, "idle")
+        for ttl, line in tuple(self._lines.items()):
+            while line and next(iter(line.values())).since + ttl <= now:
+                self._evict(next(iter(line.values())), "idle")
         if now >= self._next_round:
-            for holder in self._idle.values():
-                if not holder.actor.mailbox:
-                    holder.actor.ref.tell_nowait(_CHECK)
-            self._next_round = now + self._health_interval if self._idle else float("inf")
-        head = next(iter(self._idle.values()), None)
-        self._alarm = min(self._next_round, float("inf") if head is None else head.since + self._idle_ttl)
+            for line in self._lines.values():
+                for holder in line.values():
+                    if not holder.actor.mailbox:
+                        holder.actor.ref.tell_nowait(_CHECK)
+            self._next_round = now + self._health_interval if self._lines else math.inf
+        self._alarm = min(
+            (next(iter(line.values())).since + ttl for ttl, line in self._lines.items()), default=math.inf
+        )
+        self._alarm = min(self._alarm, self._next_round)

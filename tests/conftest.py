@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from typing import Any
 
 import psutil
 import pytest
@@ -10,6 +11,9 @@ import trio
 from fake_models import FakeModels, listening
 
 from callboard.supervisors.processes import become_subreaper
+
+LEFT: list[str] = []
+"""What the processes that ran tests have left behind."""
 
 
 @pytest.fixture
@@ -34,10 +38,27 @@ def pytest_sessionstart() -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """The tests' own promise: no process that they started is alive when they end."""
+    """The tests' own promise: no process that they started is alive when they end.
+
+    Where several processes run the tests, each looks for itself and tells us.
+    """
+    left = LEFT if session.config.pluginmanager.has_plugin("dsession") else _still_alive()
+    if (output := getattr(session.config, "workeroutput", None)) is not None:
+        output["left"] = left
+    for process in left:
+        print(f"\nleft behind by the tests: {process}")
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """One of the processes that ran tests is over."""
+    LEFT.extend(getattr(node, "workeroutput", {}).get("left", ()))
+
+
+def _still_alive() -> list[str]:
+    """What our processes that live are called; they don't any more."""
     _, alive = psutil.wait_procs(psutil.Process().children(recursive=True), timeout=3)
     for process in alive:
-        print(f"\nleft behind by the tests: {process}")
         process.kill()
-    if alive:
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    return [str(process) for process in alive]

@@ -187,14 +187,8 @@ class FakeModels:
             self._changed.unpark_all()
 
     async def _requests_of(self, stream: trio.SocketStream) -> None:
-        incoming = _Incoming()
-        while True:
-            while not incoming.complete:
-                data = await stream.receive_some(65536)
-                if not data:
-                    return
-                incoming.parser.feed_data(data)
-            request = incoming.take()
+        incoming = Incoming(stream)
+        while (request := await incoming.next()) is not None:
             self.requests.append(request)
             reply = self._script.popleft() if self._script else _reply(self._answer(request))
             self._changed.unpark_all()
@@ -249,11 +243,21 @@ async def _still_there(stream: trio.SocketStream, reply: Reply) -> bool:
     return not gone
 
 
-class _Incoming:
-    """Parses one request after the other."""
+class Incoming:
+    """The requests of a connection, one after the other; for every server of these tests."""
 
-    def __init__(self) -> None:
+    def __init__(self, stream: trio.SocketStream) -> None:
+        self._stream = stream
         self._reset()
+
+    async def next(self) -> Request | None:
+        """The next one; None when the client has closed."""
+        while not self.complete:
+            data = await self._stream.receive_some(65536)
+            if not data:
+                return None
+            self.parser.feed_data(data)
+        return self.take()
 
     def _reset(self) -> None:
         self.complete = False

@@ -21,7 +21,8 @@ from callboard.actors.agent.record import Record
 from callboard.actors.agent.spawn import spawn_tools
 from callboard.actors.agent.tasks import TaskQueue, task_tools
 from callboard.actors.agent.user import user_tools
-from callboard.actors.context import AgentCall, Limits, RunContext
+from callboard.actors.context import AgentCall, RunContext
+from callboard.actors.meter import Limits
 from callboard.actors.tools.calls import Calls
 from callboard.actors.tools.guard import RepeatGuard
 from callboard.actors.tools.permissions import Permissions

@@ -50,7 +50,9 @@ class Stage:
         (home / "config.yaml").write_text(f"name: {name}\n" + textwrap.dedent(config).strip() + "\n")
         return home
 
-    async def run(self, prompt: str = "", /, target: str | Path = "g", **options: Any) -> callboard.Outcome:
+    async def run(
+        self, prompt: str = "", /, target: str | Path | callboard.GraphAgent | callboard.LoopAgent = "g", **options: Any
+    ) -> callboard.Outcome:
         """`callboard.run` of that agent under this root; its events are added to `events`."""
         heard = options.pop("on_event", None)
 

@@ -3,10 +3,11 @@
 What the agent brings along (`Cast`) is made once and played any number of times; what it has while it works (todo list,
 children, tasks, inbox) is made here, belongs to its actor and goes with it. What it said stays in the `Record`.
 
-    tools         its own file's, the global ones it lists, functions given to the run
+    tools         its own file's, the global ones it lists, functions given to the run, those of its MCP servers
     todo__*       with `auto_continue`; without, they are not offered and refuse
     agent__*      children and tasks with `can_spawn_agents`; messages where there is somebody to write to
     user__*       unless `can_ask_user: false`
+    knowledge__*  with `knowledge: tool` or `both`, where there are documents
 """
 
 from __future__ import annotations
@@ -36,6 +37,9 @@ from .user import user_tools
 if TYPE_CHECKING:
     from ...supervisors import Actor
     from ..context import RunContext
+    from ..knowledge.recipe import Recipe
+    from ..mcp.tools.chosen import Wanted
+    from ..mcp.tools.view import Talk
     from .children import Children
     from .escalations import Escalations
     from .mail import Seat
@@ -44,9 +48,6 @@ CONTINUE = """[The todo list still has open items]
 Go on with the next one now. Call tools; don't announce what you are about to do."""
 
 _LATER = {
-    "mcp_servers": "MCP servers",
-    "mcp_tools": "MCP servers",
-    "documents": "documents",
     "agent_session": "sessions",
 }
 
@@ -58,13 +59,17 @@ class Cast(msgspec.Struct, frozen=True, kw_only=True):
         agent: as its file says, with the environment's overrides.
         directory: where it stands; None for one that has no directory.
         values: its variables.
-        tools: what it may call beside the families.
+        tools: what it may call beside the families and the tools of servers.
+        servers: the MCP servers it asks for; None for none.
+        recipes: the knowledge bases that it may look into by itself.
     """
 
     agent: Agent
     directory: Path | None
     values: Mapping[str, str]
     tools: ToolsOfAgent
+    servers: Wanted | None = None
+    recipes: tuple[Recipe, ...] = ()
 
 
 def refuse_what_is_not_there_yet(agent: Agent) -> None:
@@ -98,7 +103,18 @@ async def run_agent(
         CallboardError: what ended it.
     """
     record = record if record is not None else Record()
-    return await _Agent(me, cast, context, depth, record, seat, escalation_timeout).play(prompt)
+    agent = _Agent(me, cast, context, depth, record, seat, escalation_timeout)
+    if cast.servers is None:
+        return await agent.play(prompt)
+    from ..mcp.tools.offer import servers_at_work
+
+    model, timeout = cast.agent.model or "", cast.agent.tool_timeout
+    with (
+        servers_at_work(me, context, own=agent.permissions, model=model, timeout=timeout) as servers,
+        servers.conversation(me) as talk,
+    ):
+        await agent.take_up(talk, cast.servers)
+        return await agent.play(prompt)
 
 
 class _Agent:
@@ -126,9 +142,21 @@ class _Agent:
         self._escalations: Escalations | None = None
         waits = self._agent.escalation_timeout if escalation_timeout is None else escalation_timeout
         self._tools: list[Tool] = list(cast.tools.tools.values())
+        self._of_servers: tuple[Tool, ...] = ()
         self._unlisted: Mapping[str, Tool] = {}
         self._said_about: list[str] = []
         self._add_families(None if depth == 0 else waits)
+        own = self._agent.permissions
+        self.permissions = own if context.shelf is None else context.shelf.permissions(own)
+
+    async def take_up(self, talk: Talk, wanted: Wanted) -> None:
+        """Take the tools of servers as well."""
+        from ..mcp.tools.offer import offer
+
+        offered = await offer(self._me, talk, wanted, taken={tool.name for tool in self._tools})
+        self._of_servers = offered.tools
+        self._tools += offered.tools
+        self._unlisted = {**self._unlisted, **offered.unlisted}
 
     def _add_families(self, patience: float | None) -> None:
         agent, parent = self._agent, self._seat is not None
@@ -146,6 +174,11 @@ class _Agent:
         if agent.can_ask_user:
             self._tools += user_tools(timeout=patience)
         self._said_about = blocks(agent, teammates=parent or agent.can_spawn_agents, user=agent.can_ask_user)
+        if self._cast.recipes:
+            from .lookup import explained, lookup_tool
+
+            self._tools.append(lookup_tool(self._context.knowledge, self._cast.recipes))
+            self._said_about.append(explained(self._cast.recipes))
 
     def _add_children(self) -> None:
         from .children import Children
@@ -231,7 +264,7 @@ class _Agent:
             self._tools,
             context.permissions,
             unlisted=self._unlisted,
-            own=agent.permissions if context.shelf is None else context.shelf.permissions(agent.permissions),
+            own=self.permissions,
             guard=RepeatGuard(*(AT_ROOT if self._depth == 0 else AS_CHILD)),
             timeout=own,
             result_limit=agent.max_tool_result_chars or RESULT_LIMIT,
@@ -264,7 +297,7 @@ class _Agent:
                     "`_instructions`"
                 )
             instructions = await ask(self._me)
-        listed = list(self._cast.tools.tools.values())
+        listed = [*self._cast.tools.tools.values(), *self._of_servers]
         instructions = filled_in(instructions, self._cast.values, self._context.environ, listed)
         return system_prompt(instructions, self._said_about)
 

@@ -76,6 +76,18 @@ def read_texts(value: Json, name: str) -> list[str]:
     return [str(item) for item in value]
 
 
+def whole_number(value: Json) -> int | None:
+    """A whole number, given as such or in quotes; None for anything else."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, float) and not value.is_integer():
+        return None
+    try:
+        return int(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
 def refused(why: str, **more: Any) -> dict[str, Json]:
     """The result of a call that could not do what it was asked for."""
     return {"status": "error", "message": why, **more}

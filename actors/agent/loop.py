@@ -34,6 +34,7 @@ from .record import Record
 if TYPE_CHECKING:
     from ...supervisors import Actor
     from ..context import RunContext
+    from ..models.retry import Attempts
     from ..tools.calls import Calls
     from .compaction import Compaction
 
@@ -79,7 +80,7 @@ class Conversation:
         max_turns: int,
         bound: str = "max_turns",
         node: str | None = None,
-        attempts: int = 3,
+        attempts: int | Attempts = 3,
         need_text: bool = False,
         compaction: Compaction | None = None,
         notice: Notice | None = None,
@@ -105,6 +106,10 @@ class Conversation:
             TurnsReached, BudgetReached, ModelError, ConfigError: see `RunContext.chat`.
         """
         self.messages.append(UserTurn(content))
+        return await self.reply(me)
+
+    async def reply(self, me: Actor) -> str:
+        """Like `say`, to what the history ends with."""
         said: list[str] = []
         for _ in range(self._max_turns):
             reply = await self._turn(me)

@@ -13,7 +13,7 @@ import msgspec
 from ...protocol.errors import ToolFailed
 from ..tools.rendering import shortened
 from ..tools.tool import Arguments, Json, Tool
-from .family import family_tool, number, text
+from .family import family_tool, number, text, whole_number
 
 if TYPE_CHECKING:
     from ...supervisors import Actor
@@ -116,7 +116,7 @@ def todo_tools(todos: TodoList, *, enabled: bool) -> list[Tool]:
 
     async def done(_: Actor, arguments: Arguments) -> Json:
         check()
-        id = _whole_number(arguments.get("id"))
+        id = whole_number(arguments.get("id"))
         if id is None:
             return {"error": "id is required and must be a number"}
         if not todos.done(id):
@@ -156,14 +156,3 @@ def todo_tools(todos: TodoList, *, enabled: bool) -> list[Tool]:
             "todo__clear", "Empty the todo list and forget its goal, when the work was called off or changed.", clear
         ),
     ]
-
-
-def _whole_number(value: Json) -> int | None:
-    if isinstance(value, bool):
-        return None
-    if isinstance(value, float) and not value.is_integer():
-        return None
-    try:
-        return int(value)
-    except (TypeError, ValueError, OverflowError):
-        return None

@@ -46,18 +46,18 @@ def user_tools(*, timeout: float | None) -> list[Tool]:
     async def ask(me: Actor, arguments: Arguments) -> Json:
         options = _options(arguments)
         answer = await put(me, kind="choice", text=arguments["question"], options=options)
-        return answer if isinstance(answer, dict) else {"answer": _one(answer)}
+        return answer if isinstance(answer, dict) else {"answer": answer.text}
 
     async def confirm(me: Actor, arguments: Arguments) -> Json:
         answer = await put(me, kind="confirm", text=arguments["question"])
         if isinstance(answer, dict):
             return answer
-        said = _one(answer)
+        said = answer.text
         return {"answer": yes_or_no(said) or said}
 
     async def ask_text(me: Actor, arguments: Arguments) -> Json:
         answer = await put(me, kind="text", text=arguments["question"])
-        return answer if isinstance(answer, dict) else {"answer": _one(answer)}
+        return answer if isinstance(answer, dict) else {"answer": answer.text}
 
     async def checkbox(me: Actor, arguments: Arguments) -> Json:
         options = _options(arguments)
@@ -103,10 +103,6 @@ def _options(arguments: Arguments) -> tuple[str, ...]:
     if not options:
         raise ToolFailed("'options' is empty: name what may be chosen, or use user__input")
     return options
-
-
-def _one(answer: Answer) -> str:
-    return answer.value if isinstance(answer.value, str) else ", ".join(answer.value)
 
 
 def _several(answer: Answer) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ...protocol.graph.model import (
     AgentNode,
@@ -23,6 +24,10 @@ from .edges import edges_of
 from .nodes import WORK
 from .plan import ERRORS, Plan, Step
 
+if TYPE_CHECKING:
+    from ..knowledge.recipe import Recipe
+    from ..mcp.tools.chosen import Wanted
+
 
 def compile_graph(
     graph: Graph,
@@ -31,6 +36,8 @@ def compile_graph(
     compat: str | None = None,
     values: Mapping[str, str],
     tools: Mapping[str, tuple[Tool, ...]] | None = None,
+    servers: Mapping[str, Wanted] | None = None,
+    recipes: Mapping[str, Recipe] | None = None,
 ) -> Plan:
     """A plan of a `graph.yaml`.
 
@@ -40,6 +47,8 @@ def compile_graph(
         compat: `standard` or `loki`; None for what the file says.
         values: the variables' values.
         tools: per llm node that lists some, its tools.
+        servers: per llm node that lists tools of MCP servers, which.
+        recipes: per rag node, what it looks things up in.
     """
     rules = MODES[compat or graph.settings.compat]
     reducers: dict[str, str] = {**graph.reducers}
@@ -61,6 +70,8 @@ def compile_graph(
         max_depth=graph.max_agent_depth,
         tools=tools or {},
         permissions=graph.permissions,
+        servers=servers or {},
+        recipes=recipes or {},
     )
 
 

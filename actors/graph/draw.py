@@ -8,30 +8,29 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...protocol.graph import Graph
 from .draw_ascii import ascii_picture
 from .draw_svg import svg_picture
 from .layout import lay_out
+from .picture import Picture
 
 
-def draw(graph: Graph, form: str) -> str:
+def draw(picture: Picture, form: str) -> str:
     """The picture of a graph as text, with a newline at its end. `form` is a key of `FORMS`."""
-    return FORMS[form](graph)
+    return FORMS[form](picture)
 
 
-def mermaid(graph: Graph) -> str:
+def mermaid(picture: Picture) -> str:
     """A flowchart that GitHub and other Markdown readers show."""
-    names = {node_id: f"n{number}" for number, node_id in enumerate(graph.nodes)}
+    names = {node_id: f"n{number}" for number, node_id in enumerate(picture.nodes)}
     lines = ["flowchart TD"]
-    for node_id, node in graph.nodes.items():
-        opening, closing = _MERMAID_SHAPES[node.kind]
+    for node_id, node in picture.nodes.items():
+        opening, closing = _MERMAID_SHAPES[node.shape]
         lines.append(f'    {names[node_id]}{opening}"{_mermaid_text(node_id)}<br/><i>{node.kind}</i>"{closing}')
-    for line in lay_out(graph, lambda _: 1.0, 1.0).lines:
+    for line in lay_out(picture, lambda _: 1.0, 1.0).lines:
         arrow = "-.->" if line.dashed else "-->"
         label = f'|"{_mermaid_text(line.label)}"|' if line.label else ""
         lines.append(f"    {names[line.source]} {arrow}{label} {names[line.target]}")
-    if graph.start in names:
-        lines.append(f"    style {names[graph.start]} stroke-width:3px")
+    lines += [f"    style {names[id]} stroke-width:3px" for id in names if id in picture.starts]
     return "\n".join(lines) + "\n"
 
 
@@ -54,14 +53,14 @@ def _mermaid_text(text: str) -> str:
     return text
 
 
-def dot(graph: Graph) -> str:
+def dot(picture: Picture) -> str:
     """Graphviz text."""
-    lines = [f"digraph {_dot_text(graph.name)} {{", "    rankdir=TB;", '    node [fontname="sans-serif"];']
-    for node_id, node in graph.nodes.items():
-        width = ", penwidth=2.5" if node_id == graph.start else ""
+    lines = [f"digraph {_dot_text(picture.name)} {{", "    rankdir=TB;", '    node [fontname="sans-serif"];']
+    for node_id, node in picture.nodes.items():
+        width = ", penwidth=2.5" if node_id in picture.starts else ""
         label = _dot_text(f"{node_id}\n{node.kind}")
-        lines.append(f"    {_dot_text(node_id)} [label={label}, {_DOT_SHAPES[node.kind]}{width}];")
-    for line in lay_out(graph, lambda _: 1.0, 1.0).lines:
+        lines.append(f"    {_dot_text(node_id)} [label={label}, {_DOT_SHAPES[node.shape]}{width}];")
+    for line in lay_out(picture, lambda _: 1.0, 1.0).lines:
         marks = [f"label={_dot_text(line.label)}"] if line.label else []
         marks += ["style=dashed"] if line.dashed else []
         suffix = f" [{', '.join(marks)}]" if marks else ""
@@ -87,7 +86,7 @@ def _dot_text(text: str) -> str:
     return f'"{escaped}"'
 
 
-FORMS: dict[str, Callable[[Graph], str]] = {
+FORMS: dict[str, Callable[[Picture], str]] = {
     "mermaid": mermaid,
     "dot": dot,
     "svg": svg_picture,

@@ -13,15 +13,15 @@ Every line gets a row of its own between two layers, so that no two lines share 
 
 from __future__ import annotations
 
-from ...protocol.graph import Graph
-from .layout import Layout, Line, lay_out
+from .layout import Layout, lay_out
+from .picture import Line, Picture
 
 _GAP = 3.0
 
 
-def ascii_picture(graph: Graph) -> str:
+def ascii_picture(picture: Picture) -> str:
     """The picture, as wide as its widest layer."""
-    layout = lay_out(graph, lambda node_id: float(_width(graph, node_id)), _GAP)
+    layout = lay_out(picture, lambda node_id: float(_width(picture, node_id)), _GAP)
     canvas = _Canvas()
     row = 0
     passing: list[tuple[Line, int]] = []
@@ -29,7 +29,7 @@ def ascii_picture(graph: Graph) -> str:
         for line, step in passing:
             canvas.vertical(_column(line.bends[step]), row, row + 3, dashed=line.dashed)
         for node_id in layer:
-            _box(canvas, graph, node_id, _column(layout.centre[node_id]), row)
+            _box(canvas, picture, node_id, _column(layout.centre[node_id]), row)
         row += 4
         crossing = _crossing(layout, layer, passing)
         if number + 1 < len(layout.layers):
@@ -40,29 +40,29 @@ def ascii_picture(graph: Graph) -> str:
         for line in layout.lines
         if line.back
     ]
-    picture = canvas.text()
+    drawn = canvas.text()
     if notes:
-        picture += "\n\nback:\n" + "\n".join(f"  {note}" for note in notes)
-    return f"{graph.name}\n\n{picture}\n\nsolid: taken by itself   dotted: by a script's _next, a fallback, a timeout\n"
+        drawn += "\n\nback:\n" + "\n".join(f"  {note}" for note in notes)
+    return f"{picture.name}\n\n{drawn}\n\n{picture.legend}\n"
 
 
-def _width(graph: Graph, node_id: str) -> int:
-    return max(len(node_id), len(graph.nodes[node_id].kind) + 2 * (node_id == graph.start)) + 4
+def _width(picture: Picture, node_id: str) -> int:
+    return max(len(node_id), len(picture.nodes[node_id].kind) + 2 * (node_id in picture.starts)) + 4
 
 
 def _column(x: float) -> int:
     return int(x)
 
 
-def _box(canvas: _Canvas, graph: Graph, node_id: str, centre: int, row: int) -> None:
-    width = _width(graph, node_id)
+def _box(canvas: _Canvas, picture: Picture, node_id: str, centre: int, row: int) -> None:
+    width = _width(picture, node_id)
     left = centre - width // 2
-    kind = graph.nodes[node_id].kind
-    if node_id == graph.start:
+    kind, shape = picture.nodes[node_id].kind, picture.nodes[node_id].shape
+    if node_id in picture.starts:
         kind = f"> {kind}"
-    side, corner = ("(", "-") if kind.endswith("end") else ("|", "+")
+    side, corner = ("(", "-") if shape == "end" else ("|", "+")
     other = ")" if side == "(" else "|"
-    border = "=" if kind.endswith("agent") else "-"
+    border = "=" if shape == "agent" else "-"
     canvas.write(left, row, corner + border * (width - 2) + corner)
     canvas.write(left, row + 1, f"{side} {node_id.ljust(width - 4)} {other}")
     canvas.write(left, row + 2, f"{side} {kind.ljust(width - 4)} {other}")

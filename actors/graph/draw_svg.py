@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from xml.sax.saxutils import escape, quoteattr
 
-from ...protocol.graph import Graph
-from .layout import Layout, Line, lay_out
+from .layout import Layout, lay_out
+from .picture import Line, Picture
 
 _HEIGHT = 44.0  # of a node
 _ROW = 104.0  # from the top of a layer to the top of the next
@@ -31,9 +31,9 @@ _COLOURS = {
 }
 
 
-def svg_picture(graph: Graph) -> str:
+def svg_picture(picture: Picture) -> str:
     """The picture; a browser shows it as it is."""
-    layout = lay_out(graph, lambda node_id: _width(graph, node_id), _GAP)
+    layout = lay_out(picture, lambda node_id: _width(picture, node_id), _GAP)
     top = {node_id: row * _ROW for row, layer in enumerate(layout.layers) for node_id in layer}
     backs = [line for line in layout.lines if line.back]
     width = layout.width + 2 * _MARGIN + (len(backs) + 1) * _BACK * bool(backs)
@@ -41,32 +41,32 @@ def svg_picture(graph: Graph) -> str:
     size = f'viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}"'
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="system-ui, sans-serif" font-size="13">',
-        f"<title>{escape(graph.name)}</title>",
+        f"<title>{escape(picture.name)}</title>",
         _ARROW,
         '<rect width="100%" height="100%" fill="#ffffff"/>',
-        f'<text x="{_MARGIN}" y="18" font-weight="600" fill="#222">{escape(graph.name)}</text>',
+        f'<text x="{_MARGIN}" y="18" font-weight="600" fill="#222">{escape(picture.name)}</text>',
         f'<g transform="translate({_MARGIN} {_MARGIN + 8})">',
     ]
-    parts += [_line(graph, layout, top, line, backs) for line in layout.lines]
-    parts += [_node(graph, node_id, layout.centre[node_id], top[node_id]) for node_id in graph.nodes]
+    parts += [_line(picture, layout, top, line, backs) for line in layout.lines]
+    parts += [_node(picture, node_id, layout.centre[node_id], top[node_id]) for node_id in picture.nodes]
     return "\n".join([*parts, "</g>", "</svg>"]) + "\n"
 
 
-def _width(graph: Graph, node_id: str) -> float:
-    extra = 56 if graph.nodes[node_id].kind in ("approval", "map", "input") else 30
+def _width(picture: Picture, node_id: str) -> float:
+    extra = 56 if picture.nodes[node_id].shape in ("approval", "map", "input") else 30
     return max(80.0, len(node_id) * _CHARACTER + extra)
 
 
-def _node(graph: Graph, node_id: str, x: float, y: float) -> str:
-    kind = graph.nodes[node_id].kind
-    fill, stroke = _COLOURS[kind]
-    weight = 2.6 if node_id == graph.start else 1.3
+def _node(picture: Picture, node_id: str, x: float, y: float) -> str:
+    kind, shape = picture.nodes[node_id].kind, picture.nodes[node_id].shape
+    fill, stroke = _COLOURS[shape]
+    weight = 2.6 if node_id in picture.starts else 1.3
     style = f'fill="{fill}" stroke="{stroke}" stroke-width="{weight}"'
-    note = graph.nodes[node_id].description.strip()
+    note = picture.nodes[node_id].note
     title = f"<title>{escape(note)}</title>" if note else ""
     return (
         f"<g id={quoteattr('node-' + node_id)}>{title}"
-        f"{_shape(kind, x - _width(graph, node_id) / 2, y, _width(graph, node_id), style)}"
+        f"{_shape(shape, x - _width(picture, node_id) / 2, y, _width(picture, node_id), style)}"
         f'<text x="{x:.1f}" y="{y + 20:.1f}" text-anchor="middle" fill="#1a1a1a">{escape(node_id)}</text>'
         f'<text x="{x:.1f}" y="{y + 35:.1f}" text-anchor="middle" font-size="10" fill="{stroke}">{kind}</text></g>'
     )
@@ -95,9 +95,9 @@ def _shape(kind: str, x: float, y: float, w: float, style: str) -> str:
     return f'<polygon points="{points}" {style}/>'
 
 
-def _line(graph: Graph, layout: Layout, top: dict[str, float], line: Line, backs: list[Line]) -> str:
+def _line(picture: Picture, layout: Layout, top: dict[str, float], line: Line, backs: list[Line]) -> str:
     if line.back:
-        path, label_at = _way_back(graph, layout, top, line, backs)
+        path, label_at = _way_back(picture, layout, top, line, backs)
     else:
         path, label_at = _way_down(layout, top, line)
     dash = ' stroke-dasharray="5 4"' if line.dashed else ""
@@ -132,12 +132,12 @@ def _way_down(layout: Layout, top: dict[str, float], line: Line) -> tuple[str, t
 
 
 def _way_back(
-    graph: Graph, layout: Layout, top: dict[str, float], line: Line, backs: list[Line]
+    picture: Picture, layout: Layout, top: dict[str, float], line: Line, backs: list[Line]
 ) -> tuple[str, tuple[float, float]]:
     """Out at the right side of the source, up along the right edge of the picture, in at the target's right side."""
     lane = layout.width + (backs.index(line) + 1) * _BACK
-    start_x = layout.centre[line.source] + _width(graph, line.source) / 2
-    end_x = layout.centre[line.target] + _width(graph, line.target) / 2
+    start_x = layout.centre[line.source] + _width(picture, line.source) / 2
+    end_x = layout.centre[line.target] + _width(picture, line.target) / 2
     start_y, end_y = top[line.source] + _HEIGHT * 0.7, top[line.target] + _HEIGHT * 0.3
     path = (
         f"M{start_x:.1f} {start_y:.1f} H{lane - 8:.1f} Q{lane:.1f} {start_y:.1f} {lane:.1f} {start_y - 8:.1f} "

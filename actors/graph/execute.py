@@ -1,4 +1,4 @@
-"""One node, once: its work within its time, its state updates, and where it goes, failed or not.
+"""One node of a graph, once: its work within its time, its state updates, and where it goes, failed or not.
 
 This is the rule of tolerant failure in one place:
 
@@ -13,27 +13,21 @@ failure. A model that is not to be had (`ConfigError`) takes a fallback that is 
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import trio
 
-from ...protocol.errors import CallboardError, ConfigError, GraphMistake, NodeFailed, TimedOut
-from ...protocol.events import NodeEntered, NodeExited, Warned
+from ...protocol.errors import CallboardError, ConfigError, GraphMistake, TimedOut
+from ...protocol.events import Warned
 from .failures import NEVER_TOLERATED, retold
+from .once import Timed, once
 from .plan import ERRORS, Job, Result, Step
 from .structured import ExtractionFailed
 from .updates import apply_updates
 
 if TYPE_CHECKING:
     from ...supervisors import Actor
-
-log = logging.getLogger("callboard.graph")
-
-Timed = Callable[[str, float], None]
-"""Told a node's id and the seconds that one execution took."""
 
 
 class Left(msgspec.Struct, kw_only=True, gc=False):
@@ -58,34 +52,19 @@ async def execute(me: Actor, step: Step, job: Job, visit: int = 1, timed: Timed 
     Args:
         timed: told how many seconds it took, also if it was interrupted.
     """
-    assert step.work is not None
-    heard = me.stream.heard
-    began = trio.current_time()
-    if heard:
-        me.emit(NodeEntered(node=step.id, type=step.kind, visit=visit, item=job.item))
-    try:
-        result = await (step.work(me, job) if step.timeout is None else _in_time(me, step, job))
-        left = _succeed(step, job, result)
-    except CallboardError as error:
-        left = _fail(me, step, job, error)
-    except Exception as error:  # a bug in a node's code must cost that node, with its traceback in the log
-        log.exception("node '%s' crashed", step.id)
-        left = _fail(me, step, job, NodeFailed(f"{type(error).__name__}: {error}"))
-    finally:
-        seconds = trio.current_time() - began
-        if timed is not None:
-            timed(step.id, seconds)
-    if heard:
-        me.emit(
-            NodeExited(
-                node=step.id,
-                seconds=seconds,
-                next=list(left.targets or ()),
-                item=job.item,
-                error=None if left.error is None else str(left.error),
-            )
-        )
-    return left
+
+    async def work() -> Left:
+        assert step.work is not None
+        return _succeed(step, job, await (step.work(me, job) if step.timeout is None else _in_time(me, step, job)))
+
+    def failed(error: CallboardError) -> Left:
+        return _fail(me, step, job, error)
+
+    return await once(me, step.id, step.kind, work, failed, _leads, visit=visit, item=job.item, timed=timed)
+
+
+def _leads(left: Left) -> tuple[tuple[str, ...], CallboardError | None]:
+    return left.targets or (), left.error
 
 
 async def _in_time(me: Actor, step: Step, job: Job) -> Result:
@@ -104,7 +83,8 @@ def _timeout_text(step: Step) -> str:
     agent = getattr(step.node, "agent", None)
     if agent is not None:
         return f"Agent '{agent}' timed out after {seconds}s"
-    return f"{step.kind} node timed out after {seconds}s"
+    which = f" '{step.id}'" if step.kind == "rag" else ""
+    return f"{step.kind} node{which} timed out after {seconds}s"
 
 
 def _succeed(step: Step, job: Job, result: Result) -> Left:

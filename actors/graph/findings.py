@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path as FilePath
-from typing import Literal, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
@@ -18,6 +18,22 @@ AgentSeen: TypeAlias = Literal["found", "missing", "empty", "both"]
 """What stands at an agent's name: an agent, nothing, a directory without an agent file, or one with both."""
 
 
+class ServersSeen(Protocol):
+    """The MCP servers that are configured."""
+
+    def spelled_out(self, names: Iterable[str]) -> list[str]:
+        """Aliases, and `all`, replaced by the servers they stand for."""
+        ...
+
+    def missing(self, name: str) -> str | None:
+        """How to mend it that there is no such server, or that it can't be used; None if it can."""
+        ...
+
+    def behind(self, tool: str) -> str | None:
+        """The server, or alias, that the name of an unknown tool is, or whose tool it is; None if it is of none."""
+        ...
+
+
 class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     """What is known around a graph. Whatever is None is not checked.
 
@@ -27,7 +43,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
         models: whether a model id can be resolved.
         own_tools: names of the agent's own tools.
         spelled_out: tool names without endings, aliases replaced by what they stand for.
-        servers: whether an MCP server of that name is configured.
+        servers: the MCP servers that are configured.
     """
 
     directory: FilePath | None = None
@@ -35,7 +51,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     models: Callable[[str], bool] | None = None
     own_tools: Sequence[str] = ()
     spelled_out: Callable[[Iterable[str]], list[str]] | None = None
-    servers: Callable[[str], bool] | None = None
+    servers: ServersSeen | None = None
 
 
 def agents_in(directory: FilePath) -> Callable[[str], AgentSeen]:

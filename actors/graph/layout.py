@@ -12,28 +12,9 @@ from itertools import pairwise
 
 import msgspec
 
-from ...protocol.graph import Graph
-from .edges import Edge, edges
+from .picture import Line, Picture
 
 _SWEEPS = 8
-
-
-class Line(msgspec.Struct, kw_only=True):
-    """What leads from one node to another, parallel edges taken together.
-
-    Attributes:
-        dashed: no edge of it is taken as a matter of course: only `fallback`, `on_timeout` or a script's `routes`.
-        label: options and keys, where they say something.
-        back: leads up or to itself.
-        bends: horizontal centres in the layers between, from source to target.
-    """
-
-    source: str
-    target: str
-    dashed: bool
-    label: str
-    back: bool = False
-    bends: list[float] = []
 
 
 class Layout(msgspec.Struct, kw_only=True):
@@ -45,57 +26,38 @@ class Layout(msgspec.Struct, kw_only=True):
     width: float
 
 
-def lay_out(graph: Graph, width_of: Callable[[str], float], gap: float) -> Layout:
+def lay_out(picture: Picture, width_of: Callable[[str], float], gap: float) -> Layout:
     """A place for every node.
 
     Args:
         width_of: width of a node by its id, in the unit of the picture.
         gap: free space between neighbours, in the same unit.
     """
-    lines = _lines(graph)
-    layer_of = _layers(graph, lines)
-    rows, chains = _with_bends(graph, lines, layer_of)
+    lines = picture.lines
+    layer_of = _layers(picture, lines)
+    rows, chains = _with_bends(picture, lines, layer_of)
     neighbours = _neighbours(chains)
     _order(rows, neighbours)
-    widths = {item: width_of(item) if item in graph.nodes else 1.0 for row in rows for item in row}
+    widths = {item: width_of(item) if item in picture.nodes else 1.0 for row in rows for item in row}
     centre = _place(rows, neighbours, widths, gap)
     for line, chain in chains:
         line.bends = [centre[item] for item in chain[1:-1]]
     return Layout(
-        layers=[[item for item in row if item in graph.nodes] for row in rows],
-        centre={node_id: centre[node_id] for node_id in graph.nodes},
+        layers=[[item for item in row if item in picture.nodes] for row in rows],
+        centre={node_id: centre[node_id] for node_id in picture.nodes},
         lines=lines,
         width=max(centre[item] + widths[item] / 2 for item in centre),
     )
 
 
-def _lines(graph: Graph) -> list[Line]:
-    together: dict[tuple[str, str], list[Edge]] = {}
-    for edge in edges(graph):
-        if edge.target in graph.nodes:
-            together.setdefault((edge.source, edge.target), []).append(edge)
-    lines: list[Line] = []
-    for (source, target), group in together.items():
-        solid = [edge for edge in group if not (edge.dynamic or edge.via in ("fallback", "on_timeout"))]
-        words = dict.fromkeys(word for edge in solid or group if (word := _word(edge)))
-        lines.append(Line(source=source, target=target, dashed=not solid, label=", ".join(words)))
-    return lines
-
-
-def _word(edge: Edge) -> str:
-    if edge.via == "routes":
-        return "" if edge.dynamic else edge.label
-    return {"on_other": "other", "on_timeout": "timeout", "fallback": "fallback", "branch": "each"}.get(edge.via, "")
-
-
-def _layers(graph: Graph, lines: list[Line]) -> dict[str, int]:
+def _layers(picture: Picture, lines: list[Line]) -> dict[str, int]:
     """A layer for every node, so that all lines but the ones that lead back go down."""
-    leaving: dict[str, list[Line]] = {node_id: [] for node_id in graph.nodes}
+    leaving: dict[str, list[Line]] = {node_id: [] for node_id in picture.nodes}
     for line in lines:
         # What is taken as a matter of course decides first what is up and what is down.
         leaving[line.source].insert(0 if not line.dashed else len(leaving[line.source]), line)
-    order = _finished_last(graph, leaving)
-    layer = dict.fromkeys(graph.nodes, 0)
+    order = _finished_last(picture, leaving)
+    layer = dict.fromkeys(picture.nodes, 0)
     for node_id in order:
         for line in leaving[node_id]:
             if not line.back:
@@ -103,12 +65,12 @@ def _layers(graph: Graph, lines: list[Line]) -> dict[str, int]:
     return layer
 
 
-def _finished_last(graph: Graph, leaving: dict[str, list[Line]]) -> list[str]:
+def _finished_last(picture: Picture, leaving: dict[str, list[Line]]) -> list[str]:
     """The nodes so that every line leads to a later one; lines that can't are marked as leading back."""
     finished: list[str] = []
     state: dict[str, str] = {}
-    first = [graph.start] if graph.start in graph.nodes else []
-    for root in [*first, *graph.nodes]:
+    first = [id for id in picture.nodes if id in picture.starts]
+    for root in [*first, *picture.nodes]:
         if root in state:
             continue
         state[root] = "open"
@@ -129,11 +91,11 @@ def _finished_last(graph: Graph, leaving: dict[str, list[Line]]) -> list[str]:
 
 
 def _with_bends(
-    graph: Graph, lines: list[Line], layer_of: dict[str, int]
+    picture: Picture, lines: list[Line], layer_of: dict[str, int]
 ) -> tuple[list[list[str]], list[tuple[Line, list[str]]]]:
     """The rows of nodes and bend points, and for every line that leads down the chain of what it passes."""
     rows: list[list[str]] = [[] for _ in range(max(layer_of.values(), default=0) + 1)]
-    for node_id in graph.nodes:
+    for node_id in picture.nodes:
         rows[layer_of[node_id]].append(node_id)
     chains: list[tuple[Line, list[str]]] = []
     for number, line in enumerate(lines):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 
 from ...protocol.errors import GraphMistake
@@ -20,6 +20,7 @@ from ...protocol.graph import (
     Raw,
     ScriptNode,
 )
+from ...protocol.mcp.config import WHOLE
 from ...protocol.problems import did_you_mean
 from ...protocol.source import Path
 from ..tools.collect import bare_name
@@ -48,6 +49,7 @@ def check_nodes(found: Findings, around: Surroundings | None) -> None:
             _check_rag(found, node)
         elif isinstance(node, LlmNode):
             _check_tools(found, node, around)
+            _check_lists(found, node, around)
             _check_model(found, node.model, ("nodes", node.id, "model"), around, "llm node references ")
         elif isinstance(node, EndNode):
             _check_next_unused(found, node)
@@ -94,6 +96,14 @@ def _check_agent(found: Findings, node: AgentNode, around: Surroundings) -> None
         return
     seen = around.agents(node.agent)
     if seen == "found":
+        return
+    if node.agent.endswith((".yaml", ".yml")):
+        found.error(
+            "missing_agent",
+            f"there is no file '{node.agent}' beside the graph",
+            ("nodes", node.id, "agent"),
+            expected="the path of a workflow's file, relative to the agent's directory",
+        )
         return
     message = {
         "missing": f"Agent '{node.agent}' not found (directory missing)",
@@ -182,6 +192,10 @@ def _check_timeout(found: Findings, node: ApprovalNode | InputNode) -> None:
         )
 
 
+_OF_LATER_LOKIS = ("extractor_model", "extractor_prompt", "graph_hops", "driver")
+"""Keys of rag nodes that are read, and mean nothing here."""
+
+
 def _check_rag(found: Findings, node: RagNode) -> None:
     base: Path = ("nodes", node.id)
     if not node.documents:
@@ -199,6 +213,22 @@ def _check_rag(found: Findings, node: RagNode) -> None:
             base,
             hint='add `state_updates: {context: "{{output.context}}"}`.',
         )
+    for key in _OF_LATER_LOKIS:
+        if getattr(node, key) is not None:
+            found.warning(
+                "ignored_key",
+                f"`{key}` has no effect: no graph of entities is made of documents, and there is but one kind of index",
+                (*base, key),
+                hint="remove it.",
+            )
+    if node.chunk_size is not None and node.chunk_overlap is not None and node.chunk_overlap >= node.chunk_size:
+        found.beyond(
+            "bad_overlap",
+            f"`chunk_overlap` {node.chunk_overlap} is not less than `chunk_size` {node.chunk_size}",
+            (*base, "chunk_overlap"),
+            expected=f"at most {node.chunk_size - 1}",
+            hint="a twentieth to a tenth of the size is usual.",
+        )
 
 
 # --- tools and models -------------------------------------------------------------------------------------
@@ -209,28 +239,47 @@ def _check_tools(found: Findings, node: LlmNode, around: Surroundings) -> None:
         return
     graph = found.graph
     spell = around.spelled_out or _bare_names
-    known = [*around.own_tools, *spell(graph.global_tools), *_server_tools(graph)]
+    servers = list(graph.mcp_servers) if around.servers is None else around.servers.spelled_out(graph.mcp_servers)
+    known = [*around.own_tools, *spell(graph.global_tools)]
     for i, tool in enumerate(node.tools):
         path: Path = ("nodes", node.id, "tools", i)
-        if tool.startswith("mcp:"):
-            if tool.removeprefix("mcp:") not in graph.mcp_servers:
-                servers = ", ".join(graph.mcp_servers)
+        if tool.startswith(WHOLE):
+            named = tool.removeprefix(WHOLE)
+            if named not in {*graph.mcp_servers, *servers}:
                 found.error(
                     "unknown_server",
                     f"llm node references unknown MCP server '{tool}'. "
-                    f"Agent '{graph.name}' has MCP servers: [{servers}]",
+                    f"Agent '{graph.name}' has MCP servers: [{', '.join(graph.mcp_servers)}]",
                     path,
                     expected="a server listed in the graph's `mcp_servers`",
-                    hint=did_you_mean(tool.removeprefix("mcp:"), graph.mcp_servers)
-                    or f"add '{tool.removeprefix('mcp:')}' to `mcp_servers`.",
+                    hint=did_you_mean(named, graph.mcp_servers) or f"add '{named}' to `mcp_servers`.",
                 )
         elif any(name not in known and not _built_in(graph, name) for name in spell([tool])):
+            if _of_a_server(tool, servers):
+                continue  # which tools it has shows when it is asked
             found.error(
                 "unknown_tool",
                 f"llm node references unknown tool '{tool}'. Agent '{graph.name}' provides: {', '.join(known)}",
                 path,
                 expected="a tool listed in the graph's `global_tools`, or `mcp:<server>`",
-                hint=did_you_mean(tool, known) or f"add '{tool}' to `global_tools`, or define it in a tools.sh.",
+                hint=_of_server(tool, around)
+                or did_you_mean(tool, known)
+                or f"add '{tool}' to `global_tools`, or define it in a tools.sh.",
+            )
+
+
+def _check_lists(found: Findings, node: LlmNode, around: Surroundings) -> None:
+    """Lists of a server's tools that hold for no server, and so let everything through."""
+    if around.servers is None or not isinstance(node.mcp_tools, Mapping):
+        return
+    servers = around.servers.spelled_out(found.graph.mcp_servers)
+    for name in node.mcp_tools:
+        if set(servers).isdisjoint(around.servers.spelled_out([name])):
+            found.warning(
+                "unknown_server",
+                f"`mcp_tools` says something about '{name}', which is not among the graph's `mcp_servers`",
+                ("nodes", node.id, "mcp_tools", name),
+                hint=did_you_mean(name, servers) or f"add '{name}' to `mcp_servers`.",
             )
 
 
@@ -238,8 +287,22 @@ def _bare_names(names: Iterable[str]) -> list[str]:
     return [bare_name(name) for name in names]
 
 
-def _server_tools(graph: Graph) -> list[str]:
-    return [f"mcp_{verb}_{server}" for server in graph.mcp_servers for verb in ("search", "describe", "invoke")]
+def _of_server(tool: str, around: Surroundings) -> str | None:
+    """How to list what is a tool of a server, or all that it has."""
+    server = None if around.servers is None else around.servers.behind(tool)
+    if server is None:
+        return None
+    return (
+        f"for the tools of MCP server '{server}': `mcp_servers: [{server}]` of the graph, and here `{WHOLE}{server}`."
+    )
+
+
+def _of_a_server(tool: str, servers: Sequence[str]) -> bool:
+    if not servers:
+        return False
+    from ..mcp.tools.names import owner_of
+
+    return owner_of(tool, servers) is not None
 
 
 def _built_in(graph: Graph, tool: str) -> bool:
@@ -260,14 +323,20 @@ def _check_model(found: Findings, model: str | None, path: Path, around: Surroun
 
 
 def _check_globals(found: Findings, around: Surroundings) -> None:
-    for i, server in enumerate(found.graph.mcp_servers):
-        if around.servers is not None and not around.servers(server):
-            found.warning(
-                "unknown_server",
-                f"MCP server '{server}' is not configured",
-                ("mcp_servers", i),
-                hint="add it to mcp.json.",
-            )
+    if around.servers is None:
+        return
+    for i, listed in enumerate(found.graph.mcp_servers):
+        for server in around.servers.spelled_out([listed]):
+            hint = around.servers.missing(server)
+            if hint is not None:
+                tell = found.beyond if _is_wanted(found.graph, {listed, server}) else found.warning
+                tell("unknown_server", f"MCP server '{server}' is not configured", ("mcp_servers", i), hint=hint)
+
+
+def _is_wanted(graph: Graph, names: set[str]) -> bool:
+    """Whether a node lists something of a server that goes by one of these names, so that the run will ask for it."""
+    listed = [tool for node in graph.nodes.values() if isinstance(node, LlmNode) for tool in node.tools]
+    return any(tool.removeprefix(WHOLE) in names or _of_a_server(tool, sorted(names)) for tool in listed)
 
 
 # --- templates --------------------------------------------------------------------------------------------

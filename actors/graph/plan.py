@@ -26,6 +26,9 @@ from .templates import compile_template
 if TYPE_CHECKING:
     from ...supervisors import Actor
     from ..context import RunContext
+    from ..knowledge.recipe import Recipe
+    from ..mcp.tools.chosen import Wanted
+    from ..mcp.tools.offer import AgentServers
 
 ERRORS = "errors"
 """State key in which `on_error: collect` keeps what failed: a list of `{node, error, code}`."""
@@ -88,6 +91,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Per llm node that lists some, its tools."""
     permissions: Permissions = {}
     """What the file says about its tools."""
+    servers: Mapping[str, Wanted] = {}
+    """Per llm node that lists tools of MCP servers, which."""
+    recipes: Mapping[str, Recipe] = {}
+    """Per rag node, what it looks things up in."""
 
 
 def reachable(plan: Plan, start: str, kinds: Container[str] | None = None) -> frozenset[str]:
@@ -116,9 +123,10 @@ class Job:
         depth: how many agents stand above this graph.
         record: where the models' texts of the whole graph are written down.
         item: its index, if it runs for an item of a map.
+        servers: what the graph has of MCP servers; None if it uses none.
     """
 
-    __slots__ = ("context", "depth", "item", "node", "plan", "record", "state")
+    __slots__ = ("context", "depth", "item", "node", "plan", "record", "servers", "state")
 
     def __init__(
         self,
@@ -129,6 +137,7 @@ class Job:
         depth: int,
         record: Record,
         item: int | None = None,
+        servers: AgentServers | None = None,
     ) -> None:
         self.plan = plan
         self.node = node
@@ -137,6 +146,7 @@ class Job:
         self.depth = depth
         self.record = record
         self.item = item
+        self.servers = servers
 
     @property
     def directory(self) -> Path:

@@ -15,6 +15,8 @@ still come to it.
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -46,6 +48,7 @@ from .updates import apply_updates
 if TYPE_CHECKING:
     from ...supervisors import Actor
     from ..context import RunContext
+    from ..mcp.tools.offer import AgentServers
 
 
 class GraphResult(msgspec.Struct, kw_only=True):
@@ -81,7 +84,23 @@ async def run_graph(
     """
     result = result if result is not None else GraphResult()
     result.state = {**plan.initial_state, **(state or {}), "initial_prompt": prompt}
-    run = GraphRun(me, plan, context, depth, result, record or Record())
+    with _servers(me, plan, context) as servers:
+        return await _run(me, plan, GraphRun(me, plan, context, depth, result, record or Record(), servers), depth)
+
+
+@contextlib.contextmanager
+def _servers(me: Actor, plan: Plan, context: RunContext) -> Iterator[AgentServers | None]:
+    """What the graph has of MCP servers while it runs."""
+    if not plan.servers:
+        yield None
+        return
+    from ..mcp.tools.offer import servers_at_work
+
+    with servers_at_work(me, context, own=plan.permissions, model=plan.model) as servers:
+        yield servers
+
+
+async def _run(me: Actor, plan: Plan, run: GraphRun, depth: int) -> GraphResult:
     began = trio.current_time()
     if me.stream.heard:
         me.emit(GraphStarted(graph=plan.name, start=plan.start, depth=depth))
@@ -107,7 +126,14 @@ class GraphRun:
     """One run of one plan. State has one owner: this object, in the graph's own task."""
 
     def __init__(
-        self, me: Actor, plan: Plan, context: RunContext, depth: int, result: GraphResult, record: Record
+        self,
+        me: Actor,
+        plan: Plan,
+        context: RunContext,
+        depth: int,
+        result: GraphResult,
+        record: Record,
+        servers: AgentServers | None,
     ) -> None:
         self.plan = plan
         self.result = result
@@ -117,6 +143,7 @@ class GraphRun:
         self._me = me
         self._context = context
         self._depth = depth
+        self._servers = servers
         self._waiting: set[str] = set()
         self._visits: dict[str, int] = {}
         self._number = 0
@@ -191,7 +218,7 @@ class GraphRun:
         for id in self.frontier:
             step, visit = plan.steps[id], self._visits[id]
             if step.kind != "end":
-                job = Job(plan, step.node, snapshot, self._context, self._depth, self._record)
+                job = Job(plan, step.node, snapshot, self._context, self._depth, self._record, servers=self._servers)
                 name = id if visit == 1 else f"{id}#{visit}"
                 launches.append((name, execute, (step, job, visit, self._timed)))
         if not launches:

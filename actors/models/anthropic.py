@@ -36,7 +36,7 @@ from ...protocol.chat import (
     parts_of,
 )
 from ...protocol.errors import ModelError, UpstreamError
-from .codec import UNREADABLE, Outgoing, ReplyBuilder, base64_of, file_as_text, no_sense, unfinished
+from .codec import EARLIER, NOTHING, UNREADABLE, Outgoing, ReplyBuilder, base64_of, file_as_text, no_sense, unfinished
 from .sse import SseParser
 
 Json = Any
@@ -89,7 +89,7 @@ class AnthropicCodec:
         unwrap = _answers_by_tool(request)
         return Outgoing(
             "/messages",
-            msgspec.json.encode(body),
+            msgspec.json.encode({**request.extra, **body}),
             partial(_decoded, unwrap=unwrap),
             partial(AnthropicReader, unwrap=unwrap),
         )
@@ -173,7 +173,9 @@ def _answers_by_tool(request: ChatRequest) -> bool:
 
 
 def _messages(turns: tuple[Turn, ...]) -> Iterator[Json]:
-    """The turns as messages; the results of parallel tool calls belong into one message of the user."""
+    """The turns as messages; the results of parallel tool calls belong into one message of the user, who begins."""
+    if turns and isinstance(turns[0], AssistantTurn):
+        yield {"role": "user", "content": EARLIER}
     results: list[Json] = []
     for turn in turns:
         if isinstance(turn, ToolTurn):
@@ -183,7 +185,7 @@ def _messages(turns: tuple[Turn, ...]) -> Iterator[Json]:
             yield {"role": "user", "content": results}
             results = []
         if isinstance(turn, UserTurn):
-            yield {"role": "user", "content": _content(turn.content)}
+            yield {"role": "user", "content": _content(turn.content) or NOTHING}
         else:
             yield {"role": "assistant", "content": list(_blocks(turn))}
     if results:

@@ -1,7 +1,7 @@
 """Which model an id means, how it is reached, and which one is used when nobody says.
 
 An id is `client:model`. The client is one of `config.yaml`, or a provider by its own name (`openai`, `claude`
-or `anthropic`, `ollama`, `local`), which needs no entry there. Everything here is decided without I/O.
+or `anthropic`, `gemini`, `ollama`, `local`), which needs no entry there. Everything here is decided without I/O.
 """
 
 from __future__ import annotations
@@ -9,13 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
+from typing import Literal
+from urllib.parse import urlsplit
 
 import msgspec
 
 from ...protocol.chat import ChatRequest, TokenUsage, UserTurn, parts_of
 from ...protocol.errors import ConfigError, CredentialsError, Unsupported
-from ...protocol.settings import LATER_TYPES, ClientSettings, ModelSettings, Settings
-from . import anthropic, ollama, openai, weights
+from ...protocol.settings import KNOWLEDGE_TYPES, LATER_TYPES, ClientSettings, ModelSettings, Settings
+from . import anthropic, gemini, ollama, openai, weights
 from .codec import Codec
 from .engines import require_engine
 from .local import LocalCodec
@@ -25,17 +27,49 @@ READY_MADE = {
     "deepseek": "https://api.deepseek.com",
     "fireworks": "https://api.fireworks.ai/inference/v1",
     "groq": "https://api.groq.com/openai/v1",
+    "jina": "https://api.jina.ai/v1",
     "mistral": "https://api.mistral.ai/v1",
     "openrouter": "https://openrouter.ai/api/v1",
     "perplexity": "https://api.perplexity.ai",
     "together": "https://api.together.xyz/v1",
+    "voyageai": "https://api.voyageai.com/v1",
     "xai": "https://api.x.ai/v1",
 }
 """Base URLs of `openai-compatible` clients that are known by their name."""
 
-_WANT_KEYS = frozenset({openai.DEFAULT_BASE, anthropic.DEFAULT_BASE, *READY_MADE.values()})
+_OF_KNOWLEDGE = {"cohere": "https://api.cohere.com/v2"}
+"""Base URLs of providers that callboard knows for their embedding and reranking models only."""
+
+Task = Literal["embedding", "reranker"]
+"""What a model of knowledge is for; the `type` of its entry in `config.yaml`."""
+
+_WHO_CAN: dict[Task, tuple[str, ...]] = {
+    "embedding": ("openai", "openai-compatible", "ollama", "cohere", "gemini", "local"),
+    "reranker": ("openai-compatible", "cohere", "local"),
+}
+"""Types of clients, by what callboard can have their models do."""
+
+_WANT_KEYS = frozenset(
+    {openai.DEFAULT_BASE, anthropic.DEFAULT_BASE, gemini.DEFAULT_BASE, *READY_MADE.values(), *_OF_KNOWLEDGE.values()}
+)
+_MORE_VARIABLES = {
+    "openai": "OPENAI_API_KEY",
+    "claude": "ANTHROPIC_API_KEY",
+    "cohere": "CO_API_KEY",
+    "gemini": "GOOGLE_API_KEY",
+}
 _KEYLESS = ("ollama", "local")
-_BUILT_IN = {"openai": "openai", "claude": "claude", "anthropic": "claude", "ollama": "ollama", "local": "local"}
+BUILT_IN = {
+    "openai": "openai",
+    "claude": "claude",
+    "anthropic": "claude",
+    "gemini": "gemini",
+    "ollama": "ollama",
+    "local": "local",
+}
+
+PROVIDERS = frozenset({*BUILT_IN, *READY_MADE})
+"""Names by which a provider is known without an entry in `config.yaml`."""
 
 
 class Choice(msgspec.Struct, frozen=True):
@@ -117,6 +151,25 @@ def _with_preface(request: ChatRequest, system: str) -> tuple[object, ...]:
     return (UserTurn(system), *turns)
 
 
+class Access(msgspec.Struct, frozen=True, kw_only=True):
+    """How a model is reached that does not chat: one that makes vectors of texts, or puts texts in order.
+
+    Attributes:
+        id: `client:model`.
+        name: what the provider calls it.
+        client: its type says which language it speaks.
+        api_base: base URL, without a slash at its end; empty for a local model.
+        key: empty where none is needed.
+    """
+
+    id: str
+    name: str
+    model: ModelSettings
+    client: ClientSettings
+    api_base: str = ""
+    key: str = ""
+
+
 class Catalog:
     """All models that settings and environment give."""
 
@@ -125,6 +178,26 @@ class Catalog:
         self._environ = environ
         self._clients = {client.name: client for client in settings.clients}
         self._targets: dict[str, Target] = {}
+        self._adopted: dict[ClientSettings, str] = {}
+
+    def adopt(self, client: ClientSettings) -> str:
+        """Know a client that stands in no settings; the name by which its models are asked for, `client:model`.
+
+        The same client has the same name every time, and so the same connections. It is called after its own name and
+        where it is reached, since people read it in events and errors. It has the key that it comes with or none: what
+        is in the environment is not for an address that some file names.
+        """
+        name = self._adopted.get(client)
+        if name is None:
+            host = re.sub(r"[^\w.-]", "-", urlsplit(client.api_base).netloc) or "own-key"
+            name = stem = f"{client.name or client.type}@{host}"
+            number = 1
+            while name in self._clients:
+                number += 1
+                name = f"{stem}-{number}"
+            self._adopted[client] = name
+            self._clients[name] = msgspec.structs.replace(client, name=name)
+        return name
 
     # --- the default
 
@@ -186,6 +259,8 @@ class Catalog:
         client = self._client(client_name)
         if client is None or not name:
             raise ConfigError(self._unknown(model))
+        if client.type in KNOWLEDGE_TYPES:
+            raise Unsupported(f"models of a client of type '{client.type}' can't chat yet ('{model}')")
         if client.type in LATER_TYPES:
             raise Unsupported(f"clients of type '{client.type}' are not supported yet ('{model}')")
         entry = self._entry(client, name)
@@ -218,24 +293,69 @@ class Catalog:
             max_concurrency=concurrency,
         )
 
+    def embedding(self, model: str) -> Access:
+        """The model with that id that makes vectors of texts; see `access`."""
+        return self.access(model, "embedding")
+
+    def access(self, model: str, task: Task) -> Access:
+        """The model with that id for that task.
+
+        Models that the client does not list are accepted, unless it lists others of this type.
+
+        Raises:
+            ConfigError: no such client or model, or a base URL is missing.
+            CredentialsError: there is no key for it.
+            Unsupported: nobody knows how to have that client do it.
+        """
+        client_name, _, name = model.partition(":")
+        client = self._client(client_name)
+        if client is None and client_name in _OF_KNOWLEDGE:
+            client = ClientSettings(type=client_name, name=client_name)
+        if client is None or not name:
+            raise ConfigError(self._unknown(model).replace("chat", task, 1))
+        if client.type in LATER_TYPES and client.type not in _OF_KNOWLEDGE:
+            raise Unsupported(f"clients of type '{client.type}' are not supported yet ('{model}')")
+        if client.type not in _WHO_CAN[task]:
+            raise Unsupported(f"'{model}': clients of type '{client.type}' have no model of type '{task}'")
+        listed = {entry.name: entry for entry in client.models if entry.type == task}
+        if listed and name not in listed:
+            known = ", ".join(f"{client_name}:{entry}" for entry in listed)
+            raise ConfigError(f"unknown {task} model '{model}'; client '{client_name}' has: {known}")
+        entry = listed.get(name) or ModelSettings(name=name, type=task)
+        access = Access(id=model, name=entry.real_name or name, model=entry, client=client)
+        if client.type == "local":
+            return access
+        api_base, key = self._door(client, model)
+        return msgspec.structs.replace(access, api_base=api_base, key=key)
+
     def _access(self, client: ClientSettings, model: str) -> tuple[Codec, str, str]:
         """How a provider is spoken to, where, and with which key."""
+        api_base, key = self._door(client, model)
+        return _codec(client.type, own=api_base == openai.DEFAULT_BASE), api_base, key
+
+    def _door(self, client: ClientSettings, model: str) -> tuple[str, str]:
+        """Base URL and key of a client."""
         api_base = self._api_base(client)
-        key, variables = self._key(client)
+        adopted = client.name in self._adopted.values()
+        key, variables = (client.api_key, []) if adopted else self._key(client)
         if not key and api_base in _WANT_KEYS:
             tried = " or ".join(variables)
+            if adopted:
+                raise CredentialsError(
+                    f"no API key for '{model}': the file that names {api_base} has to name `api_key`"
+                )
             raise CredentialsError(
                 f"no API key for '{model}': set {tried}, or `api_key` of client '{client.name}' "
                 f"in {self._settings.file}"
             )
-        return _codec(client.type, own=api_base == openai.DEFAULT_BASE), api_base, key
+        return api_base, key
 
     def _client(self, name: str) -> ClientSettings | None:
         client = self._clients.get(name)
         if client is None and name in ("claude", "anthropic"):
             client = self._clients.get("claude") or self._clients.get("anthropic")
-        if client is None and name in _BUILT_IN:
-            client = ClientSettings(type=_BUILT_IN[name], name=name)
+        if client is None and name in BUILT_IN:
+            client = ClientSettings(type=BUILT_IN[name], name=name)
         if client is None and name in READY_MADE and self._environ.get(_variable(name)):
             client = ClientSettings(type="openai-compatible", name=name)
         return client
@@ -251,31 +371,16 @@ class Catalog:
         raise ConfigError(self._unknown(f"{client.name}:{name}"))
 
     def _api_base(self, client: ClientSettings) -> str:
-        fixed = {
-            "openai": self._environ.get("OPENAI_BASE_URL") or openai.DEFAULT_BASE,
-            "claude": _with_version(self._environ.get("ANTHROPIC_BASE_URL", "")) or anthropic.DEFAULT_BASE,
-            "ollama": ollama.DEFAULT_BASE,
-            "openai-compatible": READY_MADE.get(client.name, ""),
-        }
-        base = client.api_base or fixed[_BUILT_IN.get(client.type, client.type)]
+        base = base_of(client, self._environ)
         if not base:
             raise ConfigError(f"client '{client.name}' in {self._settings.file} has no `api_base`")
-        base = base.rstrip("/")
         if not base.startswith(("http://", "https://")):
             raise ConfigError(f"`api_base` of client '{client.name}' is '{base}', not an http(s) URL")
-        if client.type == "ollama":
-            base = base.removesuffix("/v1").removesuffix("/api")
         return base
 
     def _key(self, client: ClientSettings) -> tuple[str, list[str]]:
         """The client's key, and the variables it was looked for in."""
-        variables = [_variable(client.name)]
-        kind = _BUILT_IN.get(client.type)
-        if kind == "openai":
-            variables.append("OPENAI_API_KEY")
-        elif kind == "claude":
-            variables.append("ANTHROPIC_API_KEY")
-        variables = list(dict.fromkeys(variables))
+        variables = key_variables(client)
         found: Iterator[str] = (self._environ[name] for name in variables if self._environ.get(name))
         return client.api_key or next(found, ""), variables
 
@@ -287,20 +392,45 @@ class Catalog:
             return f"unknown chat model '{model}'; client '{client.name}' has: {', '.join(known)}"
         if client is not None:
             return f"'{model}' does not say which model of '{name}' is meant: write '{name}:<model>'"
-        names = [*self._clients, *(known for known in _BUILT_IN if known not in self._clients)]
+        names = [*self._clients, *(known for known in BUILT_IN if known not in self._clients)]
         near = get_close_matches(name, names, n=1)
         hint = f"did you mean '{near[0]}:...'?" if near else f"clients are: {', '.join(names)}"
         return f"unknown chat model '{model}': models are named `client:model`; {hint}"
 
 
 def _codec(kind: str, *, own: bool) -> Codec:
-    match _BUILT_IN.get(kind, kind):
+    match BUILT_IN.get(kind, kind):
         case "claude":
             return anthropic.AnthropicCodec()
+        case "gemini":
+            return gemini.GeminiCodec()
         case "ollama":
             return ollama.OllamaCodec()
         case _:
             return openai.OpenAiCodec(own=own)
+
+
+def base_of(client: ClientSettings, environ: Mapping[str, str]) -> str:
+    """Where a client is reached, without a slash at its end; empty if nobody knows."""
+    fixed = {
+        "openai": environ.get("OPENAI_BASE_URL") or openai.DEFAULT_BASE,
+        "claude": _with_version(environ.get("ANTHROPIC_BASE_URL", "")) or anthropic.DEFAULT_BASE,
+        "gemini": gemini.DEFAULT_BASE,
+        "ollama": ollama.DEFAULT_BASE,
+        "openai-compatible": READY_MADE.get(client.name, ""),
+        **_OF_KNOWLEDGE,
+    }
+    base = (client.api_base or fixed.get(BUILT_IN.get(client.type, client.type), "")).rstrip("/")
+    return base.removesuffix("/v1").removesuffix("/api") if client.type == "ollama" else base
+
+
+def key_variables(client: ClientSettings) -> list[str]:
+    """The variables of the environment that may hold a client's key, the first that is set counts."""
+    variables = [_variable(client.name)]
+    kind = BUILT_IN.get(client.type, client.type)
+    if kind in _MORE_VARIABLES:
+        variables.append(_MORE_VARIABLES[kind])
+    return list(dict.fromkeys(variables))
 
 
 def _variable(client: str) -> str:

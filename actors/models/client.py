@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import email.utils
 import time
-import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 import httpx
@@ -19,8 +18,9 @@ import msgspec
 from ...protocol.chat import ChatReply, ChatRequest, Delta, TextDelta
 from ...protocol.errors import CredentialsError, ModelError, UpstreamError
 from .catalog import Target
-from .codec import UNREADABLE, Outgoing
+from .codec import UNREADABLE
 from .transport import Exchange, TrioTransport
+from .unpacking import unpacked, unpacker_of
 
 READ_TIMEOUT = 600.0
 """Seconds without a byte after which an answer is given up: a model may think for long before the first."""
@@ -32,9 +32,6 @@ MAX_REPLY = 64 * 1024 * 1024
 
 SHOWN = 500
 """Characters of a provider's explanation that become part of an error."""
-
-UNPACKED = 64 * 1024
-"""Bytes that are unpacked at a time, since a kilobyte on the wire may hold a megabyte."""
 
 
 class Endpoint:
@@ -60,9 +57,7 @@ class Endpoint:
             CredentialsError, ModelError, UpstreamError: see `refused` and `broken`.
         """
         outgoing = target.codec.encode(request, target.name, stream=False)
-        pieces: list[bytes] = []
-        await self._answer(target, headers, outgoing, pieces.append)
-        reply = outgoing.decode(b"".join(pieces))
+        reply = outgoing.decode(await self.post(target.id, headers, outgoing.path, outgoing.body))
         if reply.text:
             on_delta(TextDelta(reply.text))
         return reply
@@ -78,36 +73,42 @@ class Endpoint:
             for delta in reader.feed(piece):
                 on_delta(delta)
 
-        await self._answer(target, headers, outgoing, take)
+        await self._answer(target.id, headers, outgoing.path, outgoing.body, take)
         return reader.finish()
 
+    async def post(self, id: str, headers: Mapping[str, str], path: str, body: bytes) -> bytes:
+        """The whole answer to any request in JSON, for the model called `id`; raises like `ask`."""
+        pieces: list[bytes] = []
+        await self._answer(id, headers, path, body, pieces.append)
+        return b"".join(pieces)
+
     async def _answer(
-        self, target: Target, headers: Mapping[str, str], outgoing: Outgoing, take: Callable[[bytes], object]
+        self, id: str, headers: Mapping[str, str], path: str, body: bytes, take: Callable[[bytes], object]
     ) -> None:
         """Hand on the body of the answer to a request, if it is a good one; its connection is settled at the end."""
-        url = self._url(outgoing.path)
+        url = self._url(path)
         framing = {
             "content-type": "application/json",
             "accept-encoding": "identity",
-            "content-length": str(len(outgoing.body)),
+            "content-length": str(len(body)),
         }
         request = httpx.Request(
             "POST",
             url,
             headers={"host": url.netloc.decode("ascii"), **headers, **framing},
-            stream=httpx.ByteStream(outgoing.body),  # not `content`: that looks again for what stands here already
+            stream=httpx.ByteStream(body),  # not `content`: that looks again for what stands here already
             extensions=self._extensions,
         )
         try:
             response = await self._transport.handle_async_request(request)
             try:
                 if response.status_code >= 300:
-                    refused(target, response, await _whole(response))
+                    refused(id, response, await _whole(response))
                 await _each_piece(response, take)
             finally:
                 await response.aclose()
         except httpx.HTTPError as error:
-            broken(target, error)
+            broken(id, error)
 
     def _url(self, path: str) -> httpx.URL:
         url = self._urls.get(path)
@@ -126,11 +127,11 @@ async def _each_piece(response: httpx.Response, take: Callable[[bytes], object])
     """Hand on the body as it comes, unpacked if it is compressed, though we asked for none of that."""
     stream = response.stream
     assert isinstance(stream, Exchange)
-    unpacker = _unpacker(response.headers.get("content-encoding", "identity"))
+    unpacker = unpacker_of(response.headers.get("content-encoding", "identity"))
     received = size = 0
     while piece := await stream.receive():
         received += len(piece)
-        for part in (piece,) if unpacker is None else _unpacked(unpacker, piece):
+        for part in (piece,) if unpacker is None else unpacked(unpacker, piece):
             size += len(part)
             _check_size(size)
             take(part)
@@ -142,35 +143,18 @@ def _check_size(size: int) -> None:
         raise ModelError(f"the answer is longer than {MAX_REPLY >> 20} MB")
 
 
-def _unpacker(encoding: str) -> zlib._Decompress | None:
-    """What unpacks a body. Not httpx's way, which unpacks all of a piece at once, however much that is."""
-    if encoding.strip().lower() not in ("gzip", "x-gzip", "deflate"):
-        return None  # not packed; or in a way that we don't know, and whoever reads it will say what it looks like
-    return zlib.decompressobj(zlib.MAX_WBITS | 32)  # 32: it finds out by itself which of the two it is
-
-
-def _unpacked(unpacker: zlib._Decompress, data: bytes) -> Iterator[bytes]:
-    """What is in the next piece of a compressed body, a little at a time."""
-    try:
-        while not unpacker.eof and (part := unpacker.decompress(data, UNPACKED)):
-            yield part
-            data = unpacker.unconsumed_tail
-    except zlib.error as error:
-        raise httpx.DecodingError(str(error)) from error
-
-
 # --- what can go wrong ------------------------------------------------------------------------------------
 
 _TRANSIENT = frozenset({408, 409, 425, 429})
 
 
-def refused(target: Target, response: httpx.Response, body: bytes) -> NoReturn:
-    """Raise the error that an answer with such a status stands for."""
+def refused(id: str, response: httpx.Response, body: bytes) -> NoReturn:
+    """Raise the error that an answer with such a status stands for; `id` is the model's."""
     status = response.status_code
-    said = _message(body) or response.reason_phrase or "no explanation"
-    text = f"{target.id}: {said} (HTTP {status})"
+    said = message_in(body) or response.reason_phrase or "no explanation"
+    text = f"{id}: {said} (HTTP {status})"
     if status in (401, 403):
-        client = target.id.partition(":")[0]
+        client = id.partition(":")[0]
         variable = f"{client.upper().replace('-', '_')}_API_KEY"
         raise CredentialsError(
             f"{text}; check the API key of client '{client}' (`api_key` in config.yaml, or {variable})"
@@ -181,14 +165,16 @@ def refused(target: Target, response: httpx.Response, body: bytes) -> NoReturn:
         raise UpstreamError(text, status=status, retry_after=retry_after(response.headers, time.time()))
     if status < 400:
         raise ModelError(f"{text}: redirects are not followed, correct `api_base`")
-    raise ModelError(text)
+    error = ModelError(text)
+    error.status = status
+    raise error
 
 
-def broken(target: Target, error: httpx.HTTPError) -> NoReturn:
+def broken(id: str, error: httpx.HTTPError) -> NoReturn:
     """Raise the error for a request that got no answer, or only a part of one."""
     if isinstance(error, httpx.LocalProtocolError | httpx.UnsupportedProtocol | httpx.DecodingError):
-        raise ModelError(f"{target.id}: {error}") from error
-    raise UpstreamError(f"{target.id}: {str(error) or type(error).__name__}") from error
+        raise ModelError(f"{id}: {error}") from error
+    raise UpstreamError(f"{id}: {str(error) or type(error).__name__}") from error
 
 
 def retry_after(headers: httpx.Headers, now: float) -> float | None:
@@ -210,7 +196,7 @@ def retry_after(headers: httpx.Headers, now: float) -> float | None:
         return None  # the year 99999, and what else a calendar does not know
 
 
-def _message(body: bytes) -> str:
+def message_in(body: bytes) -> str:
     """The provider's words: `{"error": {"message": ...}}`, `{"error": ...}`, `{"message": ...}`, or plain text."""
     try:
         decoded: Any = msgspec.json.decode(body)

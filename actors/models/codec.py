@@ -33,6 +33,13 @@ UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """What decoding an answer may raise: it is not JSON, has another shape, is not UTF-8, or is nested without end."""
 
 
+EARLIER = "(earlier messages are left out)"
+"""Said by the user where a history begins with the model, and the provider wants the user to begin."""
+
+NOTHING = "(nothing)"
+"""Said by the user who said nothing, where the provider wants a text."""
+
+
 class StreamReader(Protocol):
     """Reads one streamed reply: feed it bytes as they come, then ask for the whole."""
 
@@ -97,11 +104,14 @@ class ReplyBuilder:
             self._reasoning.append(piece)
             yield ReasoningDelta(piece)
 
-    def call(self, index: int, *, id: str = "", name: str = "", arguments: str = "") -> Iterator[Delta]:
+    def call(
+        self, index: int, *, id: str = "", name: str = "", arguments: str = "", signature: str = ""
+    ) -> Iterator[Delta]:
         """More of tool call number `index`."""
         call = self._calls.setdefault(index, _CallInPieces())
         call.id = call.id or id
         call.name = call.name or name
+        call.signature = call.signature or signature
         call.arguments.append(arguments)
         if id or name or arguments:
             yield ToolCallDelta(index, id, name, arguments)
@@ -110,7 +120,7 @@ class ReplyBuilder:
         """The whole reply so far."""
         calls = [self._calls[index] for index in sorted(self._calls)]
         tool_calls = tuple(
-            tool_call(call.id or f"call_{number}", call.name, "".join(call.arguments))
+            tool_call(call.id or f"call_{number}", call.name, "".join(call.arguments), call.signature)
             for number, call in enumerate(calls)
         )
         return ChatReply(
@@ -126,20 +136,21 @@ class _CallInPieces:
     def __init__(self) -> None:
         self.id = ""
         self.name = ""
+        self.signature = ""
         self.arguments: list[str] = []
 
 
-def tool_call(id: str, name: str, arguments: str) -> ToolCall:
+def tool_call(id: str, name: str, arguments: str, signature: str = "") -> ToolCall:
     """A call whose arguments came as text; text that is no JSON object is kept as `malformed`."""
     if not arguments.strip():
-        return ToolCall(id=id, name=name)
+        return ToolCall(id=id, name=name, signature=signature)
     try:
         decoded = msgspec.json.decode(arguments)
     except UNREADABLE:
         decoded = None
     if isinstance(decoded, dict):
-        return ToolCall(id=id, name=name, arguments=decoded)
-    return ToolCall(id=id, name=name, malformed=arguments)
+        return ToolCall(id=id, name=name, arguments=decoded, signature=signature)
+    return ToolCall(id=id, name=name, malformed=arguments, signature=signature)
 
 
 def data_url(part: ImagePart | FilePart) -> str:

@@ -35,6 +35,9 @@ IDLE_TTL = 300.0
 CONTEXT = 4096
 """Tokens of the engine's context: prompt and reply together."""
 
+EMBEDDED_TOKENS, EMBEDDED_AT_ONCE = 512, 8
+"""Of an engine that makes vectors: tokens of a text, and texts at once."""
+
 SERVER = Path(__file__).with_name("local_server.py")
 
 
@@ -60,12 +63,16 @@ class LocalEngines:
         owner: they live and end as its children.
         environ: what the processes get as environment.
         server: the script they run.
+        embeds: they make vectors, and don't chat.
     """
 
-    def __init__(self, owner: Actor | Root, environ: Mapping[str, str], *, server: Path = SERVER) -> None:
+    def __init__(
+        self, owner: Actor | Root, environ: Mapping[str, str], *, server: Path = SERVER, embeds: bool = False
+    ) -> None:
         self._owner = owner
         self._environ = {**environ, "OMP_WAIT_POLICY": "passive"}  # spinning threads starve everybody else
         self._server = server
+        self._sizes = (EMBEDDED_TOKENS, EMBEDDED_AT_ONCE) if embeds else (CONTEXT,)
         self._pool: Pool[str, Served] | None = None
 
     @asynccontextmanager
@@ -93,7 +100,7 @@ class LocalEngines:
     @asynccontextmanager
     async def _open(self, me: Actor, path: str) -> AsyncIterator[Served]:
         require_engine()
-        argv = [sys.executable, "-I", str(self._server), path, str(threads()), str(CONTEXT)]
+        argv = [sys.executable, "-I", str(self._server), path, str(threads()), *map(str, self._sizes)]
         process = await start_process(me, argv, name="engine", env=self._environ, stdin="pipe")
         served = await _announced(process, path)
         me.spawn(_watch, process, name="watch")

@@ -19,7 +19,7 @@ import msgspec
 import trio
 
 from ...protocol.chat import ChatReply, ChatRequest, Delta, ReasoningDelta, Restarted, TextDelta, TokenUsage
-from ...protocol.errors import ConfigError, TimedOut, UpstreamError
+from ...protocol.errors import ConfigError, ModelError, TimedOut, UpstreamError
 from ...protocol.events import (
     EventData,
     LlmDelta,
@@ -29,10 +29,10 @@ from ...protocol.events import (
     LlmRetry,
     UsageUpdate,
 )
-from ...protocol.settings import Settings
+from ...protocol.settings import ClientSettings, Settings
 from .catalog import Catalog, Choice, Target
 from .engines import Engines
-from .retry import backoff, worth_waiting
+from .retry import Attempts, worth_waiting
 
 if TYPE_CHECKING:
     from .client import Endpoint
@@ -102,6 +102,10 @@ class Gateway:
         for endpoint in endpoints.values():
             await endpoint.aclose()
 
+    def adopt(self, client: ClientSettings) -> str:
+        """Know a client that `config.yaml` does not have; see `Catalog.adopt`."""
+        return self._catalog.adopt(client)
+
     def choice(self) -> Choice:
         """The model that a request without one gets, and why. Wants no key and no weights yet."""
         return self._catalog.choice()
@@ -128,7 +132,7 @@ class Gateway:
         *,
         on_delta: OnDelta | None = None,
         on_usage: OnUsage | None = None,
-        attempts: int = 3,
+        attempts: int | Attempts = 3,
         deadline: float | None = None,
         need_text: bool = False,
     ) -> ChatReply:
@@ -142,7 +146,8 @@ class Gateway:
             on_delta: gets the reply in pieces as well, in one piece if the model can't stream. With it a stream is
                 asked for, unless `request.stream` or the settings say no.
             on_usage: gets tokens and cost of every complete reply, also of one that is tried again.
-            attempts: exact number of tries, the first included, where errors may pass by themselves.
+            attempts: exact number of tries, the first included, where errors may pass by themselves; or which errors
+                those are and how long to wait, too.
             deadline: on `trio.current_time()`'s clock.
             need_text: a reply without text and tool calls counts as an error that may pass.
 
@@ -152,8 +157,10 @@ class Gateway:
             UpstreamError: the tries are spent, or there is no time left for the wait before the next.
             TimedOut: the deadline passed.
         """
-        if attempts < 1:
-            raise ValueError(f"attempts must be at least 1, not {attempts}")
+        if isinstance(attempts, int):
+            attempts = Attempts(most=attempts)
+        if attempts.most < 1:
+            raise ValueError(f"attempts must be at least 1, not {attempts.most}")
         target = self._catalog.target(request.model or self.choice().model)
         self._calls += 1
         call = _Call(me, f"llm-{self._calls}", target, target.complete(request, self._settings), on_delta, on_usage)
@@ -169,15 +176,17 @@ class Gateway:
                 raise TimedOut(f"{target.id} did not answer in time")
         return reply
 
-    async def _tries(self, call: _Call, attempts: int, deadline: float | None) -> ChatReply:
+    async def _tries(self, call: _Call, attempts: Attempts, deadline: float | None) -> ChatReply:
         attempt = 0
         while True:
             attempt += 1
             try:
                 return await self._try(call, attempt)
-            except UpstreamError as error:
-                wait = backoff(attempt, error.retry_after, self._rng)
-                if attempt == attempts or not worth_waiting(wait, deadline):
+            except ModelError as error:
+                if not attempts.may_pass(error):
+                    raise
+                wait = attempts.wait(attempt, error, self._rng)
+                if attempt == attempts.most or not worth_waiting(wait, deadline):
                     raise _spent(error, attempt) from error
                 call.will_retry(attempt, wait, error)
                 await trio.sleep(wait)
@@ -189,7 +198,7 @@ class Gateway:
                 reply = await call.send(self._endpoint(target.api_base, target), target.headers, attempt)
             else:
                 reply = await self._send_to_engine(call, target.engine, attempt)
-        usage = _countable(reply.usage)
+        usage = countable(reply.usage)
         reply = msgspec.structs.replace(reply, model=target.id, usage=usage, cost=target.cost(usage))
         call.ends(reply)
         return reply
@@ -278,7 +287,7 @@ class _Call:
         if self._on_delta is not None:
             self._on_delta(delta)
 
-    def will_retry(self, attempt: int, wait: float, error: UpstreamError) -> None:
+    def will_retry(self, attempt: int, wait: float, error: ModelError) -> None:
         self.emit(LlmRetry(model=self.target.id, attempt=attempt, wait=wait, error=str(error)))
         if self._heard and self._on_delta is not None:
             self._on_delta(Restarted())
@@ -306,14 +315,15 @@ class _Call:
             raise UpstreamError(f"{reply.model} said nothing and called tools that nobody offered: {named}"[:300])
 
 
-def _countable(usage: TokenUsage) -> TokenUsage:
+def countable(usage: TokenUsage) -> TokenUsage:
     """Token counts as they can be: a negative one would give back what the run has spent, a huge one fits nowhere."""
     counts = {name: min(max(0, getattr(usage, name)), MOST_TOKENS) for name in usage.__struct_fields__}
     return TokenUsage(**counts)
 
 
-def _spent(error: UpstreamError, attempts: int) -> UpstreamError:
+def _spent(error: ModelError, attempts: int) -> ModelError:
     if attempts == 1:
         return error
-    text = f"{error}, after {attempts} tries"
-    return UpstreamError(text, status=error.status, retry_after=error.retry_after)
+    told = type(error)(f"{error}, after {attempts} tries")
+    told.__dict__.update(error.__dict__)
+    return told

@@ -1,8 +1,10 @@
-"""The process around the local engine; run as `python -I local_server.py MODEL THREADS CONTEXT`.
+"""The process around the local engine; run as `python -I local_server.py MODEL THREADS TOKENS [PLACES]`.
 
 It loads the model, serves OpenAI's format on a free loopback port, announces `{"url": ..., "key": ...}` as one line
 on stdout, and ends when its stdin does. It is a script of its own, run by path and isolated from the current directory
 and the environment, and imports nothing of callboard: a crash of the engine is then only the end of a process.
+
+With PLACES it makes vectors of that many texts at once, of up to TOKENS each; without, it chats in a context of TOKENS.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import sys
 from pathlib import Path
 
 
-def main(model: str, threads: int, context: int) -> None:
+def main(model: str, threads: int, tokens: int, places: int = 0) -> None:
     """Serve until stdin ends."""
     xllamacpp = importlib.import_module("xllamacpp")
     key = secrets.token_urlsafe(24)
@@ -26,8 +28,13 @@ def main(model: str, threads: int, context: int) -> None:
     params.port = 0
     params.api_keys = [key]  # without one the engine answers any web page that finds the port
     params.cors_origins = ""
-    params.n_ctx = context
-    params.n_parallel = 1  # more slots would share the context between them
+    if places:
+        params.embedding = True
+        params.n_parallel = places
+        params.n_ctx = params.n_batch = params.n_ubatch = tokens * places  # a text is computed in one piece
+    else:
+        params.n_ctx = tokens
+        params.n_parallel = 1  # more slots would share the context between them
     params.n_threads_http = 4
     params.cpuparams.n_threads = threads
     params.cpuparams_batch.n_threads = threads
@@ -40,4 +47,4 @@ def main(model: str, threads: int, context: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
+    main(sys.argv[1], *map(int, sys.argv[2:]))

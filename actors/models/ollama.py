@@ -72,9 +72,10 @@ class OllamaCodec:
             "stop": request.stop or None,
         }
         given = {name: value for name, value in options.items() if value is not None}
-        if given:
-            body["options"] = given
-        return Outgoing("/api/chat", msgspec.json.encode(body), _decoded, OllamaReader)
+        own = request.extra.get("options")
+        if given or own:
+            body["options"] = {**own, **given} if isinstance(own, dict) else given
+        return Outgoing("/api/chat", msgspec.json.encode({**request.extra, **body}), _decoded, OllamaReader)
 
 
 class OllamaReader:

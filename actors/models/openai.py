@@ -74,7 +74,7 @@ class OpenAiCodec:
         if stream:
             body["stream"] = True
             body["stream_options"] = {"include_usage": True}
-        return Outgoing("/chat/completions", msgspec.json.encode(body), _decoded, OpenAiReader)
+        return Outgoing("/chat/completions", msgspec.json.encode({**request.extra, **body}), _decoded, OpenAiReader)
 
 
 class OpenAiReader:

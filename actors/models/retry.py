@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
+import msgspec
 import trio
+
+from ...protocol.errors import ModelError, UpstreamError
 
 FIRST = 0.5
 """Upper bound of the first wait, in seconds; it doubles with every try."""
@@ -14,6 +18,33 @@ LONGEST = 30.0
 
 PATIENCE = 120.0
 """A provider that asks for a longer wait than this is not waited for."""
+
+
+class Attempts(msgspec.Struct, frozen=True, kw_only=True):
+    """How often a request is tried, for those who have their own idea of it.
+
+    Attributes:
+        most: tries, the first included.
+        shortest, longest: seconds between which the waits are; None for `backoff`.
+        passes: whether an error may pass by itself; None for those that the gateway takes for such.
+    """
+
+    most: int = 3
+    shortest: float = 0.0
+    longest: float | None = None
+    passes: Callable[[ModelError], bool] | None = None
+
+    def may_pass(self, error: ModelError) -> bool:
+        """Whether another try may help."""
+        return isinstance(error, UpstreamError) if self.passes is None else self.passes(error)
+
+    def wait(self, attempt: int, error: ModelError, rng: random.Random) -> float:
+        """Seconds to wait after try number `attempt`; never less than the provider asked for."""
+        asked = error.retry_after if isinstance(error, UpstreamError) else None
+        if self.longest is None:
+            return backoff(attempt, asked, rng)
+        bound = min(self.longest, FIRST * 2 ** min(attempt, 30))
+        return max(rng.uniform(self.shortest, max(self.shortest, bound)), asked or 0.0)
 
 
 def backoff(attempt: int, retry_after: float | None, rng: random.Random) -> float:

@@ -2,7 +2,7 @@
 
 The format is https://html.spec.whatwg.org/multipage/server-sent-events.html#parsing-an-event-stream. Lines end
 with CR, LF or CRLF, and the bytes may be split anywhere, between the CR and the LF and inside a character too.
-`id` and `retry` serve reconnecting clients, which a model's reply can't have, so they are skipped.
+`id` and `retry` are for clients that reconnect: a model's reply can't be taken up again, a stream of MCP can.
 """
 
 from __future__ import annotations
@@ -25,9 +25,21 @@ class SseEvent(msgspec.Struct, frozen=True):
 
 
 class SseParser:
-    """Feed it bytes; it gives back the events that are complete."""
+    """Feed it bytes; it gives back the events that are complete.
 
-    def __init__(self) -> None:
+    Args:
+        limit: bytes an unfinished event may grow to; None for `MAX_EVENT`.
+
+    Attributes:
+        last_id: the id of the last event that came with one, once it was complete; "" if none did.
+        retry: seconds that the server wants a client to wait before it reconnects; None if it didn't say.
+    """
+
+    def __init__(self, limit: int | None = None) -> None:
+        self.last_id = ""
+        self.retry: float | None = None
+        self._limit = limit or MAX_EVENT
+        self._id: bytes | None = None
         self._line = bytearray()
         self._after_cr = False
         self._first = True
@@ -39,12 +51,15 @@ class SseParser:
         """The events that `data` completes, in order. An event without data is none.
 
         Raises:
-            UpstreamError: an event grows beyond `MAX_EVENT`.
+            UpstreamError: an event grows beyond the limit.
         """
         for line in self._lines(data):
             if line:
                 self._field(line)
-            elif self._data:
+                continue
+            if self._id is not None:
+                self.last_id, self._id = self._id.decode("utf-8", errors="replace"), None
+            if self._data:
                 yield self._dispatch()
             else:
                 self._kind = ""
@@ -58,8 +73,8 @@ class SseParser:
         pieces = data.splitlines(keepends=True) if data else []
         for piece in pieces:
             self._line += piece
-            if len(self._line) + self._size > MAX_EVENT:
-                raise UpstreamError(f"the server sent an event of more than {MAX_EVENT} bytes")
+            if len(self._line) + self._size > self._limit:
+                raise UpstreamError(f"the server sent an event of more than {self._limit} bytes")
             end = piece[-1]
             if end not in (0x0A, 0x0D):
                 continue
@@ -77,9 +92,13 @@ class SseParser:
         value = value.removeprefix(b" ")
         if name == b"data":
             self._data.append(value)
-            self._size += len(value)
+            self._size += len(value) + 1  # with its LF, so that empty lines have an end, too
         elif name == b"event":
             self._kind = value.decode("utf-8", errors="replace")
+        elif name == b"id" and b"\0" not in value:
+            self._id = value
+        elif name == b"retry" and value.isdigit() and len(value) < 10:
+            self.retry = int(value) / 1000
 
     def _dispatch(self) -> SseEvent:
         event = SseEvent(self._kind or "message", b"\n".join(self._data).decode("utf-8", errors="replace"))

@@ -11,7 +11,8 @@ the end. In every other case (cancellation, timeout, an error, a reader that sto
 which is how a provider learns that nobody waits any more.
 
 A server may close an idle connection just when we use it again. If not a byte of an answer had come, the request
-is sent once more on a new connection. A body that can be read only once gets a new connection from the start.
+is sent once more on a new connection; not so one with the extension `once`, whose work must not be done twice. A body
+that can be read only once gets a new connection from the start.
 """
 
 from __future__ import annotations
@@ -98,8 +99,9 @@ class TrioTransport(httpx.AsyncBaseTransport):
             connection = await self.connections.acquire(route, timeouts)
             try:
                 return await Exchange(self.connections, connection, timeouts).start(outgoing)
-            except _Stale:
-                pass
+            except _Stale as stale:
+                if request.extensions.get("once"):
+                    raise httpx.ReadError(f"the connection broke before the answer: {stale}") from stale
         connection = await self.connections.acquire(route, timeouts, fresh=True)
         return await Exchange(self.connections, connection, timeouts).start(outgoing)
 

@@ -12,7 +12,7 @@ from ..context import AgentCall
 from ..graph.failures import retold
 from ..library import AGENTS
 from .prepared import Prepared
-from .target import GraphAgent, LoopAgent, find, read
+from .target import Loaded, WorkflowAgent, find, named_file, read
 
 if TYPE_CHECKING:
     from ...supervisors import Actor
@@ -29,7 +29,7 @@ class Children:
     def __init__(self, config_dir: Path, compat: str | None) -> None:
         self._config_dir = config_dir
         self._compat = compat
-        self._read: dict[tuple[str, Path], GraphAgent | LoopAgent] = {}
+        self._read: dict[tuple[str, Path], Loaded] = {}
 
     async def __call__(self, me: Actor, call: AgentCall) -> str:
         """Play the agent; the text of its answer.
@@ -40,7 +40,9 @@ class Children:
         key = (call.name, call.near)
         agent = self._read.get(key)
         if agent is None:
-            agent = self._read[key] = self._load(call)
+            agent = self._load(call)
+            if not isinstance(agent, WorkflowAgent):  # the variables are in one of those already
+                self._read[key] = agent
         prepared = Prepared(agent, call.variables, self._compat, call.context)
         result = await prepared.play(
             me,
@@ -65,11 +67,18 @@ class Children:
         hint = did_you_mean(name[:100], names)
         return f"Agent '{name[:100]}' not found in {where}" + (f"; {hint}" if hint else "")
 
-    def _load(self, call: AgentCall) -> GraphAgent | LoopAgent:
-        home = self._home(call.name, call.near)
+    def _load(self, call: AgentCall) -> Loaded:
+        home = named_file(call.name, call.near) if call.by_file else None
+        home = home or self._home(call.name, call.near)
         if home is None:
             raise NodeFailed(self.unknown(call.name, call.near) or "")
-        return read(find(home), self._config_dir, compat=self._compat, shelf=call.context.shelf)
+        return read(
+            find(home),
+            self._config_dir,
+            compat=self._compat,
+            shelf=call.context.shelf,
+            variables=call.variables,
+        )
 
     def _home(self, name: str, near: Path) -> Path | None:
         if name in ("", ".", "..") or os.sep in name or "\0" in name:  # a model may have made it up

@@ -7,28 +7,51 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import trio
 
+from ...protocol.agent import Agent
 from ...protocol.errors import CallboardError, InvalidFile, RunFailed, Unsupported
 from ...protocol.graph import AgentNode, AnyNode, Graph, LlmNode, RagNode
 from ..agent.agent import Cast, refuse_what_is_not_there_yet, run_agent
 from ..agent.record import Record
 from ..agent.user import user_tools
+from ..graph.compat import MODES
 from ..graph.compile import compile_graph
 from ..graph.plan import Plan
 from ..graph.scheduler import GraphResult, run_graph
 from ..tools.of_agent import tools_of_agent
 from ..tools.tool import Tool
 from ..variables import overridden, resolve_variables
-from .target import GraphAgent, LoopAgent
+from .attachments import task_of
+from .target import GraphAgent, Loaded, WorkflowAgent
 
 if TYPE_CHECKING:
     from ...supervisors import Actor, End, Ref
     from ..agent.mail import Seat
     from ..context import RunContext
+    from ..knowledge.recipe import Recipe
+    from ..mcp.tools.chosen import Wanted
+    from ..workflow.plan import Plan as Flow
+
+
+class Consulted(msgspec.Struct, frozen=True, kw_only=True):
+    """What the user gives beside a prompt.
+
+    Attributes:
+        recipes: knowledge bases to look it up in (`--kb`).
+        files: what is put before it (`-f`).
+        attachments: what a workflow's task comes with (`--attach`).
+        workspace: where a workflow's python nodes work; None for a directory that goes with the run.
+    """
+
+    recipes: tuple[Recipe, ...] = ()
+    files: tuple[str, ...] = ()
+    attachments: tuple[Path, ...] = ()
+    workspace: Path | None = None
 
 
 class Prepared:
@@ -39,7 +62,8 @@ class Prepared:
         model: what its models are by default, "" if it does not say.
         models: every model id that its nodes name.
         needs_default: whether something in it asks a model without naming one.
-        tool_names: what its models may call, the families aside.
+        tool_names: what its models may call, the families and the tools of MCP servers aside.
+        recipes: what it looks things up in: per rag node, or the agent's `documents`.
 
     Raises:
         UsageError: a variable has no value, or there is none of that name.
@@ -47,22 +71,47 @@ class Prepared:
         Unsupported: it uses what this version can't run yet.
     """
 
-    def __init__(
-        self, agent: GraphAgent | LoopAgent, variables: Mapping[str, str], compat: str | None, context: RunContext
-    ) -> None:
+    def __init__(self, agent: Loaded, variables: Mapping[str, str], compat: str | None, context: RunContext) -> None:
         self.name = agent.name
-        declared = agent.graph.variables if isinstance(agent, GraphAgent) else agent.agent.variables
-        values = resolve_variables(agent.name, declared, variables, os.environ)
+        self.models: set[str] = set()
+        self.needs_default = False
+        self.model = ""
+        self.tool_names: set[str] = set()
+        self.recipes: dict[str, Recipe] = {}
         self._cast: Cast | None = None
         self._plan: Plan | None = None
+        self._flow: Flow | None = None
+        compat = compat if compat in MODES else None
+        if isinstance(agent, WorkflowAgent):  # its variables were put in when it was read
+            from ..workflow.plan import compile_workflow
+
+            self._flow = compile_workflow(agent.workflow, agent.path, context.environ)
+            return
+        declared = agent.graph.variables if isinstance(agent, GraphAgent) else agent.agent.variables
+        values = resolve_variables(agent.name, declared, variables, os.environ)
         if isinstance(agent, GraphAgent):
-            _refuse_what_is_not_there_yet(agent.graph)
+            _refuse_spawning(agent.graph)
             graph = overridden(agent.graph, os.environ)
+            servers: Mapping[str, Wanted] = {}
+            if graph.mcp_servers:
+                from ..mcp.tools.chosen import wanted_by_nodes
+
+                servers = wanted_by_nodes(graph, context)
             if context.shelf is not None and graph.permissions:
                 graph = msgspec.structs.replace(graph, permissions=context.shelf.permissions(graph.permissions))
-            tools = _tools_of_nodes(agent, values, context)
+            tools = _tools_of_nodes(agent, graph, values, context, servers)
             self.tool_names = {tool.name for found in tools.values() for tool in found}
-            self._plan = compile_graph(graph, agent.directory, compat=compat, values=values, tools=tools)
+            if any(isinstance(node, RagNode) for node in graph.nodes.values()):
+                self.recipes = _recipes_of(graph, agent.directory, context, compat)
+            self._plan = compile_graph(
+                graph,
+                agent.directory,
+                compat=compat,
+                values=values,
+                tools=tools,
+                servers=servers,
+                recipes=self.recipes,
+            )
             self.models = {node.model for node in graph.nodes.values() if isinstance(node, LlmNode) and node.model}
             self.needs_default = any(_asks(node) and not getattr(node, "model", None) for node in graph.nodes.values())
             self.model = graph.model or ""
@@ -78,10 +127,33 @@ class Prepared:
                 timeout=settled.tool_timeout,
             )
             self.tool_names = set(found.tools)
-            self._cast = Cast(agent=settled, directory=agent.directory, values=values, tools=found)
+            if settled.documents:
+                self.recipes = _recipes_of(settled, agent.directory, context, compat)
+            wanted: Wanted | None = None
+            if settled.mcp_servers:
+                from ..mcp.tools.chosen import wanted_by_agent
+
+                wanted = wanted_by_agent(settled, context)
+            self._cast = Cast(agent=settled, directory=agent.directory, values=values, tools=found, servers=wanted)
             self.models = {settled.summarization_model} if settled.summarization_model else set()
             self.needs_default = True
             self.model = settled.model or ""
+
+    @property
+    def servers(self) -> set[str]:
+        """The MCP servers it uses, by name."""
+        wanted = list(self._plan.servers.values()) if self._plan is not None else []
+        if self._cast is not None and self._cast.servers is not None:
+            wanted.append(self._cast.servers)
+        return {choice.server.name for each in wanted for choice in each.choices}
+
+    def new_result(self) -> GraphResult:
+        """Where its result goes."""
+        if self._flow is None:
+            return GraphResult()
+        from ..workflow.play import WorkflowResult
+
+        return WorkflowResult()
 
     @property
     def has_state(self) -> bool:
@@ -100,17 +172,38 @@ class Prepared:
         record: Record | None = None,
         seat: Seat | None = None,
         escalation_timeout: float | None = None,
+        given: Consulted | None = None,
     ) -> GraphResult:
-        """Run it as a child of `me` and wait for its end; what went wrong is the result's `error`."""
-        result = result if result is not None else GraphResult()
+        """Run it as a child of `me` and wait for its end; what went wrong is the result's `error`.
+
+        Its knowledge bases are seen to first.
+
+        Args:
+            given: what the user wants looked up for the prompt beside what the agent has itself.
+        """
+        result = result if result is not None else self.new_result()
         record = record if record is not None else Record()
+        given = given or Consulted()
+        try:
+            prompt, at_hand = await self._consult(me, prompt, context, given)
+        except CallboardError as error:
+            result.error = error
+            return result
         if self._plan is not None:
             arguments = (self._plan, prompt, context, depth, state, result, record)
             ref = me.spawn(run_graph, *arguments, name=self.name, link=False)
             end = await _its_end(me, ref)
+        elif self._flow is not None:
+            from ..workflow.play import WorkflowResult, run_workflow
+
+            assert isinstance(result, WorkflowResult)
+            flowing = (self._flow, task_of(prompt, given.attachments), context, depth, result, record)
+            brought = (given.workspace, given.attachments)
+            end = await _its_end(me, me.spawn(run_workflow, *flowing, *brought, name=_label(self.name), link=False))
         else:
             assert self._cast is not None
-            body = (self._cast, prompt, context, depth, record, seat, escalation_timeout)
+            cast = msgspec.structs.replace(self._cast, recipes=at_hand)
+            body = (cast, prompt, context, depth, record, seat, escalation_timeout)
             loop = me.spawn(run_agent, *body, name=self.name, link=False)
             end = await _its_end(me, loop)
             result.output = str(end.value or "")
@@ -121,6 +214,39 @@ class Prepared:
         elif end.reason != "normal":
             result.error = RunFailed(f"'{self.name}' was {end.reason}")
         return result
+
+    async def _consult(
+        self, me: Actor, prompt: str, context: RunContext, given: Consulted
+    ) -> tuple[str, tuple[Recipe, ...]]:
+        """The prompt with what was found for it, and the bases that the agent may look into by itself."""
+        asked: tuple[Recipe, ...] = given.recipes
+        if self._cast is not None:
+            asked = (*self.recipes.values(), *asked)
+        if not asked and not self.recipes and not given.files:
+            return prompt, ()
+        from ..knowledge.loading import loaded
+
+        await loaded()
+        knowledge = context.knowledge
+        await knowledge.ready(me, (*self.recipes.values(), *given.recipes))
+        attached = await knowledge.attached(me, given.files, prompt)
+        how = self._cast.agent.knowledge if self._cast is not None else "prompt"
+        if how != "tool":
+            prompt = await knowledge.prompt(me, asked, prompt)
+        return f"{attached}\n\n{prompt}".strip() if attached else prompt, asked if how != "prompt" else ()
+
+
+def _label(name: str) -> str:
+    """A workflow's name as part of a path; it may hold anything."""
+    return name.replace("/", "_")
+
+
+def _recipes_of(
+    agent: Graph | Agent, directory: Path | None, context: RunContext, compat: str | None
+) -> dict[str, Recipe]:
+    from ..knowledge.recipes import recipes_of
+
+    return recipes_of(agent, directory, context.config_dir, context.environ, compat=compat)
 
 
 async def _its_end(me: Actor, ref: Ref[Any]) -> End:
@@ -138,18 +264,9 @@ def _asks(node: AnyNode) -> bool:
     return isinstance(node, LlmNode) or (isinstance(node, AgentNode) and node.output_schema is not None)
 
 
-def _refuse_what_is_not_there_yet(graph: Graph) -> None:
+def _refuse_spawning(graph: Graph) -> None:
+    """Raise `Unsupported` for an llm node that lists tools which spawn agents."""
     for node in graph.nodes.values():
-        if isinstance(node, RagNode):
-            raise Unsupported(
-                f"'{graph.name}' can't be run yet: node '{node.id}' is a rag node, and this version does not "
-                "retrieve from documents"
-            )
-        if isinstance(node, LlmNode) and (node.mcp_tools or any(name.startswith(_MCP) for name in node.tools)):
-            raise Unsupported(
-                f"'{graph.name}' can't be run yet: node '{node.id}' lists MCP tools, and this version does not "
-                "talk to MCP servers"
-            )
         if isinstance(node, LlmNode) and any(name.startswith("agent__") for name in node.tools):
             raise Unsupported(
                 f"'{graph.name}' can't be run: node '{node.id}' lists tools that spawn agents, which llm nodes can't "
@@ -157,16 +274,18 @@ def _refuse_what_is_not_there_yet(graph: Graph) -> None:
             )
 
 
-_MCP = ("mcp:", "mcp_search_", "mcp_describe_", "mcp_invoke_")
-
-
-def _tools_of_nodes(agent: GraphAgent, values: Mapping[str, str], context: RunContext) -> dict[str, tuple[Tool, ...]]:
-    """Per llm node that lists tools, those tools.
+def _tools_of_nodes(
+    agent: GraphAgent,
+    graph: Graph,
+    values: Mapping[str, str],
+    context: RunContext,
+    servers: Mapping[str, Wanted],
+) -> dict[str, tuple[Tool, ...]]:
+    """Per llm node that lists tools, those tools, without what MCP servers have to be asked for.
 
     Raises:
         InvalidFile: a tool file has errors, or a node lists a tool that is not there.
     """
-    graph = agent.graph
     nodes = [node for node in graph.nodes.values() if isinstance(node, LlmNode) and node.tools]
     if not nodes:
         return {}
@@ -176,7 +295,8 @@ def _tools_of_nodes(agent: GraphAgent, values: Mapping[str, str], context: RunCo
     there = {**{tool.name: tool for tool in user_tools(timeout=None)}, **found.tools}
     chosen: dict[str, tuple[Tool, ...]] = {}
     for node in nodes:
-        names = context.shelf.spelled_out(node.tools) if context.shelf is not None else node.tools
+        listed = servers[node.id].others(node.tools) if node.id in servers else node.tools
+        names = context.shelf.spelled_out(listed) if context.shelf is not None else listed
         strange = [name for name in names if name not in there]
         if strange:
             raise InvalidFile(

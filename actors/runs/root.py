@@ -15,15 +15,20 @@ import os
 from collections.abc import Callable
 from contextvars import ContextVar, Token
 from types import TracebackType
-from typing import final
+from typing import TYPE_CHECKING, final
 
 from ...supervisors import Bus, Desk
 from ...supervisors import Root as Kernel
+from ..directories import cache_dir
 from ..directories import config_dir as configured
 from ..models.engines import LocalEngines
 from ..models.gateway import Gateway
 from ..settings import load_settings
 from ..tools.collect import Shelf
+
+if TYPE_CHECKING:
+    from ..knowledge.service import Knowledge
+    from ..mcp.pool.servers import McpServers
 
 current: ContextVar[Root | None] = ContextVar("callboard_root", default=None)
 """The root of the block we are in."""
@@ -39,6 +44,7 @@ class Root:
         stop_within: seconds from the beginning of the stop to its end.
         on_signal: called with a signal's number and how many there were.
         patient: questions wait for a front end that is not there yet.
+        serving: we are here for long: MCP servers that nobody uses are kept for a while.
 
     Attributes:
         kernel: the supervision tree.
@@ -58,12 +64,16 @@ class Root:
         stop_within: float = 3.0,
         on_signal: Callable[[int, int], None] | None = None,
         patient: bool = False,
+        serving: bool = False,
     ) -> None:
         self.config_dir, _ = configured(config_dir, os.environ)
         self.settings, self.problems = load_settings(self.config_dir)
         self.kernel = Kernel(signals=signals, stop_within=stop_within, on_signal=on_signal, patient=patient)
         self.gateway: Gateway
         self.shelf = Shelf(self.config_dir, self.settings, os.environ)
+        self._serving = serving
+        self._mcp: McpServers | None = None
+        self._knowledge: Knowledge | None = None
         self._token: Token[Root | None] | None = None
 
     async def __aenter__(self) -> Root:
@@ -80,6 +90,8 @@ class Root:
         await self.kernel.stop()
         with self.kernel.shield(1.0):
             await self.gateway.aclose()
+            if self._knowledge is not None:
+                await self._knowledge.aclose()
         return await self.kernel.__aexit__(kind, error, trace)
 
     @property
@@ -91,6 +103,44 @@ class Root:
     def bus(self) -> Bus:
         """Every run's events."""
         return self.kernel.bus
+
+    @property
+    def mcp(self) -> McpServers:
+        """The MCP servers of `mcp.json`, which is read when this is first asked for; they end with the kernel."""
+        if self._mcp is None:
+            from ..mcp.client.connect import Abilities
+            from ..mcp.files import load_mcp
+            from ..mcp.pool.servers import McpServers
+            from ..secrets import EnvironmentSecrets
+
+            self._mcp = McpServers(
+                self.kernel,
+                load_mcp(self.config_dir),
+                environ=os.environ,
+                cache=cache_dir(os.environ),
+                secrets=EnvironmentSecrets(os.environ),
+                abilities=Abilities(elicitation=True, sampling=True),
+                settings=self.settings.mcp_pool,
+                serving=self._serving,
+                read_again=lambda: load_mcp(self.config_dir),
+            )
+        return self._mcp
+
+    @property
+    def knowledge(self) -> Knowledge:
+        """The knowledge bases; made when this is first asked for, they end with the kernel."""
+        if self._knowledge is None:
+            from ..knowledge.service import Knowledge
+
+            self._knowledge = Knowledge(self.kernel, self.settings, os.environ)
+        return self._knowledge
+
+    def end_run(self, id: str) -> None:
+        """A run is over, and so is what only that run has used."""
+        if self._knowledge is not None:
+            self._knowledge.end_run(id)
+        if self._mcp is not None:
+            self._mcp.end_run(id)
 
     def begin_stop(self) -> None:
         """Admit no new run and interrupt those that are under way; returns at once."""

@@ -11,6 +11,7 @@ import contextlib
 import os
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,34 +20,43 @@ import trio
 
 from ...protocol.agent import Agent
 from ...protocol.errors import CallboardError, ConfigError, ShuttingDown, TimedOut, UsageError
-from ...protocol.events import Event, EventData, RunCancelled, RunFailed, RunFinished, RunStarted, Warned
-from ...protocol.outcome import ErrorReport, Outcome, Status
+from ...protocol.events import Event, RunCancelled, RunFailed, RunFinished, RunStarted, Warned
+from ...protocol.outcome import ErrorReport, Message, Outcome, Status
 from ...protocol.problems import Problem
 from ..agent.record import Record
-from ..context import Limits, RunContext
+from ..context import RunContext
 from ..graph.compat import MODES
 from ..graph.scheduler import GraphResult
+from ..meter import Limits, Meter
 from ..tools.collect import ToolOptions
 from ..tools.functions import Function, function_tool
 from ..tools.permissions import Permissions
 from ..tools.tool import Tool
 from .answers import Answers, Given
+from .attachments import attached
 from .children import Children
 from .given import check_unicode, plain_state
-from .prepared import Prepared
+from .prepared import Consulted, Prepared
 from .root import Root, current
-from .target import GraphAgent, LoopAgent, find, read
+from .saved import Saved
+from .target import GraphAgent, Loaded, LoopAgent, WorkflowAgent, find, read
 from .tool_checks import check_listed, check_user
 
 if TYPE_CHECKING:
     from ...supervisors import Actor, End
+    from ..knowledge.of_run import RunKnowledge
 
 INTERRUPTED = 130
 """Exit code of a run that was cancelled without a signal."""
 
+COMPAT = (*MODES, "devall")
+"""Dialects that may be forced from outside; a file of another kind goes by its own."""
+
+_DIALECTS = {GraphAgent: "graph", LoopAgent: "agent", WorkflowAgent: "workflow"}
+
 
 async def run(
-    target: str | os.PathLike[str] | GraphAgent | LoopAgent | Agent,
+    target: str | os.PathLike[str] | Loaded | Agent,
     prompt: str = "",
     *,
     model: str | None = None,
@@ -63,18 +73,23 @@ async def run(
     allow: Iterable[str] = (),
     yes: bool = False,
     roots: Iterable[str | os.PathLike[str]] = (),
+    knowledge: Sequence[str] = (),
+    files: Sequence[str] = (),
+    rebuild_knowledge: bool = False,
+    attach: Sequence[str | os.PathLike[str]] = (),
+    save: str | os.PathLike[str] | None = None,
 ) -> Outcome:
-    """Run an agent to its end.
+    """Run an agent or a workflow to its end.
 
     Args:
         target: an agent's name, an agent's directory, a YAML file, what `load` returned, or an `Agent` made in Python.
         prompt: the user's words; a graph finds them as `{{initial_prompt}}`.
         model: `client:model` for everything that does not name its own.
-        variables: values of the agent's variables.
+        variables: values of the agent's variables; of a workflow, what `${NAME}` stands for.
         state: replaces keys of a graph's `initial_state`; JSON values.
         answers: to questions: a list used in order, or node id to an answer or a list of answers.
         on_event: called with every event of the run, in order, in the run's tasks; must be quick.
-        compat: `standard` or `loki`, whatever the file says.
+        compat: `standard`, `loki` (agents) or `devall` (workflows), whatever the file says.
         limits: what the run may use at most.
         strict: warnings about the file are errors.
         config_dir: where agents and settings live, for a run with a root of its own.
@@ -83,6 +98,11 @@ async def run(
         allow: names of tools that need not ask a person for permission.
         yes: no tool asks for permission.
         roots: directories beside the working directory in which the `fs_*` tools may work.
+        knowledge: names of knowledge bases to look the prompt up in.
+        files: what is read and put before the prompt: paths, globs, URLs (see `actors.knowledge.attached`).
+        rebuild_knowledge: every knowledge base that the run needs is built anew first.
+        attach: files that a workflow's task comes with, for its models and for its python nodes.
+        save: a directory in which the run is kept as files (see `actors.runs.saved`).
 
     Returns:
         How it ended. A run that failed, or was cancelled by its root's end, does not raise.
@@ -110,11 +130,16 @@ async def run(
                 allow=allow,
                 yes=yes,
                 roots=roots,
+                knowledge=knowledge,
+                files=files,
+                rebuild_knowledge=rebuild_knowledge,
+                attach=attach,
+                save=save,
             )
-    if compat is not None and compat not in MODES:
-        raise UsageError(f"compat must be one of {', '.join(MODES)}, not '{compat}'")
+    if compat is not None and compat not in COMPAT:
+        raise UsageError(f"compat must be one of {', '.join(COMPAT)}, not '{compat}'")
     functions = tuple(function if isinstance(function, Tool) else function_tool(function) for function in tools)
-    agent = _agent(target, root, [tool.name for tool in functions], strict=strict, compat=compat)
+    agent = _agent(target, root, [tool.name for tool in functions], variables or {}, strict=strict, compat=compat)
     allow = root.shelf.spelled_out(allow)
     children = Children(root.config_dir, compat)
     context = RunContext(
@@ -131,13 +156,20 @@ async def run(
         tool_options=ToolOptions(yes=yes, roots=tuple(Path(path) for path in roots)),
         permissions=Permissions(root.shelf.permissions(root.settings.permissions), allowed=allow, yes=yes),
         functions=functions,
+        settings=root.settings,
+        mcp=lambda: root.mcp,
+        knowledge=partial(_knowledge_of_run, root, rebuild=rebuild_knowledge, agreed=yes),
     )
     if isinstance(agent, LoopAgent) and not root.settings.calls_functions:
         raise ConfigError("Please enable function calling support before using the agent.")
     prepared = Prepared(agent, variables or {}, compat, context)
     if state and not prepared.has_state:
         raise UsageError(f"'{agent.name}' is not a graph, so it has no state to set")
-    if not prompt.strip() and not prepared.has_state:
+    if attach and not isinstance(agent, WorkflowAgent):
+        raise UsageError(f"'{agent.name}' is no workflow: `attach` is for those; `-f` puts files before a prompt")
+    id = f"run-{secrets.token_hex(4)}"
+    given = msgspec.structs.replace(_consulted(root, knowledge, files), attachments=attached(attach))
+    if isinstance(agent, LoopAgent) and not prompt.strip() and not files:
         raise UsageError(f"'{agent.name}' is an LLM agent: it needs a prompt to answer")
     given_state = plain_state(state or {})
     check_unicode("the prompt", prompt)
@@ -149,31 +181,69 @@ async def run(
     started = RunStarted(
         target=agent.file if isinstance(target, msgspec.Struct) else os.fspath(target),
         name=agent.name,
-        dialect="graph" if isinstance(agent, GraphAgent) else "agent",
+        dialect=_DIALECTS[type(agent)],
         model=model,
         why=why,
         prompt=prompt,
     )
-    performance = _Performance(root, prepared, context, prompt, given_state, Answers(answers))
-    strange = check_user(allow, (*prepared.tool_names, *(tool.name for tool in functions)), root.shelf, root.settings)
-    problems = (*root.problems, *agent.problems, *strange)
+    saved = None if save is None else Saved(Path(save) / id)
+    if saved is not None:
+        given = msgspec.structs.replace(given, workspace=saved.workspace)
+    performance = _Performance(id, root, prepared, context, prompt, given, given_state, Answers(answers), saved)
+    # What tools a workflow has is known when it runs, so nobody can say that one of them is not there.
+    checked = () if isinstance(agent, WorkflowAgent) else allow
+    strange = check_user(checked, (*prepared.tool_names, *(tool.name for tool in functions)), root.shelf, root.settings)
+    of_servers = root.mcp.config.problems_of(prepared.servers) if prepared.servers else ()
+    problems = (*root.problems, *of_servers, *agent.problems, *strange)
     return await performance.run(started, problems, on_event)
 
 
 def _agent(
-    target: str | os.PathLike[str] | GraphAgent | LoopAgent | Agent,
+    target: str | os.PathLike[str] | Loaded | Agent,
     root: Root,
     functions: Sequence[str],
+    variables: Mapping[str, str],
     *,
     strict: bool,
     compat: str | None,
-) -> GraphAgent | LoopAgent:
+) -> Loaded:
     if isinstance(target, Agent):
         return LoopAgent.of(target, check_listed(target, functions, root.shelf))
-    if isinstance(target, GraphAgent | LoopAgent):
+    if isinstance(target, GraphAgent | LoopAgent | WorkflowAgent):
         return target
     found = find(target, config_dir=root.config_dir)
-    return read(found, root.config_dir, strict=strict, compat=compat, functions=functions, shelf=root.shelf)
+    return read(
+        found,
+        root.config_dir,
+        strict=strict,
+        compat=compat,
+        functions=functions,
+        shelf=root.shelf,
+        variables=variables,
+    )
+
+
+def _consulted(root: Root, knowledge: Sequence[str], files: Sequence[str]) -> Consulted:
+    """What is to be looked up for the prompt.
+
+    Raises:
+        UsageError: there is no such base, or no such file.
+    """
+    if files:
+        from ..knowledge.attached import check
+
+        check(files, root.settings.document_loaders)
+    if not knowledge:
+        return Consulted(files=tuple(files))
+    from ..knowledge.shelf import named
+
+    return Consulted(recipes=tuple(named(name, root.config_dir) for name in knowledge), files=tuple(files))
+
+
+def _knowledge_of_run(root: Root, meter: Meter, *, rebuild: bool, agreed: bool) -> RunKnowledge:
+    from ..knowledge.of_run import RunKnowledge
+
+    return RunKnowledge(lambda: root.knowledge, meter, rebuild=rebuild, agreed=agreed)
 
 
 def _default_model(root: Root, prepared: Prepared, context: RunContext) -> tuple[str | None, str]:
@@ -192,21 +262,26 @@ class _Performance:
 
     def __init__(
         self,
+        id: str,
         root: Root,
         prepared: Prepared,
         context: RunContext,
         prompt: str,
+        given: Consulted,
         state: dict[str, Any],
         answers: Answers,
+        saved: Saved | None,
     ) -> None:
-        self.id = f"run-{secrets.token_hex(4)}"
+        self.id = id
         self._root = root
         self._prepared = prepared
         self._context = context
         self._prompt = prompt
+        self._given = given
         self._state = state
         self._answers = answers
-        self._result = GraphResult()
+        self._saved = saved
+        self._result = prepared.new_result()
         self._record = Record()
 
     async def run(
@@ -233,19 +308,29 @@ class _Performance:
         bus = self._root.bus
         stream = bus.open(self.id)
         try:
-            with contextlib.nullcontext() if on_event is None else stream.listen(on_event):
+            with contextlib.ExitStack() as listening:
+                for hears in (on_event, None if self._saved is None else self._saved.on_event):
+                    if hears is not None:
+                        listening.enter_context(stream.listen(hears))
                 top = self._root.kernel.actor
                 actor = top.adopt(self._play, (), name=self.id, bond="watched", stream=stream)
                 actor.policy = self._answers.policy
                 yield actor
         finally:
+            self._root.end_run(self.id)
             bus.close(stream)
 
     async def _play(self, me: Actor) -> None:
         """Body of the run's actor."""
         seconds = self._context.meter.limits.timeout
         playing = self._prepared.play(
-            me, self._prompt, self._context, state=self._state, result=self._result, record=self._record
+            me,
+            self._prompt,
+            self._context,
+            state=self._state,
+            result=self._result,
+            record=self._record,
+            given=self._given,
         )
         if seconds is None:
             await playing
@@ -274,6 +359,7 @@ class _Performance:
         if status == "cancelled":
             signal = self._root.kernel.signal
             code = INTERRUPTED if signal is None else 128 + signal
+        final, leftover, outputs = _messages(result)
         outcome = Outcome(
             run_id=self.id,
             status=status,
@@ -285,18 +371,28 @@ class _Performance:
             turns=self._context.meter.turns,
             tool_calls=self._context.meter.tool_calls,
             children=self._record.children,
+            final_messages=final,
+            leftover=leftover,
             error=None if error is None else ErrorReport(code=error.code, message=str(error), node=error.node),
             exit_code=code,
         )
-        if not actor.stream.heard:
-            return outcome
-        wire = outcome.to_wire()
-        data: EventData
-        if status == "done":
-            data = RunFinished(outcome=wire)
-        elif status == "failed":
-            data = RunFailed(outcome=wire)
-        else:
-            data = RunCancelled(outcome=wire)
-        actor.emit(data)
+        if actor.stream.heard:
+            actor.emit(_ENDS[status](outcome=outcome.to_wire()))
+        if self._saved is not None:
+            self._saved.close(outcome, outputs)
         return outcome
+
+
+_ENDS: dict[Status, type[RunFinished | RunFailed | RunCancelled]] = {
+    "done": RunFinished,
+    "failed": RunFailed,
+    "cancelled": RunCancelled,
+}
+
+
+def _messages(
+    result: GraphResult,
+) -> tuple[list[Message] | None, dict[str, list[Message]] | None, dict[str, list[Message]] | None]:
+    """Of a workflow: what the final node has said, what was left over, what each node has said."""
+    told = getattr(result, "told", None)
+    return (None, None, None) if told is None else told()

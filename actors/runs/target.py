@@ -2,7 +2,7 @@
 
 A target is the name of an agent in the configuration directory (`agents/<name>/`) or of a built-in one, an agent's
 directory, or a YAML file. A directory holds either a `graph.yaml` or a `config.yaml`. A file of another name is told by
-what it says: a mapping with `nodes` is a graph.
+what it says: a mapping with `nodes` is a graph, one with a mapping `graph` is a DevAll workflow.
 
 A bare name means those agents first, and what the working directory calls so only if there is none: `coder` is the same
 agent wherever one stands, also inside of a repository of somebody else's that has a `coder/`. A path is never a name:
@@ -14,12 +14,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
 
 from ...protocol.agent import Agent, read_agent
-from ...protocol.errors import InvalidFile, Unsupported, UsageError
+from ...protocol.errors import InvalidFile, UsageError
 from ...protocol.graph import Graph, read_graph
 from ...protocol.problems import Problem, did_you_mean, errors_in
 from ...protocol.reading import in_file_order
@@ -31,7 +31,12 @@ from ..graph.findings import AgentSeen, Surroundings, agents_in
 from ..graph.validate import check_text, failure_text
 from ..library import AGENTS
 from ..tools.collect import Shelf
-from .tool_checks import check_listed, own_tools, shelf_of
+from .document_checks import check_documents
+from .tool_checks import KnownServers, check_listed, own_tools, shelf_of
+
+if TYPE_CHECKING:
+    from ...protocol.workflow import Workflow
+    from ..graph.picture import Picture
 
 Dialect = Literal["graph", "agent", "workflow"]
 
@@ -61,6 +66,13 @@ class GraphAgent(msgspec.Struct, frozen=True, kw_only=True):
     graph: Graph
     problems: tuple[Problem, ...] = ()
 
+    @property
+    def picture(self) -> Picture:
+        """What `callboard graph` draws."""
+        from ..graph.picture import picture_of
+
+        return picture_of(self.graph)
+
 
 class LoopAgent(msgspec.Struct, frozen=True, kw_only=True):
     """An LLM-loop agent that was read and found free of errors; `problems` are its warnings.
@@ -82,14 +94,40 @@ class LoopAgent(msgspec.Struct, frozen=True, kw_only=True):
         return cls(name=agent.name, directory=None, file=file, agent=agent, problems=found)
 
 
+class WorkflowAgent(msgspec.Struct, frozen=True, kw_only=True):
+    """A DevAll workflow that was read and found free of errors; `problems` are its warnings."""
+
+    name: str
+    directory: Path
+    file: str
+    workflow: Workflow
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def path(self) -> Path:
+        """The file, wherever we stand."""
+        return self.directory / Path(self.file).name
+
+    @property
+    def picture(self) -> Picture:
+        """What `callboard graph` draws."""
+        from ..workflow.picture import picture_of
+
+        return picture_of(self.name, self.workflow.graph)
+
+
+Loaded: TypeAlias = GraphAgent | LoopAgent | WorkflowAgent
+
+
 def load(
     target: str | os.PathLike[str],
     *,
     strict: bool = False,
     config_dir: str | os.PathLike[str] | None = None,
     compat: str | None = None,
+    variables: Mapping[str, str] | None = None,
     environ: Mapping[str, str] | None = None,
-) -> GraphAgent | LoopAgent:
+) -> Loaded:
     """Find, read and check a target.
 
     Args:
@@ -97,16 +135,30 @@ def load(
         strict: warnings are errors.
         config_dir: where agents live; see `directories.config_dir`.
         compat: checks by these rules instead of those the file names.
+        variables: what `${NAME}` stands for in a workflow, before what its `vars` say.
         environ: the environment; by default the process's own.
 
     Raises:
         UsageError: there is no such target.
         InvalidFile: it has errors; `problems` holds all of them, and the warnings.
-        Unsupported: it is of a kind that can't be run yet.
     """
     found = find(target, config_dir=config_dir, environ=environ)
     base, _ = configured(config_dir, os.environ if environ is None else environ)
-    return read(found, base, strict=strict, compat=compat)
+    return read(found, base, strict=strict, compat=compat, variables=variables)
+
+
+def load_agent(
+    target: str | os.PathLike[str], *, config_dir: str | os.PathLike[str] | None = None
+) -> GraphAgent | LoopAgent:
+    """As `load`, for what only agents have: variables, tools, knowledge.
+
+    Raises:
+        UsageError: it is a workflow.
+    """
+    agent = load(target, config_dir=config_dir)
+    if isinstance(agent, WorkflowAgent):
+        raise UsageError(f"{agent.file} is a workflow, and an agent is wanted")
+    return agent
 
 
 def validate(
@@ -115,11 +167,12 @@ def validate(
     strict: bool = False,
     config_dir: str | os.PathLike[str] | None = None,
     compat: str | None = None,
+    variables: Mapping[str, str] | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> list[Problem]:
     """All problems of a target, errors and warnings, in the file's order.
 
-    Raises: `UsageError`, `Unsupported` as `load` does, and `InvalidFile` for a file that can't be read at all.
+    Raises: `UsageError` as `load` does, and `InvalidFile` for a file that can't be read at all.
     """
     try:
         found = find(target, config_dir=config_dir, environ=environ)
@@ -128,7 +181,7 @@ def validate(
             return list(error.problems)
         raise
     base, _ = configured(config_dir, os.environ if environ is None else environ)
-    return list(_check(found, base, strict=strict, compat=compat)[1])
+    return list(_check(found, base, strict=strict, compat=compat, variables=variables)[1])
 
 
 def find(
@@ -176,15 +229,19 @@ def read(
     compat: str | None = None,
     functions: Sequence[str] = (),
     shelf: Shelf | None = None,
-) -> GraphAgent | LoopAgent:
-    """The agent in a file that was found.
+    variables: Mapping[str, str] | None = None,
+) -> Loaded:
+    """The agent or workflow in a file that was found.
 
     Args:
         base: the configuration directory.
         functions: names of tools that the caller brings along.
         shelf: the global tools; None to look for them in `base`.
+        variables: see `load`.
     """
-    thing, problems = _check(found, base, strict=strict, compat=compat, functions=functions, shelf=shelf)
+    thing, problems = _check(
+        found, base, strict=strict, compat=compat, functions=functions, shelf=shelf, variables=variables
+    )
     if thing is None and found.dialect == "graph":
         unchecked, _ = read_graph(found.text, found.file)
         if unchecked is not None and not unchecked.settings.validate_before_run:
@@ -196,6 +253,14 @@ def read(
     if isinstance(thing, Agent):
         return LoopAgent(
             name=thing.name, directory=found.directory, file=found.file, agent=thing, problems=tuple(problems)
+        )
+    if thing is not None:
+        return WorkflowAgent(
+            name=thing.graph.id or Path(found.file).stem,
+            directory=found.directory,
+            file=found.file,
+            workflow=thing,
+            problems=tuple(problems),
         )
     text = failure_text(problems) if found.dialect == "graph" else _failure_text(problems, found.file)
     raise InvalidFile(text, problems)
@@ -215,31 +280,56 @@ def _check(
     compat: str | None,
     functions: Sequence[str] = (),
     shelf: Shelf | None = None,
-) -> tuple[Graph | Agent | None, list[Problem]]:
+    variables: Mapping[str, str] | None = None,
+) -> tuple[Graph | Agent | Workflow | None, list[Problem]]:
+    shelf = shelf or shelf_of(base)
     if found.dialect == "workflow":
-        raise Unsupported(f"{found.file} is a DevAll workflow; this version can't run those yet")
+        from .flows import read_flow
+
+        return read_flow(
+            found.text,
+            found.file,
+            found.directory,
+            variables=variables or {},
+            settings=shelf.settings,
+            strict=strict,
+            compat=compat,
+        )
     own, of_tools = own_tools(found.directory)
     own = [*own, *functions]
-    shelf = shelf or shelf_of(base)
+    servers = KnownServers(base, shelf.settings)
     thing: Agent | Graph | None
     if found.dialect == "agent":
         thing, problems = read_agent(found.text, found.file, strict=strict)
     else:
         near = agents_near(found.directory, base)
-        around = Surroundings(directory=found.directory, agents=near, own_tools=own, spelled_out=shelf.spelled_out)
-        rules = None if compat is None else MODES[compat]
+        around = Surroundings(
+            directory=found.directory,
+            agents=near,
+            own_tools=own,
+            spelled_out=shelf.spelled_out,
+            servers=servers,
+        )
+        rules = None if compat is None else MODES.get(compat)
         thing, problems = check_text(found.text, found.file, around, compat=rules, strict=strict)
     if thing is not None:
-        of_tools = [*of_tools, *check_listed(thing, own, shelf)]
+        of_tools = [*of_tools, *check_listed(thing, own, shelf, servers), *check_documents(thing, found.directory)]
     problems = [*problems, *in_file_order(of_tools, strict=strict)]
     return (None if errors_in(problems) else thing), problems
 
 
+def named_file(name: str, near: Path) -> Path | None:
+    """The YAML file that the author of a file in the directory `near` names instead of an agent: a workflow, mostly."""
+    return near / name if name.endswith((".yaml", ".yml")) and (near / name).is_file() else None
+
+
 def agents_near(directory: Path, base: Path) -> Callable[[str], AgentSeen]:
-    """Looks for an agent in the configuration directory, beside the agent that calls it, among the built-in ones."""
+    """Looks for an agent: a file of that name, the configuration directory, beside who calls it, the built-in ones."""
     places = [agents_in(place) for place in (base / "agents", directory.parent, AGENTS)]
 
     def seen(name: str) -> AgentSeen:
+        if named_file(name, directory) is not None:
+            return "found"
         found = (place(name) for place in places)
         return next((known for known in found if known != "missing"), "missing")
 

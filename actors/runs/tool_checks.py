@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from pathlib import Path
 
 from ...protocol.agent import Agent
 from ...protocol.errors import ConfigError, InvalidFile
 from ...protocol.graph import Graph
-from ...protocol.problems import Problem
+from ...protocol.mcp.config import WHOLE, McpConfig, spelled_out
+from ...protocol.problems import Problem, did_you_mean
 from ...protocol.settings import Settings
 from ..settings import load_settings
 from ..tools.collect import Shelf, agent_file, read_tool_file
@@ -27,17 +29,66 @@ def own_tools(directory: Path) -> tuple[list[str], list[Problem]]:
     return [declaration.name for declaration in file.declarations], list(file.problems)
 
 
-def check_listed(agent: Agent | Graph, own: Sequence[str], shelf: Shelf) -> list[Problem]:
-    """A warning for every name in `global_tools` or `permissions` that stands for no tool.
+class KnownServers:
+    """The MCP servers of a configuration directory; `mcp.json` is read when somebody asks for one."""
+
+    def __init__(self, base: Path, settings: Settings) -> None:
+        self._base = base
+        self._settings = settings
+
+    @cached_property
+    def _config(self) -> McpConfig:
+        from ..mcp.files import load_mcp
+
+        return load_mcp(self._base)
+
+    def spelled_out(self, names: Iterable[str]) -> list[str]:
+        """See `ServersSeen`."""
+        names = list(names)
+        if not names:
+            return []
+        there = [name for name, server in self._config.servers.items() if not server.disabled]
+        return spelled_out(names, self._settings.mapping_mcp_servers, there)
+
+    def missing(self, name: str) -> str | None:
+        """See `ServersSeen`. Where servers are turned off, which is an error of its own, none is missing."""
+        if not self._settings.mcp_server_support:
+            return None
+        config = self._config
+        if name in config.servers:
+            return None
+        if name in config.broken:
+            return f"its entry can't be used: {config.broken[name]}"
+        known = [*config.servers, *self._settings.mapping_mcp_servers]
+        return did_you_mean(name, known) or f"add it to {config.file}."
+
+    def behind(self, tool: str) -> str | None:
+        """See `ServersSeen`."""
+        from ..mcp.tools.names import owner_of
+
+        named = tool.removeprefix(WHOLE)
+        known = [*self._config.servers, *self._settings.mapping_mcp_servers]
+        return named if named in known else owner_of(tool, self._config.servers)
+
+
+def check_listed(
+    agent: Agent | Graph, own: Sequence[str], shelf: Shelf, servers: KnownServers | None = None
+) -> list[Problem]:
+    """A warning for every name in `global_tools` or `permissions` that stands for no tool, and for every MCP server
+    of an agent that is not there (the check of graphs tells theirs).
 
     Args:
         own: names of the agent's own tools.
         shelf: the global ones.
     """
     problems = []
+    servers = servers or KnownServers(shelf.config_dir, shelf.settings)
     for number, listed in enumerate(agent.global_tools):
         for name, hint in shelf.unknown([listed]):
             if name not in own:
+                server = servers.behind(name)
+                if server is not None:
+                    hint = f"for the tools of MCP server '{server}': `mcp_servers: [{server}]`"
                 text = f"`global_tools` lists '{name}', and there is no such tool"
                 problems.append(
                     agent.source.problem("warning", "unknown_tool", text, ("global_tools", number), hint=hint)
@@ -45,6 +96,27 @@ def check_listed(agent: Agent | Graph, own: Sequence[str], shelf: Shelf) -> list
     for name, hint in shelf.strangers(agent.permissions, own):
         text = f"`permissions` names '{name}', and there is no such tool"
         problems.append(agent.source.problem("warning", "unknown_tool", text, ("permissions", name), hint=hint))
+    return [*problems, *_unknown_servers(agent, servers)]
+
+
+def _unknown_servers(agent: Agent | Graph, servers: KnownServers) -> list[Problem]:
+    problems = []
+    for number, listed in enumerate(agent.mcp_servers if isinstance(agent, Agent) else ()):
+        for name in servers.spelled_out([listed]):
+            hint = servers.missing(name)
+            if hint is not None:
+                text = f"MCP server '{name}' is not configured"
+                path = ("mcp_servers", number)
+                problems.append(agent.source.problem("error", "unknown_server", text, path, hint=hint))
+    lists = agent.mcp_tools if isinstance(agent.mcp_tools, dict) else {}
+    named = servers.spelled_out(agent.mcp_servers) if lists else []
+    for name in lists:
+        if set(named).isdisjoint(servers.spelled_out([name])):
+            text = f"`mcp_tools` says something about '{name}', which is not among the agent's `mcp_servers`"
+            hint = did_you_mean(name, named) or f"add '{name}' to `mcp_servers`."
+            problems.append(
+                agent.source.problem("warning", "unknown_server", text, ("mcp_tools", name), at_key=True, hint=hint)
+            )
     return problems
 
 

@@ -24,7 +24,7 @@ from ...protocol.errors import BudgetReached, CallboardError, ShuttingDown, Tool
 from ...protocol.events import ToolFinished, ToolStarted
 from ...protocol.permissions import Permissions as Rules
 from ...protocol.problems import did_you_mean
-from ..json_schema import errors_by, validator
+from ..json_schema import errors_by, quick, validator
 from .guard import AT_ROOT, RepeatGuard
 from .permissions import Permissions
 from .rendering import shortened, text_of
@@ -155,10 +155,17 @@ class Calls:
         return f"Unknown tool '{shortened(name, LONGEST_NAME)}': {near or there}"
 
     def _misfits(self, tool: Tool, arguments: Arguments) -> list[str]:
-        check = self._validators.get(tool.name)
-        if check is None:
-            check = self._validators[tool.name] = validator(json.dumps(tool.spec.parameters))
-        return errors_by(check, arguments)
+        try:
+            check = self._validators.get(tool.name)
+            if check is None:
+                parameters = tool.spec.parameters
+                schema = quick(parameters) if tool.origin == "mcp" else parameters
+                check = self._validators[tool.name] = validator(json.dumps(schema))
+            return errors_by(check, arguments)
+        except Exception:  # jsonschema raises all kinds of errors for a schema that is none
+            if tool.origin != "mcp":
+                raise
+            return []  # a stranger's schema that is none: the server has to look for itself
 
     async def _play(self, me: Actor, tool: Tool, arguments: Arguments, id: str, after: Ref[Json] | None) -> Json:
         """Body of the call's actor, which lets the call before it end first, if they are ordered."""
@@ -171,6 +178,9 @@ class Calls:
         error: str | None = "interrupted"
         try:
             await self._permissions.admit(me, tool, arguments, self._own)
+            if tool.means is not None:
+                tool, arguments = await tool.means(me, arguments)
+                await self._permissions.admit(me, tool, arguments, self._own)
             began = trio.current_time()  # what a person took to allow it does not count
             value = await self._in_time(me, tool, arguments)
             error = _admitted_failure(value)
@@ -251,9 +261,11 @@ def _result_of(end: End, name: str) -> tuple[Json, bool]:
 
 
 def _admitted_failure(value: Json) -> str | None:
-    """What a family says went wrong, for those who watch: it is told to the model as a result all the same."""
+    """What a family or a server says went wrong, for those who watch: the model is told it as a result all the same."""
     if isinstance(value, dict) and value.get("status") == "error":
         return shortened(str(value.get("message", "error")), _EVENT_LIMIT)
+    if isinstance(value, dict) and value.get("isError") is True:
+        return shortened(text_of(value.get("content")), _EVENT_LIMIT)
     return None
 
 

@@ -70,11 +70,14 @@ class Shelf:
         config_dir: where `functions/tools` and `.env` are.
         settings: aliases and which tools are visible.
         environ: what tools inherit.
+
+    Attributes:
+        config_dir, settings: as given.
     """
 
     def __init__(self, config_dir: Path, settings: Settings, environ: Mapping[str, str]) -> None:
         self.config_dir = config_dir
-        self._settings = settings
+        self.settings = settings
         self._environ = environ
         self._ours: dict[tuple[Path, ...], dict[str, Tool]] = {}
 
@@ -84,7 +87,7 @@ class Shelf:
 
     def spelled_out(self, names: Iterable[str]) -> list[str]:
         """Names without endings, aliases and `all` replaced by what they stand for; each once, in order."""
-        aliases = {**DEFAULT_ALIASES, **self._settings.mapping_tools}
+        aliases = {**DEFAULT_ALIASES, **self.settings.mapping_tools}
         found: dict[str, None] = {}
         for given in names:
             name = bare_name(given)
@@ -116,7 +119,7 @@ class Shelf:
     def unknown(self, names: Iterable[str]) -> list[tuple[str, str]]:
         """The names that stand for no global tool, each with a hint."""
         there = self.global_names()
-        aliases = {**DEFAULT_ALIASES, **self._settings.mapping_tools}
+        aliases = {**DEFAULT_ALIASES, **self.settings.mapping_tools}
         missing = [name for name in self.spelled_out(names) if name not in there]
         return [(name, did_you_mean(name, [*there, *aliases]) or f"there are: {', '.join(there)}") for name in missing]
 
@@ -193,7 +196,7 @@ class Shelf:
     def _tool(self, name: str, home: Home, options: ToolOptions, timeout: float) -> Tool:
         path = self._files().get(name)
         if path is None:
-            return self._builtin((*map(Path, self._settings.tool_roots), *options.roots))[name]
+            return self._builtin((*map(Path, self.settings.tool_roots), *options.roots))[name]
         from .files.dotenv import tool_environ
         from .files.tools import file_tool
 
@@ -225,7 +228,7 @@ class Shelf:
         return {path.stem: path for path in paths}
 
     def _visible(self, name: str) -> bool:
-        visible = self._settings.visible_tools
+        visible = self.settings.visible_tools
         return visible is None or name in {bare_name(each) for each in visible}
 
 
@@ -252,8 +255,8 @@ OURS = (
 """Names of the tools in `builtin`, known without importing them."""
 
 
-def read_tool_file(path: Path, *, agent: bool) -> ToolFile:
-    """A tools file, with all that is wrong with it; read again only when it has changed.
+def read_tool_file(path: Path, *, agent: bool, wordless: bool = False) -> ToolFile:
+    """A tools file, with all that is wrong with it; read again only when it has changed. See `declare.read_tools`.
 
     Raises:
         ConfigError: it is TypeScript, and what reads that is not installed.
@@ -263,14 +266,14 @@ def read_tool_file(path: Path, *, agent: bool) -> ToolFile:
         stamp = (state.st_mtime_ns, state.st_size, state.st_ino)
     except OSError:
         stamp = (0, 0, 0)  # the reader says it better
-    return _read_once(path, agent, stamp)
+    return _read_once(path, agent, wordless, stamp)
 
 
 @lru_cache(maxsize=1_024)
-def _read_once(path: Path, agent: bool, _stamp: tuple[int, int, int]) -> ToolFile:
+def _read_once(path: Path, agent: bool, wordless: bool, _stamp: tuple[int, int, int]) -> ToolFile:
     from .declare import read_tools
 
-    return read_tools(path, agent=agent)
+    return read_tools(path, agent=agent, wordless=wordless)
 
 
 def agent_file(directory: Path) -> Path | None:

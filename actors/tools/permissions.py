@@ -61,20 +61,24 @@ class Permissions:
         rules: `permissions` of the settings.
         allowed: names given with `--allow`.
         yes: whether every question is answered with yes.
+        once: there is but one call, made by a person: nobody is asked about further ones.
     """
 
-    def __init__(self, rules: Rules | None = None, *, allowed: Iterable[str] = (), yes: bool = False) -> None:
+    def __init__(
+        self, rules: Rules | None = None, *, allowed: Iterable[str] = (), yes: bool = False, once: bool = False
+    ) -> None:
         self._rules = rules or {}
         self._allowed = frozenset(allowed)
         self._always: set[str] = set()
         self._asking: dict[str, tuple[Tool, Arguments, Rules | None]] = {}
+        self._once = once
         self.yes = yes
 
     def verdict(self, tool: Tool, arguments: Arguments, own: Rules | None = None) -> Verdict:
         """What is to become of a call; `own` are the rules of the agent that makes it."""
         if not self._rules and not own and (tool.effect in ("none", "read") or tool.origin in ("file", "function")):
             return "allow"
-        said: Verdict | None = "allow" if tool.name in self._allowed else _ruled(self._rules, tool, arguments)
+        said: Verdict | None = "allow" if self._allows(tool) else _ruled(self._rules, tool, arguments)
         if said is None:
             harmless = tool.effect in ("none", "read") or tool.origin in ("file", "function", "family")
             said = "allow" if harmless else "ask"
@@ -82,6 +86,9 @@ class Permissions:
         if stricter is not None and _STRICTNESS[stricter] > _STRICTNESS[said]:
             said = stricter
         return "allow" if said == "ask" and (self.yes or tool.name in self._always) else said
+
+    def _allows(self, tool: Tool) -> bool:
+        return tool.name in self._allowed or (tool.alias != "" and tool.alias in self._allowed)
 
     async def admit(self, me: Actor, tool: Tool, arguments: Arguments, own: Rules | None = None) -> None:
         """Return if the call may go ahead; asks a person on behalf of `me` if need be.
@@ -108,8 +115,10 @@ class Permissions:
             actor="",
             kind="choice",
             text=f"Allow {tool.name}?\n{_shown(tool, arguments)}".rstrip(),
-            options=("yes", "always", "no"),
-            rule="`always` allows the tool for the rest of the run; any other answer is a no, and the model reads it",
+            options=("yes", "no") if self._once else ("yes", "always", "no"),
+            rule=None
+            if self._once
+            else "`always` allows the tool for the rest of the run; any other answer is a no, and the model reads it",
             permission=tool.name,
         )
         self._asking[question.id] = tool, arguments, own
@@ -133,9 +142,10 @@ class Permissions:
 
 def _ruled(rules: Rules, tool: Tool, arguments: Arguments) -> Verdict | None:
     """What the rules say about a call; None if they say nothing. A full name comes before the longest pattern."""
-    rule = rules.get(tool.name)
+    rule = rules.get(tool.name) or (rules.get(tool.alias) if tool.alias else None)
     if rule is None:
-        names = [name for name in rules if fnmatchcase(tool.name, name)]
+        called = {tool.name, tool.alias or tool.name}
+        names = [name for name in rules if any(fnmatchcase(each, name) for each in called)]
         if not names:
             return None
         rule = rules[max(names, key=len)]

@@ -23,11 +23,13 @@ from ...protocol.chat import Tool as ToolSpec
 if TYPE_CHECKING:
     from ...supervisors import Actor
 
-__all__ = ["Arguments", "Effect", "Json", "Origin", "Tool", "ToolSpec"]
+__all__ = ["Arguments", "Effect", "Json", "Meaning", "Origin", "Tool", "ToolSpec"]
 
 Json: TypeAlias = Any
 Arguments: TypeAlias = dict[str, Json]
 Run: TypeAlias = Callable[["Actor", Arguments], Awaitable[Json]]
+
+Meaning: TypeAlias = Callable[["Actor", Arguments], Awaitable[tuple["Tool", Arguments]]]
 
 Effect: TypeAlias = Literal["none", "read", "write", "execute"]
 """What a call can do to the world outside of the run: nothing, look (files, network), change files, run anything."""
@@ -53,6 +55,9 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
         subject: the parameter that permission patterns are matched with (`command`, `path`); "" for the JSON text
             of all arguments.
         shell: whether the subject is a shell command, which patterns must not match by its beginning alone.
+        alias: what rules may call it as well: a server's own name for it, where models know it by another.
+        means: for a tool that calls others (`mcp_invoke_*`): the tool and the arguments that a call of it means. They
+            need permission as well, and are what is run. Raises `ToolFailed` for a call that means nothing.
     """
 
     spec: ToolSpec
@@ -63,6 +68,8 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     ordered: bool = False
     subject: str = ""
     shell: bool = False
+    alias: str = ""
+    means: Meaning | None = None
 
     @property
     def waits(self) -> bool:

@@ -22,23 +22,30 @@ class Contender:
     Args:
         name: what the table calls it.
         script: its file in `contenders/`, without the suffix.
+        python: what it runs on.
+        made_by: the command that installs what it needs.
 
     Attributes:
         cases: what it can measure; empty if it is missing.
         missing: why it can't be measured (a package that is not installed), or "".
     """
 
-    def __init__(self, name: str, script: str) -> None:
+    def __init__(
+        self, name: str, script: str, *, python: str = sys.executable, made_by: str = "make bench-rivals"
+    ) -> None:
         self.name = name
-        self._script = CONTENDERS / f"{script}.py"
+        self.made_by = made_by
+        self._command = [python, str(CONTENDERS / f"{script}.py")]
         self.cases: frozenset[str] = frozenset()
         self.missing = ""
-        self._process: subprocess.Popen[str]
+        self._process: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> Self:
-        self._process = subprocess.Popen(
-            [sys.executable, str(self._script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+        try:
+            self._process = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        except FileNotFoundError as error:
+            self.missing = f"there is no {error.filename}"
+            return self
         hello = self._read()
         self.missing = hello.get("missing", "")
         self.cases = frozenset(hello.get("cases", ()))
@@ -47,6 +54,8 @@ class Contender:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._process is None:
+            return
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
@@ -61,6 +70,7 @@ class Contender:
         Raises:
             RuntimeError: it died, or said what went wrong.
         """
+        assert self._process is not None
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps({"case": case, "n": n}) + "\n")
         self._process.stdin.flush()
@@ -70,6 +80,7 @@ class Contender:
         return answer["result"]
 
     def _read(self) -> dict[str, Any]:
+        assert self._process is not None
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:

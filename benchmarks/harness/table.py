@@ -86,7 +86,7 @@ def run_table(title: str, contenders: Sequence[Contender], cases: Sequence[Case]
         present = [contender for contender in map(stack.enter_context, contenders) if not contender.missing]
         for contender in contenders:
             if contender.missing:
-                print(f"!!! {contender.name} IS NOT MEASURED: {contender.missing} (`make bench-rivals`)\n")
+                print(f"!!! {contender.name} IS NOT MEASURED: {contender.missing} (`{contender.made_by}`)\n")
         figures: Figures = {}
         for number in range(rounds):
             for case in cases:

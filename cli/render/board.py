@@ -18,10 +18,15 @@ from ...protocol.events import (
     Event,
     GraphFinished,
     GraphStarted,
+    KnowledgeBuilding,
+    KnowledgeBuilt,
     LlmDelta,
     LlmRequest,
     LlmResponse,
     LlmRetry,
+    McpServerFailed,
+    McpServerStarted,
+    McpServerStarting,
     NodeEntered,
     NodeExited,
     QuestionAnswered,
@@ -30,14 +35,19 @@ from ...protocol.events import (
     RunStarted,
     ToolDelta,
     ToolFinished,
+    ToolProgress,
     ToolStarted,
 )
 from . import paths
-from .calls import call_in_short
+from .calls import call_in_short, progress_in_short
+from .knowledge import building_in_short
 from .text import counted, one_line, uncoloured
 
 Key = tuple[str, str]
 """A lane's actor, and what tells it apart from others of that actor."""
+
+_WITHIN = ("tool ", "knowledge ")
+"""What belongs to the lane that its own actor has already."""
 
 
 @dataclass(slots=True)
@@ -96,6 +106,14 @@ class Board:
                 self._open(actor, f"node {name}", f"{name} ({type_})")
             case NodeExited(node=node, item=item):
                 self._close(actor, f"node {node if item is None else f'{node}[{item}]'}")
+            case McpServerStarting(server=server):
+                self._open(actor, f"server {server}", f"MCP server {server} starts")
+            case McpServerStarted(server=server) | McpServerFailed(server=server):
+                self._close(actor, f"server {server}")
+            case KnowledgeBuilding(what=what):
+                self._note(actor, f"knowledge {what}", what, building_in_short(event.data))
+            case KnowledgeBuilt(what=what):
+                self._close(actor, f"knowledge {what}")
             case AgentStarted(agent=agent, child=child):
                 self._open(actor, "agent", f"{child or agent} (agent)")
             case AgentFinished():
@@ -119,6 +137,8 @@ class Board:
                 self._detail(actor, "")
             case ToolDelta(text=text):
                 self._detail(actor, uncoloured(text))
+            case ToolProgress():
+                self._detail(actor, progress_in_short(event.data))
             case ActorWaiting(on=on) if on:
                 self._detail(actor, f"waits for {on}")
             case QuestionAsked():
@@ -135,11 +155,17 @@ class Board:
             agent.turns += 1
 
     def _open(self, actor: str, what: str, label: str) -> None:
-        above = self._nearest(actor if what.startswith("tool") else actor.rpartition("/")[0])
+        above = self._nearest(actor if what.startswith(_WITHIN) else actor.rpartition("/")[0])
         lane = Lane(actor, what, one_line(label, 90), self._clock(), above)
         (above.children if above else self.roots)[lane.key] = lane
         self._lanes[lane.key] = lane
         self._of_actor.setdefault(actor, []).append(lane)
+
+    def _note(self, actor: str, what: str, label: str, detail: str) -> None:
+        """Say how far something is, which begins with the first word about it."""
+        if (actor, what) not in self._lanes:
+            self._open(actor, what, label)
+        self._lanes[actor, what].detail = one_line(detail, 80)
 
     def _close(self, actor: str, what: str) -> None:
         lane = self._lanes.pop((actor, what), None)

@@ -1,10 +1,11 @@
-"""A tool call in a few words: `fs_read path=src/a.py offset=10`."""
+"""A tool call in a few words, `fs_read path=src/a.py offset=10`, and how far it has come, `30% reading`."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
+from ...protocol.events import ToolProgress
 from .text import one_line
 
 _VALUE = 40
@@ -14,6 +15,13 @@ _ALL = 80
 def call_in_short(tool: str, arguments: str) -> str:
     """The call on one line; `arguments` is their JSON text, perhaps with its middle left out."""
     return f"{one_line(tool, 60)} {_arguments(arguments)}".rstrip()
+
+
+def progress_in_short(data: ToolProgress) -> str:
+    """How far the call has come; where nobody knows how far it is, what it says it does."""
+    far = f"{data.progress / data.total:.0%}" if data.total and data.total > 0 else ""
+    said = one_line(data.message or "", _ALL)
+    return f"{far} {said}".strip() or f"{data.progress:g}"
 
 
 def _arguments(text: str) -> str:

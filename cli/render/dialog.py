@@ -175,7 +175,7 @@ class Dialog:
     def _headline(self, coloured: bool, width: int, height: int) -> str:
         question = self._question
         name = paths.asker({"node": question.node, "actor": question.actor, "permission": question.permission})
-        who = f"{name} asks" if name else "A question"
+        who = f"{name} asks" if name else "Permission" if question.permission else "A question"
         waiting = f" ({self._more} more waiting)" if self._more else ""
         title = safe(f"? {who}{waiting}")
         lines = [paint(title, "title") if coloured else title]

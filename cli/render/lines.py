@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from datetime import datetime
 from typing import NamedTuple
 
 from ...protocol.events import Event
+from .text import counted
+
+_DAY = 86_400
 
 
 class Line(NamedTuple):
@@ -37,6 +41,12 @@ class Pen:
 def duration(seconds: float) -> str:
     """`40ms`, `1.30s`."""
     return f"{seconds * 1000:.0f}ms" if seconds < 1 else f"{seconds:.2f}s"
+
+
+def ago(moment: float) -> str:
+    """When that was, in words: `today`, `3 days ago`."""
+    days = int((time.time() - moment) // _DAY)
+    return "today" if days < 1 else f"{counted(days, 'day')} ago"
 
 
 def _clock(when: datetime) -> str:

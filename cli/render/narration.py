@@ -11,6 +11,7 @@ and model calls have a teller of their own, `troupe`. Values of the state never 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import singledispatchmethod
 
@@ -21,6 +22,9 @@ from ...protocol.events import (
     EventData,
     GraphFinished,
     GraphStarted,
+    KnowledgeBuilding,
+    KnowledgeBuilt,
+    KnowledgeRetrieved,
     NodeEntered,
     NodeExited,
     NodeSkipped,
@@ -30,10 +34,12 @@ from ...protocol.events import (
     RunStarted,
     StepFinished,
     StepStarted,
+    ToolFinished,
     UsageUpdate,
     Warned,
 )
 from . import paths
+from .knowledge import KnowledgeTeller
 from .lines import Line, Pen, duration
 from .text import one_line, safe
 from .troupe import TroupeTeller
@@ -48,16 +54,28 @@ class Narrator:
         verbose: tell about model calls, the output of tools and nested graphs too.
         prompting: a person is asked on the same screen, where the prompt shows the question; only questions
             that others answer are told, once they are answered.
+        by_hand: a person makes the one call there is, and is told otherwise what came of it.
+        live: what runs at the moment is shown elsewhere.
         mark: what a line begins with; `>` for terminals without the real one.
     """
 
-    def __init__(self, *, verbose: bool = False, prompting: bool = False, mark: str = "▸") -> None:
+    def __init__(
+        self,
+        *,
+        verbose: bool = False,
+        prompting: bool = False,
+        by_hand: bool = False,
+        live: bool = False,
+        mark: str = "▸",
+    ) -> None:
         self._verbose = verbose
         self._prompting = prompting
+        self._by_hand = by_hand
         self._held: dict[str, Line] = {}
         self._secret: set[str] = set()
         self._pen = Pen(mark)
         self._troupe = TroupeTeller(self._pen, verbose=verbose, told=self._told, spent=self._spent)
+        self._knowledge = KnowledgeTeller(self._pen, live=live)
         self._types: dict[str, str] = {}
         self._nested: set[str] = set()
         self._wide: set[tuple[str, int]] = set()
@@ -66,6 +84,8 @@ class Narrator:
 
     def lines(self, event: Event) -> list[Line]:
         """What to say about the event; often nothing."""
+        if self._by_hand and _is_outcome(event.data):
+            return []
         return [Line(safe(line.text), line.style) for line in self._tell(event.data, event)]
 
     def note(self, text: str) -> Line:
@@ -173,6 +193,13 @@ class Narrator:
         if self._told(event):
             yield self._pen.timed(event, f"{data.node} skipped: {one_line(data.reason)}")
 
+    # --- knowledge --------------------------------------------------------------------------------------
+
+    @_tell.register(KnowledgeBuilding | KnowledgeBuilt | KnowledgeRetrieved)
+    def _knows(self, data: EventData, event: Event) -> Iterator[Line]:
+        if self._told(event):
+            yield from self._knowledge.tell(data, event)
+
     # --- questions and warnings -------------------------------------------------------------------------
 
     @_tell.register
@@ -209,7 +236,7 @@ class Narrator:
 
     @_tell.register
     def _warned(self, data: Warned, _event: Event) -> Iterator[Line]:
-        if ": warning: " in data.message.partition("\n")[0]:  # a file's problem, which says so and where
+        if _PROBLEM.match(data.message):  # of a file, which says so and where
             yield Line(data.message, "warning")
             return
         node = f"[{data.node}] " if data.node else ""
@@ -241,6 +268,18 @@ class Narrator:
             actor = actor.rpartition("/")[0]
         return False
 
+
+def _is_outcome(data: EventData) -> bool:
+    """Whether it is what somebody who did one thing by hand is shown in full."""
+    match data:
+        case ToolFinished(error=error):
+            return error is not None
+        case Warned(code=code):
+            return code == "knowledge_unreadable"
+    return isinstance(data, KnowledgeBuilt | KnowledgeRetrieved)
+
+
+_PROBLEM = re.compile(r"[^\n]*?: warning: |[^\n]*?:\d+: error: ")
 
 _BY = {
     "answers": "as given beforehand",

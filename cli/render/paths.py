@@ -11,6 +11,9 @@ from __future__ import annotations
 from .text import one_line
 
 _CHILDREN = "children"
+_OF_A_SERVER = "question"
+"""What asks on behalf of an MCP server in the middle of a call: the call is who people know."""
+
 _SHOWN = 4
 
 
@@ -30,6 +33,8 @@ def asker(question: dict[str, object]) -> str:
     """Who asks a question (as it is on the wire)."""
     node = str(question.get("node") or "")
     names = _known(str(question.get("actor") or ""))
+    if len(names) > 1 and names[-1].partition("#")[0] == _OF_A_SERVER:
+        del names[-1]
     if node:
         names[-1:] = [node]
     elif names and _is_known_tool(names[-1].partition("#")[0], question):

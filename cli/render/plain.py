@@ -16,10 +16,12 @@ class PlainLines:
     A stream that can't be written any more (its reader has gone) ends the narration, not the run.
     """
 
-    def __init__(self, stream: TextIO, *, verbose: bool = False, prompting: bool = False) -> None:
+    def __init__(
+        self, stream: TextIO, *, verbose: bool = False, prompting: bool = False, by_hand: bool = False
+    ) -> None:
         self._stream = stream
         self._colours = colours(stream)
-        self._narrator = Narrator(verbose=verbose, prompting=prompting, mark=mark_for(stream))
+        self._narrator = Narrator(verbose=verbose, prompting=prompting, by_hand=by_hand, mark=mark_for(stream))
         self._broken = False
 
     def __enter__(self) -> Self:

@@ -58,8 +58,16 @@ class Silent:
         """Nothing moves."""
 
 
-def choose(stream: TextIO, *, quiet: bool, verbose: bool, prompting: bool = False, shared: bool = False) -> Progress:
-    """The way to show progress that fits the stream and the flags; `prompting` as for `Narrator`.
+def choose(
+    stream: TextIO,
+    *,
+    quiet: bool,
+    verbose: bool,
+    prompting: bool = False,
+    shared: bool = False,
+    by_hand: bool = False,
+) -> Progress:
+    """The way to show progress that fits the stream and the flags; `prompting` and `by_hand` as for `Narrator`.
 
     `shared` says that others write to the same screen meanwhile, which a tree that is redrawn would wipe away.
     """
@@ -68,7 +76,7 @@ def choose(stream: TextIO, *, quiet: bool, verbose: bool, prompting: bool = Fals
     if redrawable(stream) and not shared:
         from .tree import LiveTree
 
-        return LiveTree(stream, verbose=verbose, prompting=prompting)
+        return LiveTree(stream, verbose=verbose, prompting=prompting, by_hand=by_hand)
     from .plain import PlainLines
 
-    return PlainLines(stream, verbose=verbose, prompting=prompting)
+    return PlainLines(stream, verbose=verbose, prompting=prompting, by_hand=by_hand)

@@ -36,5 +36,5 @@ def uncoloured(text: str) -> str:
 
 
 def counted(number: int, word: str) -> str:
-    """`1 error`, `2 errors`."""
-    return f"{number} {word}{'' if number == 1 else 's'}"
+    """`1 error`, `2 errors`, `1,200 chunks`."""
+    return f"{number:,} {word}{'' if number == 1 else 's'}"

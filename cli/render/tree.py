@@ -31,9 +31,11 @@ _STYLES = {"dim": "dim", "warning": "yellow", "error": "red", "question": "bold"
 class LiveTree:
     """Shows what runs, with the time it has taken so far, until the run ends."""
 
-    def __init__(self, stream: TextIO, *, verbose: bool = False, prompting: bool = False) -> None:
+    def __init__(
+        self, stream: TextIO, *, verbose: bool = False, prompting: bool = False, by_hand: bool = False
+    ) -> None:
         self._console = Console(file=stream, no_color=not colours(stream), markup=False, emoji=False, highlight=False)
-        self._narrator = Narrator(verbose=verbose, prompting=prompting)
+        self._narrator = Narrator(verbose=verbose, prompting=prompting, by_hand=by_hand, live=True)
         self._board = Board(time.monotonic)
         self._live = self._new_live()
         self._aside = 0
@@ -120,11 +122,13 @@ class LiveTree:
         room = max(3, self._console.size.height // 2)
         tree = Tree("", hide_root=True, guide_style="dim")
         left = _grow(tree, self._board.roots, now, room)
-        foot = [f"{now - self._board.started:.1f}s"]
+        foot = [f"{now - self._board.started:.1f}s in all"] if self._board.title else []
         if left < 0:
             foot.append(f"{-left} more running")
         if self._board.questions:
             foot.append(f"{len(self._board.questions)} open question(s)")
+        if not foot:
+            return tree
         return Group(tree, Text(" " + " · ".join(foot), style="dim", overflow="ellipsis", no_wrap=True))
 
     def _quietly(self, draw: Callable[[], None]) -> None:

@@ -1,4 +1,4 @@
-"""What agents do, in words: their turns, the tools they call, the children they have.
+"""What agents do, in words: their turns, the tools they call and where those come from, the children they have.
 
     ▸ agent: boss (12 tools)
     ▸ 12:00:01 fs_read path=src/a.py done in 4ms
@@ -27,12 +27,17 @@ from ...protocol.events import (
     LlmRequest,
     LlmResponse,
     LlmRetry,
+    McpServerFailed,
+    McpServerStarted,
+    McpServerStarting,
+    McpServerStopped,
     ToolDelta,
     ToolFinished,
+    ToolProgress,
     ToolStarted,
 )
 from . import paths
-from .calls import call_in_short
+from .calls import call_in_short, progress_in_short
 from .lines import Line, Pen, duration
 from .text import counted, one_line, uncoloured
 
@@ -149,6 +154,11 @@ class TroupeTeller:
             yield Line(f"    {data.tool}: {one_line(uncoloured(data.text))}")
 
     @_tell.register
+    def _tool_progress(self, data: ToolProgress, _event: Event) -> Iterator[Line]:
+        if self._verbose:
+            yield Line(f"    {data.tool}: {progress_in_short(data)}")
+
+    @_tell.register
     def _tool_finished(self, data: ToolFinished, event: Event) -> Iterator[Line]:
         call = self._calls.pop((event.actor, event.id), "")
         if not self._told(event) or not (call or self._verbose):
@@ -163,6 +173,31 @@ class TroupeTeller:
         else:
             why = one_line(_plain(data.error))
             yield self._pen.timed(event, f"{name} FAILED{status} in {took} -- {why}", "warning")
+
+    # --- MCP servers ------------------------------------------------------------------------------------
+
+    @_tell.register
+    def _server_starting(self, data: McpServerStarting, event: Event) -> Iterator[Line]:
+        if self._verbose:
+            wait = f" in {duration(data.wait)}, since it failed before" if data.wait else ""
+            yield self._pen.timed(event, f"MCP server {data.server} starts{wait}")
+
+    @_tell.register
+    def _server_started(self, data: McpServerStarted, event: Event) -> Iterator[Line]:
+        speaks = f" (version {data.version}, MCP {data.protocol})" if self._verbose else ""
+        took = f"{duration(data.seconds)}, {counted(data.tools, 'tool')}"
+        yield self._pen.timed(event, f"MCP server {data.server} started in {took}{speaks}")
+
+    @_tell.register
+    def _server_failed(self, data: McpServerFailed, event: Event) -> Iterator[Line]:
+        if self._verbose:  # else told by what it comes to: a warning, or a call that failed
+            yield self._pen.timed(event, f"MCP server {data.server} did not start -- {one_line(data.error)}", "warning")
+
+    @_tell.register
+    def _server_stopped(self, data: McpServerStopped, event: Event) -> Iterator[Line]:
+        if self._verbose:
+            why = f" -- {one_line(data.error)}" if data.error else ""
+            yield self._pen.timed(event, f"MCP server {data.server} {'was lost' if why else 'ended'}{why}")
 
     # --- models -----------------------------------------------------------------------------------------
 

@@ -15,6 +15,8 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
+from ..languages import Language
+from ..mcp.config import ToolMode
 from ..permissions import Permissions
 from ..source import Path, Source
 
@@ -34,6 +36,15 @@ OneOrMany: TypeAlias = Annotated[
     tuple[str, ...] | None, Meta(extra={"one_or_many": True}, extra_json_schema={"x-one-or-many": True})
 ]
 """`next: a` and `next: [a, b]` both read as a tuple."""
+
+McpTools: TypeAlias = Annotated[
+    ToolMode | dict[str, tuple[str, ...]],
+    Meta(
+        description="How the tools of MCP servers are shown to models: meta, direct or auto; or, for a server, the "
+        "only tools of it that may be used."
+    ),
+]
+"""`mcp_tools: meta`, or `mcp_tools: {github: [get_issue]}`."""
 
 
 class Raw(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -127,7 +138,7 @@ class LlmNode(Node, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_f
     prompt: Annotated[str, Meta(description="The user message (template).")]
     instructions: Annotated[str | None, Meta(description="The system prompt (template).")] = None
     tools: Annotated[tuple[str, ...], Meta(description="Exactly these tools; `mcp:<server>` for a server's.")] = ()
-    mcp_tools: dict[str, tuple[str, ...]] = {}
+    mcp_tools: McpTools = {}
     model: str | None = None
     temperature: float | None = None
     top_p: float | None = None
@@ -199,6 +210,7 @@ class RagNode(Node, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_f
     chunk_overlap: Count | None = None
     reranker_model: str | None = None
     batch_size: AtLeastOne | None = None
+    language: Annotated[Language | None, Meta(description="Whose words are reduced to their stems, or none.")] = None
     extractor_model: str | None = None
     extractor_prompt: str | None = None
     graph_hops: Count | None = None
@@ -266,7 +278,7 @@ class GraphFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         Permissions, Meta(description="Tool to allow, ask or deny; can only be stricter than what the user allows.")
     ] = {}
     mcp_servers: Annotated[tuple[str, ...], Meta(description="The servers that llm nodes may list.")] = ()
-    mcp_tools: dict[str, tuple[str, ...]] = {}
+    mcp_tools: McpTools = {}
     conversation_starters: tuple[str, ...] = ()
     variables: tuple[Variable, ...] = ()
     skills_enabled: bool | None = None

@@ -1,10 +1,11 @@
 """`config.yaml` of the configuration directory: `model` is what it may say, `read` how it is read."""
 
-from .model import CLIENT_TYPES, LATER_TYPES, ClientSettings, Extra, ModelSettings, Settings
+from .model import CLIENT_TYPES, KNOWLEDGE_TYPES, LATER_TYPES, ClientSettings, Extra, ModelSettings, Settings
 from .read import json_schema, read_settings
 
 __all__ = [
     "CLIENT_TYPES",
+    "KNOWLEDGE_TYPES",
     "LATER_TYPES",
     "ClientSettings",
     "Extra",

@@ -23,15 +23,23 @@ from typing import Any
 
 import msgspec
 
+from ..languages import Language
+from ..mcp.config import PoolSettings, ToolMode
 from ..permissions import Permissions
 
 Json = Any
 
-CLIENT_TYPES = ("openai", "openai-compatible", "claude", "anthropic", "ollama", "local")
+CLIENT_TYPES = ("openai", "openai-compatible", "claude", "anthropic", "gemini", "ollama", "local")
 """Types of clients that can be used."""
 
-LATER_TYPES = ("gemini", "cohere", "azure-openai", "vertexai", "bedrock")
-"""Types of clients that Loki knows and callboard does not yet."""
+LATER_TYPES = ("cohere", "azure-openai", "vertexai", "bedrock")
+"""Types of clients that Loki knows and whose models can't chat here yet."""
+
+KNOWLEDGE_TYPES = ("cohere",)
+"""Those of them that can be used for knowledge: models of the types `embedding` and `reranker`."""
+
+MODEL_TYPES = ("chat", "embedding", "reranker")
+"""What models are for."""
 
 
 class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -39,10 +47,13 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
     Attributes:
         name: what the user writes after `client:`; `real_name` is what the provider calls it, if that differs.
+        type: one of `MODEL_TYPES`.
         input_price, output_price: USD per million tokens.
         no_stream: replies come whole; no_system_message: the system prompt is put before the first user turn.
         supports_json_schema: whether the server can be asked for a reply that fits a schema.
         max_concurrency: requests to this model that may be under way at once; None for any number.
+        max_batch_size, max_tokens_per_chunk: of an embedding model: texts in a request, and tokens in a text.
+        default_chunk_size: of an embedding model: the size of chunks where nobody says another, in characters.
     """
 
     name: str
@@ -60,6 +71,9 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     no_system_message: bool = False
     system_prompt_prefix: str = ""
     max_concurrency: int | None = None
+    max_batch_size: int | None = None
+    max_tokens_per_chunk: int | None = None
+    default_chunk_size: int | None = None
 
 
 class Extra(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -92,6 +106,17 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         visible_tools: the only global tools there are; None for all.
         mapping_tools: alias to the names it stands for.
         tool_roots: directories beside the working directory in which the `fs_*` tools may work.
+        mcp_server_support: whether MCP servers are used at all.
+        enabled_mcp_servers: servers of agents that have no file: names and aliases, or `all`.
+        mapping_mcp_servers: alias to the names it stands for.
+        mcp_pool: how long servers are kept, and how many.
+        mcp_tools: how models see the tools of servers, unless an agent says otherwise.
+        mcp_tools_budget: tokens of tool declarations up to which `auto` shows every tool by itself.
+        rag_embedding_model, rag_chunk_size, rag_chunk_overlap, rag_language: how bases are built that don't say it.
+        rag_reranker_model, rag_top_k: how they are looked up in.
+        rag_private_pages: whether documents may be pages of this machine and of private networks.
+        rag_template: how a prompt is put together with what was found for it.
+        document_loaders: commands that make text of documents, by the ending or the name that they are for.
         other: the remaining known keys, as plain values.
         file: where this was read from.
     """
@@ -108,6 +133,21 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     visible_tools: tuple[str, ...] | None = None
     mapping_tools: dict[str, str] = {}
     tool_roots: tuple[str, ...] = ()
+    mcp_server_support: bool = True
+    enabled_mcp_servers: str = ""
+    mapping_mcp_servers: dict[str, str] = {}
+    mcp_pool: PoolSettings = PoolSettings()
+    mcp_tools: ToolMode = "auto"
+    mcp_tools_budget: int = 8000
+    rag_embedding_model: str = ""
+    rag_chunk_size: int | None = None
+    rag_chunk_overlap: int | None = None
+    rag_language: Language | None = None
+    rag_reranker_model: str = ""
+    rag_top_k: int | None = None
+    rag_private_pages: bool = False
+    rag_template: str = ""
+    document_loaders: dict[str, str] = {}
     other: dict[str, Json] = {}
     file: str = "config.yaml"
 

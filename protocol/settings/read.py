@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import msgspec
 
 from .. import source
+from ..languages import Language
+from ..mcp.config import PoolSettings, ToolMode
 from ..permissions import Permissions
 from ..problems import Problem, did_you_mean
 from ..reading import Reading
-from .model import CLIENT_TYPES, LATER_TYPES, ClientSettings, Extra, ModelSettings, Settings
+from ..references import REFERENCE, expanded
+from .model import (
+    CLIENT_TYPES,
+    KNOWLEDGE_TYPES,
+    LATER_TYPES,
+    MODEL_TYPES,
+    ClientSettings,
+    Extra,
+    ModelSettings,
+    Settings,
+)
 
 Json = Any
 T = TypeVar("T", bound=msgspec.Struct)
@@ -20,6 +31,10 @@ T = TypeVar("T", bound=msgspec.Struct)
 # --- the keys ---------------------------------------------------------------------------------------------
 
 _TEXT, _FLAG, _INT, _NUMBER = "text", "true or false", "a whole number", "a number"
+_SIZE, _COUNT = "a whole number of at least 1", "a whole number of at least 0"
+_LEAST = {_SIZE: 1, _COUNT: 0}
+_MODE, _LANGUAGE = (f"one of {', '.join(get_args(type))}" for type in (ToolMode, Language))
+_WORDS: dict[str, tuple[str, ...]] = {_MODE: get_args(ToolMode), _LANGUAGE: get_args(Language)}
 
 _USED: dict[str, str] = {
     "model": _TEXT,
@@ -28,6 +43,18 @@ _USED: dict[str, str] = {
     "max_output_tokens": _INT,
     "stream": _FLAG,
     "enabled_tools": _TEXT,
+    "mcp_server_support": _FLAG,
+    "enabled_mcp_servers": _TEXT,
+    "mcp_tools": _MODE,
+    "mcp_tools_budget": _INT,
+    "rag_embedding_model": _TEXT,
+    "rag_reranker_model": _TEXT,
+    "rag_top_k": _SIZE,
+    "rag_chunk_size": _SIZE,
+    "rag_chunk_overlap": _COUNT,
+    "rag_language": _LANGUAGE,
+    "rag_private_pages": _FLAG,
+    "rag_template": _TEXT,
 }
 _KEPT: dict[str, str] = {
     "dry_run": _FLAG,
@@ -47,8 +74,6 @@ _KEPT: dict[str, str] = {
     "vault_password_file": _TEXT,
     "function_calling_support": _FLAG,
     "function_calling": _FLAG,
-    "mcp_server_support": _FLAG,
-    "enabled_mcp_servers": _TEXT,
     "auto_continue": _FLAG,
     "max_auto_continues": _INT,
     "inject_todo_instructions": _FLAG,
@@ -65,34 +90,27 @@ _KEPT: dict[str, str] = {
     "escalation_timeout": _INT,
     "max_concurrent_agents": _INT,
     "max_agent_depth": _INT,
-    "rag_embedding_model": _TEXT,
-    "rag_reranker_model": _TEXT,
-    "rag_top_k": _INT,
-    "rag_chunk_size": _INT,
-    "rag_chunk_overlap": _INT,
-    "rag_template": _TEXT,
 }
-_STRUCTURED = ("mapping_mcp_servers", "document_loaders")
 
 
-class _Tools(msgspec.Struct, frozen=True, kw_only=True):
-    """The keys about tools, which `Reading` reads."""
+class _Nested(msgspec.Struct, frozen=True, kw_only=True):
+    """The keys about tools, MCP servers and documents that are no scalars, which `Reading` reads."""
 
     permissions: Permissions = {}
     visible_tools: tuple[str, ...] | None = None
     mapping_tools: dict[str, str | tuple[str, ...]] = {}
     tool_roots: tuple[str, ...] = ()
+    mapping_mcp_servers: dict[str, str | tuple[str, ...]] = {}
+    mcp_pool: PoolSettings = PoolSettings()
+    document_loaders: dict[str, str] = {}
 
 
-_TOOL_KEYS = _Tools.__struct_fields__
+_NESTED = _Nested.__struct_fields__
 _SCALARS = {**_USED, **_KEPT}
-_TOP = (*_SCALARS, *_STRUCTURED, *_TOOL_KEYS, "clients")
+_TOP = (*_SCALARS, *_NESTED, "clients")
 _IGNORED = {
     "patch": "patches of requests are not applied yet",
     "auth": "signing in is not possible yet; use `api_key`",
-    "max_tokens_per_chunk": "",
-    "default_chunk_size": "",
-    "max_batch_size": "",
     "default_reasoning_effort": "",
 }
 """Keys of clients and models that Loki knows: accepted, with a warning where ignoring them can be felt."""
@@ -123,17 +141,18 @@ def read_settings(text: str, file: str, environ: Mapping[str, str]) -> tuple[Set
     used = {key: values.pop(key) for key in _USED if values.get(key) is not None}
     values = {key: value for key, value in values.items() if key not in _USED}
     clients = tuple(reader.clients(root)) if root is not None else ()
-    tools = reader.tools(root) if root is not None else _Tools()
+    nested = reader.nested(root) if root is not None else _Nested()
     settings = Settings(
         **used,
         model_from=model_from,
         clients=clients,
-        permissions=tools.permissions,
-        visible_tools=tools.visible_tools,
-        mapping_tools={
-            alias: names if isinstance(names, str) else ",".join(names) for alias, names in tools.mapping_tools.items()
-        },
-        tool_roots=tools.tool_roots,
+        permissions=nested.permissions,
+        visible_tools=nested.visible_tools,
+        mapping_tools=_joined(nested.mapping_tools),
+        tool_roots=nested.tool_roots,
+        mapping_mcp_servers=_joined(nested.mapping_mcp_servers),
+        mcp_pool=nested.mcp_pool,
+        document_loaders=nested.document_loaders,
         other=values,
         file=file,
     )
@@ -147,10 +166,13 @@ def json_schema() -> dict[str, Json]:
         _FLAG: {"type": ["boolean", "null"]},
         _INT: {"type": ["integer", "null"]},
         _NUMBER: {"type": ["number", "null"]},
+        **{kind: {"enum": [*words, None]} for kind, words in _WORDS.items()},
+        **{kind: {"type": ["integer", "null"], "minimum": least} for kind, least in _LEAST.items()},
     }
-    schema, components = msgspec.json.schema_components([ClientSettings, _Tools], ref_template="#/$defs/{name}")
+    schema, components = msgspec.json.schema_components([ClientSettings, _Nested], ref_template="#/$defs/{name}")
     client = components["ClientSettings"]
     client["properties"]["type"] = {"enum": [*CLIENT_TYPES, *LATER_TYPES]}
+    components["ModelSettings"]["properties"]["type"] = {"enum": [*MODEL_TYPES], "default": "chat"}
     for name in ("patch", "auth"):
         client["properties"][name] = {"description": f"Loki's; {_IGNORED[name]}"}
     return {
@@ -159,9 +181,7 @@ def json_schema() -> dict[str, Json]:
         "type": "object",
         "properties": {
             **{key: kinds[kind] for key, kind in _SCALARS.items()},
-            **components.pop("_Tools")["properties"],
-            "mapping_mcp_servers": {"type": "object"},
-            "document_loaders": {"type": "object"},
+            **components.pop("_Nested")["properties"],
             "clients": {"type": "array", "items": schema[0]},
         },
         "$defs": components,
@@ -185,19 +205,17 @@ class _Reader:
         for key, entry in root.entries.items():
             if key in _SCALARS:
                 values[key] = self.value(entry.value, _SCALARS[key], (key,))
-            elif key in _STRUCTURED:
-                values[key] = source.plain(entry.value)
-            elif key != "clients" and key not in _TOOL_KEYS:
+            elif key != "clients" and key not in _NESTED:
                 self.unknown(entry, (key,), _TOP)
         return {key: value for key, value in values.items() if value is not None}
 
-    def tools(self, root: source.Mapping) -> _Tools:
-        """The keys about tools."""
-        entries = {key: entry for key, entry in root.entries.items() if key in _TOOL_KEYS}
+    def nested(self, root: source.Mapping) -> _Nested:
+        """The keys that `Reading` reads."""
+        entries = {key: entry for key, entry in root.entries.items() if key in _NESTED}
         reading = Reading(self.file)
-        tools = reading.fill(_Tools, msgspec.structs.replace(root, entries=entries))
+        nested = reading.fill(_Nested, msgspec.structs.replace(root, entries=entries))
         self.problems.extend(reading.problems)
-        return tools
+        return nested
 
     def overrides(self) -> dict[str, Json]:
         """The scalars that the environment sets. An empty variable counts as not set."""
@@ -252,13 +270,7 @@ class _Reader:
         entry = node.entries["type"] if isinstance(node, source.Mapping) else None
         place = entry.value if entry is not None else node
         if kind in LATER_TYPES:
-            self.problem(
-                place,
-                (*path, "type"),
-                "unsupported_client",
-                f"clients of type '{kind}' are not supported yet; this one is left out",
-                warning=True,
-            )
+            self.later(place, (*path, "type"), kind, values)
         elif kind not in CLIENT_TYPES:
             self.problem(
                 place,
@@ -271,6 +283,16 @@ class _Reader:
             return None
         values["name"] = values.get("name") or kind
         return ClientSettings(**values)
+
+    def later(self, node: source.Node, path: source.Path, kind: str, values: dict[str, Json]) -> None:
+        """Say what a client of such a type can't be used for, unless nobody wants it for that."""
+        models = values.get("models") or ()
+        if kind in KNOWLEDGE_TYPES and models and all(model.type != "chat" for model in models):
+            return
+        message = f"clients of type '{kind}' are not supported yet; this one is left out"
+        if kind in KNOWLEDGE_TYPES:
+            message = f"models of a client of type '{kind}' can't chat yet; they can be used for knowledge"
+        self.problem(node, path, "unsupported_client", message, warning=True)
 
     # one struct
 
@@ -309,6 +331,17 @@ class _Reader:
             if not values.get("name"):
                 self.problem(item, here, "missing_key", "this model has no `name`", expected="`name: ...`")
                 continue
+            kind = values.get("type", "chat")
+            if kind not in MODEL_TYPES:
+                self.problem(
+                    item,
+                    (*here, "type"),
+                    "bad_value",
+                    f"unknown type '{kind}' of a model",
+                    expected="one of " + ", ".join(MODEL_TYPES),
+                    hint=did_you_mean(kind, MODEL_TYPES),
+                )
+                continue
             yield ModelSettings(**values)
 
     def items(self, node: source.Node, path: source.Path) -> list[source.Node]:
@@ -327,7 +360,7 @@ class _Reader:
         found = node.value if isinstance(node, source.Scalar) else None
         if isinstance(node, source.Scalar) and isinstance(found, str):
             found = self.expanded(node, found, path)
-            if kind is not _TEXT and _REFERENCE.search(node.text):  # a reference may stand for a number
+            if kind is not _TEXT and REFERENCE.search(node.text):  # a reference may stand for a number
                 found = _from_text(found, kind)
         if kind is _TEXT and isinstance(node, source.Scalar) and isinstance(found, int | float):
             return node.text  # `name: 4` means the text
@@ -339,21 +372,17 @@ class _Reader:
     def expanded(self, node: source.Node, text: str, path: source.Path) -> str:
         """`text` with `${NAME}` and `{{NAME}}` replaced from the environment."""
 
-        def replaced(match: re.Match[str]) -> str:
-            name = match["name"] or match["secret"]
-            value = self.environ.get(name) or match["default"]
-            if value is None:
-                self.problem(
-                    node,
-                    path,
-                    "unset_variable",
-                    f"{match[0]} stands for the environment variable {name}, which is not set",
-                    warning=True,
-                    hint=f"export {name}=...",
-                )
-            return value or ""
+        def unset(reference: str, name: str) -> None:
+            self.problem(
+                node,
+                path,
+                "unset_variable",
+                f"{reference} stands for the environment variable {name}, which is not set",
+                warning=True,
+                hint=f"export {name}=...",
+            )
 
-        return _REFERENCE.sub(replaced, text)
+        return expanded(text, self.environ, unset)
 
     # problems
 
@@ -397,12 +426,6 @@ class _Reader:
         )
 
 
-_REFERENCE = re.compile(
-    r"\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}"
-    r"|\{\{\s*(?P<secret>[A-Za-z_][A-Za-z0-9_]*)\s*\}\}"
-)
-
-
 def _is_null(node: source.Node) -> bool:
     return isinstance(node, source.Scalar) and node.value is None
 
@@ -412,8 +435,12 @@ def _fits(value: Json, kind: str) -> bool:
         return isinstance(value, str)
     if kind is _FLAG:
         return isinstance(value, bool)
+    if kind in _WORDS:
+        return value in _WORDS[kind]
     if isinstance(value, bool):
         return False
+    if kind in _LEAST:
+        return isinstance(value, int) and value >= _LEAST[kind]
     return isinstance(value, int) if kind is _INT else isinstance(value, int | float)
 
 
@@ -423,7 +450,15 @@ def _from_text(text: str, kind: str) -> Json:
         return text
     if kind is _FLAG:
         return {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}.get(text.lower())
+    if kind in _WORDS:
+        return text if text in _WORDS[kind] else None
     try:
-        return int(text) if kind is _INT else float(text)
+        value = float(text) if kind is _NUMBER else int(text)
     except ValueError:
         return None
+    return value if _fits(value, kind) else None
+
+
+def _joined(aliases: Mapping[str, str | tuple[str, ...]]) -> dict[str, str]:
+    """Aliases with what they stand for in one text."""
+    return {alias: names if isinstance(names, str) else ",".join(names) for alias, names in aliases.items()}

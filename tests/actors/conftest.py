@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from fake_models import FakeModels
 from stage import Stage
+from tiny_weights import WORDS, put_weights
 
 import callboard
 
@@ -16,6 +17,16 @@ import callboard
 @pytest.fixture
 async def stage(tmp_path: Path, fake_model: FakeModels) -> AsyncIterator[Stage]:
     """See `Stage`."""
+    config_dir = fake_model.config_dir(tmp_path / "config")
+    async with callboard.Root(config_dir=config_dir) as root:
+        yield Stage(config_dir, fake_model, root)
+
+
+@pytest.fixture
+async def knowing(tmp_path: Path, fake_model: FakeModels, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stage]:
+    """A stage with a cache directory of its own, in which `local:static` has weights that know `WORDS`."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    put_weights(monkeypatch, tmp_path / "cache", WORDS)
     config_dir = fake_model.config_dir(tmp_path / "config")
     async with callboard.Root(config_dir=config_dir) as root:
         yield Stage(config_dir, fake_model, root)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import queue
 import threading
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ from typing import NamedTuple
 import pytest
 import trio
 from fake_models import FakeModels, listening
+from screen import Screen
 
 from callboard.cli import main
 from callboard.protocol.events import Event, EventData
@@ -45,6 +47,15 @@ class Ended(NamedTuple):
     err: str
 
 
+@pytest.fixture(scope="module", autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The cache directory of all commands: runs leave their replies there, and the user's is none of ours."""
+    with pytest.MonkeyPatch.context() as patch:
+        place = tmp_path_factory.mktemp("cache")
+        patch.setenv("XDG_CACHE_HOME", str(place))
+        yield place
+
+
 @pytest.fixture
 def event() -> Recorder:
     """Makes events: `event(NodeEntered(...), "/run-1/plan")`."""
@@ -73,6 +84,14 @@ def callboard(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
 
 
 @pytest.fixture
+def screen() -> Iterator[Screen]:
+    """See `Screen`."""
+    screen = Screen()
+    yield screen
+    screen.close()
+
+
+@pytest.fixture
 def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeModels]:
     """A model server in a thread of its own, since these tests give the main one to the command."""
     ready: queue.Queue[tuple[FakeModels, trio.lowlevel.TrioToken, trio.CancelScope]] = queue.Queue()
@@ -91,3 +110,19 @@ def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeMode
     yield server
     token.run_sync_soon(scope.cancel)
     thread.join()
+
+
+@pytest.fixture
+def mcp_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+    """Writes the `mcp.json` of a configuration directory: `mcp_json(time={...})`."""
+    monkeypatch.setenv("CALLBOARD_CONFIG_DIR", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    (tmp_path / "config").mkdir(exist_ok=True)
+
+    def write(**servers: object) -> Path:
+        file = tmp_path / "config" / "mcp.json"
+        file.write_text(json.dumps({"mcpServers": servers}))
+        return file
+
+    return write

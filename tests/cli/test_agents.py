@@ -137,6 +137,7 @@ def test_no_agents_yet_says_how_to_make_one(callboard: Callboard, home: Path) ->
 SHOWN = """
 description: Looks things up.
 global_tools: [fs_read, fs_reed]
+mcp_servers: [time]
 can_spawn_agents: true
 spawnable_agents: [explore]
 variables:
@@ -158,12 +159,14 @@ def lookup(word: str) -> str:
 
 def test_an_agent_is_shown_with_all_there_is_to_know(callboard: Callboard, home: Path) -> None:
     (agent(home, "mine", SHOWN) / "tools.py").write_text(TOOLS)
+    (home / "mcp.json").write_text('{"mcpServers": {"time": {"command": "x"}}}')
     code, out, _err = callboard("agents", "show", "mine")
     assert code == 0
     lines = out.splitlines()
     assert lines[:2] == ["mine (agent, yours)", "  Looks things up."]
     for line in (
-        "  spawns  explore",
+        "  spawns   explore",
+        "  servers  time (mcp_tools: auto)",
         "  project (required)  Which one",
         "  tone=kind",
         "  lookup   tools.py  Looks a word up.",
@@ -176,10 +179,18 @@ def test_an_agent_is_shown_with_all_there_is_to_know(callboard: Callboard, home:
     shown = json.loads(callboard("agents", "show", "mine", "-o", "json")[1])
     assert [tool["name"] for tool in shown["tools"]] == ["lookup", "fs_read"]
     assert shown["tools"][0]["parameters"]["required"] == ["word"]
+    assert (shown["mcp_servers"], shown["mcp_tools"]) == (["time"], "auto")
     assert shown["variables"] == [
         {"name": "project", "description": "Which one", "default": None},
         {"name": "tone", "description": "", "default": "kind"},
     ]
+
+
+def test_what_an_agent_looks_things_up_in_is_shown(callboard: Callboard, home: Path) -> None:
+    agent(home, "mine", "instructions: Hi.\ndocuments: [notes, b.md]")
+    assert "  documents  notes, b.md (callboard kb status mine)" in callboard("agents", "show", "mine")[1].splitlines()
+    assert json.loads(callboard("agents", "show", "mine", "-o", "json")[1])["documents"] == ["notes", "b.md"]
+    assert "./knowledge/ (callboard kb status deep-research)" in callboard("agents", "show", "deep-research")[1]
 
 
 @pytest.mark.parametrize("name", built_in_agents())

@@ -68,3 +68,21 @@ def test_the_version_of_node_stands_where_it_matters(
     node.write_text("no program\n")
     node.chmod(0o755)
     assert "this is of unknown version" in callboard("doctor")[1]
+
+
+def test_mcp_servers_are_named_and_those_whose_programs_are_missing(callboard: Callboard, home: Path) -> None:
+    assert "/mcp.json: not there (callboard mcp init writes one)" in callboard("doctor")[1]
+    servers = {
+        "a": {"command": "sh"},
+        "b": {"command": "/nowhere/b"},
+        "c": {"url": "http://x"},
+        "off": {"command": "/nowhere/off", "disabled": True},
+    }
+    (home / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    (home / "config.yaml").write_text("mcp_server_support: false\n")
+    lines = callboard("doctor")[1].splitlines()
+    assert f"  {home}/mcp.json: no problems" in lines
+    assert "  servers: a, b, c (callboard mcp test tries them)" in lines
+    assert "  /nowhere/b: not found; needed by b" in lines
+    assert "  turned off (`mcp_server_support: false` in config.yaml)" in lines
+    assert "/nowhere/off" not in "\n".join(lines)

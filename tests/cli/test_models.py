@@ -11,12 +11,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tiny_weights import put_weights
 
 Callboard = Callable[..., "tuple[int, str, str]"]
 
 
 def test_an_unknown_model_is_a_mistake_of_configuration_and_not_a_crash(callboard: Callboard) -> None:
-    assert callboard("models", "pull", "huge") == (3, "", "callboard: unknown model 'huge'; known are: smollm2\n")
+    assert callboard("models", "pull", "huge") == (
+        3,
+        "",
+        "callboard: unknown model 'huge'; known are: smollm2, wordllama, minilm\n",
+    )
 
 
 def test_the_list_says_how_to_get_what_is_not_here(
@@ -25,6 +30,22 @@ def test_the_list_says_how_to_get_what_is_not_here(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert "not here (callboard models pull smollm2)" in callboard("models", "list")[1]
     assert json.loads(callboard("models", "list", "-o", "json")[1])["models"][0]["path"] is None
+
+
+def test_what_is_here_is_not_said_to_be_missing_under_another_name(
+    callboard: Callboard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    for command in (("models", "list"), ("doctor",)):
+        missing = callboard(*command)[1]
+        assert "local:static" in missing
+        assert "not here (callboard models pull wordllama)" in missing
+        assert "local:wordllama" not in missing
+    put_weights(monkeypatch, tmp_path, ["red"])
+    for command in (("models", "list"), ("doctor",)):
+        found = callboard(*command)[1]
+        assert found.count("local:static") <= 2
+        assert "pull wordllama" not in found
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

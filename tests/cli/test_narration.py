@@ -31,6 +31,22 @@ def told(events: list[ev.Event], *, verbose: bool = False) -> list[str]:
     return [line.text for event in events for line in narrator.lines(event)]
 
 
+def test_why_a_call_by_hand_failed_is_left_to_the_command(event: MakeEvent) -> None:
+    call = [
+        event(ev.ToolStarted(tool="t", arguments="{}"), id="c"),
+        event(ev.ToolFinished(tool="t", seconds=1.0, error="it broke"), id="c"),
+    ]
+    narrator = Narrator(by_hand=True, verbose=True)
+    assert not [line for each in call for line in narrator.lines(each) if "it broke" in line.text]
+    assert "it broke" in "".join(told(call))
+
+
+@pytest.mark.parametrize("severity", ["warning", "error"])
+def test_a_problem_of_a_file_says_its_severity_once(event: MakeEvent, severity: str) -> None:
+    problem = Problem(severity=severity, file="mcp.json", code="x", message="it is odd", line=3, column=1)  # type: ignore[arg-type]
+    assert told([event(ev.Warned(code="x", message=str(problem)))]) == [f"mcp.json:3:1: {severity}: it is odd"]
+
+
 def test_a_small_run_reads_like_a_story(event: MakeEvent) -> None:
     story = told(
         [
@@ -164,9 +180,11 @@ def _filled(data: type[ev.EventData], text: str) -> dict[str, object]:
         "str": text,
         "str | None": text,
         "list[str]": [text],
+        "tuple[str, ...]": (text,),
         "int": 1,
         "int | None": None,
         "float": 1.0,
+        "float | None": 2.0,
         "bool": True,
         "Json": {"text": text, "node": text},
         "dict[str, tuple[int, float, float]]": {text: (1, 1.0, 1.0)},
@@ -199,3 +217,39 @@ def test_a_reader_of_stderr_that_goes_away_ends_the_narration_only(event: MakeEv
     with PlainLines(Gone()) as plain:
         plain.on_event(event(ev.GraphStarted(graph="g", start="a")))
         plain.on_event(event(ev.GraphFinished(graph="g", seconds=1.0)))
+
+
+def test_servers_are_told_when_they_start_and_with_verbose_when_they_end(event: MakeEvent) -> None:
+    story = [
+        event(ev.McpServerStarting(server="time")),
+        event(ev.McpServerStarting(server="old", wait=0.5)),
+        event(ev.McpServerStarted(server="time", version="1.2", protocol="2025-11-25", seconds=0.34, tools=2)),
+        event(ev.McpServerFailed(server="old", error="it\ndied")),
+        event(ev.McpServerStopped(server="time")),
+        event(ev.McpServerStopped(server="time", error="killed")),
+    ]
+    assert told(story) == ["▸ 12:00:00 MCP server time started in 340ms, 2 tools"]
+    assert told(story, verbose=True) == [
+        "▸ 12:00:00 MCP server time starts",
+        "▸ 12:00:00 MCP server old starts in 500ms, since it failed before",
+        "▸ 12:00:00 MCP server time started in 340ms, 2 tools (version 1.2, MCP 2025-11-25)",
+        "▸ 12:00:00 MCP server old did not start -- it died",
+        "▸ 12:00:00 MCP server time ended",
+        "▸ 12:00:00 MCP server time was lost -- killed",
+    ]
+
+
+def test_how_far_a_call_has_come_is_told_with_verbose(event: MakeEvent) -> None:
+    story = [
+        event(ev.ToolProgress(tool="t__slow", progress=3, total=10, message="reading\nfiles")),
+        event(ev.ToolProgress(tool="t__slow", progress=1.5, message="writing")),
+        event(ev.ToolProgress(tool="t__slow", progress=2.0)),
+        event(ev.ToolProgress(tool="t__slow", progress=2.0, total=0)),
+    ]
+    assert told(story) == []
+    assert told(story, verbose=True) == [
+        "    t__slow: 30% reading files",
+        "    t__slow: writing",
+        "    t__slow: 2",
+        "    t__slow: 2",
+    ]

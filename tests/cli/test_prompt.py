@@ -9,6 +9,7 @@ from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import NamedTuple
 
+import msgspec
 import pytest
 import trio
 from prompt_toolkit.application import create_app_session
@@ -227,6 +228,12 @@ def test_a_permission_shows_who_wants_to_do_what(person: Person, keys: list[str]
     assert Dialog(permission(), terminal=person.terminal).run() == answer
     shown = person.screen.getvalue()
     assert shown.startswith("? agent_kid_1 asks\n  Allow execute_command?\n  command: ls\n")
+
+
+def test_a_permission_of_nobody_in_particular_is_one_all_the_same(person: Person) -> None:
+    person.press(ENTER)
+    Dialog(msgspec.structs.replace(permission(), actor=""), terminal=person.terminal).run()
+    assert person.screen.getvalue().startswith("? Permission\n")
 
 
 def shown_permission(person: Person, text: str) -> list[str]:

@@ -46,6 +46,8 @@ def imported(*arguments: str, **environment: str) -> set[str]:
         ["ask", "--help"],
         ["agents", "new", "--help"],
         ["tools", "call", "--help"],
+        ["mcp", "serve", "--help"],
+        ["kb", "search", "--help"],
         ["validate", "--help"],
         ["models", "pull", "--help"],
         ["nonsense"],
@@ -60,7 +62,16 @@ def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
 
 @pytest.mark.parametrize(
     "words",
-    ["callboard ", "callboard run --c", "callboard run ex", "callboard agents show ex", "callboard tools "],
+    [
+        "callboard ",
+        "callboard run --c",
+        "callboard run ex",
+        "callboard agents show ex",
+        "callboard tools ",
+        "callboard mcp ",
+        "callboard kb build ex",
+        "callboard ask --kb ex",
+    ],
 )
 def test_completion_imports_nothing_heavy(words: str) -> None:
     count = len(words.split(" ")) - 1

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import re
 import signal
 import subprocess
 import sys
-import termios
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import trio
 from fake_models import FakeModels, Reply
+from screen import Screen
 
 COMMAND = [sys.executable, "-m", "callboard.cli"]
 
@@ -40,37 +38,6 @@ nodes:
   say: {type: llm, prompt: "{{initial_prompt}}", next: end}
   end: {type: end}
 """
-
-
-class Screen:
-    """A pseudo-terminal: what is written to it, and keys for whoever reads from it."""
-
-    def __init__(self) -> None:
-        self.master, self.slave = pty.openpty()
-        self.text = ""
-
-    def close(self) -> None:
-        os.close(self.master)
-        os.close(self.slave)
-
-    def modes(self) -> int:
-        return int(termios.tcgetattr(self.slave)[3]) & (termios.ICANON | termios.ECHO | termios.ISIG)
-
-    async def shows(self, pattern: str) -> None:
-        with trio.fail_after(20):
-            while not re.search(pattern, self.text):
-                await trio.lowlevel.wait_readable(self.master)
-                self.text += os.read(self.master, 65536).decode()
-
-    def press(self, keys: str) -> None:
-        os.write(self.master, keys.encode())
-
-
-@pytest.fixture
-def screen() -> Iterator[Screen]:
-    screen = Screen()
-    yield screen
-    screen.close()
 
 
 async def started(

@@ -83,10 +83,30 @@ def test_a_lane_tells_what_it_is_at(event: MakeEvent) -> None:
         ev.LlmRetry(model="m", attempt=1, wait=1.0, error="429"),
         ev.LlmResponse(model="m", seconds=1.0),
         ev.ActorWaiting(on="question"),
+        ev.ToolProgress(tool="t", progress=1, total=4, message="rea\x1bding"),
     ):
         board.on_event(event(data, actor))
         seen.append(lane.detail)
-    assert seen == ["m", "sec", "second \\x1b[31m", "tries again in 1.0s -- 429", "", "waits for question"]
+    assert seen == [
+        "m",
+        "sec",
+        "second \\x1b[31m",
+        "tries again in 1.0s -- 429",
+        "",
+        "waits for question",
+        "25% rea\\x1bding",
+    ]
+
+
+def test_a_server_that_starts_has_a_lane_until_it_has(event: MakeEvent) -> None:
+    board = Board(lambda: 0.0)
+    actor = "/run-1/boss"
+    board.on_event(event(ev.McpServerStarting(server="time"), actor))
+    board.on_event(event(ev.McpServerStarting(server="old"), actor))
+    assert labels(board) == ["MCP server time starts", "MCP server old starts"]
+    board.on_event(event(ev.McpServerStarted(server="time", version="1", protocol="x", seconds=1.0, tools=1), actor))
+    board.on_event(event(ev.McpServerFailed(server="old", error="it died"), actor))
+    assert labels(board) == []
 
 
 @pytest.mark.usefixtures("autojump_clock")
@@ -97,6 +117,16 @@ async def test_the_tree_shows_running_nodes_with_their_time(event: MakeEvent, te
     seen = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", terminal.getvalue())
     assert re.search(r"plan \(llm\)  \d\.\ds", seen)
     assert seen.count("plan (llm) start") == 1
+    assert "in all" not in seen
+
+
+@pytest.mark.usefixtures("autojump_clock")
+async def test_the_time_of_a_run_says_what_it_is(event: MakeEvent, terminal: io.StringIO) -> None:
+    with LiveTree(terminal) as tree:
+        tree.on_event(event(ev.RunStarted(target="x", name="x", dialect="graph")))
+        tree.on_event(event(ev.NodeEntered(node="plan", type="llm"), "/run-1/plan"))
+        await animated(tree)
+    assert re.search(r"\d\.\ds in all", terminal.getvalue())
 
 
 @pytest.mark.usefixtures("autojump_clock")

@@ -1,6 +1,6 @@
 """Writes the generated part of docs/events.md: `python tests/packaging/events_table.py` (or `make docs`).
 
-A test compares the file with what this makes, so that the page can't fall behind protocol/events.py.
+A test compares the file with what this makes, so that the page can't fall behind protocol/events.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 from callboard.protocol.events import KINDS, EventData
 
 PAGE = Path(__file__).parents[2] / "docs" / "events.md"
-BEGIN = "<!-- kinds: written by `make docs` from protocol/events.py -->\n"
+BEGIN = "<!-- kinds: written by `make docs` from protocol/events -->\n"
 END = "<!-- end of kinds -->\n"
 
 

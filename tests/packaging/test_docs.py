@@ -59,7 +59,7 @@ def test_the_cli_page_names_no_flag_that_does_not_exist() -> None:
 
 def test_the_events_page_describes_the_events_as_they_are() -> None:
     text = read("docs/events.md")
-    assert text == events_table.page(text), "docs/events.md is behind protocol/events.py: run `make docs`"
+    assert text == events_table.page(text), "docs/events.md is behind protocol/events: run `make docs`"
 
 
 def test_the_python_page_names_everything_public() -> None:

@@ -20,6 +20,9 @@ def module(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+KNOWN = {module(file) for file in FILES}
+
+
 def imported(path: Path, *, for_types: bool) -> Iterator[str]:
     """Modules of this package that a file imports; with `for_types`, also those under `if TYPE_CHECKING`."""
     tree = ast.parse(path.read_text())
@@ -32,8 +35,7 @@ def imported(path: Path, *, for_types: bool) -> Iterator[str]:
             base = package[: len(package) - (node.level - 1)]
             target = ".".join([*base, *(node.module or "").split(".")]).strip(".")
             names = [f"{target}.{alias.name}" for alias in node.names]
-            known = {module(file) for file in FILES}
-            yield from {name if name in known else target for name in names}
+            yield from {name if name in KNOWN else target for name in names}
 
 
 @pytest.mark.parametrize("floor", FLOORS)

@@ -62,6 +62,46 @@ def test_a_full_file_is_read() -> None:
     )
 
 
+def test_what_is_said_about_knowledge_is_read() -> None:
+    text = """
+rag_embedding_model: openai:text-embedding-3-small
+rag_chunk_size: 800
+rag_chunk_overlap: 0
+rag_language: "no"
+rag_top_k: 3
+rag_template: "__CONTEXT__ __INPUT__"
+rag_private_pages: true
+document_loaders:
+  pdf: pdftotext $1 -
+"""
+    settings, problems = read_settings(text, "config.yaml", {"CALLBOARD_RAG_TOP_K": "9"})
+    assert problems == []
+    assert settings == Settings(
+        rag_embedding_model="openai:text-embedding-3-small",
+        rag_chunk_size=800,
+        rag_chunk_overlap=0,
+        rag_language="no",
+        rag_top_k=9,
+        rag_template="__CONTEXT__ __INPUT__",
+        rag_private_pages=True,
+        document_loaders={"pdf": "pdftotext $1 -"},
+    )
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["rag_chunk_size: 0", "rag_top_k: 0", "rag_chunk_overlap: -1", "rag_language: German", "document_loaders: x"],
+)
+def test_what_makes_no_sense_is_an_error(line: str) -> None:
+    _, [problem] = read_settings(line, "config.yaml", {})
+    assert (problem.severity, problem.line) == ("error", 1)
+
+
+def test_a_size_of_the_environment_that_makes_no_sense_is_an_error() -> None:
+    _, [problem] = read_settings("", "config.yaml", {"CALLBOARD_RAG_CHUNK_SIZE": "0"})
+    assert (problem.key, problem.expected) == ("CALLBOARD_RAG_CHUNK_SIZE", "a whole number of at least 1")
+
+
 @pytest.mark.parametrize("text", ["", "# nothing\n", "model:\nclients:\n"])
 def test_an_empty_file_means_the_defaults(text: str) -> None:
     assert read_settings(text, "config.yaml", {}) == (Settings(), [])
@@ -94,6 +134,11 @@ def test_an_empty_variable_counts_as_not_set() -> None:
         ("clients:\n  - name: x\n", (2, 5), "this client has no `type`"),
         ("clients:\n  - type: opena\n", (2, 11), "did you mean 'openai'?"),
         ("clients:\n  - type: openai\n    models:\n      - real_name: x\n", (4, 9), "this model has no `name`"),
+        (
+            "clients:\n  - type: openai\n    models:\n      - {name: x, type: rerank}\n",
+            (4, 9),
+            "unknown type 'rerank' of a model (expected one of chat, embedding, reranker",
+        ),
         ("clients:\n  - type: openai\n  - type: openai\n", (3, 5), "two clients are called 'openai'"),
         ("- a\n", (1, 1), "a mapping at the top level"),
         ("model: [\n", (2, 1), "YAML"),
@@ -114,7 +159,8 @@ def test_mistakes_are_errors_with_their_place(text: str, place: tuple[int, int],
         ("clients:\n  - type: openai\n    extra: {prox: x}\n", "did you mean 'proxy'?"),
         ("clients:\n  - type: claude\n    auth: oauth\n", "`auth` is ignored"),
         ("clients:\n  - type: openai\n    patch: {}\n", "patches of requests are not applied yet"),
-        ("clients:\n  - type: gemini\n", "not supported yet"),
+        ("clients:\n  - type: cohere\n", "can't chat yet; they can be used for knowledge"),
+        ("clients:\n  - type: bedrock\n", "not supported yet"),
         ("clients:\n  - type: openai\n    api_key: ${NO_SUCH}\n", "NO_SUCH, which is not set"),
         ("clients:\n  - type: openai\n    api_key: '{{VAULTED}}'\n", "VAULTED, which is not set"),
     ],
@@ -124,6 +170,28 @@ def test_what_does_no_harm_is_a_warning(text: str, words: str) -> None:
     assert problem.severity == "warning"
     assert problem.line > 0
     assert words in str(problem)
+
+
+def test_models_for_knowledge_are_read_and_no_reason_to_warn() -> None:
+    text = """
+clients:
+  - type: cohere
+    models:
+      - {name: embed-v4.0, type: embedding, max_batch_size: 96, max_tokens_per_chunk: 512, default_chunk_size: 1200}
+      - {name: rerank-v3.5, type: reranker}
+"""
+    settings, problems = read_settings(text, "config.yaml", {})
+    assert problems == []
+    embedding, reranker = settings.clients[0].models
+    assert (embedding.max_batch_size, embedding.max_tokens_per_chunk, embedding.default_chunk_size) == (96, 512, 1200)
+    assert (embedding.type, reranker.type) == ("embedding", "reranker")
+
+
+def test_a_model_that_should_chat_and_cannot_is_a_warning() -> None:
+    text = "clients:\n  - type: cohere\n    models:\n      - {name: e, type: embedding}\n      - flash\n"
+    _, (problem,) = read_settings(text, "config.yaml", {})
+    assert (problem.severity, problem.line) == ("warning", 2)
+    assert "can't chat yet" in problem.message
 
 
 def test_all_problems_are_reported_together() -> None:

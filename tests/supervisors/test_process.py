@@ -292,7 +292,7 @@ async def test_what_waits_fails_when_a_process_is_stopped(me: Actor) -> None:
 
 
 async def test_77_a_daemon_in_a_session_of_its_own_is_found_by_its_cookie(me: Actor, life: Lifeline) -> None:
-    script = "setsid sh -c 'setsid sleep 300 &' 3>$1 >/dev/null 2>&1 &"
+    script = "setsid sh -c 'setsid sleep 300 &' 3>$1 >/dev/null 2>&1; true"  # the shell between is over by then
     done = await run_process(me, shell(script, life.path))
     await life.silent()
     assert (done.status, done.swept) == (0, 1)

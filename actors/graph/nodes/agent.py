@@ -46,6 +46,7 @@ async def _with_attempts(me: Actor, job: Job, node: AgentNode, prompt: str, inpu
         depth=depth,
         near=job.directory,
         context=job.context,
+        by_file=True,
     )
     for attempt in range(1, node.max_attempts + 1):
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -11,6 +12,7 @@ from ....protocol.errors import ModelError, NodeFailed
 from ....protocol.graph.model import LlmNode
 from ...agent.loop import Conversation, OutOfTurns
 from ...tools.calls import Calls
+from ...tools.tool import Tool
 from ..plan import Job, Result
 from ..structured import ExtractionFailed, schema_hint, structured
 
@@ -60,7 +62,30 @@ async def extract(me: Actor, job: Job, text: str, schema: dict[str, Any]) -> Any
 async def _answer(me: Actor, job: Job, system: str, prompt: str, schema: dict[str, Any] | None = None) -> str:
     node = job.node
     assert isinstance(node, LlmNode)
-    if not node.tools:
+    wanted = job.plan.servers.get(node.id)
+    if wanted is None:
+        return await _talk(me, job, system, prompt, job.plan.tools.get(node.id, ()), {}, schema)
+    from ...mcp.tools.offer import offer
+
+    assert job.servers is not None
+    own = job.plan.tools[node.id]
+    with job.servers.conversation(me) as talk:
+        offered = await offer(me, talk, wanted, taken={tool.name for tool in own}, node=node.id)
+        return await _talk(me, job, system, prompt, (*own, *offered.tools), offered.unlisted, schema)
+
+
+async def _talk(
+    me: Actor,
+    job: Job,
+    system: str,
+    prompt: str,
+    tools: tuple[Tool, ...],
+    unlisted: Mapping[str, Tool],
+    schema: dict[str, Any] | None,
+) -> str:
+    node = job.node
+    assert isinstance(node, LlmNode)
+    if not tools:
         request = _request(job, system, prompt, schema)
         reply = await job.context.chat(me, request, node=node.id, attempts=node.max_attempts, need_text=True)
         job.record.turns += 1
@@ -70,7 +95,7 @@ async def _answer(me: Actor, job: Job, system: str, prompt: str, schema: dict[st
     request = msgspec.structs.replace(_request(job, system, prompt, None), messages=())
     talk = Conversation(
         job.context,
-        Calls(job.plan.tools[node.id], job.context.permissions, own=job.plan.permissions),
+        Calls(tools, job.context.permissions, unlisted=unlisted, own=job.plan.permissions),
         request,
         job.record,
         max_turns=node.max_iterations,

@@ -75,7 +75,7 @@ class Item:
             raise GraphMistake(
                 f"Node '{at}' visited {visits} times (max_loop_iterations={cap}). Possible infinite loop."
             )
-        inner = Job(plan, step.node, self._view, job.context, job.depth, job.record, self._index)
+        inner = Job(plan, step.node, self._view, job.context, job.depth, job.record, self._index, job.servers)
         left: Left = await execute(me, step, inner, visits)
         if left.targets is None:
             assert left.error is not None

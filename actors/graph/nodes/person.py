@@ -33,7 +33,7 @@ async def run_approval_node(me: Actor, job: Job) -> Result:
         people=node.people_only,
     )
     try:
-        choice = _text(await me.ask_person(question))
+        choice = (await me.ask_person(question)).text
     except QuestionTimeout:
         if node.on_timeout is None:
             raise
@@ -69,7 +69,7 @@ async def run_input_node(me: Actor, job: Job) -> Result:
             if node.on_timeout is None:
                 raise
             return Result(output=default, scope="input", goto=(node.on_timeout,))
-        value = _text(answer) or default
+        value = answer.text or default
         # A front end may fill in the default itself, so it is told by what it is, not by who said it.
         checked = node.default is None or value != default or compat.default_is_validated
         problem = rule.problem(value, in_bytes=compat.lengths_in_bytes) if rule is not None and checked else None
@@ -83,8 +83,3 @@ async def run_input_node(me: Actor, job: Job) -> Result:
 def _is_person(answer: Answer) -> bool:
     """Whether it came from somebody who can be asked again, not from a list, a default or another actor."""
     return answer.by not in PREPARED and not answer.by.startswith("/")
-
-
-def _text(answer: Answer) -> str:
-    value = answer.value
-    return value if isinstance(value, str) else ", ".join(value)

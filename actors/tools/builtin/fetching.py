@@ -11,7 +11,7 @@ from __future__ import annotations
 import codecs
 import ipaddress
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import httpx
 import msgspec
@@ -37,7 +37,12 @@ SHOWN = 500
 AGENT = "Mozilla/5.0 (compatible; callboard/0.1)"
 """Some servers refuse those who do not begin like this."""
 
-_METADATA = frozenset(ipaddress.ip_address(address) for address in ("fd00:ec2::254", "100.100.100.200"))
+Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+_METADATA = frozenset(map(ipaddress.ip_address, ("fd00:ec2::254", "100.100.100.200", "192.0.0.192")))
+_WRAPPING = tuple(map(ipaddress.ip_network, ("::/96", "64:ff9b::/96", "64:ff9b:1::/48")))
+"""Networks whose addresses end with one of the old kind: compatible ones, and those of NAT64."""
+
 _NO_CHARSETS = frozenset(("idna", "punycode", "undefined", "unicode-escape", "raw-unicode-escape"))
 """Codecs of Python's that are not for pages: they fail where others replace, or take for ever."""
 
@@ -91,7 +96,7 @@ async def _follow(client: httpx.AsyncClient, url: httpx.URL, headers: dict[str, 
     for _ in range(REDIRECTS + 1):
         if url.scheme not in ("http", "https") or not url.host:
             raise ToolFailed(f"'{_short(url)}' is not an http or https URL")
-        if _is_literal_metadata(url.host):
+        if is_metadata(url.host):
             raise ToolFailed(_refused(url.host))
         try:
             async with client.stream("GET", url, headers=headers) as response:
@@ -178,18 +183,22 @@ class _Transport(TrioTransport):
 
 
 def is_metadata(address: str) -> bool:
-    """Whether an address is one where clouds hand out credentials."""
+    """Whether an address is one where clouds hand out credentials, whichever way it is written."""
+    return any(each.is_link_local or each in _METADATA for each in meant(address))
+
+
+def meant(address: str) -> list[Address]:
+    """The address, and those of the old kind that are wrapped in it; none if it is a name."""
     try:
-        known = ipaddress.ip_address(address.split("%")[0])
+        known: Address = ipaddress.ip_address(address.strip("[]").split("%")[0])
     except ValueError:
-        return False
-    if isinstance(known, ipaddress.IPv6Address) and known.ipv4_mapped is not None:
-        known = known.ipv4_mapped
-    return known.is_link_local or known in _METADATA
-
-
-def _is_literal_metadata(host: str) -> bool:
-    return is_metadata(host.strip("[]"))
+        return []
+    if isinstance(known, ipaddress.IPv4Address):
+        return [known]
+    wrapped = [known.ipv4_mapped, known.sixtofour, *(known.teredo or ())]
+    if any(known in network for network in _WRAPPING):
+        wrapped.append(ipaddress.IPv4Address(int(known) & 0xFFFFFFFF))
+    return [known, *(each for each in wrapped if each is not None)]
 
 
 def _refused(host: str) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from html.parser import HTMLParser
+from collections.abc import Callable
 from urllib.parse import urljoin
+
+from ...html_tags import attributes_of, scan
 
 __all__ = ["Reader"]
 
@@ -22,11 +24,14 @@ _MARKS = frozenset(("-", "#", "##", "###", "####", "#####", "######"))
 _LONGEST_LINK = 300
 
 
-class Reader(HTMLParser):
-    """Feed it a page, in pieces of any size, then `close` it and take its `text`."""
+class Reader:
+    """Have it read a page, and take its `text`.
+
+    Args:
+        url: what links are relative to.
+    """
 
     def __init__(self, url: str = "") -> None:
-        super().__init__(convert_charrefs=True)
         self._url = url
         self._lines: list[str] = []
         self._line: list[str] = []
@@ -44,20 +49,25 @@ class Reader(HTMLParser):
                 kept.append(line)
         return "\n".join(kept).strip("\n")
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """The parser's."""
+    def read(self, html: str, look: Callable[[], None]) -> None:
+        """Take a page. `look` is called now and then; if it raises, `text` is what was read until then."""
+        scan(html, self, look)
+
+    def begins(self, tag: str, attributes: str) -> None:
+        """See `Tags`."""
         if self._unseen:
             if tag == self._unseen[-1]:
                 self._unseen.append(tag)
             return
         if tag in _UNSEEN:
-            self._unseen.append(tag)
+            if not (attributes.endswith("/") and tag in ("svg", "object")):  # elsewhere in HTML a slash means nothing
+                self._unseen.append(tag)
             return
         if tag in _BLOCKS:
             self._end_line()
             if tag in _APART:
                 self._lines.append("")
-        given = dict(attrs)
+        given = attributes_of(attributes) if tag in ("a", "img") else {}
         if tag in _HEADINGS:
             self._line.append("#" * int(tag[1]) + " ")
         elif tag == "title":
@@ -75,14 +85,8 @@ class Reader(HTMLParser):
         elif tag in ("td", "th") and self._line:
             self._line.append(" | ")
 
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """The parser's: `<br/>`. In HTML only void elements end there; any other slash means nothing."""
-        self.handle_starttag(tag, attrs)
-        if tag in ("svg", "object"):
-            self.handle_endtag(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        """The parser's."""
+    def ends(self, tag: str) -> None:
+        """See `Tags`."""
         if self._unseen:
             if tag == self._unseen[-1]:
                 self._unseen.pop()
@@ -98,8 +102,8 @@ class Reader(HTMLParser):
             if tag in _APART:
                 self._lines.append("")
 
-    def handle_data(self, data: str) -> None:
-        """The parser's."""
+    def says(self, data: str) -> None:
+        """See `Tags`."""
         if self._unseen:
             return
         if self._pre:

@@ -7,13 +7,13 @@ A service that is down or refuses us is one clear sentence for the model, which 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from html.parser import HTMLParser
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, quote, urlsplit
 
 import msgspec
 
 from ....protocol.errors import ToolFailed
+from ...html_tags import attributes_of, scan
 from ..tool import Arguments, Json
 from .fetching import SECONDS, Page, get
 from .places import in_thread
@@ -140,37 +140,35 @@ def _of(entry: Element, name: str) -> str:
 
 def _results(html: str) -> list[dict[str, str]]:
     reader = _Results()
-    reader.feed(html)
-    reader.close()
+    scan(html, reader, lambda: None)
     return [result for result in reader.results if result["url"]][:PAGES]
 
 
-class _Results(HTMLParser):
-    """Takes the links of the class `result__a` and the texts of the class `result__snippet`."""
+class _Results:
+    """Of the tags of a page, takes the links of the class `result__a` and the texts of the class `result__snippet`."""
 
     def __init__(self) -> None:
-        super().__init__(convert_charrefs=True)
         self.results: list[dict[str, str]] = []
         self._field = ""
         self._tag = ""
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """The parser's."""
-        given = dict(attrs)
-        classes = (given.get("class") or "").split()
+    def begins(self, tag: str, attributes: str) -> None:
+        """See `Tags`."""
+        given = attributes_of(attributes)
+        classes = given.get("class", "").split()
         if "result__a" in classes:
-            self.results.append({"title": "", "url": _unwrapped(given.get("href") or ""), "text": ""})
+            self.results.append({"title": "", "url": _unwrapped(given.get("href", "")), "text": ""})
             self._field, self._tag = "title", tag
         elif "result__snippet" in classes and self.results:
             self._field, self._tag = "text", tag
 
-    def handle_endtag(self, tag: str) -> None:
-        """The parser's."""
+    def ends(self, tag: str) -> None:
+        """See `Tags`."""
         if tag == self._tag:
             self._field = ""
 
-    def handle_data(self, data: str) -> None:
-        """The parser's."""
+    def says(self, data: str) -> None:
+        """See `Tags`."""
         if self._field:
             result = self.results[-1]
             result[self._field] = " ".join((result[self._field] + data).split(" ")).replace("\n", " ").lstrip()

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 RESULT = 128 * 1024
 """Characters of a page that the model gets."""
 
-PIECE = 16 * 1024
 CONVERTING = 10.0
 """Seconds; a page made to keep a parser busy is read as far as that goes."""
 
@@ -45,12 +44,16 @@ def _converted(html: str, url: str) -> tuple[str, bool]:
     """The text, and whether it is all of it."""
     reader = Reader(url)
     until = time.monotonic() + CONVERTING
-    for start in range(0, len(html), PIECE):
+
+    def look() -> None:
         trio.from_thread.check_cancelled()
         if time.monotonic() > until:
-            return reader.text, False
-        reader.feed(html[start : start + PIECE])
-    reader.close()
+            raise TimeoutError
+
+    try:
+        reader.read(html, look)
+    except TimeoutError:
+        return reader.text, False
     return reader.text, True
 
 

@@ -30,8 +30,8 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 UNSUPPORTED = "*args/*kwargs/positional-only parameters are not supported in tool functions"
 
 
-def read_python(script: Script, *, agent: bool) -> list[Declaration]:
-    """Every tool of the file; what is wrong is noted at `script`."""
+def read_python(script: Script, *, agent: bool, wordless: bool = False) -> list[Declaration]:
+    """Every tool of the file; what is wrong is noted at `script`. `wordless`: nobody has to say what it does."""
     tree = _parsed(script)
     if tree is None:
         return []
@@ -54,7 +54,7 @@ def read_python(script: Script, *, agent: bool) -> list[Declaration]:
     wanted = [node for name, node in functions.items() if name == "_instructions" or not name.startswith("_")]
     if not wanted:
         script.warning("no_tools", "the file declares no tools", 0, hint="a tool is a function at the top level")
-    found = (_declaration(script, module, node, node.name) for node in wanted)
+    found = (_declaration(script, module, node, node.name, wordless=wordless) for node in wanted)
     return [one for one in found if one is not None]
 
 
@@ -76,10 +76,12 @@ def _parsed(script: Script) -> ast.Module | None:
     return None
 
 
-def _declaration(script: Script, module: Module, node: Function, name: str) -> Declaration | None:
+def _declaration(
+    script: Script, module: Module, node: Function, name: str, *, wordless: bool = False
+) -> Declaration | None:
     docstring = read_docstring(ast.get_docstring(node, clean=False))
     fine = name == "_instructions" or script.usable_name(name, node.lineno)
-    if not docstring.description and name != "_instructions":
+    if not docstring.description and not wordless and name != "_instructions":
         script.error(
             "no_description",
             f"Missing or empty description on function: {node.name}",

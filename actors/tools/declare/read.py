@@ -22,13 +22,14 @@ LARGEST = 256 * 1024
 """Bytes of a file that is read; a tool file is written by hand."""
 
 
-def read_tools(path: Path, *, agent: bool) -> ToolFile:
+def read_tools(path: Path, *, agent: bool, wordless: bool = False) -> ToolFile:
     """What the file declares.
 
     Args:
         path: a `.sh`, `.py`, `.ts` or `.js` file.
         agent: whether it is an agent's `tools.*`, in which every function is a tool, or one global tool, named after
             the file, whose function is `main` (bash) or `run`.
+        wordless: a function of a `.py` file may do without a docstring.
 
     Raises:
         ConfigError: a TypeScript file, and the extra that reads them is not installed.
@@ -40,7 +41,7 @@ def read_tools(path: Path, *, agent: bool) -> ToolFile:
     if path.suffix == ".sh":
         read = read_bash(script, agent=agent)
     elif path.suffix == ".py":
-        read = read_python(script, agent=agent)
+        read = read_python(script, agent=agent, wordless=wordless)
     else:
         from .typescript import read_typescript  # costs a parser that most users never need
 

@@ -56,9 +56,14 @@ class Home(msgspec.Struct, frozen=True, kw_only=True):
     auto_confirm: bool = False
 
 
+def inherited(environ: Mapping[str, str]) -> dict[str, str]:
+    """What a program of the user's has of our environment: all but what a Callboard around us has left there."""
+    return {name: value for name, value in environ.items() if not name.startswith(_OURS)}
+
+
 def environment(home: Home, declaration: Declaration, *, output: Path) -> dict[str, str]:
     """The environment of one call, whose result belongs into `output`."""
-    environ = {name: value for name, value in home.environ.items() if not name.startswith(_OURS)}
+    environ = inherited(home.environ)
     environ.update(
         LLM_OUTPUT=str(output),
         LLM_ROOT_DIR=str(home.root),

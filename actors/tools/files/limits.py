@@ -51,6 +51,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
         shown: bytes of its stdout and stderr that become events.
         stderr: bytes it may write to stderr.
         stderr_lines: lines it may write there; each is looked at, so they cost more than their bytes.
+        memory: bytes that its processes may have in memory together, and each of them may ask for; None for no limit.
     """
 
     processes: int = 512
@@ -60,6 +61,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     shown: int = MIB
     stderr: int = 64 * MIB
     stderr_lines: int = 250_000
+    memory: int | None = None
 
 
 USUAL = Limits()
@@ -71,6 +73,8 @@ def impose(pid: int, limits: Limits) -> None:
     tasks = _tasks()
     if tasks is not None:
         wanted[resource.RLIMIT_NPROC] = tasks + ROOM + limits.processes
+    if limits.memory is not None:
+        wanted[resource.RLIMIT_DATA] = limits.memory
     for kind, most in wanted.items():
         # Gone already, or the kernel knows better what we may set: then the watch is all there is.
         with suppress(OSError, ValueError):
@@ -79,29 +83,39 @@ def impose(pid: int, limits: Limits) -> None:
             resource.prlimit(pid, kind, (most, most))
 
 
-async def watch(me: Actor, process: Process, output: Path, limits: Limits, end: Callable[[str], None]) -> None:
-    """Call `end` with the reason when the call has gone beyond what the kernel does not see to."""
+async def watch(me: Actor, process: Process, output: Path | None, limits: Limits, end: Callable[[str], None]) -> None:
+    """Call `end` with the reason when the call has gone beyond what the kernel does not see to.
+
+    Args:
+        output: the file for its result, if it is given one.
+    """
     before = _tasks()
     wait = LOOK_FIRST
     while True:
         await trio.sleep(wait)
         wait = min(wait * 2, LOOK_EVERY)
-        if _size_of(output) > limits.result_file:
+        if output is not None and _size_of(output) > limits.result_file:
             end(f"wrote more than {_in_words(limits.result_file)} to LLM_OUTPUT")
             return
         now = _tasks()
         if now is None:
             continue
         before = now if before is None else min(before, now)
+        if limits.memory is not None:
+            # Where nobody was started since, the call is its leader.
+            members = await _members(me, process) if now > before else [process.pid]
+            if _resident(members or [process.pid]) > limits.memory:
+                end(f"used more than {_in_words(limits.memory)} of memory")
+                return
         if now - before > limits.processes // 2:
             _signal(process, signal.SIGSTOP)
-            count = await _count(me, process)
-            if count is not None and count > limits.processes:
-                end(f"had {count} processes at once; {limits.processes} are allowed")
+            members = await _members(me, process)
+            if members is not None and len(members) > limits.processes:
+                end(f"had {len(members)} processes at once; {limits.processes} are allowed")
                 return
             _signal(process, signal.SIGCONT)
-            if count is not None:
-                before = now - count
+            if members is not None:
+                before = now - len(members)
 
 
 def kill(process: Process) -> None:
@@ -117,14 +131,24 @@ def _signal(process: Process, number: signal.Signals) -> None:
             os.killpg(process.pid, number)
 
 
-async def _count(me: Actor, process: Process) -> int | None:
+async def _members(me: Actor, process: Process) -> list[int] | None:
+    """The processes of the call; None if we can't look."""
     try:
         leader = look(process.pid)
         if leader is None:
-            return 0
-        return len(await me.root.processes.strays(_NOBODYS, {leader.pid: leader.start}))
+            return []
+        return [seen.pid for seen in await me.root.processes.strays(_NOBODYS, {leader.pid: leader.start})]
     except OSError:
         return None
+
+
+def _resident(members: list[int]) -> int:
+    """Bytes these processes have in memory; what they share counts for each."""
+    pages = 0
+    for pid in members:
+        with suppress(OSError, ValueError, IndexError):  # it has ended meanwhile
+            pages += int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * resource.getpagesize()
 
 
 def _tasks() -> int | None:

@@ -15,7 +15,8 @@ from family_stage import Parent, context_of, fails, parent, says, works_for_ever
 from trio.testing import wait_all_tasks_blocked
 
 from callboard.actors.agent.summary import is_long
-from callboard.actors.context import AgentCall, Limits
+from callboard.actors.context import AgentCall
+from callboard.actors.meter import Limits
 from callboard.actors.models.gateway import Gateway
 from callboard.protocol.errors import ShuttingDown
 from callboard.protocol.events import Event

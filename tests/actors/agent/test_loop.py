@@ -125,7 +125,8 @@ async def test_an_escalation_notice_stands_behind_the_last_result(stage: Stage) 
     # `Conversation.notice` is how an agent learns of its children's questions; see test_escalations.py for its content.
     from callboard.actors.agent.loop import Conversation
     from callboard.actors.agent.record import Record
-    from callboard.actors.context import Limits, RunContext
+    from callboard.actors.context import RunContext
+    from callboard.actors.meter import Limits
     from callboard.actors.tools.calls import Calls
     from callboard.actors.tools.permissions import Permissions
     from callboard.protocol.chat import ChatRequest

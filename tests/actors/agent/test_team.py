@@ -14,6 +14,7 @@ import pytest
 import trio
 from fake_models import Reply, Request
 from stage import Stage
+from waiting import until
 
 from callboard.protocol.events import Event
 from callboard.protocol.questions import Question
@@ -328,12 +329,13 @@ async def test_what_cancelled_children_had_said_is_in_the_parents_record(stage: 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(stage.run, "go", "boss")
 
-            def all_busy() -> bool:
-                started = [data.tool for data in stage.of("tool.call.started")]
-                return started.count("slow") == 2 and bool(people.questions) and started.count("agent__collect") == 4
+            def under_way(tool: str) -> int:
+                kinds = ("tool.call.started", "tool.call.finished")
+                started, finished = ([data.tool for data in stage.of(kind)].count(tool) for kind in kinds)
+                return started - finished
 
-            while not all_busy():
-                await trio.testing.wait_all_tasks_blocked(0.01)
+            # A collect that is under way when a child asks returns with the question, and is made again.
+            await until(lambda: (under_way("slow"), under_way("user__input"), under_way("agent__collect")) == (2, 1, 4))
             scope.cancel()
     outcome = stage.events[-1].data.outcome  # type: ignore[attr-defined]
     said = sorted(child["output"] for child in outcome["children"])

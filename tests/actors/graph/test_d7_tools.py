@@ -109,11 +109,9 @@ async def test_an_unknown_tool_is_found_before_anything_is_asked(stage: Stage) -
     assert stage.models.requests == []
 
 
-@pytest.mark.parametrize(("tool", "why"), [("'mcp:s'", "MCP"), ("agent__spawn", "spawn agents")])
-async def test_what_llm_nodes_can_not_list_is_said_in_one_line(stage: Stage, tool: str, why: str) -> None:
-    text = graph(tool).replace("global_tools:", "mcp_servers: [s]\nglobal_tools:")
-    stage.agent(text.replace("  f: {", "  x: {type: agent, agent: g, prompt: p, next: e}\n  f: {"))
-    with pytest.raises(Unsupported, match=why):
+async def test_what_llm_nodes_can_not_list_is_said_in_one_line(stage: Stage) -> None:
+    stage.agent(graph("agent__spawn").replace("  f: {", "  x: {type: agent, agent: g, prompt: p, next: e}\n  f: {"))
+    with pytest.raises(Unsupported, match="spawn agents"):
         await stage.run("go")
 
 

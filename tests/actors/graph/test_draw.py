@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from callboard.actors.graph.draw import FORMS, draw
 from callboard.actors.graph.edges import edges
 from callboard.actors.graph.layout import lay_out
+from callboard.actors.graph.picture import picture_of
 from callboard.protocol.graph import EndNode, Graph, ScriptNode, read_graph
 
 AGENTS = Path(__file__).parents[2] / "fixtures" / "agents"
@@ -40,7 +41,7 @@ EVERY = Graph(
 @pytest.mark.parametrize("name", ["coder", "deep-research", "reference"])
 def test_every_node_is_in_every_picture(form: str, name: str) -> None:
     graph = graph_of(name)
-    picture = draw(graph, form)
+    picture = draw(picture_of(graph), form)
     assert picture.endswith("\n")
     for node_id, node in graph.nodes.items():
         assert node_id in picture
@@ -48,7 +49,7 @@ def test_every_node_is_in_every_picture(form: str, name: str) -> None:
 
 
 def test_mermaid_tells_types_by_shape_and_doubt_by_dots() -> None:
-    picture = draw(EVERY, "mermaid")
+    picture = draw(picture_of(EVERY), "mermaid")
     assert picture.startswith("flowchart TD\n")
     assert 'n0["one<br/><i>script</i>"]' in picture
     assert 'n2(["end<br/><i>end</i>"])' in picture
@@ -58,7 +59,7 @@ def test_mermaid_tells_types_by_shape_and_doubt_by_dots() -> None:
 
 
 def test_dot_is_quoted() -> None:
-    picture = draw(EVERY, "dot")
+    picture = draw(picture_of(EVERY), "dot")
     assert picture.startswith('digraph "say \\"<hi>\\" & more" {')
     assert '"one" -> "end" [label="fallback", style=dashed];' in picture
     assert '"one" -> "two";' in picture
@@ -66,7 +67,7 @@ def test_dot_is_quoted() -> None:
 
 @pytest.mark.parametrize("graph", [EVERY, graph_of("deep-research")], ids=["small", "large"])
 def test_svg_is_well_formed_and_needs_nothing_from_outside(graph: Graph) -> None:
-    picture = draw(graph, "svg")
+    picture = draw(picture_of(graph), "svg")
     root = ET.fromstring(picture)
     space = "{http://www.w3.org/2000/svg}"
     groups = [group for group in root.iter(f"{space}g") if group.get("id", "").startswith("node-")]
@@ -78,14 +79,14 @@ def test_svg_is_well_formed_and_needs_nothing_from_outside(graph: Graph) -> None
 
 def test_svg_boxes_do_not_overlap() -> None:
     graph = graph_of("coder")
-    layout = lay_out(graph, lambda node_id: len(node_id) * 8.0, 20)
+    layout = lay_out(picture_of(graph), lambda node_id: len(node_id) * 8.0, 20)
     for layer in layout.layers:
         boxes = sorted((layout.centre[node] - len(node) * 4, layout.centre[node] + len(node) * 4) for node in layer)
         assert all(left[1] < right[0] for left, right in pairwise(boxes))
 
 
 def test_ascii_is_plain_and_marks_the_start_and_the_way_back() -> None:
-    picture = draw(graph_of("coder"), "ascii")
+    picture = draw(picture_of(graph_of("coder")), "ascii")
     assert picture.isascii()
     assert "| > script" in picture
     assert "fix_loop_gate ..> implement" in picture
@@ -94,7 +95,7 @@ def test_ascii_is_plain_and_marks_the_start_and_the_way_back() -> None:
 
 def test_lines_lead_down_except_the_ones_that_lead_back() -> None:
     graph = graph_of("deep-research")
-    layout = lay_out(graph, lambda node_id: 1.0, 1.0)
+    layout = lay_out(picture_of(graph), lambda node_id: 1.0, 1.0)
     layer = {node_id: number for number, row in enumerate(layout.layers) for node_id in row}
     for line in layout.lines:
         assert line.back or layer[line.source] < layer[line.target]
@@ -113,4 +114,4 @@ def test_any_graph_can_be_drawn(targets: list[list[int]]) -> None:
     }
     graph = Graph(name="any", start="n0", nodes=dict(nodes))
     for form in FORMS:
-        assert draw(graph, form)
+        assert draw(picture_of(graph), form)

@@ -15,10 +15,11 @@ from fake_models import Reply
 from stage import Stage
 
 import callboard
-from callboard.actors.context import Limits, RunContext
+from callboard.actors.context import RunContext
 from callboard.actors.graph.compat import STANDARD
 from callboard.actors.graph.plan import Job, Plan, Result, Step
 from callboard.actors.graph.scheduler import GraphResult, run_graph
+from callboard.actors.meter import Limits
 from callboard.protocol.events import TERMINAL
 from callboard.protocol.graph import EndNode, ScriptNode
 from callboard.protocol.questions import Question

@@ -15,10 +15,11 @@ import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from callboard.actors.context import Limits, RunContext
+from callboard.actors.context import RunContext
 from callboard.actors.graph.compat import STANDARD
 from callboard.actors.graph.plan import Job, Plan, Result, Step
 from callboard.actors.graph.scheduler import GraphResult, run_graph
+from callboard.actors.meter import Limits
 from callboard.protocol.errors import NodeFailed
 from callboard.protocol.graph import EndNode, ScriptNode
 from callboard.protocol.graph import Settings as GraphSettings

@@ -9,31 +9,18 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
+from graph_scripts import Json, played, printed
 
 from callboard.actors.library import AGENTS
 
 SCRIPTS = AGENTS / "coder" / "scripts"
 SHOP = Path(__file__).parents[2] / "fixtures" / "repos" / "shop"
 
-Json = dict[str, Any]
-
-
-def played(script: str, state: Json | None, cwd: Path | None, variables: dict[str, str]) -> tuple[int, str, str]:
-    environment = {**os.environ, "GRAPH_STATE": json.dumps(state or {}), "PYTHONDONTWRITEBYTECODE": "1", **variables}
-    argv = [sys.executable, str(SCRIPTS / f"{script}.py")]
-    done = subprocess.run(argv, env=environment, cwd=cwd, capture_output=True, text=True, timeout=60)
-    return done.returncode, done.stdout, done.stderr
-
 
 def run(script: str, state: Json | None = None, cwd: Path | None = None, **variables: str) -> Json:
-    status, stdout, stderr = played(script, state, cwd, variables)
-    assert status == 0, stderr
-    result = json.loads(stdout)
-    assert isinstance(result, dict)
-    return result
+    return printed(SCRIPTS / f"{script}.py", state, cwd, **variables)
 
 
 @pytest.fixture
@@ -69,7 +56,7 @@ def test_without_a_project_directory_it_is_where_the_run_was_started(project: Pa
 
 
 def test_a_project_directory_that_is_none_fails_and_says_so(tmp_path: Path) -> None:
-    status, stdout, stderr = played("resolve_paths", None, tmp_path, {"LLM_AGENT_VAR_PROJECT_DIR": "gone"})
+    status, stdout, stderr = played(SCRIPTS / "resolve_paths.py", cwd=tmp_path, LLM_AGENT_VAR_PROJECT_DIR="gone")
     assert (status, stdout) == (1, "")
     assert stderr == f"project_dir 'gone' is not a directory ({tmp_path.resolve() / 'gone'})\n"
 

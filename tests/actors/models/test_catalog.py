@@ -141,8 +141,8 @@ def test_a_client_without_a_base_url_is_refused() -> None:
 
 
 def test_a_client_of_a_later_version_is_refused() -> None:
-    with pytest.raises(Unsupported, match="type 'gemini' are not supported yet"):
-        catalog({}, ClientSettings(type="gemini", name="g")).target("g:m")
+    with pytest.raises(Unsupported, match="type 'cohere' can't chat yet"):
+        catalog({}, ClientSettings(type="cohere", name="g")).target("g:m")
 
 
 # --- local models -----------------------------------------------------------------------------------------

@@ -227,6 +227,12 @@ def test_text_files_are_read_out_and_others_go_where_they_are_taken() -> None:
         sent(OLLAMA, pdf)
 
 
+def test_anthropic_is_always_begun_by_the_user_who_says_something() -> None:
+    messages = sent(ANTHROPIC, ChatRequest(messages=(AssistantTurn("I said"), UserTurn(""))))["messages"]
+    assert [message["role"] for message in messages] == ["user", "assistant", "user"]
+    assert all(message["content"] for message in messages)
+
+
 # --- what comes back --------------------------------------------------------------------------------------
 
 KINDS = {"openai-compatible": "OPENAI", "claude": "ANTHROPIC", "ollama": "OLLAMA"}

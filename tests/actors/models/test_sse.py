@@ -25,8 +25,35 @@ def test_every_line_end_ends_a_line(end: bytes) -> None:
     assert events_of(raw) == [SseEvent("greeting", "a\nb"), SseEvent("message", "c")]
 
 
-def test_comments_ids_and_retries_are_skipped() -> None:
+def test_comments_ids_and_retries_are_no_part_of_an_event() -> None:
     assert events_of(b": hello\nid: 7\nretry: 10\ndata: x\n\n") == [SseEvent("message", "x")]
+
+
+def test_the_id_to_go_on_from_is_that_of_the_last_whole_event() -> None:
+    parser = SseParser()
+    list(parser.feed(b"id: 1\ndata: x\n\nid: 2\ndata: y\n"))
+    assert parser.last_id == "1"
+    list(parser.feed(b"\ndata: without\n\n"))
+    assert parser.last_id == "2"
+    list(parser.feed(b"id: 3\n\nid: a\0b\n\n"))
+    assert parser.last_id == "3"
+
+
+def test_the_time_to_wait_is_told_in_milliseconds() -> None:
+    parser = SseParser()
+    assert parser.retry is None
+    list(parser.feed(b"retry: 1500\nretry: soon\nretry: -1\nretry: 9999999999999\n\n"))
+    assert parser.retry == 1.5
+
+
+def test_the_limit_can_be_another() -> None:
+    with pytest.raises(UpstreamError, match="more than 10 bytes"):
+        list(SseParser(limit=10).feed(b"data: 12345678\n\n"))
+
+
+def test_lines_of_nothing_count_too() -> None:
+    with pytest.raises(UpstreamError, match="more than 10 bytes"):
+        list(SseParser(limit=10).feed(b"data:\n" * 12))
 
 
 def test_an_event_without_data_is_none_and_its_kind_is_forgotten() -> None:

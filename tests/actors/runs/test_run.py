@@ -12,7 +12,7 @@ from fake_models import FakeModels, Reply
 from stage import Stage
 
 import callboard
-from callboard.protocol.errors import ConfigError, CredentialsError, InvalidFile, Unsupported, UsageError
+from callboard.protocol.errors import ConfigError, CredentialsError, InvalidFile, UsageError
 from callboard.protocol.events import TERMINAL, encode
 
 HELLO = 'start: e\nnodes:\n  e: {type: end, output: "hello {{initial_prompt}}"}'
@@ -77,41 +77,6 @@ async def test_a_run_finds_the_root_of_the_block_it_is_in(tmp_path: Path, fake_m
 # --- what stands in the way ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("graph", "text"),
-    [
-        (
-            (
-                "start: r\nnodes:\n  r: {type: rag, documents: [x.md], state_updates: {x: '{{output}}'}, next: e}\n"
-                "  e: {type: end}"
-            ),
-            "node 'r' is a rag node, and this version does not retrieve from documents",
-        ),
-        (
-            (
-                "mcp_servers: [s]\nstart: a\nnodes:\n  a: {type: llm, prompt: p, tools: ['mcp:s'], next: e}\n"
-                "  e: {type: end}"
-            ),
-            "node 'a' lists MCP tools, and this version does not talk to MCP servers",
-        ),
-    ],
-)
-async def test_what_is_not_there_yet_is_refused_in_one_line(stage: Stage, graph: str, text: str) -> None:
-    (stage.agent(graph) / "x.md").write_text("x")
-    with pytest.raises(Unsupported) as caught:
-        await stage.run()
-    assert str(caught.value) == f"'g' can't be run yet: {text}"
-    assert caught.value.exit_code == 2
-    assert stage.events == []
-
-
-async def test_a_devall_workflow_is_refused_in_one_line(stage: Stage, tmp_path: Path) -> None:
-    file = tmp_path / "flow.yaml"
-    file.write_text("graph:\n  nodes: []\n")
-    with pytest.raises(Unsupported, match="is a DevAll workflow; this version can't run those yet"):
-        await stage.run(target=file)
-
-
 async def test_a_missing_key_is_a_matter_of_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
         monkeypatch.delenv(name, raising=False)
@@ -142,7 +107,7 @@ async def test_a_config_file_with_errors_is_named_before_anything_runs(tmp_path:
 
 async def test_an_unknown_dialect_is_a_wrong_use(stage: Stage) -> None:
     stage.agent(HELLO)
-    with pytest.raises(UsageError, match="compat must be one of standard, loki, not 'locki'"):
+    with pytest.raises(UsageError, match="compat must be one of standard, loki, devall, not 'locki'"):
         await stage.run(compat="locki")
 
 

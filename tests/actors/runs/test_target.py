@@ -11,7 +11,7 @@ from callboard.actors.directories import config_dir
 from callboard.actors.library import AGENTS
 from callboard.actors.runs.root import load_settings
 from callboard.actors.runs.target import find
-from callboard.protocol.errors import ConfigError, InvalidFile, Unsupported, UsageError
+from callboard.protocol.errors import ConfigError, InvalidFile, UsageError
 
 GRAPH = "name: g\nstart: e\nnodes:\n  e: {type: end}\n"
 AGENT = "name: a\ninstructions: talk\n"
@@ -54,12 +54,6 @@ def test_a_directory_holds_one_agent(tmp_path: Path) -> None:
 def test_a_file_of_any_name_is_told_by_what_it_says(tmp_path: Path, text: str, dialect: str) -> None:
     (tmp_path / "some.yaml").write_text(text)
     assert find(tmp_path / "some.yaml").dialect == dialect
-
-
-def test_a_workflow_can_be_found_and_not_be_checked_yet(tmp_path: Path) -> None:
-    (tmp_path / "flow.yaml").write_text("graph:\n  nodes: []\n")
-    with pytest.raises(Unsupported, match="is a DevAll workflow"):
-        callboard.validate(tmp_path / "flow.yaml")
 
 
 def test_files_that_are_no_text_or_no_mapping_are_named(tmp_path: Path) -> None:

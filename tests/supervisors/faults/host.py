@@ -61,4 +61,6 @@ def say(word: str) -> None:
 if __name__ == "__main__":
     # A test runner that was started in the background hands SIGINT on as ignored, and the test would prove nothing.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    sys.exit(trio.run(main, *sys.argv[1:]))
+    status = trio.run(main, *sys.argv[1:])
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # as the command line does: a second one comes when it comes
+    sys.exit(status)

@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
-import httptools
 import pytest
 import trio
+from fake_models import Incoming
 
 from callboard.actors.tools.builtin.table import builtin_tools
 from callboard.protocol.errors import ActorFailed
@@ -94,29 +94,15 @@ class Site:
 
     async def serve(self, stream: trio.SocketStream) -> None:
         """One connection."""
-        target = bytearray()
-        complete = False
-
-        class Reading:
-            def on_url(self, url: bytes) -> None:
-                target.extend(url)
-
-            def on_message_complete(self) -> None:
-                nonlocal complete
-                complete = True
-
-        parser = httptools.HttpRequestParser(Reading())
-        while not complete:
-            data = await stream.receive_some()
-            if not data:
-                return
-            parser.feed_data(data)
-        self.targets.append(target.decode())
+        request = await Incoming(stream).next()
+        if request is None:
+            return
+        self.targets.append(request.path)
         if self.stall:
             assert not await stream.receive_some()
             self.hung_up.set()
             return
-        status, headers, body = self.answer(target.decode())
+        status, headers, body = self.answer(request.path)
         lines = [f"HTTP/1.1 {status} Said", f"Content-Length: {len(body)}", "Connection: close"]
         lines += [f"{name}: {value}" for name, value in headers.items()]
         try:

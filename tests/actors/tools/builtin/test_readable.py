@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,8 +13,7 @@ from callboard.actors.tools.builtin.readable import Reader
 
 def readable(html: str, url: str) -> str:
     reader = Reader(url)
-    reader.feed(html)
-    reader.close()
+    reader.read(html, lambda: None)
     return reader.text
 
 
@@ -55,12 +56,25 @@ _piece = st.sampled_from(
 )
 
 
-@given(st.lists(_piece, max_size=30).map("".join), st.integers(1, 7))
-def test_no_html_crashes_it_and_pieces_make_no_difference_to_its_words(html: str, size: int) -> None:
+@given(st.lists(_piece, max_size=30).map("".join))
+def test_no_html_crashes_it(html: str) -> None:
     whole = readable(html, "http://h/")
     assert "\n\n\n" not in whole or "<pre>" in html
+
+
+@pytest.mark.parametrize("piece", ["<a ", "<![", "<!--", "<a href='", "</", "<p", "<svg>", "&#"])
+def test_what_somebody_made_to_keep_a_parser_busy_takes_no_longer_than_other_pages(piece: str) -> None:
+    html = "<p>before</p>" + piece * 20_000
+    began = time.process_time()
+    assert readable(html, "http://h/").startswith("before")
+    assert time.process_time() - began < 5  # a parser that goes back again and again takes minutes
+
+
+def test_who_looks_may_end_it_and_what_was_read_stays() -> None:
+    def look() -> None:
+        raise TimeoutError
+
     reader = Reader("http://h/")
-    for start in range(0, len(html), size):
-        reader.feed(html[start : start + size])
-    reader.close()
-    assert "".join(reader.text.split()) == "".join(whole.split())
+    with pytest.raises(TimeoutError):
+        reader.read("<p>one</p>" * 2_000, look)
+    assert reader.text.startswith("one\n\none")

@@ -154,6 +154,22 @@ async def test_a_name_that_leads_there_is_refused_before_a_byte_is_sent(
     assert site.targets == []
 
 
+@pytest.mark.parametrize(
+    "address",
+    [
+        "192.0.0.192",
+        "64:ff9b::a9fe:a9fe",
+        "2002:a9fe:a9fe::1",
+        "::169.254.169.254",
+        "64:ff9b:1::a9fe:a9fe",
+        "fe80::1%eth0",
+    ],
+)
+def test_credentials_are_found_however_their_address_is_wrapped(address: str) -> None:
+    assert is_metadata(address)
+    assert is_metadata(f"[{address}]")
+
+
 def test_private_addresses_are_allowed() -> None:
     for address in ("127.0.0.1", "10.0.0.1", "192.168.1.1", "172.16.0.1", "::1", "fd00::1", "8.8.8.8"):
         assert not is_metadata(address)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 import trio
@@ -72,7 +73,8 @@ async def test_nobody_to_ask_is_an_error_the_tool_can_handle(bench: Bench) -> No
     with pytest.raises(ToolFailed, match="exited with code 1") as failed:
         await bench.python("def run():\n    return input('Go on?')\n")
     assert "nobody is there to answer: Go on?" in failed.value.stderr
-    assert "callboard" not in failed.value.stderr.lower()
+    ours = str(Path(__file__).parents[4])  # a clone may lie in a directory of any name
+    assert "callboard" not in failed.value.stderr.replace(ours, "").lower()
 
 
 async def test_a_question_may_have_a_timeout(bench: Bench) -> None:

@@ -1,0 +1,25 @@
+"""Importing what this room stands on takes a second: done in a thread, so that meanwhile everybody else works on."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import suppress
+from importlib import import_module
+
+import trio
+
+HEAVY = ("numpy", "tantivy", "usearch.index", "tokenizers")
+
+
+async def loaded() -> None:
+    """Return when a run's knowledge can be used without anybody waiting for imports."""
+    if f"{__package__}.of_run" not in sys.modules:
+        await trio.to_thread.run_sync(_load)
+
+
+def _load() -> None:
+    for name in HEAVY:
+        with suppress(ImportError):  # whoever needs it says what to install
+            import_module(name)
+    import_module(".lifecycle", __package__)
+    import_module(".of_run", __package__)

@@ -1,0 +1,146 @@
+"""Which letters the bytes are.
+
+A byte order mark says it. So does UTF-8 by itself: text in another encoding is hardly ever valid UTF-8. UTF-16 without
+a mark shows in its zeros, which stand at every other place. Then what the page or its server says counts. What is left
+is old: mostly ASCII with a few others is Windows-1252, of which Latin-1 is a part; where a fifth or more is beyond
+ASCII, and enough to judge by, it is another script, and charset-normalizer (of the extra `docs`) guesses well. On Latin
+letters it guesses badly, hence the rule.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+
+HEAD = 8192
+"""Bytes that are looked at to tell text from other things."""
+
+SAMPLE = 64 * 1024
+ENOUGH = 16
+
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF32_LE, "utf-32"),  # before UTF-16, whose mark it begins with
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+_BINARY = (
+    (b"\x89PNG", "a PNG image"),
+    (b"\xff\xd8\xff", "a JPEG image"),
+    (b"GIF8", "a GIF image"),
+    (b"RIFF", "RIFF data (image, sound or film)"),
+    (b"\x7fELF", "a program"),
+    (b"\xcf\xfa\xed\xfe", "a program"),
+    (b"\x1f\x8b", "gzip data"),
+    (b"BZh", "bzip2 data"),
+    (b"\xfd7zXZ", "xz data"),
+    (b"\x28\xb5\x2f\xfd", "zstd data"),
+    (b"7z\xbc\xaf", "a 7z archive"),
+    (b"Rar!", "a RAR archive"),
+    (b"SQLite format 3\0", "an SQLite database"),
+    (b"OggS", "Ogg data (sound or film)"),
+    (b"ID3", "an MP3 file"),
+)
+_ODD = bytes(set(range(32)) - set(b"\t\n\r\f\b\x1b"))
+"""Control characters that are in no text."""
+
+_DECLARED = re.compile(rb"""(?:charset|encoding)\s*=\s*["']?\s*([A-Za-z0-9_.:-]{2,40})""", re.IGNORECASE)
+_NO_CHARSETS = frozenset(("idna", "punycode", "undefined", "unicode-escape", "raw-unicode-escape", "utf-7"))
+"""Codecs of Python's that are not for texts: they fail where others replace, or take for ever."""
+
+
+def binary(data: bytes) -> str:
+    """What the data is if it is no text; empty if it is."""
+    head = data[:HEAD]
+    for magic, name in _BINARY:
+        if head.startswith(magic) and (b"\0" in head or not _is_utf8(head)):
+            return name
+    if any(head.startswith(mark) for mark, _ in _MARKS) or _sixteen(head):
+        return ""
+    if b"\0" in head:
+        return "binary data"
+    odd = len(head) - len(head.translate(None, _ODD))
+    return "binary data" if odd * 50 > len(head) else ""
+
+
+def decoded(data: bytes, declared: str = "") -> str:
+    """The text, its lines ended by `\\n`.
+
+    Args:
+        declared: the encoding that somebody says it is in; believed after the bytes themselves.
+    """
+    return cleaned(_decoded(data, declared))
+
+
+def declared_inside(data: bytes) -> str:
+    """What a page of HTML or XML says of its own encoding; empty if nothing."""
+    found = _DECLARED.search(data[:2048])
+    return found[1].decode("ascii") if found else ""
+
+
+def cleaned(text: str) -> str:
+    """The text with lines that end in one way, without NUL, and without the halves of characters that JSON lets in."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "")
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _decoded(data: bytes, declared: str) -> str:
+    for mark, encoding in _MARKS:
+        if data.startswith(mark):
+            return data.decode(encoding, "replace")
+    if sixteen := _sixteen(data[:HEAD]):
+        return data.decode(sixteen, "replace")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        pass
+    if (said := _strictly(data, declared)) is not None:
+        return said
+    beyond = sum(1 for byte in data[:SAMPLE] if byte > 127)
+    mended = data[:SAMPLE].decode("utf-8", "replace")
+    if mended.count("\ufffd") * 4 < sum(1 for letter in mended if letter > "\x7f"):
+        return data.decode("utf-8", "replace")  # UTF-8 with a few bytes broken
+    if beyond >= ENOUGH and beyond * 5 >= len(data[:SAMPLE]) and (guess := _guessed(data)):
+        return data.decode(guess, "replace")
+    return data.decode("cp1252", "replace")
+
+
+def _sixteen(head: bytes) -> str:
+    """UTF-16 without a mark, by its zeros."""
+    if len(head) < 4 or b"\0" not in head:
+        return ""
+    half = len(head) // 2
+    even, odd = head[0::2].count(0) / half, head[1::2].count(0) / half
+    if max(even, odd) < 0.4 or min(even, odd) > 0.05:
+        return ""
+    encoding = "utf-16-le" if odd > even else "utf-16-be"
+    text = head.decode(encoding, "ignore")
+    return "" if any(letter < " " and letter not in "\t\n\r\f" for letter in text) else encoding
+
+
+def _strictly(data: bytes, encoding: str) -> str | None:
+    """The text if it is all in this encoding."""
+    try:
+        if not encoding or codecs.lookup(encoding).name in _NO_CHARSETS:
+            return None
+        return data.decode(encoding)
+    except (LookupError, ValueError):  # not there, no encoding of texts at all, or not this one
+        return None
+
+
+def _guessed(data: bytes) -> str:
+    try:
+        from charset_normalizer import from_bytes
+    except ImportError:
+        return ""
+    best = from_bytes(data[:SAMPLE]).best()
+    return best.encoding if best is not None else ""
+
+
+def _is_utf8(head: bytes) -> bool:
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(head)
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -1,0 +1,254 @@
+"""Looking for files on disk, in the order of their names, each once however many links lead to it.
+
+Of directories, hidden files (`.x`), version control, Python's caches and knowledge bases are left out (an agent's own
+stands among its files, and would feed on itself); who names one gets it. Links are followed, but none into a circle.
+What is no file (a pipe, a socket, a device) is only told of: opening it may wait for ever. All of it blocks and belongs
+into a thread.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+import trio
+
+from ..base.places import ENDING, Places
+from . import globs
+from .specs import is_wild
+
+LEFT_OUT = frozenset(("CVS", "_darcs", "__pycache__"))
+_KERNEL = ("/proc", "/sys", "/dev")
+
+Id = tuple[int, int]
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """What was found: a file, or (with `problem`) something that can't be read, and why."""
+
+    path: str
+    size: int = 0
+    mtime: float = 0.0
+    problem: str = ""
+
+
+class _Enough(Exception):
+    """There are more files than anybody wants."""
+
+
+class Walk:
+    """One look at the disk.
+
+    Args:
+        most: files that are taken.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._found: list[Entry] = []
+        self._files: set[Id] = set()
+        self._searched: set[tuple[Id, int, int]] = set()
+        self._listed: set[Id] = set()
+        self._kernel = _devices(_KERNEL) - _devices(("/",))
+
+    def named(self, root: str, target: str) -> list[Entry]:
+        """All that a path names: a file, the files of a directory, those that a glob matches.
+
+        Args:
+            root: what `target` is relative to.
+
+        Raises:
+            UsageError: the glob can't be understood.
+        """
+        path = os.path.join(root, target)  # noqa: PTH118 - the speed of strings, and no rules of pathlib's
+        try:
+            if os.path.lexists(path):
+                self._path(os.path.normpath(path))
+            elif not is_wild(target):
+                self._problem(path, "it does not exist")
+            else:
+                for number, pattern in enumerate(globs.alternatives(target)):
+                    self._match(root, _parts(pattern), number)
+            if not self._found:
+                self._problem(path, "no file matches" if is_wild(target) else "there is no file in it")
+        except _Enough:
+            self._problem(path, f"it names more than {self._most:,} files; the others are left out")
+        return self._found
+
+    def _path(self, path: str) -> None:
+        if os.path.isdir(path):  # noqa: PTH112 - texts: a tree may have a million of them
+            self._tree(path)
+        else:
+            self._file(path)
+
+    # --- globs
+
+    def _match(self, directory: str, parts: Sequence[str], number: int) -> None:
+        """What matches the rest of a pattern from here on."""
+        if not parts:
+            return
+        part, rest = parts[0], parts[1:]
+        if not is_wild(part):
+            below = os.path.normpath(os.path.join(directory, part))  # noqa: PTH118 - texts: a tree may have a million of them
+            if rest:
+                self._match(below, rest, number)
+            elif os.path.isfile(below):  # noqa: PTH113 - texts: a tree may have a million of them
+                self._file(below)
+            return
+        status = self._status(directory)
+        if status is None or (_id(status), len(parts), number) in self._searched:
+            return  # `**` twice in a pattern leads to the same place by many ways
+        self._searched.add((_id(status), len(parts), number))
+        if part == globs.ANY_DEPTH and not rest:
+            self._tree(directory)
+        elif part == globs.ANY_DEPTH:
+            for below in self._directories(directory):
+                self._match(below, rest, number)
+        else:
+            self._children(directory, part, rest, number)
+
+    def _children(self, directory: str, part: str, rest: Sequence[str], number: int) -> None:
+        wanted = globs.matcher(part)
+        for entry in self._listing(directory):
+            if not wanted.match(entry.name):
+                continue
+            is_directory = _leads_to_directory(entry)
+            if rest and is_directory and not _is_base(entry):
+                self._match(entry.path, rest, number)
+            elif not rest and not is_directory:
+                self._file(entry.path)
+
+    def _directories(self, top: str) -> Iterator[str]:
+        """A directory and all below it."""
+        seen: set[Id] = set()
+        waiting = [top]
+        while waiting:
+            directory = waiting.pop()
+            status = self._status(directory)
+            if status is None or _id(status) in seen:
+                continue
+            seen.add(_id(status))
+            yield directory
+            shown = [entry for entry in self._listing(directory) if _is_shown(entry) and _leads_to_directory(entry)]
+            waiting += reversed([entry.path for entry in shown if not _is_base(entry)])
+
+    # --- directories
+
+    def _tree(self, top: str) -> None:
+        """All files of a directory. No recursion: directories are as deep as somebody likes."""
+        above: list[Id] = []
+        levels: list[Iterator[os.DirEntry[str]]] = []
+        self._enter(top, above, levels)
+        while levels:
+            entry = next(levels[-1], None)
+            if entry is None:
+                levels.pop()
+                above.pop()
+            elif not _is_shown(entry):
+                continue
+            elif _leads_to_directory(entry):
+                if not _is_base(entry):
+                    self._enter(entry.path, above, levels)
+            else:
+                self._file(entry.path)
+
+    def _enter(self, directory: str, above: list[Id], levels: list[Iterator[os.DirEntry[str]]]) -> None:
+        status = self._status(directory)
+        if status is None:
+            return
+        if _id(status) in above:
+            self._problem(directory, "it is a link to a directory that it is in, so it would go on for ever")
+        elif _id(status) not in self._listed:
+            self._listed.add(_id(status))
+            above.append(_id(status))
+            levels.append(iter(self._listing(directory)))
+
+    def _listing(self, directory: str) -> list[os.DirEntry[str]]:
+        trio.from_thread.check_cancelled()
+        try:
+            with os.scandir(directory) as entries:
+                return sorted(entries, key=lambda entry: entry.name)
+        except OSError as error:
+            if error.errno not in (errno.ENOTDIR, errno.ENOENT):
+                self._problem(directory, f"this directory can't be listed: {error.strerror}")
+            return []
+
+    # --- files
+
+    def _file(self, path: str) -> None:
+        status = self._status(path)
+        if status is None or _id(status) in self._files:
+            return
+        self._files.add(_id(status))
+        if stat.S_ISREG(status.st_mode):
+            if len(self._files) > self._most:
+                raise _Enough
+            self._found.append(Entry(path, status.st_size, status.st_mtime))
+        else:
+            self._problem(path, f"it is {_kind(status.st_mode)}, not a file")
+
+    def _status(self, path: str) -> os.stat_result | None:
+        """What a path leads to; None if that is nothing of ours, which has been told then."""
+        try:
+            status = os.stat(path)  # noqa: PTH116 - texts: a tree may have a million of them
+        except OSError as error:
+            if os.path.islink(path):  # noqa: PTH114 - texts: a tree may have a million of them
+                circle = error.errno == errno.ELOOP
+                self._problem(path, "it is a link into a circle" if circle else "it is a link that leads nowhere")
+            elif error.errno not in (errno.ENOENT, errno.ENOTDIR):
+                self._problem(path, error.strerror or str(error))
+            return None
+        if status.st_dev in self._kernel:
+            self._problem(path, "it belongs to the system (/proc, /sys, /dev); there are no documents")
+            return None
+        return status
+
+    def _problem(self, path: str, problem: str) -> None:
+        self._found.append(Entry(path, problem=problem))
+
+
+def _parts(pattern: str) -> list[str]:
+    """The parts of a path, `**` at most once in a row."""
+    parts = [part for part in pattern.split("/") if part not in ("", ".")]
+    kept = [part for at, part in enumerate(parts) if part != globs.ANY_DEPTH or parts[at - 1 : at] != [globs.ANY_DEPTH]]
+    return ["/", *kept] if pattern.startswith("/") else kept
+
+
+def _devices(paths: Sequence[str]) -> set[int]:
+    """The file systems that are mounted there."""
+    return {os.stat(path).st_dev for path in paths if os.path.isdir(path)}  # noqa: PTH112, PTH116 - texts: a tree may have a million of them
+
+
+def _id(status: os.stat_result) -> Id:
+    return status.st_dev, status.st_ino
+
+
+def _is_shown(entry: os.DirEntry[str]) -> bool:
+    return not entry.name.startswith(".") and entry.name not in LEFT_OUT
+
+
+def _is_base(entry: os.DirEntry[str]) -> bool:
+    """Whether this directory is a knowledge base, built or being built."""
+    if not entry.name.endswith(ENDING):
+        return False
+    places = Places(Path(entry.path))
+    return places.current.exists() or places.lock.exists()
+
+
+def _leads_to_directory(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link into a circle
+        return False
+
+
+def _kind(mode: int) -> str:
+    if stat.S_ISDIR(mode):
+        return "a directory"
+    if stat.S_ISFIFO(mode):
+        return "a named pipe"
+    return "a socket" if stat.S_ISSOCK(mode) else "a device"

@@ -1,0 +1,189 @@
+"""Where a text that is too long for one chunk is cut.
+
+Whoever fills chunks to the brim cuts every later one elsewhere as soon as a word is put in at the top, and all of them
+have to be embedded again. So a cut does not depend on how full the chunk is, but on what is written there: of the
+strongest places in the last part of the room (paragraphs before sentences before words), the one whose next few
+characters have the smallest checksum is taken. Two versions of a text, whatever came before, agree on such a
+place sooner or later, and from there on all their chunks are the same.
+
+A chunk begins with the end of the one before it (the overlap), from the start of a sentence or word. The overlap is
+within the size, never beyond it, and doesn't move the cuts.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal, NamedTuple
+
+Unit = Literal["characters", "tokens"]
+
+BYTES_PER_TOKEN = 4
+"""A token is taken to be as much as four bytes of UTF-8: near enough for sizes, and without any model's tokenizer."""
+
+_SEEN = 24
+"""Characters after a place that decide whether it is cut there."""
+
+_LINE = re.compile(r"\n")
+_WORD = re.compile(r"(\s)(?=\S)")
+_SENTENCE = re.compile(r"(\n|[.!?]\s+|[。！？])(?=\S)")
+
+
+class Piece(NamedTuple):
+    """A part of a text.
+
+    Attributes:
+        start, end: where it is.
+        heading: what it stands under.
+        before: repeated before it, such as a table's first row.
+        whole: it is complete, so that its neighbour may be joined to it.
+    """
+
+    start: int
+    end: int
+    heading: tuple[str, ...] = ()
+    before: str = ""
+    whole: bool = True
+
+
+class Level(NamedTuple):
+    """Places of one strength: after group 1 of `pattern`, or at sorted `places`.
+
+    A chunk that is cut at one is at least `least` of its room full: rather a short one that ends with a section
+    than a long one that ends with a word.
+    """
+
+    least: float
+    pattern: re.Pattern[str] | None = None
+    places: Sequence[int] = ()
+
+    def between(self, text: str, start: int, end: int) -> Iterable[int]:
+        """The places after `start`, up to `end`."""
+        if self.pattern is None:
+            return self.places[bisect_right(self.places, start) : bisect_right(self.places, end)]
+        found = (match.end(1) for match in self.pattern.finditer(text, start, end + 1))  # one more, to look ahead at
+        return [place for place in found if start < place <= end]
+
+
+class Cutter:
+    """Cuts one text.
+
+    Args:
+        text: all of it.
+        size: of a chunk at most, in units.
+        overlap: units of the chunk before that a chunk begins with, at most; less than `size`.
+        unit: `characters`, or `tokens` of four bytes.
+    """
+
+    def __init__(self, text: str, size: int, overlap: int, unit: Unit) -> None:
+        scale = 1 if unit == "characters" else BYTES_PER_TOKEN
+        self.text = text
+        self.room = size * scale
+        self._overlap = overlap * scale
+        self._in_characters = unit == "characters" or text.isascii()
+
+    def length(self, start: int, end: int) -> int:
+        """Of that part; comparable to `room`."""
+        return end - start if self._in_characters else len(_encoded(self.text[start:end]))
+
+    def fits(self, start: int, end: int, before: str = "") -> bool:
+        """Whether that part is no longer than a chunk may be."""
+        extra = len(before) if self._in_characters else len(_encoded(before))
+        return self.length(start, end) + extra <= self.room
+
+    def cut(self, piece: Piece, levels: Sequence[Level], *, by_lines: bool = False) -> Iterator[Piece]:
+        """The piece in chunks. They overlap, `by_lines` by whole lines only; without the overlaps they are it."""
+        if self.fits(piece.start, piece.end, piece.before):
+            yield piece
+            return
+        position = piece.start
+        while position < piece.end:
+            limit = self._reach(position, piece.end)
+            end = piece.end if limit == piece.end else self._best(position, limit, piece.end, levels)
+            yield piece._replace(start=self._overlapping(position, piece.start, by_lines), end=end, whole=False)
+            position = end
+
+    def packed(self, pieces: Iterable[Piece], heading: tuple[str, ...]) -> Iterator[Piece]:
+        """The pieces, whole neighbours joined as far as they fit together; what is joined stands under `heading`."""
+        waiting: Piece | None = None
+        for piece in pieces:
+            if waiting is None:
+                waiting = piece
+            elif waiting.whole and piece.whole and self.fits(waiting.start, piece.end, waiting.before):
+                waiting = waiting._replace(end=piece.end, heading=heading)
+            else:
+                yield waiting
+                waiting = piece
+        if waiting is not None:
+            yield waiting
+
+    def _reach(self, start: int, end: int) -> int:
+        """How far a chunk can go whose own text begins at `start`."""
+        room = self.room - self._overlap
+        if self._in_characters or end - start <= room // BYTES_PER_TOKEN:
+            return min(end, start + room)
+        data = _encoded(self.text[start : min(end, start + room)])
+        while room < len(data) and _continues(data[room]):
+            room -= 1
+        return start + _characters(data[:room])
+
+    def _best(self, start: int, limit: int, end: int, levels: Sequence[Level]) -> int:
+        """Where to cut the part after `start`, at `limit` at the latest; nothing after `end` has a say in it."""
+
+        def checksum(place: int) -> int:
+            return zlib.crc32(_encoded(self.text[place : min(end, place + _SEEN)]))
+
+        for level in levels:
+            least = start + int((limit - start) * level.least)
+            places = list(level.between(self.text, least, limit))
+            if places:
+                return min(places, key=checksum)
+        return limit
+
+    def _overlapping(self, position: int, first: int, by_lines: bool) -> int:
+        """Where a chunk begins whose own text begins at `position`, the whole piece beginning at `first`."""
+        if position == first or not self._overlap:
+            return position
+        start = self._back(position, first)
+        for pattern in (_LINE,) if by_lines else (_SENTENCE, _WORD):
+            match = pattern.search(self.text, max(first, start - 1), position)
+            if match is not None and start <= match.end() < position:
+                return match.end()
+        return position if by_lines else start
+
+    def _back(self, position: int, first: int) -> int:
+        """The earliest start of an overlap."""
+        start = max(first, position - self._overlap)
+        if self._in_characters:
+            return start
+        data = _encoded(self.text[start:position])
+        begin = max(0, len(data) - self._overlap)
+        while begin < len(data) and _continues(data[begin]):
+            begin += 1
+        return position - _characters(data[begin:])
+
+
+class Lines:
+    """Numbers of lines by positions in a text."""
+
+    def __init__(self, text: str) -> None:
+        self._ends = [match.start() for match in re.finditer("\n", text)]
+
+    def of(self, start: int, end: int) -> tuple[int, int]:
+        """First and last line of a part that is not empty, counted from 1."""
+        return bisect_left(self._ends, start) + 1, bisect_left(self._ends, end - 1) + 1
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode(errors="surrogatepass")
+
+
+def _characters(data: bytes) -> int:
+    return len(data.decode(errors="surrogatepass"))
+
+
+def _continues(byte: int) -> bool:
+    """Whether it is not the first of its character."""
+    return byte & 0xC0 == 0x80

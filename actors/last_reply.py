@@ -1,0 +1,51 @@
+"""What was answered last at this machine, for `-f %%`: one file in the cache directory, for its owner's eyes only."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from .directories import cache_dir
+
+LIMIT = 10 * 1024 * 1024
+"""Bytes that are kept; a longer reply is not."""
+
+
+def last_reply_file(environ: Mapping[str, str]) -> Path:
+    """Where it is, if there is one."""
+    return cache_dir(environ) / "last-reply.txt"
+
+
+def keep_reply(text: str, environ: Mapping[str, str]) -> None:
+    """Put it in the place of the one before, as a whole.
+
+    Raises:
+        OSError: it can't be written.
+    """
+    data = text.encode("utf-8", "replace")
+    if len(data) > LIMIT:
+        return
+    file = last_reply_file(environ)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    handle, part = tempfile.mkstemp(dir=file.parent, prefix=f"{file.name}.")  # made with mode 0600
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data)
+        os.replace(part, file)  # noqa: PTH105 - `part` is a text, from tempfile
+    except BaseException:  # whatever it was, no half of a reply stays
+        os.unlink(part)  # noqa: PTH108 - `part` is a text
+        raise
+
+
+def last_reply(environ: Mapping[str, str]) -> str | None:
+    """The reply; None if there is none yet.
+
+    Raises:
+        OSError: it can't be read.
+    """
+    try:
+        return last_reply_file(environ).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None

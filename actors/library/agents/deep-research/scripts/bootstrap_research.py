@@ -1,0 +1,6 @@
+"""What everybody in the graph is to know from the beginning: which day it is."""
+
+import json
+import time
+
+print(json.dumps({"today": time.strftime("%Y-%m-%d")}))

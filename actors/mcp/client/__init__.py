@@ -1,0 +1,1 @@
+"""What is said to a server, in either era of the protocol, whatever the link."""

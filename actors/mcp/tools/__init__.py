@@ -1,0 +1,1 @@
+"""What models see of servers, and what servers may ask people and models in return."""

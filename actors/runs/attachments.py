@@ -1,0 +1,54 @@
+"""Files that come with a workflow's task: shown to models as images and files, and put into the workspace."""
+
+from __future__ import annotations
+
+import mimetypes
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...protocol.chat import FilePart, ImagePart, Part, TextPart
+from ...protocol.errors import UsageError
+
+if TYPE_CHECKING:
+    from ..workflow.messages import Message
+
+LARGEST = 32 * 1024 * 1024
+"""Bytes of one of them."""
+
+
+def attached(paths: Iterable[str | os.PathLike[str]]) -> tuple[Path, ...]:
+    """The files.
+
+    Raises:
+        UsageError: one of them is not there, too large, or has the name of another.
+    """
+    found: dict[str, Path] = {}
+    for each in paths:
+        path = Path(each).expanduser().absolute()
+        if not path.is_file():
+            raise UsageError(f"there is no file {each} to attach")
+        if path.stat().st_size > LARGEST:
+            raise UsageError(f"{each} is larger than the {LARGEST // 1024 // 1024} MiB that an attachment may have")
+        if path.name in found:
+            raise UsageError(f"two attachments are called '{path.name}': {found[path.name]} and {path}")
+        found[path.name] = path
+    return tuple(found.values())
+
+
+def task_of(prompt: str, attachments: Sequence[Path]) -> tuple[Message, ...]:
+    """The message that a workflow begins with."""
+    from ..workflow.messages import Message
+
+    if not attachments:
+        return (Message(role="user", content=prompt),)
+    text: list[Part] = [TextPart(prompt)] if prompt else []
+    return (Message(role="user", content=(*text, *map(_part, attachments))),)
+
+
+def _part(path: Path) -> Part:
+    kind = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
+    if kind.startswith("image/"):
+        return ImagePart(media_type=kind, data=path.read_bytes())
+    return FilePart(name=path.name, data=path.read_bytes(), media_type=kind)

@@ -1,0 +1,122 @@
+"""What came of a batch's tasks: a file with a line of JSON for each that is done, and one beside it for the failed.
+
+The first is the batch's memory. A line is appended whole and is on the disk before its task counts as done; half a line
+is what a crash has left, and is cut off. So a batch that was interrupted or killed goes on where it was when it is
+called again: what is done stays, what has failed is tried once more, and the file of failures begins anew.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from ....protocol.errors import UsageError
+from .tasks import Task
+
+
+class Journal:
+    """See the module; to be entered.
+
+    Attributes:
+        done, failed: how many tasks, those of earlier calls included.
+
+    Raises:
+        UsageError: the file can't be written, is of another kind, or another batch has it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.failures = path.with_name(f"{path.name.removesuffix(path.suffix)}.failures{path.suffix or '.jsonl'}")
+        self.done: dict[str, str] = {}
+        self.failed = 0
+        self._file = -1
+
+    def __enter__(self) -> Self:
+        try:
+            self._file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise UsageError(f"results can't be written to {self.path}: {error.strerror or error}") from error
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._remember()
+        except BlockingIOError:
+            self._close()
+            raise UsageError(f"another batch is writing to {self.path}") from None
+        except BaseException:  # whatever it was, the file does not stay open and locked
+            self._close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._close()
+
+    def left(self, tasks: Sequence[Task], target: str) -> list[Task]:
+        """The tasks that are not done.
+
+        Raises:
+            UsageError: the result that is there is of another task, or of another target.
+        """
+        found: list[Task] = []
+        for task in tasks:
+            digest = self.done.get(task.id)
+            if digest is None:
+                found.append(task)
+            elif digest != task.digest(target):
+                raise UsageError(
+                    f"{self.path} has a result of task '{task.id}', but the task (line {task.line}) or the target is "
+                    "not the same any more; take that line out, or write elsewhere: --results FILE"
+                )
+        return found
+
+    def begin(self) -> None:
+        """The failures of before are tried again, so they are none any more."""
+        self.failures.unlink(missing_ok=True)
+
+    def keep(self, line: dict[str, Any], *, failed: bool) -> None:
+        """Write the result of a task."""
+        text = (json.dumps(line, ensure_ascii=False) + "\n").encode("utf-8", "replace")
+        if not failed:
+            _append(self._file, text)
+            self.done[line["id"]] = line["digest"]
+            return
+        file = os.open(self.failures, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        try:
+            _append(file, text)
+        finally:
+            os.close(file)
+        self.failed += 1
+
+    def _remember(self) -> None:
+        good = 0
+        with open(self._file, "rb", closefd=False) as file:
+            for number, line in enumerate(file, 1):
+                if not line.endswith(b"\n"):
+                    break
+                try:
+                    value = json.loads(line)
+                    self.done[value["id"]] = value["digest"]
+                except (ValueError, TypeError, KeyError):
+                    raise UsageError(
+                        f"{self.path}, line {number}: this is no result of a batch; write elsewhere: --results FILE"
+                    ) from None
+                good += len(line)
+        if good < os.fstat(self._file).st_size:
+            os.ftruncate(self._file, good)
+
+    def _close(self) -> None:
+        os.close(self._file)
+
+
+def _append(file: int, data: bytes) -> None:
+    """Write it whole, and wait until the disk has it."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(file, rest) :]
+    os.fsync(file)

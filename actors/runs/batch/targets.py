@@ -1,0 +1,114 @@
+"""The target of a batch, read once for all tasks; a workflow once per vars, since `${NAME}` is part of its text."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from ....protocol.errors import CallboardError, UsageError
+from ....protocol.outcome import Outcome
+from ....protocol.problems import Problem
+from ...variables import resolve_variables
+from ..root import Root
+from ..run import run
+from ..target import GraphAgent, Loaded, LoopAgent, WorkflowAgent, load
+from .tasks import Task, refuse
+
+_KEPT = 64
+"""Readings of one workflow with different vars."""
+
+
+class Target:
+    """See the module.
+
+    Args:
+        variables: what holds for all tasks; a task's own win.
+        options: of `run`, for all tasks.
+    """
+
+    def __init__(
+        self,
+        target: str,
+        root: Root,
+        *,
+        variables: Mapping[str, str],
+        strict: bool,
+        compat: str | None,
+        options: Mapping[str, Any],
+    ) -> None:
+        self._target = target
+        self._root = root
+        self._variables = dict(variables)
+        self._strict = strict
+        self._compat = compat
+        self._options = options
+        self._with = lru_cache(maxsize=_KEPT)(self._read)
+        self._agent: Loaded | None = None
+
+    def check(self, file: Path, tasks: Sequence[Task]) -> str:
+        """The name that results are kept under, if every task can be begun.
+
+        Raises:
+            CallboardError: there is no such target, or it has errors of its own.
+            InvalidFile: tasks that it can't be given, each with its line.
+        """
+        if not any(task.vars for task in tasks):
+            self._of(tasks[0])
+        problems: list[Problem] = []
+        name = self._target
+        for task in tasks:
+            try:
+                name = self._of(task).name
+            except CallboardError as error:
+                told, _, more = str(error).partition("\n")
+                message = f"task '{task.id}' can't be begun: {told}"
+                problems.append(
+                    Problem(
+                        severity="error",
+                        file=str(file),
+                        code="unfit_task",
+                        message=message,
+                        line=task.line,
+                        column=1,
+                        hint=more or None,
+                    )
+                )
+        refuse(file, problems)
+        return name
+
+    async def perform(self, task: Task) -> Outcome:
+        """One run."""
+        agent = self._of(task)
+        files = "attach" if isinstance(agent, WorkflowAgent) else "files"
+        return await run(
+            agent,
+            task.prompt,
+            root=self._root,
+            variables={**self._variables, **task.vars},
+            compat=self._compat,
+            **{**self._options, files: task.attachments},
+        )
+
+    def _of(self, task: Task) -> Loaded:
+        values = {**self._variables, **task.vars}
+        agent = self._agent or self._with(tuple(sorted(values.items())))
+        if isinstance(agent, WorkflowAgent):
+            return agent
+        self._agent = agent
+        declared = agent.graph.variables if isinstance(agent, GraphAgent) else agent.agent.variables
+        resolve_variables(agent.name, declared, values, os.environ)
+        if isinstance(agent, LoopAgent) and not task.prompt.strip() and not task.attachments:
+            raise UsageError(f"'{agent.name}' is an LLM agent: it needs a `task` to answer")
+        return agent
+
+    def _read(self, values: tuple[tuple[str, str], ...]) -> Loaded:
+        return load(
+            self._target,
+            strict=self._strict,
+            config_dir=self._root.config_dir,
+            compat=self._compat,
+            variables=dict(values),
+        )

@@ -1,0 +1,234 @@
+"""The tasks of a batch: a CSV, JSON Lines or Excel file with a row for each.
+
+id           its name in the results; the number of the row if no row has one
+task         the prompt
+attachments  a JSON list of files, relative to the tasks' file
+vars         a JSON object: what `--var` sets, for this task
+
+All but `task` may be left out, and so may `task` where there are attachments or vars. Whatever is wrong is told at
+once, all of it, before anything runs: a batch that stops at row 800 has been paid for.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import trio
+
+from ....protocol.errors import InvalidFile, UsageError
+from ....protocol.problems import Problem, did_you_mean
+
+COLUMNS = ("id", "task", "attachments", "vars")
+_SUFFIXES = (".csv", ".jsonl", ".xlsx")
+_BOOK = "xl/workbook.xml"
+_SHOWN = 20
+
+Row = tuple[int, Mapping[str, Any]]
+"""The line it begins in, and its values by column."""
+
+
+class Task(msgspec.Struct, frozen=True, kw_only=True):
+    """One of them; `line` is where it stands in its file."""
+
+    id: str
+    prompt: str = ""
+    attachments: tuple[str, ...] = ()
+    vars: dict[str, str] = {}
+    line: int = 0
+
+    def digest(self, target: str) -> str:
+        """What tells whether a result is of this very task, done by this target."""
+        said = [target, self.prompt, self.attachments, sorted(self.vars.items())]
+        return hashlib.sha256(json.dumps(said).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+async def read_tasks(path: Path) -> list[Task]:
+    """The tasks, in the order of the file.
+
+    Raises:
+        UsageError: there is no such file, or it is of another kind.
+        InvalidFile: it can't be read, or rows are wrong; `problems` has all of them.
+    """
+    return await trio.to_thread.run_sync(_read, path)
+
+
+def _read(path: Path) -> list[Task]:
+    if path.suffix.lower() not in _SUFFIXES:
+        raise UsageError(f"{path}: tasks are read from {', '.join(_SUFFIXES)} files")
+    if not path.is_file():
+        raise UsageError(f"there is no file {path} with tasks")
+    reader = _Reader(path)
+    reader.read()
+    if not reader.tasks and not reader.problems:
+        reader.wrong(1, "no_tasks", "there are no tasks in it", "a row for each task")
+    refuse(path, reader.problems)
+    return reader.tasks
+
+
+def refuse(path: Path, problems: Sequence[Problem]) -> None:
+    """Raises `InvalidFile` if there are any."""
+    if problems:
+        shown = [str(problem) for problem in problems[:_SHOWN]]
+        raise InvalidFile("\n".join([f"{len(problems)} error(s) in {path}:", *shown]), problems)
+
+
+class _Reader:
+    def __init__(self, path: Path) -> None:
+        self.tasks: list[Task] = []
+        self.problems: list[Problem] = []
+        self._path = path
+        self._lines: dict[str, int] = {}
+
+    def wrong(self, line: int, code: str, message: str, expected: str = "") -> None:
+        self.problems.append(
+            Problem(
+                code=code,
+                message=message,
+                file=str(self._path),
+                line=line,
+                column=1,
+                severity="error",
+                expected=expected,
+            )
+        )
+
+    def read(self) -> None:
+        kind = self._path.suffix.lower()
+        if kind == ".xlsx":
+            rows = self._table(self._sheet())
+        else:
+            try:
+                text = self._path.read_text(encoding="utf-8-sig")
+            except (OSError, UnicodeDecodeError) as error:
+                raise InvalidFile(f"{self._path} can't be read: {error}") from error
+            rows = self._table(text) if kind == ".csv" else self._objects(text)
+        empty = 0
+        for number, (line, row) in enumerate(rows, 1):
+            if not any(_filled(value) for value in row.values()):
+                empty = empty or line
+                continue
+            if empty:  # one that something follows; a blank end is no row
+                self.wrong(empty, "empty_row", "the row is empty", "a task, or no row")
+                empty = 0
+            self._task(number, line, row)
+
+    def _task(self, number: int, line: int, row: Mapping[str, Any]) -> None:
+        before = len(self.problems)
+        id = row.get("id")
+        name = str(number) if "id" not in row else str(id).strip() if isinstance(id, str | int) else ""
+        if not name:
+            self.wrong(line, "no_id", "the row has no id", "a text; or no column `id`, and rows are numbered")
+        elif name in self._lines:
+            self.wrong(line, "duplicate_id", f"id '{name}' is that of line {self._lines[name]} already", "another id")
+        self._lines.setdefault(name, line)
+        prompt = row.get("task")
+        if prompt is None:
+            prompt = ""
+        if not isinstance(prompt, str):
+            self.wrong(line, "wrong_task", f"`task` is {prompt!r}", "a text")
+        files = self._value("attachments", row, [])
+        if not isinstance(files, list) or not all(isinstance(file, str) and file for file in files):
+            self.wrong(line, "wrong_attachments", f"`attachments` is {files!r}", 'a JSON list: ["a.png", "b.pdf"]')
+            files = []
+        paths = [self._path.parent / Path(file).expanduser() for file in files]
+        for path in paths:
+            if not path.is_file():
+                self.wrong(line, "no_attachment", f"there is no file {path} to attach", "a file")
+        values = self._value("vars", row, {})
+        if not isinstance(values, dict) or not all(isinstance(v, str | int | float) for v in values.values()):
+            self.wrong(line, "wrong_vars", f"`vars` is {values!r}", 'a JSON object of texts: {"TONE": "dry"}')
+            values = {}
+        if len(self.problems) > before:
+            return
+        texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in values.items()}
+        self.tasks.append(
+            Task(id=name, prompt=prompt, attachments=tuple(map(str, paths)), vars=texts, line=line),
+        )
+
+    def _value(self, key: str, row: Mapping[str, Any], nothing: Any) -> Any:
+        """Of a table's cell what its JSON says; None stands for what a row leaves out."""
+        value = row.get(key)
+        if not _filled(value):
+            return nothing
+        if not isinstance(value, str):
+            return value
+        try:
+            return json.loads(value)
+        except (ValueError, RecursionError):
+            return value
+
+    # --- kinds of files
+
+    def _table(self, text: str) -> Iterator[Row]:
+        reader = csv.reader(io.StringIO(text, newline=""))
+        try:
+            names = self._names(next(reader, []))
+            while True:
+                line = reader.line_num + 1
+                row = next(reader, None)
+                if row is None:
+                    return
+                if len(row) > len(names) and any(row[len(names) :]):
+                    self.wrong(line, "long_row", f"the row has {len(row)} fields", f"{len(names)}, as the first has")
+                yield line, {name: row[i] if i < len(row) else "" for i, name in enumerate(names)}
+        except csv.Error as error:
+            self.wrong(reader.line_num, "no_csv", f"it is not CSV: {error}")
+
+    def _names(self, row: list[str]) -> list[str]:
+        names = [name.strip().lower() for name in row]
+        for name in names:
+            self._known(1, name)
+        if len(set(names)) < len(names):
+            self.wrong(1, "duplicate_column", "two columns have one name", f"each of {', '.join(COLUMNS)} once")
+        return names
+
+    def _objects(self, text: str) -> Iterator[Row]:
+        for line, each in enumerate(text.split("\n"), 1):
+            if not each.strip():
+                yield line, {}
+                continue
+            try:
+                value = json.loads(each)
+            except (ValueError, RecursionError) as error:
+                self.wrong(line, "no_json", f"the line is not JSON: {error}", "an object per line")
+                continue
+            if not isinstance(value, dict):
+                self.wrong(line, "no_object", f"the line is {type(value).__name__}", '{"id": "a", "task": "..."}')
+                continue
+            if not value:
+                self.wrong(line, "empty_row", "the row is empty", "a task, or no row")
+                continue
+            row = {key.strip().lower(): item for key, item in value.items()}
+            if not [key for key in row if not self._known(line, key)]:
+                yield line, row
+
+    def _known(self, line: int, name: str) -> bool:
+        if name in COLUMNS:
+            return True
+        near = did_you_mean(name, COLUMNS)
+        self.wrong(line, "unknown_column", f"there is no column '{name}'", near or f"one of {', '.join(COLUMNS)}")
+        return False
+
+    def _sheet(self) -> str:
+        """The first sheet that has something in it."""
+        from ...knowledge.reading.bounds import Bounds, CantRead, Watch
+        from ...knowledge.reading.office.archive import Archive
+        from ...knowledge.reading.office.sheets import sheets_of
+
+        bounds = Bounds()
+        try:
+            with Archive(self._path.read_bytes(), bounds, Watch(bounds.seconds)) as archive:
+                return next((text for _, text in sheets_of(archive, _BOOK, bounds.text)), "")
+        except (OSError, CantRead) as error:
+            raise InvalidFile(f"{self._path} can't be read: {error}") from error
+
+
+def _filled(value: object) -> bool:
+    return value is not None and value != "" and not (isinstance(value, str) and not value.strip())

@@ -1,0 +1,94 @@
+"""DevAll workflows as targets: what is around the file when it is read, and where the files of its subgraphs are.
+
+`${NAME}` in a workflow is what the caller says (`--var`), what `vars` of the file say, and then the environment and the
+`.env` files beside the workflow and in the working directory; what is set already wins.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from ...protocol.problems import Problem
+from ...protocol.settings import Settings
+from ...protocol.workflow import Known, Load, Workflow, read_workflow
+from ...protocol.workflow.dialect import DIALECTS, Mode
+from ..tools.files.dotenv import read_dotenv
+from ..workflow.edges.files import functions_in
+from ..workflow.nodes.custom import node_types
+from ..workflow.places import functions_directory
+
+
+def read_flow(
+    text: str,
+    file: str,
+    directory: Path,
+    *,
+    variables: Mapping[str, str],
+    settings: Settings,
+    strict: bool,
+    compat: str | None,
+) -> tuple[Workflow | None, list[Problem]]:
+    """The workflow in a file of `directory`, and all that is wrong with it.
+
+    Raises:
+        ConfigError: a `.env` file can't be read.
+    """
+    mode: Mode | None = "devall" if compat == "devall" else "standard" if compat in DIALECTS else None
+    return read_workflow(
+        text,
+        file,
+        variables=dict(variables),
+        environ=_environ(directory),
+        compat=mode,
+        strict=strict,
+        known=_known(directory, settings),
+        load=_loader(directory, file),
+    )
+
+
+def _environ(directory: Path) -> dict[str, str]:
+    beside = read_dotenv(directory / ".env")
+    here = read_dotenv(Path(".env"))
+    return {**here, **beside, **os.environ}
+
+
+def _known(directory: Path, settings: Settings) -> Known:
+    from ..models.described import withheld
+    from ..workflow.agents.providers import known_providers
+
+    tools: dict[str, set[str]] = {}
+    for name, path in functions_in(functions_directory(directory, "function_calling", os.environ)).items():
+        tools.setdefault(path.stem, set()).add(name)
+    return Known(
+        conditions=frozenset(functions_in(functions_directory(directory, "edge", os.environ))),
+        processors=frozenset(functions_in(functions_directory(directory, "edge_processor", os.environ))),
+        tools={stem: frozenset(names) for stem, names in tools.items()},
+        providers=known_providers(settings),
+        node_types=frozenset(node_types()),
+        withheld=lambda provider, base_url: withheld(provider, base_url, settings, os.environ),
+    )
+
+
+def _loader(directory: Path, root: str) -> Load:
+    """Finds the files of subgraphs: beside the file that names them, beside the workflow, one directory above it."""
+
+    def load(path: str, parent: str) -> tuple[str, str]:
+        beside = directory if parent == root else Path(parent).parent
+        places = [beside, directory, directory.parent]
+        for place in places:
+            found = Path(os.path.normpath(place / Path(path).expanduser()))
+            if found.is_file():
+                try:
+                    return found.read_text(encoding="utf-8"), _shown(found, directory, root)
+                except UnicodeDecodeError as error:
+                    raise OSError(f"{found} is not UTF-8 text: {error}") from None
+        raise FileNotFoundError(f"it is neither in {' nor in '.join(dict.fromkeys(map(str, places)))}")
+
+    return load
+
+
+def _shown(found: Path, directory: Path, root: str) -> str:
+    """How problems call a file; the workflow itself as the user has typed it."""
+    return root if found == directory / Path(root).name else str(found)

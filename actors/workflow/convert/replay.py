@@ -1,0 +1,143 @@
+"""What the nodes of a converted workflow get to see, worked out anew from what they have said.
+
+The nodes of workflow.json run layer by layer. One runs if the run begins with it or an edge has triggered it; it sees
+every message that was delivered to it until then. What nodes that ask somebody have said is in the state, under their
+keys; all others are worked out here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def turn(names: list[str]) -> None:
+    """To be called by a script node before the nodes `names` run; prints what they are to be asked, and who is not."""
+    file = os.environ.get("GRAPH_STATE_FILE")
+    state = json.loads(Path(file).read_text(encoding="utf-8") if file else os.environ["GRAPH_STATE"])
+    flow = json.loads(Path(__file__).with_name("workflow.json").read_text(encoding="utf-8"))
+    result, asked = replay(flow, state, names)
+    if not names:
+        sys.stdout.write(json.dumps({"result": result}))
+        return
+    written = {flow["nodes"][name]["key"] + "_prompt": text for name, text in asked.items()}
+    if len(names) == 1 and asked:
+        written["_next"] = flow["nodes"][names[0]]["key"]
+    sys.stdout.write(json.dumps(written))
+
+
+def replay(flow: Any, state: Any, names: list[str]) -> tuple[str, dict[str, str]]:
+    """The result so far, and the text for each of `names` that runs. Stops at their layer."""
+    nodes = flow["nodes"]
+    queues = {name: list(node["seeds"]) for name, node in nodes.items()}
+    for name in flow["start"]:
+        queues[name] = [{"role": "user", "source": "TASK", "text": state["initial_prompt"], "keep": False}]
+    triggered = set(flow["start"])
+    said = {}
+    for layer in flow["layers"]:
+        running = [name for name in layer if name in triggered]
+        if any(name in names for name in layer):
+            return "", {name: prompt(nodes[name], queues[name]) for name in running if name in names}
+        outputs = {name: spoken(name, nodes[name], queues[name], state) for name in running}
+        said.update({name: messages[-1]["text"] for name, messages in outputs.items()})
+        for name, messages in outputs.items():
+            for message in messages:
+                for edge in flow["edges"].get(name, ()):
+                    deliver(edge, name, message, queues[edge["to"]], triggered)
+    ends = [name for name in flow["ends"] if name in said][:1] or flow["last"]
+    return (said.get(ends[0], "") if ends else ""), {}
+
+
+def spoken(name: str, node: Any, inputs: list[Any], state: Any) -> list[Any]:
+    """What a node says."""
+    if node["kind"] == "literal":
+        return [message(node["role"], node["content"], name, fixed=True)]
+    if node["kind"] == "passthrough":
+        if not inputs:
+            return [message("user", "", name)]
+        passed = inputs[-1:] if node["only_last"] else inputs
+        return [{**each, "source": each["source"] or name} for each in passed]
+    return [message("assistant" if node["kind"] == "agent" else "user", state[node["key"] + "_said"], name)]
+
+
+def message(role: str, text: str, source: str, *, fixed: bool = False) -> dict[str, Any]:
+    """`fixed`: edges leave its role as it is."""
+    return {"role": role, "source": source, "text": text, "keep": False, "fixed": fixed}
+
+
+def deliver(edge: Any, source: str, given: Any, queue: list[Any], triggered: set[str]) -> None:
+    """Take an edge, if its condition is met."""
+    if not met(edge["condition"], given["text"]):
+        return
+    text = processed(edge["process"], given["text"]) if edge["carries"] else ""
+    if edge["clears"] or edge["clears_kept"]:
+        queue[:] = [each for each in queue if not edge["clears_kept" if each["keep"] else "clears"]]
+    if text is None:
+        return
+    if edge["carries"]:
+        role = given["role"] if given.get("fixed") else "user"
+        keep = edge["keeps"] or given["keep"]
+        queue.append({**given, "role": role, "source": source, "text": text, "keep": keep})
+    if edge["triggers"]:
+        triggered.add(edge["to"])
+
+
+def met(condition: Any, text: str) -> bool:
+    """Whether a source's text meets a condition; None is always met."""
+    if condition is None:
+        return True
+    if condition["type"] == "never":
+        return False
+    if condition["type"] == "regex":
+        return re.search(condition["pattern"], text, flags_of(condition["flags"])) is not None
+    exact = condition["case_sensitive"]
+    seen = text if exact else text.lower()
+
+    def there(word: str) -> bool:
+        return bool(word) and (word if exact else word.lower()) in seen
+
+    if any(map(there, condition["none"])) or not all(there(word) for word in condition["all"] if word):
+        return False
+    if not condition["any"] and not condition["regex"]:
+        return True
+    flags = 0 if exact else re.IGNORECASE
+    return any(map(there, condition["any"])) or any(re.search(each, text, flags) for each in condition["regex"])
+
+
+def processed(process: Any, text: str) -> str | None:
+    """What arrives of a text; None if nothing does."""
+    if process is None:
+        return text
+    if process["type"] == "template":
+        return str(process["template"]).replace("{{content}}", text)
+    group = process["group"] or 0
+    template = process["template"]
+    found = [match[group] for match in re.finditer(process["pattern"], text, flags_of(process["flags"]))]
+    found = [template.replace("{match}", each) if template else each for each in found if each is not None]
+    if found:
+        return "\n".join(found if process["multiple"] else found[:1])
+    if process["on_no_match"] == "drop":
+        return None
+    return (process["default_value"] or "") if process["on_no_match"] == "default" else text
+
+
+def flags_of(names: list[str]) -> int:
+    """Flags of a pattern, by their names."""
+    flags = 0
+    for name in names:
+        flags |= getattr(re, name)
+    return flags
+
+
+def prompt(node: Any, inputs: list[Any]) -> str:
+    """What a model or a person is given."""
+    blocks = [f"=== INPUT FROM {each['source'] or 'UNKNOWN'} ({each['role']}) ===\n\n{each['text']}" for each in inputs]
+    if node["kind"] == "human":
+        return "\n\n".join([*filter(None, [node["description"]]), *blocks])
+    if node["headed"]:
+        return "\n\n".join(blocks)
+    return inputs[-1]["text"] if inputs else ""

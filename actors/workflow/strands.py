@@ -1,0 +1,80 @@
+"""Work that splits and joins, without tasks: generators that say what they wait for.
+
+A strand is a generator. It yields a list of what it waits for: jobs that somebody outside carries out, and strands
+below it. It goes on with a list of what came of them, in the same order, once all are there, so what a strand does
+does not depend on who is quick. Nothing is waited for here; `done` says which jobs may begin next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any, Generic, TypeAlias, TypeVar
+
+Job = TypeVar("Job")
+Strand: TypeAlias = Generator[list[Any], list[Any], Any]
+"""Yields jobs and strands, is sent their results, returns its own."""
+
+
+class _Waiting:
+    __slots__ = ("answers", "open", "parent", "slot", "strand")
+
+    def __init__(self, strand: Strand, parent: _Waiting | None, slot: int) -> None:
+        self.strand = strand
+        self.parent = parent
+        self.slot = slot
+        self.answers: list[Any] = []
+        self.open = 0
+
+
+class Strands(Generic[Job]):
+    """One strand and all below it.
+
+    Attributes:
+        result: what it returned; None until then.
+        finished: whether it has.
+    """
+
+    def __init__(self) -> None:
+        self.result: Any = None
+        self.finished = False
+        self._open: dict[Job, tuple[_Waiting, int]] = {}
+
+    def begin(self, strand: Strand) -> list[Job]:
+        """Start; returns the jobs to begin with."""
+        return self._go_on(_Waiting(strand, None, 0))
+
+    def done(self, job: Job, answer: Any) -> list[Job]:
+        """A job is done; returns those that may begin now."""
+        waiting, slot = self._open.pop(job)
+        waiting.answers[slot] = answer
+        waiting.open -= 1
+        return [] if waiting.open else self._go_on(waiting)
+
+    def _go_on(self, waiting: _Waiting) -> list[Job]:
+        jobs: list[Job] = []
+        todo = [waiting]
+        while todo:
+            current = todo.pop()
+            try:
+                wanted = current.strand.send(current.answers) if current.answers else next(current.strand)
+            except StopIteration as stop:
+                parent = current.parent
+                if parent is None:
+                    self.result, self.finished = stop.value, True
+                    continue
+                parent.answers[current.slot] = stop.value
+                parent.open -= 1
+                if not parent.open:
+                    todo.append(parent)
+                continue
+            current.answers = [None] * len(wanted)
+            current.open = len(wanted)
+            below: list[_Waiting] = []
+            for slot, each in enumerate(wanted):
+                if isinstance(each, Generator):
+                    below.append(_Waiting(each, current, slot))
+                else:
+                    self._open[each] = (current, slot)
+                    jobs.append(each)
+            todo.extend(reversed(below))
+        return jobs

@@ -1,0 +1,117 @@
+"""What can be seen of a knowledge base without opening it: whether it is built, when, of how much, with which model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from ...actors.knowledge.base.model import Meta
+from ...actors.knowledge.base.places import Places
+from ...actors.knowledge.recipe import Recipe
+from ...actors.knowledge.split.split import OVERLAP
+from ...protocol.errors import KnowledgeError
+from ...protocol.knowledge import Unreadable
+from ..render.lines import ago
+from ..render.text import counted
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """One base.
+
+    Attributes:
+        meta: what the current generation says of itself; None if there is none.
+        size: bytes on disk.
+        building: whether there is an unfinished build.
+        builder: who is at it, in words; "" for nobody: it was interrupted, and can be gone on with.
+        unreadable: what could not be read the last time.
+        error: why it can't be used.
+    """
+
+    recipe: Recipe
+    meta: Meta | None = None
+    size: int = 0
+    building: bool = False
+    builder: str = ""
+    unreadable: Sequence[Unreadable] = ()
+    error: str | None = None
+
+    @property
+    def state(self) -> str:
+        """In a word or two."""
+        if self.error is not None:
+            return "can't be used"
+        if self.meta is None:
+            return "being built" if self.builder else "unfinished" if self.building else "not built"
+        return counted(self.meta.chunks, "chunk")
+
+    @property
+    def age(self) -> str:
+        """When it was built; "" if it was not."""
+        return "" if self.meta is None else ago(self.meta.built)
+
+    @property
+    def overlap(self) -> int | None:
+        """Characters that neighbours may share."""
+        if self.meta is None:
+            return None
+        settings = self.meta.settings
+        return settings.chunk_size // OVERLAP if settings.chunk_overlap is None else settings.chunk_overlap
+
+    def to_wire(self) -> dict[str, Any]:
+        """As JSON shows it."""
+        meta = self.meta
+        about: dict[str, Any] = {
+            "target": self.recipe.target,
+            "what": self.recipe.what,
+            "directory": str(self.recipe.directory),
+            "documents": list(self.recipe.documents),
+            "built": None,
+            "bytes": self.size,
+            "error": self.error,
+        }
+        if meta is not None:
+            about |= {
+                "built": datetime.fromtimestamp(meta.built, UTC).isoformat(timespec="seconds"),
+                "generation": meta.generation,
+                "chunks": meta.chunks,
+                "sources": meta.sources,
+                "model": meta.model,
+                "dimension": meta.dimension,
+                "chunk_size": meta.settings.chunk_size,
+                "chunk_overlap": self.overlap,
+                "language": meta.settings.language,
+                "unreadable": [{"source": each.source, "reason": each.reason} for each in self.unreadable],
+            }
+        return about
+
+
+def look_at(recipe: Recipe) -> Seen:
+    """What there is now. Takes no lock, so a builder may be at work meanwhile."""
+    places = Places(recipe.directory)
+    size, building = _size(places), places.building.is_dir()
+    builder = places.builder() if building else ""
+    try:
+        number = places.number()
+        meta = places.meta(number) if number else None
+        unreadable = places.lost().told
+    except (KnowledgeError, OSError) as error:
+        return Seen(recipe=recipe, size=size, building=building, builder=builder, error=str(error))
+    return Seen(recipe=recipe, meta=meta, size=size, building=building, builder=builder, unreadable=unreadable)
+
+
+def _size(places: Places) -> int:
+    total = 0
+    for path in places.directory.rglob("*"):
+        try:
+            total += path.stat().st_size if path.is_file() else 0
+        except OSError:  # a generation that was removed meanwhile
+            continue
+    return total
+
+
+def bytes_in_words(size: int) -> str:
+    """`640 kB`, `12.4 MB`."""
+    return f"{max(1, round(size / 1000))} kB" if size < 1_000_000 else f"{size / 1_000_000:.1f} MB"

@@ -1,0 +1,103 @@
+"""What `callboard kb new` and `callboard kb list` do."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from pathlib import Path
+
+from ...actors.directories import config_dir as configured
+from ...actors.knowledge import shelf
+from ...actors.knowledge.embed import static
+from ...actors.knowledge.recipe import Recipe
+from ...actors.models import weights
+from ...actors.runs.target import built_in_agents, load_agent
+from ...actors.settings import load_settings
+from ...protocol.errors import CallboardError
+from ..render.table import columns
+from ..render.text import one_line, safe
+from .seen import Seen, look_at
+from .targets import is_agent, of_agent
+
+_SOURCES = 60
+
+
+def make_base(
+    name: str,
+    sources: tuple[str, ...],
+    description: str,
+    embedding_model: str | None,
+    chunk_size: int | None,
+    chunk_overlap: int | None,
+    language: str | None,
+    config_dir: str | None,
+) -> str:
+    """Writes the file of a base; what to tell the user.
+
+    Raises:
+        UsageError: the name is taken or won't do, or a source means nothing.
+    """
+    base, _ = configured(config_dir, os.environ)
+    settings, _ = load_settings(base)
+    file = shelf.make(
+        name,
+        sources,
+        base,
+        loaders=tuple(settings.document_loaders),
+        description=description,
+        embedding_model=embedding_model,
+        chunk_size=chunk_size,
+        chunk_overlap=chunk_overlap,
+        language=language,
+    )
+    there = "" if config_dir is None else f" --config-dir {shlex.quote(config_dir)}"
+    target = shlex.quote(str(shelf.home(name, base))) if is_agent(name, base) else name  # for which both could be meant
+    steps = [f"callboard kb build {target}{there}", f'callboard ask --kb {name}{there} "what you want to know"']
+    if not (embedding_model or settings.rag_embedding_model or _has_weights()):
+        steps.insert(0, f"callboard models pull {static.PULLED_AS}")
+    return "\n".join([f"wrote {safe(str(file))}", "", *steps]) + "\n"
+
+
+def _has_weights() -> bool:
+    """Whether the model is here that is used where nobody names one."""
+    return weights.KNOWN[static.PULLED_AS].are_in(weights.directory(os.environ))
+
+
+def list_bases(config_dir: str | None, *, as_json: bool) -> str:
+    """All bases with names of their own, and those of agents. Agents that can't be read are left out."""
+    base, _ = configured(config_dir, os.environ)
+    broken: list[list[str]] = []
+    own: list[Seen] = []
+    for name in shelf.names(base):
+        try:
+            own.append(look_at(shelf.named(name, base)))
+        except CallboardError as error:
+            broken.append([name, "can't be read", "", one_line(str(error))])
+    ofs = [look_at(recipe) for recipe in _of_agents(base)]
+    if as_json:
+        rows = [*(seen.to_wire() for seen in (*own, *ofs)), *({"target": row[0], "error": row[3]} for row in broken)]
+        return json.dumps({"schema_version": 1, "bases": rows}, indent=2, ensure_ascii=False) + "\n"
+    lines = [f"yours ({safe(str(shelf.folder(base)))})"]
+    lines += columns([*map(_row, own), *broken]) or ["  none yet (callboard kb new NAME SOURCE... makes one)"]
+    if ofs:
+        lines += ["of agents", *columns([_row(seen) for seen in ofs])]
+    return "\n".join(lines) + "\n"
+
+
+def _of_agents(base: Path) -> list[Recipe]:
+    home = base / "agents"
+    own = sorted(path.name for path in home.iterdir() if path.is_dir()) if home.is_dir() else []
+    found: list[Recipe] = []
+    for name in [*own, *(each for each in built_in_agents() if each not in own)]:
+        try:
+            found += of_agent(load_agent(name, config_dir=base), base).values()
+        except CallboardError:
+            continue  # `callboard agents` lists it, and says what is wrong
+    return found
+
+
+def _row(seen: Seen) -> list[str]:
+    recipe = seen.recipe
+    made_of = ", ".join(recipe.documents) or str(recipe.upstream or "")
+    return [safe(recipe.target), seen.state, seen.age, one_line(made_of, _SOURCES)]

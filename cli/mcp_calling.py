@@ -1,0 +1,115 @@
+"""What `callboard mcp call` does: one tool of a server, called by hand exactly as an agent calls it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from dataclasses import dataclass
+
+from .. import Limits, Root
+from ..actors.context import AgentCall, RunContext
+from ..actors.mcp.pool.scope import Scope
+from ..actors.mcp.tools.asking import UNANSWERED
+from ..actors.mcp.tools.direct import direct_tool
+from ..actors.mcp.tools.names import offered_name
+from ..actors.mcp.tools.view import Talk, View
+from ..actors.tools.permissions import Permissions
+from ..actors.tools.rendering import shortened
+from ..protocol.chat import ToolTurn
+from ..protocol.errors import NobodyToAsk, UsageError
+from ..protocol.events import Event, Warned
+from ..protocol.mcp.model import Tool
+from ..protocol.problems import did_you_mean
+from ..supervisors import Actor
+from . import given
+from .acting import act
+from .calling import check, play, tell
+from .frame import person_at_terminal
+from .mcp_shelf import tell_if_off
+from .render.progress import choose
+from .render.style import redrawable
+from .render.text import safe
+from .stdin import prompt_text
+
+_SHOWN = 2_000
+"""Characters of the names that an error lists."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class McpCall:
+    """The flags of `callboard mcp call`, as click read them."""
+
+    server: str
+    tool: str
+    arguments: str
+    yes: bool
+    allow: tuple[str, ...]
+    no_input: bool
+    verbose: bool
+    output: str
+    config_dir: str | None
+
+
+def call_tool(request: McpCall) -> int:
+    """Calls the tool; returns the exit code.
+
+    Raises:
+        UsageError: there is no such server or tool, or the arguments don't fit.
+        McpError, McpLost, ConfigError: the server can't be reached.
+    """
+    person = person_at_terminal(no_input=request.no_input)
+    arguments = given.arguments(prompt_text("-") if request.arguments == "-" else request.arguments)
+    unanswered: list[str] = []
+
+    def hear(event: Event) -> None:
+        if isinstance(event.data, Warned) and event.data.code == UNANSWERED:
+            unanswered.append(event.data.message)
+
+    async def by_hand(me: Actor, root: Root) -> ToolTurn:
+        server, context = root.mcp.get(request.server), _context(root, request)
+        tell_if_off(root)
+        with me.stream.listen(hear), root.mcp.scope(run=me.stream.run, agent=me.path) as scope:
+            found = await _tool(me, scope, request)
+            show = f"callboard mcp tools {shlex.quote(request.server)} -o json"
+            check(arguments, found.input_schema, show)
+            view = View(talk=Talk(scope=scope, context=context), server=server)
+            return await play(me, direct_tool(view, found), arguments, context.permissions)
+
+    quiet = not (request.verbose or redrawable(sys.stderr))
+    progress = choose(sys.stderr, quiet=quiet, verbose=request.verbose, prompting=person, by_hand=True)
+    turn = act(by_hand, config_dir=request.config_dir, progress=progress, person=person)
+    for text in unanswered if quiet else ():
+        sys.stderr.write(f"callboard: {safe(text)}\n")
+    code = tell(turn, as_json=request.output == "json")
+    return NobodyToAsk.exit_code if code and unanswered else code
+
+
+async def _tool(me: Actor, scope: Scope, request: McpCall) -> Tool:
+    """The tool, under its own name or the one that models know it by, as the running server has it."""
+    async with scope.client(request.server, me):
+        catalog = await scope.catalog(request.server, me)
+    for tool in catalog.tools:
+        if request.tool in (tool.name, offered_name(request.server, tool.name)):
+            return tool
+    names = [tool.name for tool in catalog.tools]
+    hint = did_you_mean(request.tool, names) or f"there are: {shortened(', '.join(names), _SHOWN) or 'none'}"
+    raise UsageError(f"MCP server '{request.server}' has no tool '{request.tool}'; {hint}")
+
+
+def _context(root: Root, request: McpCall) -> RunContext:
+    """What a run would share: here for the permissions, and for servers that may ask a model."""
+    return RunContext(
+        gateway=root.gateway,
+        limits=Limits(),
+        config_dir=root.config_dir,
+        environ=os.environ,
+        run_agent=_no_agents,
+        permissions=Permissions(root.settings.permissions, allowed=request.allow, yes=request.yes, once=True),
+        settings=root.settings,
+        mcp=lambda: root.mcp,
+    )
+
+
+async def _no_agents(_me: Actor, _call: AgentCall) -> str:
+    raise AssertionError("a call by hand has no agents")

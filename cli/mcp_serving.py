@@ -1,0 +1,105 @@
+"""What `callboard mcp serve` does: offers agents as tools to an MCP client, over stdio or HTTP."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import trio
+
+from ..actors.mcp_server.offers import read_agents
+from ..actors.mcp_server.service import Options
+from ..protocol.errors import CallboardError, UsageError
+from . import given, logging
+from .frame import open_frame
+from .render.progress import Silent
+from .render.text import safe
+
+HOST, PORT = "127.0.0.1", 8808
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServeRequest:
+    """The flags of `callboard mcp serve`, as click read them."""
+
+    agents: tuple[str, ...]
+    http: bool
+    host: str | None
+    port: int | None
+    token_file: str | None
+    model: str | None
+    yes: bool
+    allow: tuple[str, ...]
+    roots: tuple[str, ...]
+    quiet: bool
+    config_dir: str | None
+
+
+def serve_agents(request: ServeRequest) -> int:
+    """Serves until the client has gone, or a signal comes; returns the exit code.
+
+    Raises:
+        UsageError: there is no such agent, or the address can't be listened on.
+        ConfigError: what serving over HTTP needs is not installed.
+    """
+    logging.configure()
+    given.directories(request.roots)
+    token = None if request.token_file is None else _token(Path(request.token_file))
+    ended = trio.run(_serve, request, token)
+    if isinstance(ended, CallboardError):
+        raise ended
+    return ended
+
+
+async def _serve(request: ServeRequest, token: str | None) -> CallboardError | int:
+    """The exit code, or why nothing can be served."""
+
+    def say(text: str) -> None:
+        if not request.quiet:
+            sys.stderr.write(f"callboard: {safe(text)}\n")
+            sys.stderr.flush()
+
+    options = Options(model=request.model, allow=request.allow, yes=request.yes, roots=request.roots)
+    async with open_frame(Silent(), config_dir=request.config_dir, person=False, serving=True) as root:
+        try:
+            offers, problems = read_agents(root, request.agents)
+            for problem in problems:
+                say(f"warning: {problem}")
+            names = ", ".join(offers)
+            if root.settings.mcp_server_support:
+                root.kernel.spawn(lambda _: root.mcp.warm(), name="warm", link=False)
+            if request.http:
+                from ..actors.mcp_server.http import serve_http
+
+                await serve_http(
+                    root,
+                    offers,
+                    host=request.host or HOST,
+                    port=PORT if request.port is None else request.port,
+                    token=token,
+                    options=options,
+                    on_listening=lambda url: say(f"serving {names} at {url} (Ctrl-C ends it)"),
+                )
+            else:
+                from ..actors.mcp_server.stdio import serve_stdio
+
+                if sys.stdin.isatty():
+                    say(f"serving {names} over stdin and stdout, where an MCP client should be (Ctrl-C ends it)")
+                await serve_stdio(root, offers, options=options)
+        except CallboardError as error:
+            return error
+        return 0 if root.kernel.signal is None else 128 + root.kernel.signal
+    raise AssertionError("unreachable: the root swallows no errors")
+
+
+def _token(file: Path) -> str:
+    """The text of the file, which nobody else should be able to read."""
+    try:
+        text = file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise UsageError(f"--token-file {file}: can't be read: {reason}") from error
+    if not text or not text.isascii() or any(char.isspace() for char in text):
+        raise UsageError(f"--token-file {file}: a token is one line of ASCII characters without blanks")
+    return text

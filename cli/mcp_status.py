@@ -1,0 +1,144 @@
+"""What `callboard mcp status` and `callboard mcp reload` do: ask every callboard of this user that has servers."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from ..actors.directories import cache_dir
+from ..actors.mcp.pool.status import Counters, ServerStatus, ask_all, socket_dir
+from .render.table import columns
+from .render.text import counted, one_line, safe
+
+_NOBODY = "no callboard that uses MCP servers runs now\n"
+_MEGABYTE = 1_000_000
+
+
+def show_status(*, as_json: bool) -> str:
+    """All processes that have servers: as a table, or as JSON."""
+    answers = [answer for answer in _ask({"ask": "status"}) if "ended" not in answer]
+    if as_json:
+        return json.dumps({"schema_version": 1, "processes": answers}, indent=2, ensure_ascii=False) + "\n"
+    return "\n".join(_process(answer) for answer in answers) or _NOBODY
+
+
+def reload_servers(name: str | None, *, as_json: bool) -> int:
+    """Has them all start the server, or every one, anew; returns the exit code.
+
+    Which calls under way that has to wait for is told on stderr.
+    """
+    for answer in _ask({"ask": "status"}):
+        calls = sum(each["pending"] for each in answer.get("servers", ()) if name in (None, each["name"]))
+        if calls:
+            under_way = f"{counted(calls, 'call')} under way of process {answer['pid']}"
+            sys.stderr.write(f"callboard: waiting for {under_way}{_command(answer['pid'])}\n")
+    sys.stderr.flush()
+    answers = _ask({"ask": "reload", "server": name})
+    if as_json:
+        sys.stdout.write(json.dumps({"schema_version": 1, "processes": answers}, indent=2, ensure_ascii=False) + "\n")
+    else:
+        _tell_reloads(answers)
+    return 1 if any("error" in answer for answer in answers) else 0
+
+
+def _tell_reloads(answers: list[dict[str, Any]]) -> None:
+    if not answers:
+        sys.stdout.write(_NOBODY)
+    for answer in answers:
+        pid = answer["pid"]
+        if "error" in answer:
+            sys.stderr.write(f"callboard: process {pid}: {_error(answer)}\n")
+        elif "ended" in answer:
+            sys.stderr.write(f"callboard: process {pid} ended, and its servers with it\n")
+        else:
+            names = ", ".join(answer["reloaded"])
+            sys.stdout.write(f"process {pid}: {'started anew: ' + safe(names) if names else 'nothing to start anew'}\n")
+
+
+def _ask(request: dict[str, Any]) -> list[dict[str, Any]]:
+    return trio.run(ask_all, socket_dir(os.environ, cache_dir(os.environ)), request)
+
+
+def _process(answer: dict[str, Any]) -> str:
+    import msgspec
+
+    head = f"process {answer['pid']}{_command(answer['pid'])}\n"
+    if "error" in answer:
+        return f"{head}  {_error(answer)}\n"
+    servers = msgspec.convert(answer["servers"], list[ServerStatus])
+    count = msgspec.convert(answer["counters"], Counters)
+    rows = columns([_row(server) for server in servers if server.state != "cold" or server.calls])
+    lines = [*rows, *_errors(servers), f"  {_sum(count)}"]
+    return head + "".join(safe(line) + "\n" for line in lines)
+
+
+def _error(answer: dict[str, Any]) -> str:
+    return safe(str(answer["error"]).removeprefix(f"process {answer['pid']} "))
+
+
+def _row(server: ServerStatus) -> list[str]:
+    what = [f"up {_age(server.uptime)}"] if server.uptime else []
+    if server.state == "down":
+        what.append(f"next try in {_age(server.retry_seconds)}")
+    if server.leases:
+        what.append(counted(server.leases, "lease"))
+    if server.pending:
+        what.append(f"{counted(server.pending, 'request')} under way")
+    if server.calls:
+        what.append(counted(server.calls, "call") + (f" ({server.errors} failed)" if server.errors else ""))
+    if server.restarts:
+        what.append(counted(server.restarts, "restart"))
+    if server.rss is not None:
+        what.append(f"{server.rss // _MEGABYTE} MB")
+    by = f"{server.share}: {one_line(server.by, 60)}" if server.by else server.share
+    return [server.name, server.state, by, f"pid {server.pid}" if server.pid else "", ", ".join(what)]
+
+
+def _errors(servers: list[ServerStatus]) -> list[str]:
+    return [
+        f"  {server.name}: last error: {one_line(server.last_error, 200)}" for server in servers if server.last_error
+    ]
+
+
+def _sum(count: Counters) -> str:
+    """What the pool did; of what did not happen nothing is said."""
+    waited = f"waited for {counted(count.acquire_miss, 'time')}, {count.acquire_seconds:.1f}s in all"
+    shared = counted(count.acquire_active_hit, "time")
+    told = {
+        f"{count.spawned} started": count.spawned,
+        waited: count.acquire_miss,
+        f"shared {shared}": count.acquire_active_hit,
+        f"taken up again {counted(count.acquire_idle_hit, 'time')}": count.acquire_idle_hit,
+        f"{count.idle_evicted} ended unused": count.idle_evicted,
+        f"{count.lru_evicted} ended to make room": count.lru_evicted,
+        f"{count.lost} lost": count.lost,
+        f"{count.failed_starts} failed to start": count.failed_starts,
+        f"{counted(count.health_ok, 'ping')} answered": count.health_ok,
+        f"{counted(count.health_failed, 'ping')} not answered": count.health_failed,
+        counted(count.reloads, "reload"): count.reloads,
+    }
+    return "servers: " + (", ".join(text for text, number in told.items() if number) or "none was used")
+
+
+def _age(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.0f}s"
+    minutes = int(seconds // 60)
+    return f"{minutes}m" if minutes < 60 else f"{minutes // 60}h {minutes % 60}m"
+
+
+def _command(pid: int) -> str:
+    """What the process was started as, behind a dash; "" if that can't be seen."""
+    import psutil
+
+    try:
+        words = psutil.Process(pid).cmdline()
+    except psutil.Error:
+        return ""
+    names = [Path(words[0]).name, *words[1:]] if words else []
+    return f" ({one_line(' '.join(names), 80)})" if names else ""

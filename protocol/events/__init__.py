@@ -1,0 +1,134 @@
+"""What a run tells the world: one typed stream of events per run.
+
+Everything that shows, stores or forwards a run is fed from here: terminal narration, JSON lines, websocket,
+journal, traces. The envelope is `Event`; what happened is its `data`, a struct whose class fixes the `kind`:
+
+    {"schema_version":1,"seq":7,"ts":"2026-11-03T10:00:00.123456Z","run":"run-7f3a","actor":"/run-7f3a/research/plan#2",
+     "parent":"/run-7f3a/research","kind":"node.entered","data":{"node":"plan","type":"llm","visit":2}}
+
+`seq` counts from 1 without gaps within a run. Kinds are added freely; a reader skips the ones it doesn't know.
+A field is only ever added, never renamed: that would be a new `schema_version`.
+
+The kinds are in `runs`, `shared` and `work`, the envelope is in `envelope`.
+"""
+
+from __future__ import annotations
+
+from .data import EventData, Json
+from .envelope import SCHEMA_VERSION, TERMINAL, Event, encode, to_wire
+from .runs import (
+    ActorBusy,
+    ActorFailed,
+    ActorRestarted,
+    ActorSpawned,
+    ActorStopped,
+    ActorStuck,
+    ActorWaiting,
+    DeadLetter,
+    JournalCheckpoint,
+    QuestionAnswered,
+    QuestionAsked,
+    QuestionExpired,
+    RunCancelled,
+    RunFailed,
+    RunFinished,
+    RunStarted,
+    Warned,
+)
+from .shared import (
+    KnowledgeBuilding,
+    KnowledgeBuilt,
+    KnowledgeRetrieved,
+    McpServerFailed,
+    McpServerStarted,
+    McpServerStarting,
+    McpServerStopped,
+    ResourceClosed,
+    ResourceOpened,
+)
+from .work import (
+    AgentContinued,
+    AgentFinished,
+    AgentStarted,
+    GraphFinished,
+    GraphStarted,
+    HistoryCompacted,
+    LlmDelta,
+    LlmReasoning,
+    LlmRequest,
+    LlmResponse,
+    LlmRetry,
+    NodeEntered,
+    NodeExited,
+    NodeSkipped,
+    StatePatch,
+    StepFinished,
+    StepStarted,
+    ToolDelta,
+    ToolFinished,
+    ToolProgress,
+    ToolStarted,
+    UsageUpdate,
+)
+
+KINDS: dict[str, type[EventData]] = {payload.kind: payload for payload in EventData.__subclasses__()}
+"""Every kind of event, with the struct of its `data`."""
+
+__all__ = [
+    "KINDS",
+    "SCHEMA_VERSION",
+    "TERMINAL",
+    "ActorBusy",
+    "ActorFailed",
+    "ActorRestarted",
+    "ActorSpawned",
+    "ActorStopped",
+    "ActorStuck",
+    "ActorWaiting",
+    "AgentContinued",
+    "AgentFinished",
+    "AgentStarted",
+    "DeadLetter",
+    "Event",
+    "EventData",
+    "GraphFinished",
+    "GraphStarted",
+    "HistoryCompacted",
+    "JournalCheckpoint",
+    "Json",
+    "KnowledgeBuilding",
+    "KnowledgeBuilt",
+    "KnowledgeRetrieved",
+    "LlmDelta",
+    "LlmReasoning",
+    "LlmRequest",
+    "LlmResponse",
+    "LlmRetry",
+    "McpServerFailed",
+    "McpServerStarted",
+    "McpServerStarting",
+    "McpServerStopped",
+    "NodeEntered",
+    "NodeExited",
+    "NodeSkipped",
+    "QuestionAnswered",
+    "QuestionAsked",
+    "QuestionExpired",
+    "ResourceClosed",
+    "ResourceOpened",
+    "RunCancelled",
+    "RunFailed",
+    "RunFinished",
+    "RunStarted",
+    "StatePatch",
+    "StepFinished",
+    "StepStarted",
+    "ToolDelta",
+    "ToolFinished",
+    "ToolProgress",
+    "ToolStarted",
+    "UsageUpdate",
+    "Warned",
+    "encode",
+    "to_wire",
+]

@@ -1,0 +1,70 @@
+"""The struct of a `knowledge/<name>.yaml`: what a knowledge base with a name of its own is made of, and how.
+
+    description: The handbook of the house.
+    relative_to: ~/projects/handbook
+    documents:
+      - ./docs
+      - https://example.com/handbook/**
+
+The keys below `documents` are those of a rag node, and as with one, what is not said is what the settings say.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from .graph.model import AtLeastOne, Count
+from .languages import Language
+from .problems import Problem, errors_in
+from .reading import Reading, in_file_order
+from .schema import schema_of
+from .source import parse_mapping
+
+
+class KnowledgeFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A knowledge base with a name of its own."""
+
+    documents: Annotated[tuple[str, ...], Meta(description="Files, directories, globs, URLs or <loader>:<path>.")]
+    description: Annotated[str, Meta(description="What it is about, for people.")] = ""
+    relative_to: Annotated[
+        str, Meta(description="The directory that relative paths start from; by default the file's own.")
+    ] = ""
+    embedding_model: Annotated[str | None, Meta(description="`client:model`; can't be changed without a rebuild.")] = (
+        None
+    )
+    chunk_size: Annotated[AtLeastOne | None, Meta(description="Characters of a chunk.")] = None
+    chunk_overlap: Annotated[Count | None, Meta(description="Characters that neighbours may share.")] = None
+    language: Annotated[
+        Language | None, Meta(description="Whose words are reduced to their stems, or none; takes a rebuild, too.")
+    ] = None
+    reranker_model: Annotated[str | None, Meta(description="Looks again at what was found.")] = None
+    batch_size: Annotated[AtLeastOne | None, Meta(description="Texts in one request for vectors.")] = None
+    top_k: Annotated[AtLeastOne | None, Meta(description="Chunks that a query finds.")] = None
+
+
+def read_knowledge_file(text: str, file: str) -> tuple[KnowledgeFile | None, list[Problem]]:
+    """What a YAML text says, and all problems by line; None when one of them is an error."""
+    root, problems = parse_mapping(text, file)
+    if root is None:
+        return None, problems
+    reading = Reading(file)
+    found = reading.fill(KnowledgeFile, root, what="a knowledge base")
+    if not found.documents and ("documents",) not in reading.broken:
+        reading.report(
+            "error",
+            "no_documents",
+            "`documents` is empty: there is nothing to know",
+            ("documents",),
+            root,
+            expected="a list of at least one file, directory, glob or URL",
+        )
+    problems = in_file_order([*problems, *reading.problems])
+    return (None if errors_in(problems) else found), problems
+
+
+def knowledge_schema() -> dict[str, Any]:
+    """JSON Schema (2020-12) of `knowledge/<name>.yaml`, for editors."""
+    return schema_of(KnowledgeFile, title="Callboard knowledge base (knowledge/<name>.yaml)")

@@ -1,0 +1,267 @@
+"""Which MCP servers there are, and how they are shared: what `mcp.json` and `mcp_pool` of `config.yaml` say.
+
+    {"mcpServers": {
+        "time": {"command": "uvx", "args": ["mcp-server-time"]},
+        "docs": {"url": "https://example.org/mcp", "headers": {"Authorization": "Bearer ${DOCS_TOKEN}"}}
+    }}
+
+The shape is the one that most programs share. A `Server` is one entry, checked by `read_config`; `resolved` puts in
+the environment's values, at the time a server is needed, so that a secret that is missing costs its own server only.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
+from typing import Annotated, Literal, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+from ..errors import ConfigError, UsageError
+from ..problems import Problem, did_you_mean, errors_in
+from ..references import Secrets, expanded
+
+Transport: TypeAlias = Literal["stdio", "http", "sse"]
+Share: TypeAlias = Literal["pool", "per-run", "per-agent", "never"]
+Trust: TypeAlias = Literal["full", "hints", "none"]
+Sampling: TypeAlias = Literal["off", "ask", "on"]
+ToolMode: TypeAlias = Literal["meta", "direct", "auto"]
+"""How models see the tools of servers: three that search, describe and invoke; each by itself; by their size."""
+
+Seconds: TypeAlias = Annotated[float, Meta(gt=0)]
+NotNegative: TypeAlias = Annotated[float, Meta(ge=0)]
+Count: TypeAlias = Annotated[int, Meta(ge=0)]
+AtLeastOne: TypeAlias = Annotated[int, Meta(ge=1)]
+
+WHOLE = "mcp:"
+"""In a list of tools, before the name of a server: all that it has (`mcp:github`)."""
+
+MAX_MESSAGE = 16 * 1024 * 1024
+"""Bytes of one message of a server, unless its entry says otherwise."""
+
+ESSENTIAL = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "LC_*", "TZ", "TMPDIR", "XDG_*")
+"""What a server without `inherit_env` still gets of our environment; patterns of names."""
+
+
+class ToolList(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which tools of a server there are for us. Patterns as in a shell; `deny` wins."""
+
+    allow: Annotated[tuple[str, ...] | None, Meta(description="The only tools that may be used; patterns.")] = None
+    deny: Annotated[tuple[str, ...], Meta(description="Tools that may not be used; patterns.")] = ()
+
+    def admits(self, tool: str) -> bool:
+        """Whether a tool of this name may be seen and called."""
+        if any(fnmatchcase(tool, pattern) for pattern in self.deny):
+            return False
+        return self.allow is None or any(fnmatchcase(tool, pattern) for pattern in self.allow)
+
+
+class Server(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One entry of `mcp.json`, checked.
+
+    Attributes:
+        name: its key in the file.
+        type: `http` may turn out to speak only the older `sse`, which is then tried.
+        where: file and line of its entry, for errors.
+    """
+
+    name: str
+    type: Annotated[Transport, Meta(description="How it is reached; left out, `command` and `url` tell.")]
+    command: Annotated[str, Meta(description="The program that is started.")] = ""
+    args: Annotated[tuple[str, ...], Meta(description="Its arguments.")] = ()
+    env: Annotated[dict[str, str], Meta(description="Variables for it, beside or instead of ours.")] = {}
+    cwd: Annotated[str | None, Meta(description="The directory it works in; left out, ours.")] = None
+    url: Annotated[str, Meta(description="Where it is reached over HTTP.")] = ""
+    headers: Annotated[dict[str, str], Meta(description="Sent with every request.")] = {}
+    description: Annotated[str, Meta(description="For people.")] = ""
+    inherit_env: Annotated[
+        bool, Meta(description="It gets all of our environment; false: only PATH, HOME, the locale and the like.")
+    ] = True
+    share: Annotated[
+        Share, Meta(description="Who may use the same process: everyone, one run, one agent, one conversation.")
+    ] = "pool"
+    tools: Annotated[ToolList, Meta(description="Which of its tools may be used.")] = ToolList()
+    trust: Annotated[
+        Trust, Meta(description="Its tools go ahead unasked: full: all; hints: unless marked destructive; none: none.")
+    ] = "hints"
+    disabled: Annotated[bool, Meta(description="It is there for nobody.")] = False
+    warm: Annotated[bool, Meta(description="Start it with the program and keep it.")] = False
+    idle_timeout_seconds: Annotated[
+        NotNegative | None, Meta(description="How long it is kept unused; left out, as `mcp_pool` says.")
+    ] = None
+    timeout_seconds: Annotated[Seconds, Meta(description="Of one call.")] = 120.0
+    start_timeout_seconds: Annotated[Seconds, Meta(description="Until it has started and shaken hands.")] = 30.0
+    elicitation: Annotated[bool, Meta(description="It may ask people.")] = True
+    sampling: Annotated[Sampling, Meta(description="It may use our model: never, when a person agrees, freely.")] = (
+        "off"
+    )
+    roots: Annotated[tuple[str, ...] | None, Meta(description="Directories or file:// URIs it is told to work in.")] = (
+        None
+    )
+    max_message_bytes: Annotated[AtLeastOne, Meta(description="The longest message it may send.")] = MAX_MESSAGE
+    where: str = ""
+
+    def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """The environment of its process, when `environ` is ours."""
+        ours = {name: value for name, value in environ.items() if self.inherit_env or _is_essential(name)}
+        return {**ours, **self.env}
+
+
+class McpConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """The servers that can be used, and what is wrong with the file.
+
+    Attributes:
+        file: where it was read from, or would have been.
+        servers: by name, in the file's order, those that are disabled among them.
+        broken: servers whose entries can't be used, by name, and why.
+        problems: all of them, by line.
+    """
+
+    file: str = "mcp.json"
+    servers: dict[str, Server] = {}
+    broken: dict[str, Problem] = {}
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The servers that can be used."""
+        return tuple(name for name, server in self.servers.items() if not server.disabled)
+
+    def problems_of(self, names: Iterable[str]) -> list[Problem]:
+        """What concerns these servers: their entries, and what keeps the file from being read to its end."""
+        roots = [f"{root}{name}" for name in names for root in ("", "mcpServers.", "servers.")]
+        return [
+            problem
+            for problem in self.problems
+            if (not problem.key and problem.severity == "error")
+            or any(problem.key == root or (problem.key or "").startswith((f"{root}.", f"{root}[")) for root in roots)
+        ]
+
+    def get(self, name: str) -> Server:
+        """The server of that name.
+
+        Raises:
+            UsageError: there is none that can be used; the text says why.
+        """
+        server = self.servers.get(name)
+        if server is not None and not server.disabled:
+            return server
+        if server is not None:
+            raise UsageError(f"MCP server '{name}' is disabled ({server.where}); remove its \"disabled\" to use it")
+        why = self.broken.get(name) or next(iter(errors_in(self.problems)), None)
+        if why is not None and (name in self.broken or not self.servers):
+            raise UsageError(f"MCP server '{name}' can't be used: {why}")
+        near = did_you_mean(name, self.servers)
+        have = (
+            f"there {'are' if len(self.names) > 1 else 'is'} {', '.join(self.names)}" if self.names else "it has none"
+        )
+        raise UsageError(f"there is no MCP server '{name}' in {self.file}; {near or have}")
+
+
+class HealthCheck(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How idle servers are looked after."""
+
+    interval_seconds: Seconds = 60.0
+    timeout_seconds: Seconds = 5.0
+    on_failure: Literal["Evict", "EvictAndLog", "LogOnly"] = "EvictAndLog"
+
+
+class PoolSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`mcp_pool` of `config.yaml`."""
+
+    idle_timeout_seconds: Annotated[
+        NotNegative | None, Meta(description="Seconds an unused server is kept: 300 when serving, else 0.")
+    ] = None
+    max_idle_servers: Annotated[Count, Meta(description="Unused servers kept, the oldest go first.")] = 50
+    max_servers: Annotated[AtLeastOne | None, Meta(description="Servers at once; further ones wait.")] = None
+    health_check: Annotated[HealthCheck | bool, Meta(description="How unused servers are pinged; false: never.")] = (
+        HealthCheck()
+    )
+    max_restarts: Annotated[AtLeastOne, Meta(description="Failures in the window after which a server rests.")] = 5
+    restart_window_seconds: Annotated[Seconds, Meta(description="The window.")] = 60.0
+    cleanup_interval_seconds: Annotated[
+        Seconds, Meta(description="Accepted for Loki's sake: servers are stopped exactly when they are due.")
+    ] = 30.0
+
+    @property
+    def pings(self) -> HealthCheck | None:
+        """How unused servers are looked after; None for not at all."""
+        if isinstance(self.health_check, bool):
+            return HealthCheck() if self.health_check else None
+        return self.health_check
+
+
+def resolved(server: Server, secrets: Secrets) -> Server:
+    """The server with the references in its command, args, env, cwd, url and headers replaced.
+
+    Raises:
+        ConfigError: a name stands for nothing, or what it stands for can't be used. No values are told.
+    """
+    lacking: dict[str, str] = {}
+
+    def put(text: str, key: str) -> str:
+        def missing(reference: str, name: str) -> None:
+            lacking.setdefault(name, f"`{key}` needs {reference}")
+
+        return expanded(text, secrets, missing)
+
+    whole = msgspec.structs.replace(
+        server,
+        command=put(server.command, "command"),
+        args=tuple(put(text, f"args[{i}]") for i, text in enumerate(server.args)),
+        env={name: put(text, f"env.{name}") for name, text in server.env.items()},
+        cwd=None if server.cwd is None else put(server.cwd, "cwd"),
+        url=put(server.url, "url"),
+        headers={name: put(text, f"headers.{name}") for name, text in server.headers.items()},
+    )
+    who = f"MCP server '{server.name}'" + (f" ({server.where})" if server.where else "")
+    if lacking:
+        remedy = " ".join(f"{name}=..." for name in lacking)
+        unset = "which is not set" if len(lacking) == 1 else "which are not set"
+        raise ConfigError(f"{who}: {' and '.join(lacking.values())}, {unset}; export {remedy}")
+    if server.command and not whole.command:
+        raise ConfigError(f"{who}: `command` is empty once {server.command} is filled in")
+    for name, value in whole.headers.items():
+        if not is_header_value(value):
+            raise ConfigError(f"{who}: the value of header {name} {NO_HEADER_VALUE}")
+    if whole.url and not is_web_address(whole.url):
+        raise ConfigError(f"{who}: `url` is no http:// or https:// address once {server.url} is filled in")
+    return whole
+
+
+NO_HEADER_VALUE = "has a line break, a control character or a letter beyond ASCII in it"
+
+
+def is_header_value(text: str) -> bool:
+    """Whether a header can have this value."""
+    return _HEADER_VALUE.fullmatch(text) is not None
+
+
+def is_web_address(text: str) -> bool:
+    """Whether it is something that HTTP can reach."""
+    return _WEB_ADDRESS.fullmatch(text) is not None
+
+
+def spelled_out(names: Iterable[str], mapping: Mapping[str, str], known: Iterable[str]) -> list[str]:
+    """Server names with the aliases of `mapping_mcp_servers` replaced and `all` for every known one; each once."""
+    everyone = list(known)
+    found: dict[str, None] = {}
+    for name in names:
+        for each in split(mapping.get(name, name)):
+            found.update(dict.fromkeys(everyone if each == "all" else [each]))
+    return list(found)
+
+
+def split(names: str) -> list[str]:
+    """`"a, b"` as its names."""
+    return [name for part in names.split(",") if (name := part.strip())]
+
+
+_WEB_ADDRESS = re.compile(r"https?://[^/\s?#]+[^\s]*", re.IGNORECASE)
+_HEADER_VALUE = re.compile(r"[\t -~]*")
+
+
+def _is_essential(name: str) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in ESSENTIAL)

@@ -1,0 +1,185 @@
+"""JSON as people write it, with comments and trailing commas, as a tree in which everything knows its line.
+
+The grammar is what editors call JSONC: `// to the end of the line`, `/* up to here */`, and a comma may stand after the
+last item. All else is JSON. A text is read up to its first mistake. A key that stands twice is no mistake, since JSON
+has none there either: the last one counts, as in every other program that reads these files, and a warning says so.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from typing import NoReturn
+
+import msgspec
+
+from ..problems import Problem, Severity
+from ..tree import Entry, Mapping, Node, Scalar, Sequence, short
+
+MAX_DEPTH = 50
+"""How deep objects and lists may nest."""
+
+
+def parse(text: str, file: str) -> tuple[Node | None, list[Problem]]:
+    """The tree of a text, None after a mistake, and what is wrong with it. `file` is only named in the problems."""
+    parser = _Parser(text, file)
+    try:
+        return parser.whole(), parser.problems
+    except _MistakeError:
+        return None, parser.problems
+
+
+_BLANK = re.compile(r"(?:[ \t\r\n]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
+_TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*"|[{}\[\]:,]|[^\s{}\[\]:,"/]+|.', re.DOTALL)
+
+
+class _MistakeError(Exception):
+    """Ends the reading; the problem is in the list already."""
+
+
+class _Parser:
+    """One text. `word` is what comes next, empty at the end; `at` is where it begins, `end` where it ends."""
+
+    def __init__(self, text: str, file: str) -> None:
+        self.text = text
+        self.file = file
+        self.problems: list[Problem] = []
+        self.lines = [0, *(match.end() for match in re.finditer("\n", text))]
+        self.at = self.end = 0
+        self.word = ""
+
+    def whole(self) -> Node:
+        self.advance()
+        if not self.word:
+            self.mistake("empty_file", "the file is empty", expected='{"mcpServers": {...}}')
+        node = self.value(0)
+        if self.word:
+            self.mistake("json_syntax", f"{self.found()} stands after the end of the JSON value")
+        return node
+
+    def value(self, depth: int) -> Node:
+        line, column = self.place(self.at)
+        if depth > MAX_DEPTH:
+            self.mistake("too_deep", f"lists and objects are nested deeper than {MAX_DEPTH} levels")
+        if self.word == "{":
+            return Mapping(self.entries(depth), line, column)
+        if self.word == "[":
+            return Sequence(self.items(depth), line, column)
+        word = self.word
+        value = self.scalar()
+        return Scalar(value, value if isinstance(value, str) else word, line, column)
+
+    def entries(self, depth: int) -> dict[str, Entry]:
+        entries: dict[str, Entry] = {}
+        opened = self.at
+        self.advance()
+        while not self.closes("}", opened):
+            at = self.at
+            line, column = self.place(at)
+            if self.word[0] != '"':
+                self.mistake("json_syntax", f"{self.found()} stands where a key should", expected="a key in quotes")
+            key = str(self.scalar())
+            if self.word != ":":
+                self.mistake("json_syntax", f"{self.found()} stands after the key {key!r}", expected="a colon")
+            self.advance()
+            if key in entries:
+                self.report("warning", "duplicate_key", f"the key {key!r} is there twice; the last one counts", at)
+            entries[key] = Entry(self.value(depth + 1), line, column)
+            self.separator("}", opened)
+        return entries
+
+    def items(self, depth: int) -> list[Node]:
+        items: list[Node] = []
+        opened = self.at
+        self.advance()
+        while not self.closes("]", opened):
+            items.append(self.value(depth + 1))
+            self.separator("]", opened)
+        return items
+
+    def closes(self, bracket: str, opened: int) -> bool:
+        """Whether the bracket comes next, and past it."""
+        if not self.word:
+            line, _ = self.place(opened)
+            what = f"the `{self.text[opened]}` of line {line} is not closed"
+            self.mistake("json_syntax", what, expected=f"a `{bracket}`")
+        if self.word != bracket:
+            return False
+        self.advance()
+        return True
+
+    def separator(self, bracket: str, opened: int) -> None:
+        if self.word == ",":
+            self.advance()
+        elif self.word and self.word != bracket:
+            opener = self.text[opened]
+            self.mistake(
+                "json_syntax",
+                f"{self.found()} stands after a value of the `{opener}` of line {self.place(opened)[0]}",
+                expected=f"a comma, or a `{bracket}`",
+            )
+
+    def scalar(self) -> str | int | float | bool | None:
+        """The text, number or word that comes next, and past it."""
+        try:
+            value: str | int | float | bool | None = msgspec.json.decode(self.word.encode())
+        except (msgspec.MsgspecError, UnicodeEncodeError) as error:
+            self.unreadable(error)
+        self.advance()
+        return value
+
+    def advance(self) -> None:
+        blank = _BLANK.match(self.text, self.end)
+        assert blank is not None
+        self.at = blank.end()
+        token = _TOKEN.match(self.text, self.at)
+        self.word = token[0] if token else ""
+        self.end = self.at + len(self.word)
+        if self.text.startswith("/*", self.at):
+            self.mistake("json_syntax", "this comment is not closed", expected="a `*/`")
+
+    # problems
+
+    def unreadable(self, error: Exception) -> NoReturn:
+        if self.word == '"':
+            self.mistake("json_syntax", "this text has no end on its line", expected='a closing `"`')
+        if self.word.startswith('"'):
+            why = str(error).removeprefix("JSON is malformed: ").partition(" (byte")[0]
+            self.mistake("json_syntax", f"{self.found()} is no JSON text: {why}")
+        hint = {"True": "write true.", "False": "write false.", "None": "write null."}.get(self.word)
+        expected = None if hint else 'text in double quotes, a number, true, false, null, a "[" or a "{"'
+        self.mistake("json_syntax", f"{self.found()} is no JSON value", expected=expected, hint=hint)
+
+    def found(self) -> str:
+        return f"`{short(self.word)}`" if self.word else "the end of the file"
+
+    def mistake(self, code: str, message: str, *, expected: str | None = None, hint: str | None = None) -> NoReturn:
+        self.report("error", code, message, self.at, expected=expected, hint=hint)
+        raise _MistakeError
+
+    def report(
+        self,
+        severity: Severity,
+        code: str,
+        message: str,
+        at: int,
+        *,
+        expected: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        line, column = self.place(at)
+        problem = Problem(
+            severity=severity,
+            file=self.file,
+            line=line,
+            column=column,
+            code=code,
+            message=message,
+            expected=expected,
+            hint=hint,
+        )
+        self.problems.append(problem)
+
+    def place(self, at: int) -> tuple[int, int]:
+        line = bisect_right(self.lines, at)
+        return line, at - self.lines[line - 1] + 1

@@ -1,0 +1,149 @@
+"""JSON-RPC 2.0 as MCP uses it: one line or one HTTP body is one message.
+
+    encode_request(7, "tools/call", {...})    b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{...}}'
+    decode(line)                              Request, Notification, Result or Failure
+
+Results are kept as the bytes they came as (`msgspec.Raw`), until somebody who knows their shape wants them. A batch
+(an array, which the revision of 2025-03-26 allowed) is decoded by `decode_all`.
+
+Source: https://www.jsonrpc.org/specification and https://modelcontextprotocol.io/specification.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import msgspec
+
+UNREADABLE = (ValueError, RecursionError)
+"""What decoding a stranger's JSON raises. Of what is kept as `Raw`, not even the UTF-8 was looked at."""
+
+Json: TypeAlias = Any
+Id: TypeAlias = int | str
+
+PARSE_ERROR = -32700
+INVALID_REQUEST = -32600
+METHOD_NOT_FOUND = -32601
+INVALID_PARAMS = -32602
+INTERNAL_ERROR = -32603
+URL_ELICITATION_REQUIRED = -32042
+"""Of 2025-11-25 alone: what was asked for has to wait until a person has opened the pages that `data` lists."""
+
+HEADER_MISMATCH = -32020
+UNSUPPORTED_VERSION = -32022
+
+
+class ErrorData(msgspec.Struct, frozen=True):
+    """What went wrong with a request, as its receiver says it."""
+
+    code: int
+    message: str = ""
+    data: Json = None
+
+
+class Request(msgspec.Struct, frozen=True):
+    """Wants an answer under the same `id`; `params` is the JSON text of an object, or nothing."""
+
+    id: Id
+    method: str
+    params: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class Notification(msgspec.Struct, frozen=True):
+    """Wants none."""
+
+    method: str
+    params: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class Result(msgspec.Struct, frozen=True):
+    """The answer to request `id`."""
+
+    id: Id
+    result: msgspec.Raw
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """Request `id` came to nothing; None if the receiver could not even read the id."""
+
+    id: Id | None
+    error: ErrorData
+
+
+Message: TypeAlias = Request | Notification | Result | Failure
+
+
+_ABSENT = msgspec.Raw(b"")  # not None: `Raw | None` takes nothing but null
+
+
+class _Any(msgspec.Struct, frozen=True):
+    method: str | None = None
+    id: Id | None = None
+    params: msgspec.Raw = _ABSENT
+    result: msgspec.Raw = _ABSENT
+    error: ErrorData | None = None
+
+
+_ONE = msgspec.json.Decoder(_Any)
+_MANY = msgspec.json.Decoder(list[_Any])
+_ENCODER = msgspec.json.Encoder()
+
+
+def decode(data: bytes | bytearray | memoryview | msgspec.Raw) -> Message:
+    """One message.
+
+    Raises:
+        ValueError: it is none; the text says why (`msgspec.MsgspecError` among them).
+    """
+    try:
+        return _told_apart(_ONE.decode(data))
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+
+
+def decode_all(data: bytes | bytearray | memoryview | msgspec.Raw) -> list[Message]:
+    """One message, or a batch of them.
+
+    Raises:
+        ValueError: something in it is no message.
+    """
+    if bytes(data[:64]).lstrip()[:1] != b"[":
+        return [decode(data)]
+    try:
+        return [_told_apart(each) for each in _MANY.decode(data)]
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+
+
+def _told_apart(any: _Any) -> Message:
+    if any.method is not None:
+        params = msgspec.Raw(b"{}") if any.params is _ABSENT or bytes(any.params) == b"null" else any.params
+        return Notification(any.method, params) if any.id is None else Request(any.id, any.method, params)
+    if any.error is not None:
+        return Failure(any.id, any.error)
+    if any.result is not _ABSENT and any.id is not None:
+        return Result(any.id, any.result)
+    raise ValueError("a message has a method, or an id with a result or an error")
+
+
+def encode_request(id: Id, method: str, params: Json) -> bytes:
+    """A request without a newline."""
+    return _ENCODER.encode({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
+
+
+def encode_notification(method: str, params: Json) -> bytes:
+    """A notification without a newline."""
+    return _ENCODER.encode({"jsonrpc": "2.0", "method": method, "params": params})
+
+
+def encode_result(id: Id, result: Json) -> bytes:
+    """An answer without a newline."""
+    return _ENCODER.encode({"jsonrpc": "2.0", "id": id, "result": result})
+
+
+def encode_failure(id: Id | None, code: int, message: str, data: Json = None) -> bytes:
+    """A refusal without a newline."""
+    error: dict[str, Json] = {"code": code, "message": message}
+    if data is not None:
+        error["data"] = data
+    return _ENCODER.encode({"jsonrpc": "2.0", "id": id, "error": error})

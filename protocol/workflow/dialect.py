@@ -1,0 +1,73 @@
+"""Where the guide of DevAll and its program disagree about what a file says: one flag per row.
+
+`standard` follows the guide where it speaks and the program elsewhere; `devall` is the program of May 2026 to the
+letter. Code asks for a flag by name and never for the name of a mode. What differs while a workflow runs is not
+here: a reader has no part in it.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+Mode = Literal["standard", "devall"]
+
+
+class Dialect(msgspec.Struct, frozen=True, kw_only=True):
+    """How a file is read. The defaults are those of `standard`.
+
+    Attributes:
+        guide_keys: what the guide teaches and the program lacks works: `processor` and its templates, conditions of
+            type regex, keyword `all`, `split_type` with `item_name`, memories of human nodes, literals of role system,
+            `python_runner`, code in a python node. Else: keys are ignored with a warning, types are errors.
+        ends_are_inferred: an absent `start` is the only node that nothing leads to. Else: an error.
+        stores_need_config: a memory store without `config` is an error, whatever its type.
+        reads_by_default, writes_by_default, top_k, threshold: what a node's `memories` entry means where it is silent.
+        merges_edges: of two edges between one pair the later overwrites the earlier, in the earlier's place. Else:
+            both count.
+        false_is_a_name: `condition: "false"` names a function. Else: never.
+        unknown_functions_pass: a condition by an unknown name is always met, an unknown processor changes nothing;
+            both are warnings. Else: errors.
+        escapes: `$${X}` is the text `${X}`.
+        variables_see_environment: `X: ${X}` in `vars` is X of the environment. Else: it is a cycle.
+        failed_agents_answer: an agent that fails gives its error as its output, if it does not say `on_error`.
+        node_names_break_cycles: an id that holds `node_` outside of every cycle is an error beside a cycle.
+    """
+
+    guide_keys: bool = True
+    ends_are_inferred: bool = True
+    stores_need_config: bool = False
+    reads_by_default: bool = False
+    writes_by_default: bool = False
+    top_k: int = 10
+    threshold: float = 0.5
+    merges_edges: bool = False
+    false_is_a_name: bool = False
+    unknown_functions_pass: bool = False
+    escapes: bool = True
+    variables_see_environment: bool = True
+    failed_agents_answer: bool = False
+    node_names_break_cycles: bool = False
+
+
+STANDARD = Dialect()
+DEVALL = Dialect(
+    guide_keys=False,
+    ends_are_inferred=False,
+    stores_need_config=True,
+    reads_by_default=True,
+    writes_by_default=True,
+    top_k=3,
+    threshold=-1.0,
+    merges_edges=True,
+    false_is_a_name=True,
+    unknown_functions_pass=True,
+    escapes=False,
+    variables_see_environment=False,
+    failed_agents_answer=True,
+    node_names_break_cycles=True,
+)
+
+DIALECTS: dict[str, Dialect] = {"standard": STANDARD, "devall": DEVALL}
+"""Every value of `compat:`."""

@@ -1,0 +1,244 @@
+"""The structs of a DevAll workflow: the file, its graph, and one config per node type.
+
+This is the table of the language, as `protocol.graph.model` is for graph agents. The field types drive the reader
+(`read`) and the JSON Schema (`schema`); the defaults are DevAll's. Blocks that the file writes as a `type` and a
+`config` are tagged structs here (`edges`, `agents`), and an inline subgraph or one in a file of its own is a `Graph`
+inside of the node that runs it. Structs are frozen: a workflow is read once and shared by all its runs.
+
+Fields marked *ours* do not exist in DevAll.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+from ..source import Path, Source
+from .agents import Loose, MemoryUse, Reflection, Retry, Skills, Store, Tooling
+from .dialect import STANDARD, Dialect, Mode
+from .edges import AtLeastOne, Edge, Id, Texts
+
+Json = Any
+Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
+LogLevel: TypeAlias = Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"]
+
+
+class Seed(msgspec.Struct, frozen=True, kw_only=True):
+    """A message that a node has in its queue, or has said, before anything runs."""
+
+    role: Role
+    content: str
+
+
+# --- what nodes do ----------------------------------------------------------------------------------------
+
+
+class _Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type"):
+    """The `config` of a node; which one, its node's `type` says."""
+
+
+class AgentConfig(_Config, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="agent"):
+    """Asks a model, with tools and memories."""
+
+    provider: Annotated[
+        Id, Meta(description="openai, gemini or a client of yours; *ours*: callboard, and `name` is an agent of yours.")
+    ]
+    name: Annotated[Id, Meta(description="The model.")]
+    role: Annotated[str | None, Meta(description="The system message.")] = None
+    base_url: str | None = None
+    api_key: str | None = None
+    params: Annotated[dict[str, Json], Meta(description="Handed to the model with every call.")] = {}
+    input_mode: Annotated[
+        Literal["messages", "prompt"], Meta(description="As a conversation, or as one message with headings.")
+    ] = "messages"
+    tooling: tuple[Tooling, ...] = ()
+    thinking: Reflection | None = None
+    memories: tuple[MemoryUse, ...] = ()
+    skills: Skills | None = None
+    retry: Retry = Retry()
+
+
+class HumanConfig(_Config, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="human"):
+    """Asks a person."""
+
+    description: Annotated[str | None, Meta(description="What the person is to do.")] = None
+    memories: tuple[MemoryUse, ...] = ()
+
+
+class LiteralConfig(_Config, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="literal"):
+    """Says the same every time."""
+
+    content: Id
+    role: Literal["user", "assistant", "system"] = "user"
+
+
+class PassthroughConfig(_Config, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="passthrough"):
+    """Says what it was given."""
+
+    only_last_message: bool = True
+
+
+class PythonConfig(_Config, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="python"):
+    """Runs Python code in a process: what the last message holds, or its own."""
+
+    code: Annotated[
+        str | None, Meta(description="*Ours.* Code of its own; the last message is not looked at then.")
+    ] = None
+    interpreter: Annotated[str | None, Meta(description="A Python; our own if left out.")] = None
+    args: Annotated[tuple[Loose, ...], Meta(description="Put before the script: arguments of the interpreter.")] = ()
+    env: Annotated[dict[str, Loose], Meta(description="Variables the process has beside those it inherits.")] = {}
+    timeout_seconds: Annotated[int, Meta(ge=1)] = 60
+    encoding: str = "utf-8"
+
+
+class LoopCounterConfig(_Config, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="loop_counter"):
+    """Says nothing until its last visit."""
+
+    max_iterations: AtLeastOne = 10
+    reset_on_emit: Annotated[bool, Meta(description="Begin to count again once it has spoken.")] = True
+    message: str | None = None
+
+
+class LoopTimerConfig(_Config, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="loop_timer"):
+    """Says nothing until its time is over; a passthrough says what it was given."""
+
+    max_duration: Annotated[float, Meta(gt=0, extra={"loose": True}, extra_json_schema={"x-loose": True})] = 60.0
+    duration_unit: Literal["seconds", "minutes", "hours"] = "seconds"
+    reset_on_emit: bool = True
+    message: str | None = None
+    passthrough: bool = False
+
+
+class SubgraphConfig(_Config, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="subgraph"):
+    """Runs another graph.
+
+    Attributes:
+        file: the path as the node has it; empty for an inline graph.
+        graph: None for a file that was not loaded, since the caller gave no way to.
+    """
+
+    file: str = ""
+    graph: Graph | None = None
+
+
+class CustomConfig(_Config, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="custom"):
+    """Of a node type that a plugin brings; the plugin reads its values."""
+
+    values: dict[str, Json] = {}
+
+
+NodeConfig: TypeAlias = (
+    AgentConfig
+    | HumanConfig
+    | LiteralConfig
+    | PassthroughConfig
+    | PythonConfig
+    | LoopCounterConfig
+    | LoopTimerConfig
+    | SubgraphConfig
+    | CustomConfig
+)
+
+NODE_TYPES: dict[str, type[NodeConfig]] = {
+    "agent": AgentConfig,
+    "human": HumanConfig,
+    "subgraph": SubgraphConfig,
+    "python": PythonConfig,
+    "passthrough": PassthroughConfig,
+    "literal": LiteralConfig,
+    "loop_counter": LoopCounterConfig,
+    "loop_timer": LoopTimerConfig,
+}
+"""Every value of a node's `type`, plugins aside, and the struct of its `config`."""
+
+GATES = (LoopCounterConfig, LoopTimerConfig)
+"""What holds a loop's exit shut for a while."""
+
+
+class NodeFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What all nodes share, as the file has it."""
+
+    id: Id
+    type: Id
+    description: str | None = None
+    context_window: Annotated[
+        int,
+        Meta(
+            description="What stays queued after a run: 0 kept messages only, N the newest N, -1 everything.",
+            extra={"loose": True},
+            extra_json_schema={"x-loose": True},
+        ),
+    ] = 0
+    log_output: Annotated[bool, Meta(description="false: the log does not show what the node said.")] = True
+    on_error: Annotated[
+        Literal["fail", "continue"] | None,
+        Meta(description="*Ours.* What a failure means: the end of the run, or its text as the node's output."),
+    ] = None
+
+
+class Node(NodeFields, frozen=True, kw_only=True):
+    """A node that was read; `path` is where it stands in its file."""
+
+    input: tuple[Seed, ...] = ()
+    output: tuple[Seed, ...] = ()
+    config: NodeConfig
+    path: Path = ()
+
+
+# --- the graph and the file -------------------------------------------------------------------------------
+
+
+class GraphFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a graph says of itself."""
+
+    id: str | None = None
+    description: str | None = None
+    organization: str | None = None
+    initial_instruction: Annotated[str | None, Meta(description="What a user is told before the first run.")] = None
+    log_level: LogLevel | None = None
+    is_majority_voting: Annotated[
+        bool, Meta(description="Every node runs on the task, and what most of them say is the result.")
+    ] = False
+    max_iterations: Annotated[AtLeastOne, Meta(description="*Ours.* How often a cycle may go round.")] = 100
+    args: Annotated[tuple[Json, ...], Meta(description="For front ends; nothing here uses it.")] = ()
+
+
+class Graph(GraphFields, frozen=True, kw_only=True):
+    """A graph that was read.
+
+    Attributes:
+        start: the nodes that get the task; inferred where the file leaves it out.
+        end: nodes whose output is the result, the first that has one; empty for the first node nothing follows.
+        source, path: where it stands, also when that is another file than the workflow's.
+    """
+
+    nodes: tuple[Node, ...] = ()
+    edges: tuple[Edge, ...] = ()
+    memory: tuple[Store, ...] = ()
+    start: Texts = ()
+    end: Texts = ()
+    source: Source = Source()
+    path: Path = ()
+
+    def where(self, path: Path, *, key: bool = False) -> tuple[int, int]:
+        """Line and column of the value at a node's or an edge's `path` (`key`: of its key); (0, 0) without a text."""
+        return self.source.where(path, key=key)
+
+
+class WorkflowFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The top level of a workflow file."""
+
+    version: Annotated[str, Meta(description="For people; nothing depends on it.")] = "0.0.0"
+    vars: Annotated[dict[str, Json], Meta(description="What `${NAME}` stands for, before the environment.")] = {}
+    compat: Annotated[
+        Mode | None, Meta(description="*Ours.* `devall` is DevAll's program of May 2026 to the letter.")
+    ] = None
+
+
+class Workflow(WorkflowFields, frozen=True, kw_only=True):
+    """A workflow that was read; `vars` with their references resolved, `dialect` as it was read by."""
+
+    graph: Graph
+    dialect: Dialect = STANDARD

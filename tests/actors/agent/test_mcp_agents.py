@@ -1,0 +1,460 @@
+"""LLM agents with MCP servers: real ones, started by the test."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from fake_models import Reply, Request
+from family_stage import Person
+from mcp_stage import _own_cache, mcp_json, scripted, starts  # noqa: F401 - a fixture
+from stage import Stage
+
+import callboard
+from callboard.protocol.agent import Agent
+from callboard.protocol.errors import ConfigError, InvalidFile, UsageError
+
+
+def agent(*servers: str, **more: Any) -> Agent:
+    return Agent(name="a", instructions="Help.", can_ask_user=False, mcp_servers=servers, **more)
+
+
+async def play(stage: Stage, who: Agent, *calls: tuple[str, Any], **options: Any) -> list[Any]:
+    """What the model reads when it makes these calls, one after another."""
+    stage.models.script(*[Reply(calls=[call]) for call in calls], "done")
+    outcome = await stage.run("go", target=who, **options)
+    assert outcome.error is None, outcome.error
+    return [_read(text) for text in stage.models.requests[-1].results]
+
+
+def _read(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+# --- what is offered -----------------------------------------------------------------------------------------
+
+
+async def test_direct_offers_every_tool_by_itself_and_calls_it(stage: Stage) -> None:
+    mcp_json(stage.config_dir, srv=scripted())
+    results = await play(
+        stage, agent("srv", mcp_tools="direct"), ("srv__echo", {"text": "hi"}), ("srv__add", {"a": 1, "b": 2})
+    )
+    assert results == ["hi", 3]
+    offered = stage.models.requests[0].offered
+    assert {"srv__echo", "srv__add"} <= set(offered)
+    assert not [name for name in offered if name.startswith("mcp_")]
+    assert stage.of("agent.started")[0].tools == offered
+    stage.check_stream()
+
+
+async def test_meta_offers_three_tools_and_starts_nothing_before_the_first_call(stage: Stage) -> None:
+    mcp_json(stage.config_dir, srv=scripted(), other=scripted())
+    who = agent("srv", "other", mcp_tools="meta")
+    stage.models.script("nothing to do")
+    await stage.run("go", target=who)
+    assert starts(stage.config_dir, "srv") == 0
+    results = await play(
+        stage,
+        who,
+        ("mcp_search_srv", {"query": "echo"}),
+        ("mcp_describe_srv", {"tool": "add"}),
+        ("mcp_invoke_srv", {"tool": "add", "arguments": {"a": 2, "b": 3}}),
+    )
+    assert stage.models.requests[-1].offered == [
+        f"mcp_{verb}_{server}" for server in ("srv", "other") for verb in ("search", "describe", "invoke")
+    ]
+    assert results[0][0] == {"name": "echo", "server": "srv", "description": "The tool echo."}
+    assert results[1]["properties"]["arguments"]["required"] == ["a", "b"]
+    assert results[2] == {"content": [{"type": "text", "text": "5"}], "structuredContent": {"sum": 5}}
+    assert (starts(stage.config_dir, "srv"), starts(stage.config_dir, "other")) == (1, 0)
+
+
+async def test_auto_is_direct_within_the_budget_and_the_largest_server_goes_behind_three(stage: Stage) -> None:
+    mcp_json(stage.config_dir, small=scripted(), large=scripted("--many", "150"))
+    settings = json.loads((stage.config_dir / "config.yaml").read_text())
+    (stage.config_dir / "config.yaml").write_text(json.dumps({**settings, "mcp_tools_budget": 2000}))
+    async with callboard.Root(config_dir=stage.config_dir) as root:
+        stage.root = root
+        await play(stage, agent("large", "small"))
+    offered = stage.models.requests[0].offered
+    assert offered[:3] == ["mcp_search_large", "mcp_describe_large", "mcp_invoke_large"]
+    assert "small__echo" in offered
+
+
+async def test_a_cached_list_is_offered_without_a_start(stage: Stage) -> None:
+    mcp_json(stage.config_dir, srv=scripted())
+    await play(stage, agent("srv"))
+    assert starts(stage.config_dir, "srv") == 1
+    async with callboard.Root(config_dir=stage.config_dir) as root:
+        stage.root = root
+        await play(stage, agent("srv"))
+        assert "srv__echo" in stage.models.requests[-1].offered
+        assert starts(stage.config_dir, "srv") == 1
+        assert await play(stage, agent("srv"), ("srv__echo", {"text": "now"})) == ["now"]
+        assert starts(stage.config_dir, "srv") == 2
+
+
+async def test_an_agents_and_the_servers_own_lists_leave_tools_out_in_every_mode(stage: Stage) -> None:
+    entry = scripted(tools={"deny": ["die", "ech*"]})
+    mcp_json(stage.config_dir, srv=entry)
+    lists = {"srv": ("a*", "echo", "pid")}
+    await play(stage, agent("srv", mcp_tools=lists))
+    assert stage.models.requests[-1].offered == ["srv__add", "srv__ask", "srv__pid"]
+    settings = json.loads((stage.config_dir / "config.yaml").read_text())
+    (stage.config_dir / "config.yaml").write_text(json.dumps({**settings, "mcp_tools": "meta"}))
+    async with callboard.Root(config_dir=stage.config_dir) as root:
+        stage.root = root
+        results = await play(
+            stage,
+            agent("srv", mcp_tools=lists),
+            ("mcp_search_srv", {"query": ""}),
+            ("mcp_invoke_srv", {"tool": "echo", "arguments": {"text": "hi"}}),
+            ("mcp_invoke_srv", {"tool": "seen"}),
+        )
+    assert [found["name"] for found in results[0]] == ["add", "ask", "pid"]
+    for refused, name in zip(results[1:], ("echo", "seen"), strict=True):
+        assert refused["tool_call_error"].startswith(
+            f"MCP tool invocation failed: {name} not found in srv MCP server catalog"
+        )
+
+
+async def test_servers_are_named_by_aliases_by_all_and_by_the_environment(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mcp_json(stage.config_dir, one=scripted(), two=scripted(), off=scripted(disabled=True))
+    settings = json.loads((stage.config_dir / "config.yaml").read_text())
+    more = {"mapping_mcp_servers": {"both": "one,two"}, "mcp_tools": "meta"}
+    (stage.config_dir / "config.yaml").write_text(json.dumps({**settings, **more}))
+    async with callboard.Root(config_dir=stage.config_dir) as root:
+        stage.root = root
+        for names in (("both",), ("all",), ("one", "two", "both")):
+            await play(stage, agent(*names))
+            assert [name for name in stage.models.requests[-1].offered if "search" in name] == [
+                "mcp_search_one",
+                "mcp_search_two",
+            ]
+        monkeypatch.setenv("A_MCP_SERVERS", '["two"]')
+        await play(stage, agent("one"))
+        assert stage.models.requests[-1].offered[0] == "mcp_search_two"
+    assert not starts(stage.config_dir, "one")
+
+
+async def test_a_file_names_its_servers_and_the_prompt_may_list_their_tools(stage: Stage) -> None:
+    mcp_json(stage.config_dir, srv=scripted())
+    stage.plain("mcp_servers: [srv]\nmcp_tools: {srv: [echo]}\ninstructions: 'Tools: {{__tools__}}'", "clerk")
+    await stage.run("go", target="clerk")
+    assert stage.of("run.warning") == []
+    assert "1. srv__echo: The tool echo." in stage.models.requests[0].system
+
+
+async def test_an_agent_without_servers_reads_no_mcp_json(stage: Stage) -> None:
+    (stage.config_dir / "mcp.json").write_text("{ this is no JSON")
+    await play(stage, agent())
+    assert stage.of("run.warning") == []
+
+
+# --- what is wrong -------------------------------------------------------------------------------------------
+
+
+async def test_an_unknown_server_is_named_with_its_neighbour_and_the_file(stage: Stage) -> None:
+    file = mcp_json(stage.config_dir, github=scripted())
+    with pytest.raises(UsageError, match=f"no MCP server 'gitub' in {file}; did you mean 'github'"):
+        await stage.run("go", target=agent("gitub"))
+    stage.plain("mcp_servers: [gitub]", "clerk")
+    (problem,) = callboard.validate("clerk", config_dir=stage.config_dir)
+    assert (problem.code, problem.severity, problem.line) == ("unknown_server", "error", 2)
+    assert "did you mean 'github'" in str(problem)
+
+
+async def test_a_broken_file_is_told_whole(stage: Stage) -> None:
+    (stage.config_dir / "mcp.json").write_text('{"mcpServers": {')
+    with pytest.raises(InvalidFile, match=r"mcp\.json:1"):
+        await stage.run("go", target=agent("srv"))
+
+
+async def test_what_mcp_tools_says_of_a_stranger_is_a_warning(stage: Stage) -> None:
+    mcp_json(stage.config_dir, srv=scripted())
+    stage.plain("mcp_servers: [srv]\nmcp_tools: {svr: [echo]}", "clerk")
+    (problem,) = callboard.validate("clerk", config_dir=stage.config_dir)
+    assert "`mcp_tools` says something about 'svr'" in str(problem)
+    assert "did you mean 'srv'" in str(problem)
+
+
+async def test_what_mcp_tools_lists_and_the_server_does_not_have_is_warned_of_once(stage: Stage) -> None:
+    mcp_json(stage.config_dir, srv=scripted())
+    lists = {"srv": ("ecko", "srv__add", "p*")}
+    results = await play(stage, agent("srv", mcp_tools=lists), ("srv__add", {"a": 1, "b": 1}), ("srv__pid", {}))
+    assert results[0] == 2
+    assert set(stage.models.requests[0].offered) == {"srv__progress", "srv__add", "srv__pid"}
+    (warned,) = stage.of("run.warning")
+    assert warned.code == "unknown_tool"
+    assert "`mcp_tools` lists 'ecko', and MCP server 'srv' has no such tool; did you mean 'echo'?" in warned.message
+
+
+async def test_what_is_wrong_with_entries_is_told_to_runs_that_use_them_only(stage: Stage) -> None:
+    bad = {"url": "https://x.example/mcp", "command": "x"}
+    mcp_json(stage.config_dir, srv={**scripted(), "odd": 1}, bad=bad, other={**scripted(), "odd": 1})
+    await play(stage, agent("srv", mcp_tools="meta"))
+    (warned,) = stage.of("run.warning")
+    assert warned.message.startswith(f"{stage.config_dir}/mcp.json:")
+    assert "odd" in warned.message
+    stage.events.clear()
+    await play(stage, agent())
+    assert stage.of("run.warning") == []
+
+
+async def test_servers_that_are_turned_off_are_an_error(stage: Stage) -> None:
+    settings = json.loads((stage.config_dir / "config.yaml").read_text())
+    (stage.config_dir / "config.yaml").write_text(json.dumps({**settings, "mcp_server_support": False}))
+    async with callboard.Root(config_dir=stage.config_dir) as root:
+        with pytest.raises(ConfigError, match="This agent uses MCP servers, but MCP support is disabled"):
+            await callboard.run(agent("srv"), "go", root=root)
+
+
+async def test_a_server_that_can_not_be_started_costs_its_own_tools_only(stage: Stage) -> None:
+    mcp_json(
+        stage.config_dir,
+        bad=scripted("--complain", "no database", "--exit", "3"),
+        off=scripted(disabled=True),
+        poor=scripted(env={"TOKEN": "${NOT_SET_ANYWHERE}"}),
+        good=scripted(),
+    )
+    results = await play(
+        stage, agent("bad", "off", "poor", "good"), ("good__echo", {"text": "hi"}), ("mcp_invoke_bad", {"tool": "x"})
+    )
+    assert results[0] == "hi"
+    assert "no database" in results[1]["tool_call_error"]
+    warned = {data.message.split("'")[1]: data.message for data in stage.of("run.warning") if data.code == "mcp_server"}
+    assert set(warned) == {"bad", "off", "poor"}
+    assert "no database" in warned["bad"]
+    assert "disabled" in warned["off"]
+    assert "NOT_SET_ANYWHERE" in warned["poor"]
+    assert all(name.startswith("good__") for name in stage.models.requests[0].offered)
+
+
+# --- a call --------------------------------------------------------------------------------------------------
+
+
+async def test_errors_of_tools_servers_and_arguments_are_told_to_the_model(stage: Stage) -> None:
+    mcp_json(stage.config_dir, srv=scripted())
+    results = await play(
+        stage,
+        agent("srv", mcp_tools="direct"),
+        ("srv__fail", {}),
+        ("srv__refuse", {}),
+        ("srv__add", {"a": "one"}),
+        ("srv__nope", {}),
+        yes=True,
+    )
+    told = [result["tool_call_error"] for result in results]
+    assert told[0] == "it failed"
+    assert "refused on principle" in told[1]
+    assert "'one' is not of type 'number'" in told[2]
+    assert told[3].startswith("Unknown tool 'srv__nope'")
+
+
+async def test_a_server_that_dies_is_told_with_its_last_words_and_comes_back(stage: Stage) -> None:
+    mcp_json(stage.config_dir, srv=scripted())
+    results = await play(
+        stage,
+        agent("srv", mcp_tools="direct"),
+        ("srv__die", {"words": "out of luck"}),
+        ("srv__echo", {"text": "back"}),
+        yes=True,
+    )
+    assert "out of luck" in results[0]["tool_call_error"]
+    assert results[1] == "back"
+
+
+async def test_a_call_has_its_servers_time(stage: Stage) -> None:
+    mcp_json(stage.config_dir, srv=scripted(timeout_seconds=0.2))
+    results = await play(
+        stage, agent("srv", mcp_tools="direct"), ("srv__slow", {"seconds": 30}), ("srv__echo", {"text": "on"})
+    )
+    assert results[0]["tool_call_error"] == "Tool call 'srv__slow' did not end within 0.2 s and was ended"
+    assert results[1] == "on"
+
+
+async def test_progress_is_told_in_events(stage: Stage) -> None:
+    mcp_json(stage.config_dir, srv=scripted())
+    await play(stage, agent("srv", mcp_tools="direct"), ("srv__progress", {"steps": 3}))
+    told = [(data.tool, data.progress, data.total, data.message) for data in stage.of("tool.call.progress")]
+    assert told == [("srv__progress", n + 1, 3, f"step {n}") for n in range(3)]
+
+
+async def test_the_calls_of_a_turn_go_to_the_server_at_once(stage: Stage) -> None:
+    mcp_json(stage.config_dir, srv=scripted())
+    stage.models.script(Reply(calls=[("srv__slow", {"seconds": 0.3}), ("srv__echo", {"text": "quick"})]), "ok")
+    await stage.run("go", target=agent("srv", mcp_tools="direct"))
+    assert stage.models.requests[-1].results == ["slept", "quick"]
+    assert [data.tool for data in stage.of("tool.call.finished")] == ["srv__echo", "srv__slow"]
+
+
+async def test_mcp__search_is_understood_though_it_is_not_offered(stage: Stage) -> None:
+    mcp_json(stage.config_dir, srv=scripted())
+    (result,) = await play(stage, agent("srv", mcp_tools="meta"), ("mcp__search_srv", {"query": "echo"}))
+    assert result[0]["name"] == "echo"
+    assert "mcp__search_srv" not in stage.models.requests[0].offered
+
+
+# --- people --------------------------------------------------------------------------------------------------
+
+
+ASK = ("srv__ask", {"question": "Colour?"})
+
+
+class Answering(Person):
+    """Answers every question with the next of its answers."""
+
+    def __init__(self, stage: Stage, *answers: str) -> None:
+        super().__init__()
+        self._stage = stage
+        self._answers = list(answers)
+
+    def asked(self, question: Any) -> None:
+        super().asked(question)
+        answer = self._answers.pop(0)
+        trio.lowlevel.spawn_system_task(self._later, question.id, answer)
+
+    async def _later(self, id: str, answer: str) -> None:
+        self._stage.root.questions.answer(id, answer, "terminal")
+
+
+@pytest.mark.parametrize("era", ["--modern", "--legacy"])
+async def test_a_question_of_the_server_reaches_a_person_and_its_time_does_not_count(stage: Stage, era: str) -> None:
+    mcp_json(stage.config_dir, srv=scripted(era, timeout_seconds=0.2))
+
+    class Slow(Answering):
+        async def _later(self, id: str, answer: str) -> None:
+            await trio.sleep(0.3)
+            await super()._later(id, answer)
+
+    person = Slow(stage, "blue")
+    with stage.root.questions.attach(person):
+        (result,) = await play(stage, agent("srv", mcp_tools="direct"), ASK)
+    assert result == {"action": "accept", "content": {"answer": "blue"}}
+    assert person.shown[0].text == "MCP server 'srv' asks: Colour?\nanswer"
+    assert person.shown[0].actor.startswith("/run-")
+    assert "/a/srv__ask" in person.shown[0].actor
+
+
+async def test_without_a_person_the_server_is_told_cancel(stage: Stage) -> None:
+    mcp_json(stage.config_dir, srv=scripted())
+    (result,) = await play(stage, agent("srv", mcp_tools="direct"), ASK)
+    assert result == {"action": "cancel"}
+
+
+@pytest.mark.parametrize("mode", ["direct", "meta"])
+async def test_a_tool_that_says_it_destroys_asks_first_however_it_is_called(stage: Stage, mode: str) -> None:
+    mcp_json(stage.config_dir, srv=scripted())
+    call = ("srv__die", {"status": 1}) if mode == "direct" else ("mcp_invoke_srv", {"tool": "die", "arguments": {}})
+    (result,) = await play(stage, agent("srv", mcp_tools=mode), call)
+    assert "'srv__die' was not run: it needs a person's permission" in result["tool_call_error"]
+    person = Answering(stage, "no")
+    with stage.root.questions.attach(person):
+        await play(stage, agent("srv", mcp_tools=mode), call)
+    assert person.shown[0].permission == "srv__die"
+    (result,) = await play(stage, agent("srv", mcp_tools=mode), call, allow=["srv__die"])
+    assert "I am dying" in str(result)
+
+
+@pytest.mark.parametrize(
+    ("trust", "call", "goes"),
+    [
+        ("full", ("srv__die", {}), True),
+        ("hints", ("srv__pid", {}), True),
+        ("none", ("srv__pid", {}), False),
+        ("none", ("srv__echo", {"text": "x"}), False),
+    ],
+)
+async def test_trust_decides_where_nobody_has_said_anything(stage: Stage, trust: str, call: Any, goes: bool) -> None:
+    mcp_json(stage.config_dir, srv=scripted(trust=trust))
+    (result,) = await play(stage, agent("srv", mcp_tools="direct"), call)
+    assert ("was not run" not in str(result)) == goes
+
+
+@pytest.mark.parametrize(
+    ("rules", "refused"),
+    [({"srv__*": "deny"}, True), ({"mcp_invoke_srv": "deny"}, True), ({"other__*": "deny"}, False)],
+)
+async def test_patterns_speak_of_tools_by_their_direct_name(stage: Stage, rules: Any, refused: bool) -> None:
+    mcp_json(stage.config_dir, srv=scripted())
+    call = ("mcp_invoke_srv", {"tool": "echo", "arguments": {"text": "hi"}})
+    (result,) = await play(stage, agent("srv", mcp_tools="meta", permissions=rules), call)
+    assert ("the permissions deny this call" in str(result)) == refused
+
+
+# --- sampling ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("era", ["--modern", "--legacy"])
+@pytest.mark.parametrize("policy", ["off", "ask", "on"])
+async def test_a_server_asks_our_model_only_if_its_entry_lets_it(stage: Stage, era: str, policy: str) -> None:
+    mcp_json(stage.config_dir, srv=scripted(era, sampling=policy))
+
+    def answer(request: Request) -> Reply | str:
+        if request.prompt == "rhyme":
+            return "in time"
+        return Reply(calls=[("srv__sample", {"text": "rhyme"})]) if not request.results else "done"
+
+    stage.models.answer_with(answer)
+    outcome = await stage.run("go", target=agent("srv", mcp_tools="direct"))
+    assert outcome.output == "done"
+    result = stage.models.requests[-1].results[0]
+    asked = [request for request in stage.models.requests if request.prompt == "rhyme"]
+    assert bool(asked) == (policy == "on")
+    assert ("in time" in result) == (policy == "on")
+    if policy == "ask":
+        assert "srv__sampling" in result
+        outcome = await stage.run("go", target=agent("srv", mcp_tools="direct"), allow=["srv__sampling"])
+        assert "in time" in stage.models.requests[-1].results[0]
+        assert outcome.turns == 3
+
+
+# --- sharing and ends ----------------------------------------------------------------------------------------
+
+
+async def test_agents_share_a_server_unless_it_says_otherwise(stage: Stage) -> None:
+    mcp_json(stage.config_dir, pool=scripted(), own=scripted(share="per-agent"))
+    stage.plain("mcp_servers: [pool, own]\nmcp_tools: direct", "worker")
+    stage.models.answer_with(
+        lambda request: (
+            Reply(calls=[("pool__pid", {}), ("own__pid", {})]) if not request.results else " ".join(request.results)
+        )
+    )
+    outputs: list[str] = []
+
+    async def one() -> None:
+        outputs.append((await stage.run("go", target="worker")).output)
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(4):
+            nursery.start_soon(one)
+    assert len({output.split()[0] for output in outputs}) == 1
+    assert len({output.split()[1] for output in outputs}) == 4
+
+
+async def test_a_run_that_is_cancelled_in_a_call_gives_everything_back(stage: Stage) -> None:
+    mcp_json(stage.config_dir, srv=scripted())
+    stage.models.script(Reply(calls=[("srv__slow", {"seconds": 60})]))
+    with trio.CancelScope() as scope:
+
+        def on_event(event: Any) -> None:
+            if event.kind == "tool.call.started":
+                scope.cancel()
+
+        await stage.run("go", target=agent("srv", mcp_tools="direct"), on_event=on_event)
+    assert [status.leases for status in stage.root.mcp.status()] == [0]
+    assert await play(stage, agent("srv", mcp_tools="direct"), ("srv__echo", {"text": "on"})) == ["on"]
+
+
+def test_the_suite_has_its_server() -> None:
+    from mcp_stage import SCRIPTED
+
+    assert Path(SCRIPTED).is_file()

@@ -1,0 +1,12 @@
+"""Who hears the events."""
+
+from __future__ import annotations
+
+import pytest
+from ears import Ears
+
+
+@pytest.fixture
+def ears() -> Ears:
+    """See `Ears`."""
+    return Ears()

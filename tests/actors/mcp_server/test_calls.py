@@ -1,0 +1,220 @@
+"""Agents as tools, for clients of both eras: listing, calling, progress, failures, cancelling."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from fake_models import Reply
+from mcp_guest import HELLO, META, MODERN, SLOW, Serve, begin
+from stage import Stage
+from waiting import until
+
+
+async def test_a_client_of_the_newer_era_discovers_what_is_spoken(stage: Stage, serve: Serve) -> None:
+    stage.agent(HELLO, name="hello", think="echo {}")
+    async with serve() as client:
+        found = await client.request("server/discover")
+    assert found["supportedVersions"] == [MODERN]
+    assert found["capabilities"] == {"tools": {}}
+    assert found["resultType"] == "complete"
+    assert (found["ttlMs"] > 0, found["cacheScope"]) == (True, "private")
+    assert found["_meta"]["io.modelcontextprotocol/serverInfo"]["name"] == "callboard"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "spoken"),
+    [
+        ("2025-11-25", "2025-11-25"),
+        ("2025-06-18", "2025-06-18"),
+        ("2024-11-05", "2024-11-05"),
+        ("1999-01-01", "2025-11-25"),
+        (MODERN, "2025-11-25"),
+        (7, "2025-11-25"),
+    ],
+)
+async def test_a_handshake_agrees_on_a_revision_that_has_one(
+    stage: Stage, serve: Serve, wanted: object, spoken: str
+) -> None:
+    stage.agent(HELLO, name="hello", think="echo {}")
+    async with serve() as client:
+        agreed = await client.initialize(protocolVersion=wanted)
+        assert agreed["protocolVersion"] == spoken
+        assert agreed["serverInfo"]["name"] == "callboard"
+        assert await client.request("ping") == {}
+
+
+async def test_agents_are_listed_and_called(stage: Stage, serve: Serve, era: str) -> None:
+    stage.agent(HELLO, name="hello", think="echo {}")
+    stage.plain("description: Knows everything.", name="clerk")
+    stage.models.script(Reply("42", input_tokens=7, output_tokens=3))
+    async with serve() as client:
+        await begin(client, era)
+        listed = await client.request("tools/list")
+        assert [tool["name"] for tool in listed["tools"]] == ["clerk", "hello"]
+        assert listed["tools"][0]["description"] == "Knows everything."
+
+        result = await client.call("hello", {"prompt": "world"})
+        assert result["content"] == [{"type": "text", "text": "hello world"}]
+        assert result["structuredContent"]["status"] == "done"
+        assert result["structuredContent"]["run_id"].startswith("run-")
+        assert "isError" not in result
+
+        result = await client.call("clerk", {"prompt": "what?"})
+        assert result["structuredContent"]["output"] == "42"
+        assert result["structuredContent"]["turns"] == 1
+        assert result["structuredContent"]["usage"] == {
+            "fake:model": {"input_tokens": 7, "output_tokens": 3, "cost": 0.0}
+        }
+        assert client.heard == []  # nobody asked for progress
+    assert stage.models.requests[0].prompt == "what?"
+    assert ("resultType" in result) is (era == "modern")
+
+
+async def test_progress_is_told_under_the_clients_token_and_only_grows(stage: Stage, serve: Serve, era: str) -> None:
+    stage.agent(HELLO, name="hello", think="echo {}")
+    async with serve() as client:
+        await begin(client, era)
+        await client.call("hello", _meta={"progressToken": "mine"})
+    told = [message["params"] for message in client.heard]
+    assert {message["method"] for message in client.heard} == {"notifications/progress"}
+    assert {each["progressToken"] for each in told} == {"mine"}
+    assert [each["progress"] for each in told] == [1, 2, 3]
+    assert [each["message"] for each in told] == ["node think (script)", "calls think.sh", "node done (end)"]
+
+
+async def test_a_run_that_fails_is_an_error_with_its_exit_code(stage: Stage, serve: Serve, era: str) -> None:
+    stage.agent(
+        "start: a\nnodes:\n  a: {type: input, question: '{{nothing}}', next: b}\n  b: {type: end}", name="broken"
+    )
+    async with serve() as client:
+        await begin(client, era)
+        result = await client.call("broken")
+    assert result["isError"] is True
+    assert "nothing" in result["content"][0]["text"]
+    assert result["structuredContent"]["error"]["node"] == "a"
+    assert result["structuredContent"]["exit_code"] == 1
+
+
+async def test_a_run_that_can_not_start_is_an_error_too(
+    stage: Stage, serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.plain("model: nowhere:at-all", name="clerk")
+    async with serve() as client:
+        result = await client.call("clerk", {"prompt": "hi"})
+    assert result["isError"] is True
+    assert "nowhere" in result["content"][0]["text"]
+    assert result["structuredContent"]["status"] == "failed"
+    assert result["structuredContent"]["exit_code"] > 0
+
+
+@pytest.mark.parametrize("arguments", [{}, {"prompt": 7}, {"prompt": "x", "mood": "calm"}, {"prompt": ""}])
+async def test_arguments_that_do_not_fit_are_told_to_the_model(
+    stage: Stage, serve: Serve, arguments: dict[str, object]
+) -> None:
+    stage.plain("description: x", name="clerk")
+    async with serve() as client:
+        result = await client.call("clerk", arguments)
+    assert result["isError"] is True
+    assert "The arguments of 'clerk' don't fit" in result["content"][0]["text"]
+    assert stage.models.requests == []
+
+
+@pytest.mark.parametrize("depth", [100, 500, 800, 900, 950, 980, 1000])
+@pytest.mark.parametrize("where", ["prompt", "state", "elsewhere"])
+async def test_arguments_however_deep_have_an_answer(stage: Stage, serve: Serve, where: str, depth: int) -> None:
+    stage.agent("initial_state: {a: 1}\nstart: a\nnodes: {a: {type: end, output: done}}", name="g")
+    async with serve() as client:
+        params = {"name": "g", "arguments": {where: "DEEP"}, "_meta": META}
+        line = json.dumps({"id": 1, "method": "tools/call", "params": params})
+        await client.writing.send_all(line.replace('"DEEP"', '{"a":' * depth + "1" + "}" * depth).encode() + b"\n")
+        answer = await client.hear()
+        assert "error" in answer or answer["result"]["content"]
+        assert (await client.call("g"))["content"][0]["text"] == "done"
+
+
+async def test_variables_and_state_reach_the_agent(stage: Stage, serve: Serve) -> None:
+    stage.agent(
+        "initial_state: {mood: grim, depth: 1}\nvariables: [{name: who}]\nstart: a\n"
+        "nodes: {a: {type: end, output: '{{mood}} {{depth}}'}}",
+        name="g",
+    )
+    stage.plain("instructions: 'You are {{who}}.'\nvariables: [{name: who}]", name="clerk")
+    async with serve() as client:
+        result = await client.call("g", {"state": {"mood": "calm"}, "variables": {"who": "x"}})
+        assert result["content"][0]["text"] == "calm 1"
+        await client.call("clerk", {"prompt": "hi", "variables": {"who": "a king"}})
+    assert "You are a king." in stage.models.requests[0].system
+
+
+async def test_an_unknown_tool_is_refused_with_the_nearest_name(stage: Stage, serve: Serve, era: str) -> None:
+    stage.agent(HELLO, name="hello", think="echo {}")
+    async with serve() as client:
+        await begin(client, era)
+        answer = await client.call("helo")
+    assert answer["error"]["code"] == -32602
+    assert "did you mean 'hello'?" in answer["error"]["message"]
+
+
+async def test_a_cancelled_call_ends_its_run_and_has_no_answer(stage: Stage, serve: Serve, era: str) -> None:
+    stage.agent(SLOW, name="slow", work=f"touch {stage.config_dir}/started; sleep 60; echo {{}}")
+    stage.agent(HELLO, name="hello", think="echo {}")
+    async with serve() as client:
+        await begin(client, era)
+        id = await client.ask("tools/call", name="slow")
+        await until(lambda: (stage.config_dir / "started").exists())
+        assert len(stage.root.kernel.actor.children) == 2  # the server and the run
+        await client.say(method="notifications/cancelled", params={"requestId": id, "reason": "enough"})
+        await until(lambda: len(stage.root.kernel.actor.children) == 1)
+        assert (await client.call("hello"))["content"][0]["text"] == "hello "  # the next answer is the next request's
+
+
+async def test_a_request_that_is_cancelled_in_the_same_breath_never_answers(stage: Stage, serve: Serve) -> None:
+    stage.agent(SLOW, name="slow", work="sleep 60; echo {}")
+    async with serve() as client:
+        await client.ask("tools/call", name="slow")
+        await client.say(method="notifications/cancelled", params={"requestId": 1})
+        assert len((await client.request("tools/list"))["tools"]) == 1
+        await until(lambda: len(stage.root.kernel.actor.children) == 1)
+        assert client.heard == []
+
+
+async def test_the_end_of_the_clients_words_ends_its_runs(stage: Stage, serve: Serve) -> None:
+    stage.agent(SLOW, name="slow", work=f"touch {stage.config_dir}/started; sleep 60; echo {{}}")
+    async with serve() as client:
+        await client.ask("tools/call", name="slow")
+        await until(lambda: (stage.config_dir / "started").exists())
+        await client.writing.aclose()
+        assert await client.hear() == {}
+
+
+async def test_more_runs_than_allowed_are_refused_until_one_ends(stage: Stage, serve: Serve) -> None:
+    stage.agent(SLOW, name="slow", work="sleep 60; echo {}")
+    async with serve(max_runs=2) as client:
+        first = await client.ask("tools/call", name="slow")
+        await client.ask("tools/call", name="slow")
+        result = await client.call("slow")
+        assert result["isError"] is True
+        assert "2 runs are under way" in result["content"][0]["text"]
+        await client.say(method="notifications/cancelled", params={"requestId": first})
+        await until(lambda: len(stage.root.kernel.actor.children) == 2)
+        fourth = await client.ask("tools/call", name="slow")
+        await client.say(method="notifications/cancelled", params={"requestId": fourth})
+        assert client.heard == []
+
+
+async def test_limits_of_the_server_hold_for_every_run(stage: Stage, serve: Serve) -> None:
+    from callboard import Limits
+
+    stage.plain("description: x", name="clerk")
+    async with serve(limits=Limits(max_turns=0)) as client:
+        result = await client.call("clerk", {"prompt": "hi"})
+    assert result["structuredContent"]["exit_code"] == 4
+
+
+async def test_two_hundred_calls_at_once_all_have_their_own_answers(stage: Stage, serve: Serve) -> None:
+    stage.agent("start: a\nnodes: {a: {type: end, output: 'x{{initial_prompt}}'}}", name="g")
+    async with serve(max_runs=1000) as client:
+        ids = {await client.ask("tools/call", name="g", arguments={"prompt": str(n)}): f"x{n}" for n in range(200)}
+        answers = [await client.hear() for _ in ids]
+    assert {answer["id"]: answer["result"]["content"][0]["text"] for answer in answers} == ids

@@ -1,0 +1,99 @@
+"""Where `make interop` has put other people's servers, and how they are started.
+
+    modern    mcp 2 and servers written with it; its Python also runs our scripts for the SDK (servers/, clients/)
+    legacy    mcp 1, and the one server that needs it
+    node      servers from npm
+
+A test that needs one of them carries `needs("modern")`: it is skipped where the environment is absent, and conftest.py
+counts those that were. With CALLBOARD_INTEROP=required, as in .ci/run, nothing is skipped.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import trio
+
+from callboard.protocol.mcp.config import Server
+from callboard.supervisors import Actor
+from callboard.supervisors.process import start_process
+
+HERE = Path(__file__).parent
+INSTALLED = Path(sys.prefix) / "interop"
+NPM = INSTALLED / "node/node_modules/@modelcontextprotocol"
+MODERN = INSTALLED / "modern/bin"
+LEGACY = INSTALLED / "legacy/bin"
+SDK = HERE / "servers/sdk.py"
+ABSENT = "`make interop` has not installed"
+
+
+def needs(*names: str) -> pytest.MarkDecorator:
+    """A mark for tests that need these environments."""
+    absent = [name for name in names if not (INSTALLED / f"{name}.made").exists()]
+    required = os.environ.get("CALLBOARD_INTEROP") == "required"
+    return pytest.mark.skipif(bool(absent) and not required, reason=f"{ABSENT} {', '.join(absent)}")
+
+
+def command(name: str, program: str | Path, *args: str | Path, **more: object) -> Server:
+    """A `stdio` server."""
+    return Server(name=name, type="stdio", command=str(program), args=tuple(map(str, args)), **more)  # type: ignore[arg-type]
+
+
+def npm(name: str, *args: str | Path, **more: object) -> Server:
+    """A server from npm, over stdio."""
+    return command(name, shutil.which("node") or "node", npm_script(name), *args, **more)
+
+
+def npm_script(name: str) -> Path:
+    """Its program, for node."""
+    return NPM / f"server-{name}/dist/index.js"
+
+
+def sdk(*args: str | Path, **more: object) -> Server:
+    """Our server on the official SDK, over stdio."""
+    return command("sdk", MODERN / "python", SDK, "stdio", *args, **more)
+
+
+@asynccontextmanager
+async def listening(me: Actor, kind: str) -> AsyncIterator[int]:
+    """Our server on the official SDK, over `http` or `sse`; its port."""
+    process = await start_process(me, [str(MODERN / "python"), str(SDK), kind])
+    assert process.stdout is not None
+    line = b""
+    with trio.fail_after(30):
+        while not line.endswith(b"\n"):
+            line += await process.stdout.receive_some() or pytest.fail(f"it ended: {process.stderr_tail}")
+    try:
+        yield int(line)
+    finally:
+        with me.cleanup():
+            await process.stop()
+
+
+@asynccontextmanager
+async def everything(me: Actor, kind: str) -> AsyncIterator[int]:
+    """`server-everything` over `streamableHttp` or `sse`; its port."""
+    with trio.socket.socket() as free:
+        await free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+    up = trio.Event()
+    process = await start_process(
+        me,
+        [shutil.which("node") or "node", str(npm_script("everything")), kind],
+        env={**os.environ, "PORT": str(port)},
+        stdout="null",
+        on_stderr=lambda text: up.set() if f"port {port}" in text else None,
+    )
+    try:
+        with trio.fail_after(30):
+            await up.wait()
+        yield port
+    finally:
+        with me.cleanup():
+            await process.stop()

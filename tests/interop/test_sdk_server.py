@@ -1,0 +1,160 @@
+"""The contract between our client and a server on the official SDK: both eras, every transport."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+import trio
+from interop.calls import give_up, reach, text_of, words_of
+from interop.conftest import Person
+from interop.environments import listening, needs, sdk
+
+from callboard.actors.mcp.links.link import Caller
+from callboard.protocol.errors import McpLost
+from callboard.protocol.mcp.config import Server
+from callboard.protocol.mcp.model import HANDSHAKE, MODERN, Progress
+from callboard.supervisors import Actor
+
+pytestmark = needs("modern")
+
+SIDES = [("stdio", "auto"), ("stdio", "legacy"), ("http", "auto"), ("http", "legacy"), ("sse", "auto")]
+
+NEWEST = [("stdio", "auto"), ("http", "auto")]
+UNNAMED = [("stdio", "legacy"), ("sse", "auto")]
+"""Where nothing on the wire says which call a question is about."""
+
+
+@pytest.fixture(params=SIDES, ids="-".join)
+async def side(request: pytest.FixtureRequest, me: Actor) -> AsyncIterator[tuple[Server, str]]:
+    """The server, and the era in which it is met."""
+    transport, era = request.param
+    if transport == "stdio":
+        yield sdk(), era
+        return
+    async with listening(me, transport) as port:
+        path = "mcp" if transport == "http" else "sse"
+        yield Server(name="sdk", type=transport, url=f"http://127.0.0.1:{port}/{path}"), era
+
+
+async def test_it_is_known_listed_and_called(me: Actor, side: tuple[Server, str]) -> None:
+    async with reach(me, *side) as client:
+        modern = side[1] == "auto" and side[0].type != "sse"
+        assert (client.modern, client.version) == ((True, MODERN) if modern else (False, HANDSHAKE[0]))
+        assert (client.server.name, client.server.version) == ("sdk", "1.2.3")
+        assert client.instructions == "Made to be called."
+        tools = {tool.name: tool for tool in await client.tools()}
+        assert tools["add"].input_schema["required"] == ["a", "b"]
+        annotations = tools["add"].annotations
+        assert annotations is not None
+        assert annotations.read_only_hint
+        result = await client.call_tool("add", {"a": 3, "b": 4})
+        assert (text_of(result), result["structuredContent"]) == ("7", {"result": 7})
+        failed = await client.call_tool("fail", {"text": "no such order"})
+        assert failed["isError"]
+        assert "no such order" in words_of(failed)
+        await client.ping()
+
+
+async def test_a_call_tells_its_progress_and_is_cancelled_on_both_sides(
+    me: Actor, side: tuple[Server, str], progress: list[Progress]
+) -> None:
+    async with reach(me, *side) as client:
+        caller = Caller(me=me, on_progress=progress.append)
+        assert text_of(await client.call_tool("slow", {"seconds": 0.1}, caller)) == "4 steps"
+        assert [(each.progress, each.total) for each in progress] == [(1, 4), (2, 4), (3, 4), (4, 4)]
+        assert progress[0].message == "step 1"
+        await give_up(client, me, "slow", {"seconds": 3600})
+        with trio.fail_after(10):
+            while text_of(await client.call_tool("cancellations", {})) != "1":
+                await trio.sleep(0.01)
+        assert client.pending == 0
+
+
+async def test_its_questions_are_answered(me: Actor, side: tuple[Server, str], person: Person) -> None:
+    async with reach(me, *side) as client:
+        caller = Caller(me=me, host=person)
+        assert text_of(await client.call_tool("ask", {"subject": "tea"}, caller)) == "Ada wants tea 3 times"
+        assert text_of(await client.call_tool("think", {"prompt": "6 * 7?"}, caller)) == "deep thinks: 42"
+        assert text_of(await client.call_tool("where", {}, caller)) == "file:///srv/work"
+        person.action = "decline"
+        assert (await client.call_tool("ask", {"subject": "tea"}, caller))["isError"]
+        assert [params.get("message") for params in person.asked] == ["Who wants tea?", None, "Who wants tea?"]
+
+
+@pytest.mark.parametrize("side", [side for side in SIDES if side not in UNNAMED], ids="-".join, indirect=True)
+async def test_questions_of_concurrent_calls_keep_apart(me: Actor, side: tuple[Server, str]) -> None:
+    answers: list[str] = []
+
+    async def ask(name: str) -> None:
+        person = Person()
+        person.content = {"name": name, "times": 1}
+        answers.append(text_of(await client.call_tool("ask", {"subject": name}, Caller(me=me, host=person))))
+
+    async with reach(me, *side) as client, trio.open_nursery() as asking:
+        for name in ("Ada", "Alan", "Grace"):
+            asking.start_soon(ask, name)
+    assert sorted(answers) == [f"{name} wants {name} 1 times" for name in ("Ada", "Alan", "Grace")]
+
+
+async def test_its_resources_prompts_and_completions_are_read(me: Actor, side: tuple[Server, str]) -> None:
+    async with reach(me, *side) as client:
+        assert [resource.uri for resource in await client.resources()] == ["notes://first"]
+        assert [each.uri_template for each in await client.resource_templates()] == ["notes://{name}/text"]
+        read = await client.read_resource("notes://second/text")
+        assert read["contents"][0]["text"] == "a note called second"
+        assert [prompt.name for prompt in await client.prompts()] == ["greet"]
+        prompt = await client.get_prompt("greet", {"name": "Ada"})
+        assert prompt["messages"][0]["content"]["text"] == "Say hello to Ada."
+        completed = await client.complete({"type": "ref/prompt", "name": "greet"}, {"name": "name", "value": "A"})
+        assert completed["completion"]["values"] == ["Ada", "Alan"]
+
+
+async def test_a_tool_that_it_grows_is_told(me: Actor, side: tuple[Server, str]) -> None:
+    told = trio.Event()
+    async with reach(me, *side, on_change=lambda what: told.set() if what == "tools" else None) as client:
+        with trio.fail_after(10):
+            text_of(await client.call_tool("grow", {"name": "grown"}))
+            await told.wait()
+        assert "grown" in {tool.name for tool in await client.tools()}
+        assert text_of(await client.call_tool("grown", {})) == "grown"
+
+
+@pytest.mark.parametrize("side", NEWEST, ids="-".join, indirect=True)
+async def test_a_resource_is_watched_and_logs_are_wanted(me: Actor, side: tuple[Server, str]) -> None:
+    told: list[str] = []
+    logged: list[object] = []
+    async with reach(
+        me, *side, on_change=told.append, on_log=lambda message: logged.append((message.level, message.data))
+    ) as client:
+        await client.subscribe("notes://first")
+        with trio.fail_after(10):
+            while "notes://first" not in told:  # the subscription is on its way
+                text_of(await client.call_tool("touch", {"uri": "notes://first"}))
+            text_of(await client.call_tool("say", {"text": "nobody wants to hear it"}))
+            await client.set_level("info")
+            text_of(await client.call_tool("say", {"text": "now somebody does"}))
+            while not logged:
+                await trio.sleep(0.01)
+        assert logged == [("info", "now somebody does")]
+
+
+async def test_its_death_ends_the_call_with_its_last_words(me: Actor, side: tuple[Server, str]) -> None:
+    async with reach(me, *side) as client:
+        words = "these are the last words" if side[0].type == "stdio" else None
+        with trio.fail_after(10), pytest.raises(McpLost, match=words):
+            await client.call_tool("die", {"text": "these are the last words"})
+        with trio.fail_after(10), pytest.raises(McpLost):
+            await client.call_tool("add", {"a": 1, "b": 2})
+
+
+async def test_a_hundred_calls_share_a_connection(me: Actor, side: tuple[Server, str]) -> None:
+    results: set[int] = set()
+
+    async def add(number: int) -> None:
+        results.add(int(text_of(await client.call_tool("add", {"a": number, "b": 1}))))
+
+    async with reach(me, *side) as client, trio.open_nursery() as calling:
+        for number in range(100):
+            calling.start_soon(add, number)
+    assert results == set(range(1, 101))

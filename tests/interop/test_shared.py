@@ -1,0 +1,107 @@
+"""Other people's servers in our pool: shared, remembered, and started again when they die."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from interop.environments import LEGACY, MODERN, command, needs, npm
+from mcp_house import House
+
+from callboard.actors.mcp.pool.scope import Scope
+from callboard.protocol.mcp.model import HANDSHAKE
+from callboard.protocol.mcp.model import MODERN as NEWEST
+from callboard.supervisors import Actor, Root
+
+pytestmark = needs("modern", "legacy", "node")
+
+CALLS: dict[str, tuple[str, dict[str, Any]]] = {
+    "time": ("get_current_time", {"timezone": "UTC"}),
+    "sqlite": ("list_tables", {}),
+    "everything": ("echo", {"message": "hello"}),
+    "filesystem": ("list_allowed_directories", {}),
+    "memory": ("read_graph", {}),
+}
+
+
+async def called(house: House, scope: Scope, name: str) -> None:
+    """Have a server do something."""
+    tool, arguments = CALLS[name]
+    assert await house.call(scope, name, tool, **arguments)
+
+
+async def of_each(names: Iterable[str], work: Callable[[str], Awaitable[object]]) -> None:
+    """All at once: they take seconds to start."""
+    async with trio.open_nursery() as nursery:
+        for name in names:
+            nursery.start_soon(work, name)
+
+
+@pytest.fixture
+async def house(tmp_path: Path) -> AsyncIterator[House]:
+    """Five servers on three SDKs."""
+    with trio.fail_after(60):
+        async with Root() as root:
+            house = House(root, tmp_path)
+            house.build(
+                command("time", MODERN / "mcp-server-time"),
+                command("sqlite", LEGACY / "mcp-server-sqlite", "--db-path", tmp_path / "test.db"),
+                npm("everything"),
+                npm("filesystem", tmp_path),
+                npm("memory", env={"MEMORY_FILE_PATH": str(tmp_path / "memory.jsonl")}),
+            )
+            yield house
+    assert not root.tasks
+
+
+async def test_twenty_agents_share_five_servers(house: House) -> None:
+    ready = [0]
+    together = trio.Event()
+
+    async def agent(me: Actor) -> None:
+        with house.scope(me.path) as scope:
+            await of_each(CALLS, lambda name: called(house, scope, name))
+            ready[0] += 1
+            if ready[0] == 20:
+                assert [status.state for status in house.servers.status()] == ["leased"] * 5
+                together.set()
+            await together.wait()
+
+    for ref in [house.root.spawn(agent, name=f"agent{number}") for number in range(20)]:
+        await ref.wait()
+    assert house.servers.statistics().spawned == 5
+
+
+async def test_what_they_offer_and_speak_is_remembered(house: House) -> None:
+    with house.scope() as scope:
+        await of_each(CALLS, lambda name: scope.catalog(name, house.root.actor))
+    servers = house.build(*house.config.servers.values())  # as the next process would
+    with house.scope() as scope:
+        found = {name: await scope.catalog(name, house.root.actor) for name in servers.names}
+        assert servers.statistics().spawned == 0
+        for name, (tool, _) in CALLS.items():
+            assert tool in {each.name for each in found[name].tools}
+            assert found[name].version == (NEWEST if name == "time" else HANDSHAKE[0])
+        await of_each(CALLS, lambda name: called(house, scope, name))
+        assert servers.statistics().spawned == 5
+
+
+async def test_one_that_is_killed_comes_back_and_the_others_stay(house: House) -> None:
+    with house.scope() as scope:
+        await of_each(CALLS, lambda name: called(house, scope, name))
+        pids = {status.name: status.pid for status in house.servers.status()}
+        killed = pids.pop("memory")
+        assert killed is not None
+        os.kill(killed, signal.SIGKILL)
+        with trio.fail_after(10):
+            while house.servers.statistics().lost == 0:
+                await trio.sleep(0.01)
+        assert await house.call(scope, "memory", "read_graph")
+        after = {status.name: status.pid for status in house.servers.status()}
+        assert after.pop("memory") != killed
+        assert after == pids

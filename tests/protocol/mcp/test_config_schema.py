@@ -1,0 +1,78 @@
+"""The schema of mcp.json agrees with the reader about what every key may hold."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import jsonschema
+import pytest
+
+from callboard.protocol.mcp.read_config import TYPES, read_mcp
+from callboard.protocol.mcp.schema import mcp_schema
+
+
+def test_the_schema_is_one() -> None:
+    jsonschema.Draft202012Validator.check_schema(mcp_schema())
+
+
+FULL: dict[str, Any] = {
+    "command": "srv",
+    "args": ["-v"],
+    "env": {"A": "a", "B": True, "C": 3, "D": 0.5},
+    "cwd": "/tmp",
+    "description": "d",
+    "inherit_env": False,
+    "share": "per-run",
+    "tools": {"allow": ["a"], "deny": []},
+    "trust": "none",
+    "disabled": True,
+    "warm": False,
+    "idle_timeout_seconds": 0,
+    "timeout_seconds": 5,
+    "start_timeout_seconds": 1.5,
+    "elicitation": False,
+    "sampling": "ask",
+    "roots": ["/srv"],
+    "max_message_bytes": 1000,
+    "x-note": 1,
+}
+GOOD = [
+    FULL,
+    {"command": "x", "tools": ["a"], "args": None},
+    *({"type": kind, "command" if TYPES[kind] == "stdio" else "url": "http://x"} for kind in TYPES),
+    {"url": "http://x", "headers": {"A": 1}},
+]
+BAD = [
+    {},
+    {"command": "x", "url": "http://x"},
+    *({**FULL, key: {"no": []}} for key in FULL if key not in ("x-note", "env", "tools")),
+    {"command": "x", "env": {"A": None}},
+    {"command": "x", "tools": {"alow": []}},
+    {"command": "x", "type": "htp"},
+    {"command": "x", "timeout_seconds": 0},
+    {"command": "x", "zzz": 1},
+]
+
+
+def verdicts(entry: Any) -> tuple[bool, bool]:
+    """Whether the schema, and whether the reader, has nothing to say."""
+    file = {"$schema": "s", "mcpServers": {"s": entry}}
+    fits = jsonschema.Draft202012Validator(mcp_schema()).is_valid(file)
+    return fits, not read_mcp(json.dumps(file), "mcp.json").problems
+
+
+@pytest.mark.parametrize("entry", GOOD)
+def test_what_the_reader_takes_without_a_word_fits_the_schema(entry: dict[str, Any]) -> None:
+    assert verdicts(entry) == (True, True)
+
+
+@pytest.mark.parametrize("entry", BAD)
+def test_what_the_reader_complains_about_does_not_fit(entry: dict[str, Any]) -> None:
+    assert verdicts(entry) == (False, False)
+
+
+def test_every_key_of_the_schema_is_described() -> None:
+    keys = mcp_schema()["$defs"]["Server"]["properties"]
+    assert set(FULL) - {"x-note"} | {"type", "url", "headers"} == set(keys)
+    assert all(key["description"] for key in keys.values())

@@ -1,0 +1,34 @@
+"""A pseudo-terminal for programs under test."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import termios
+
+import trio
+
+
+class Screen:
+    """A pseudo-terminal: what is written to it, and keys for whoever reads from it."""
+
+    def __init__(self) -> None:
+        self.master, self.slave = pty.openpty()
+        self.text = ""
+
+    def close(self) -> None:
+        os.close(self.master)
+        os.close(self.slave)
+
+    def modes(self) -> int:
+        return int(termios.tcgetattr(self.slave)[3]) & (termios.ICANON | termios.ECHO | termios.ISIG)
+
+    async def shows(self, pattern: str) -> None:
+        with trio.fail_after(20):
+            while not re.search(pattern, self.text):
+                await trio.lowlevel.wait_readable(self.master)
+                self.text += os.read(self.master, 65536).decode()
+
+    def press(self, keys: str) -> None:
+        os.write(self.master, keys.encode())

@@ -1,0 +1,121 @@
+"""A stage for workflows with agents: the scripted model server, a root with all that a run has, whole runs."""
+
+from __future__ import annotations
+
+import os
+import textwrap
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from fake_models import FakeModels
+
+import callboard
+from callboard.actors.context import RunContext
+from callboard.actors.knowledge.of_run import RunKnowledge
+from callboard.actors.meter import Limits
+from callboard.actors.runs.answers import Answers
+from callboard.actors.runs.children import Children
+from callboard.actors.tools.permissions import Permissions
+from callboard.actors.workflow.messages import Message
+from callboard.actors.workflow.plan import compile_workflow
+from callboard.actors.workflow.play import WorkflowResult, run_workflow
+from callboard.protocol.events import Event
+from callboard.protocol.workflow import read_workflow
+from callboard.supervisors import Actor, Ref
+from callboard.supervisors.ref import End
+
+RETRIES = "retry: {enabled: false}"
+"""Of an agent whose failure shall show at once."""
+
+
+class Agents:
+    """See the module. `{fake}` in a workflow stands for a provider and the base URL of the server.
+
+    Attributes:
+        home: the directory of the workflow.
+        events: of every run, in order.
+        context: of the last run.
+        permissions: of every run.
+        ref: the last run's actor.
+    """
+
+    def __init__(self, home: Path, models: FakeModels, root: callboard.Root) -> None:
+        self.home = home
+        self.models = models
+        self.root = root
+        self.events: list[Event] = []
+        self.permissions = Permissions(yes=True)
+        self.context: RunContext
+        self.ref: Ref[Any]
+        self._runs = 0
+
+    async def run(
+        self,
+        yaml: str,
+        task: str = "TASK",
+        *,
+        compat: Any = None,
+        answers: Sequence[str] | Mapping[str, Any] | None = None,
+        limits: Limits | None = None,
+        name: str = "wf.yaml",
+        environ: Mapping[str, str] | None = None,
+        variables: Mapping[str, str] | None = None,
+    ) -> WorkflowResult:
+        """A run to its end; how far it came, if it was cancelled."""
+        fake = f"provider: openai, base_url: '{self.models.openai_base}', api_key: sk-test"
+        text = textwrap.dedent(yaml).replace("{fake}", fake)
+        found, problems = read_workflow(text, name, compat=compat, environ={}, variables=variables)
+        assert found is not None, "\n".join(map(str, problems))
+        plan = compile_workflow(found, self.home / name, os.environ)
+        root = self.root
+        self._runs += 1
+        run = f"run-{self._runs}"
+        children = Children(root.config_dir, None)
+        context = self.context = RunContext(
+            gateway=root.gateway,
+            limits=limits or Limits(),
+            config_dir=root.config_dir,
+            environ={**os.environ, **(environ or {})},
+            run_agent=children,
+            unknown_agent=children.unknown,
+            shelf=root.shelf,
+            permissions=self.permissions,
+            settings=root.settings,
+            mcp=lambda: root.mcp,
+            knowledge=partial(RunKnowledge, lambda: root.knowledge, agreed=True),
+        )
+        given = [Message(role="user", content=task)]
+
+        result = WorkflowResult()
+
+        async def body(me: Actor) -> WorkflowResult:
+            return await run_workflow(me, plan, given, context, result=result)
+
+        with ExitStack() as ears:
+            stream = root.bus.open(run)
+            ears.enter_context(stream.listen(self.events.append))
+            actor = root.kernel.actor.adopt(body, (), name=run, bond="watched", stream=stream)
+            actor.policy = Answers(answers).policy
+            actor.launch()
+            self.ref = actor.ref
+            end: End = await actor.ref.wait()
+            root.end_run(run)
+        assert end.error is None, end.error
+        return result
+
+    def of(self, kind: str) -> list[Any]:
+        """The data of the events of this kind so far."""
+        return [event.data for event in self.events if event.kind == kind]
+
+    @property
+    def warnings(self) -> list[str]:
+        """The codes of the warnings so far."""
+        return [data.code for data in self.of("run.warning")]
+
+
+def said(request: Any) -> list[tuple[str, Any]]:
+    """Roles and contents of what a model was sent."""
+    return [(message["role"], message["content"]) for message in request.json["messages"]]
