@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
 from .directories import cache_dir
+from .whole_file import write_whole
 
 LIMIT = 10 * 1024 * 1024
 """Bytes that are kept; a longer reply is not."""
@@ -29,14 +28,7 @@ def keep_reply(text: str, environ: Mapping[str, str]) -> None:
         return
     file = last_reply_file(environ)
     file.parent.mkdir(parents=True, exist_ok=True)
-    handle, part = tempfile.mkstemp(dir=file.parent, prefix=f"{file.name}.")  # made with mode 0600
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(data)
-        os.replace(part, file)  # noqa: PTH105 - `part` is a text, from tempfile
-    except BaseException:  # whatever it was, no half of a reply stays
-        os.unlink(part)  # noqa: PTH108 - `part` is a text
-        raise
+    write_whole(file, data, private=True)
 
 
 def last_reply(environ: Mapping[str, str]) -> str | None:

@@ -25,8 +25,15 @@ from . import options
     metavar="FILE",
     help="Where results are kept, a line of JSON each [default: TASKS with .results.jsonl for its suffix].",
 )
+@click.option(
+    "--max-failures",
+    metavar="N",
+    callback=options.above_zero("tasks", int),
+    help="Begins no more tasks once N have failed.",
+)
 @options.model
 @options.variables
+@options.prepared_answers
 @options.permissions
 @click.option("--save", metavar="DIR", help="Keeps every run as files in DIR/<run id>/, as `callboard run` does.")
 @options.text_or_json
@@ -39,11 +46,12 @@ def command(**given: Any) -> int:
     """Runs TARGET, an agent or a workflow, once for each row of TASKS: a .csv, .jsonl or .xlsx file.
 
     Its columns are id, task, attachments (a JSON list of files) and vars (a JSON object, as --var). A batch that was
-    interrupted goes on when it is called again: what is done stays, what has failed is tried once more. Limits are
-    those of each run. Nobody is asked anything.
+    interrupted goes on when it is called again: what is done stays, what has failed is tried once more. Limits and
+    answers are those of each run. Nobody is asked anything.
 
     \b
-    Exit codes: 0 all tasks are done, 1 some have failed, else those of `callboard run`.
+    Exit codes: 0 all tasks are done, 1 some have failed, else those of `callboard run`: 3 means that a key or a
+    setting is missing, so that every task would fail.
     """
     from .batching import Request, run_tasks
 

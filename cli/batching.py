@@ -6,17 +6,21 @@ import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import click
+import msgspec
 
 from .. import Limits, Root
-from ..actors.runs.batch.batch import run_batch
+from ..actors.runs.batch.batch import GivenUp, run_batch
 from ..actors.runs.batch.journal import Journal
 from ..actors.runs.batch.targets import Target
 from ..actors.runs.batch.tasks import read_tasks
+from ..protocol.errors import ConfigError
 from ..supervisors import Actor
 from . import given
 from .acting import act
+from .failure import told
 from .render.batch import BatchProgress, choose_for_batch
 from .render.text import counted, safe
 
@@ -28,9 +32,12 @@ class Request:
     target: str
     tasks: str
     max_parallel: int
+    max_failures: int | None
     results: str | None
     model: str | None
     variables: tuple[str, ...]
+    answers: tuple[str, ...]
+    answers_file: str | None
     yes: bool
     allow: tuple[str, ...]
     roots: tuple[str, ...]
@@ -47,87 +54,105 @@ class Request:
 
 
 def run_tasks(request: Request) -> int:
-    """Runs the request; returns 1 if a task has failed.
+    """Runs the request; returns 1 if a task has failed, 3 if all of them would.
 
     Raises:
-        CallboardError: it could not begin.
+        CallboardError: it could not begin, or results can't be written any more.
         click.exceptions.Exit: it was interrupted.
     """
     file = Path(request.tasks)
     given.directories(request.roots)
+    options = _options(request)
     values = given.variables(request.variables)
     progress = choose_for_batch(sys.stderr, quiet=request.quiet)
     path = Path(request.results) if request.results else file.with_suffix(".results.jsonl")
-    total = 0
 
-    async def batch(me: Actor, root: Root) -> None:  # noqa: ARG001 - the runs are the root's, as those of `run` are
-        nonlocal total
+    async def batch(me: Actor, root: Root) -> GivenUp | None:
         tasks = await read_tasks(file)
         target = Target(
-            request.target,
-            root,
-            variables=values,
-            strict=request.strict,
-            compat=request.compat,
-            options={
-                "model": request.model,
-                "limits": _limits(request),
-                "yes": request.yes,
-                "allow": request.allow,
-                "roots": request.roots,
-                "save": request.save,
-            },
+            request.target, root, variables=values, strict=request.strict, compat=request.compat, options=options
         )
-        name = target.check(file, tasks)
+        name = await target.check(file, tasks)
+        for problem in (*root.problems, *target.warnings):
+            progress.note(str(problem))
         with journal:
             left = journal.left(tasks, name)
             journal.begin()
-            total = len(tasks)
-            progress.begin(total, total - len(left))
-            await run_batch(
+            progress.begin(len(tasks), len(tasks) - len(left))
+            return await run_batch(
+                me,
                 left,
                 target.perform,
                 journal,
                 target=name,
                 max_parallel=request.max_parallel,
+                max_failures=request.max_failures,
                 on_begin=progress.began,
                 on_end=progress.ended,
             )
 
     journal = Journal(path)
     try:
-        act(batch, config_dir=request.config_dir, progress=progress)
+        given_up = act(batch, config_dir=request.config_dir, progress=progress)
     except click.exceptions.Exit:
         sys.stderr.write("callboard: what is done is kept; the same command goes on from there\n")
+        if request.output == "json":
+            _tell(request, journal, progress, None)
         raise
-    _tell(request, journal, progress, total)
+    _tell(request, journal, progress, given_up)
+    if given_up is not None and given_up.shared:
+        return ConfigError.exit_code
     return 1 if journal.failed else 0
 
 
-def _limits(request: Request) -> Limits:
-    return Limits(
-        timeout=request.timeout,
-        max_turns=request.max_turns,
-        max_tokens=request.max_tokens,
-        max_cost=request.max_cost,
-    )
+def _options(request: Request) -> dict[str, Any]:
+    """Of each run."""
+    return {
+        "model": request.model,
+        "limits": Limits(
+            timeout=request.timeout,
+            max_turns=request.max_turns,
+            max_tokens=request.max_tokens,
+            max_cost=request.max_cost,
+        ),
+        "answers": given.answers(request.answers, request.answers_file),
+        "yes": request.yes,
+        "allow": request.allow,
+        "roots": request.roots,
+        "save": request.save,
+    }
 
 
-def _tell(request: Request, journal: Journal, progress: BatchProgress, total: int) -> None:
-    done = total - journal.failed
+def _tell(request: Request, journal: Journal, progress: BatchProgress, given_up: GivenUp | None) -> None:
+    if given_up is not None:
+        sys.stderr.write(_why(given_up, journal.failed, progress.left))
     if request.output == "json":
         wire = {
             "schema_version": 1,
-            "tasks": total,
-            "done": done,
+            "tasks": progress.total,
+            "done": progress.done,
             "failed": journal.failed,
+            "left": progress.left,
             "earlier": progress.earlier,
             "results": str(journal.path),
             "failures": str(journal.failures) if journal.failed else None,
+            "error": None if given_up is None else msgspec.to_builtins(given_up.error),
         }
         sys.stdout.write(json.dumps(wire, indent=2, ensure_ascii=False) + "\n")
         return
     before = f", {progress.earlier} of them before" if progress.earlier else ""
-    sys.stdout.write(f"{counted(done, 'task')} done{before}: {safe(str(journal.path))}\n")
+    sys.stdout.write(f"{counted(progress.done, 'task')} done{before}: {safe(str(journal.path))}\n")
     if journal.failed:
         sys.stdout.write(f"{counted(journal.failed, 'task')} failed: {safe(str(journal.failures))}\n")
+    if progress.left:
+        sys.stdout.write(f"{counted(progress.left, 'task')} not begun\n")
+
+
+def _why(given_up: GivenUp, failed: int, left: int) -> str:
+    lines = [safe(told(given_up.error.message, given_up.error.node))]
+    rest = f"; {counted(left, 'task')} not begun" if left else ""
+    if given_up.shared:
+        lines.append(f"stopped, since every task would fail like this{rest}")
+    else:
+        lines.append(f"stopped after {counted(failed, 'failure')}{rest}; the same command goes on from there")
+    return "".join(f"callboard: {line}\n" for line in lines)

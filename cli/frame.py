@@ -22,6 +22,7 @@ FILES = 65_536
 """Files that we may have open, where the user's hard limit allows it: the usual 1,024 is a hundred tools at work."""
 
 _SHOW_CURSOR = b"\x1b[?25h"
+_CLEAR_LINE = b"\r\x1b[2K"
 
 
 @asynccontextmanager
@@ -75,6 +76,7 @@ def _tell_signal(number: int, count: int) -> None:
     if count == 1:
         name = _SIGNALS.get(signal.Signals(number), f"signal {number}")
         if redrawable(sys.stderr):
-            os.write(2, _SHOW_CURSOR)  # past rich, which drops it; after a third signal nobody could
+            # Past rich, which drops it; after a third signal nobody could. A bar may stand where we write.
+            os.write(2, _CLEAR_LINE + _SHOW_CURSOR)
         sys.stderr.write(f"callboard: {name}, stopping\n")
         sys.stderr.flush()

@@ -73,6 +73,21 @@ compat = click.option(
     type=click.Choice(["standard", "loki", "devall"]),
     help="Whose rules to follow where dialects disagree; wins over what the file says.",
 )
+prepared_answers = several(
+    click.option(
+        "--answer",
+        "answers",
+        metavar="TEXT",
+        multiple=True,
+        help="Answers a question, in the order asked; repeatable.",
+    ),
+    click.option(
+        "--answers",
+        "answers_file",
+        metavar="FILE",
+        help="YAML: a list of answers used in order, or a mapping of node id to answer or list of answers.",
+    ),
+)
 no_input = click.option("--no-input", is_flag=True, help="Never ask at the terminal.")
 yes_and_allow = several(
     click.option(

@@ -15,19 +15,7 @@ from . import options
 @options.model
 @options.variables
 @click.option("--set", "state", metavar="KEY=JSON", multiple=True, help="Overrides a key of initial_state; repeatable.")
-@click.option(
-    "--answer",
-    "answers",
-    metavar="TEXT",
-    multiple=True,
-    help="Answers a question, in the order asked; repeatable.",
-)
-@click.option(
-    "--answers",
-    "answers_file",
-    metavar="FILE",
-    help="YAML: a list of answers used in order, or a mapping of node id to answer or list of answers.",
-)
+@options.prepared_answers
 @options.knowledge
 @options.permissions
 @options.no_input

@@ -149,6 +149,8 @@ def run(request: Request) -> int:
     _keep(outcome)
     result.finish(outcome)
     _tell_failure(outcome)
+    if outcome.unsaved is not None:
+        sys.stderr.write(f"callboard: {safe(outcome.unsaved)}\n")
     return outcome.exit_code
 
 

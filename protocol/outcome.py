@@ -86,6 +86,7 @@ class Outcome(msgspec.Struct, kw_only=True):
         final_messages: of a workflow, all that its final node has said; the last of it is the output.
         leftover: of a workflow, what was still queued at the end, by node.
         error: why the run failed, or None.
+        unsaved: why not all of it could be kept as files (`save`), or None.
         exit_code: what the command line exits with; not part of the JSON.
     """
 
@@ -102,6 +103,7 @@ class Outcome(msgspec.Struct, kw_only=True):
     final_messages: list[Message] | None = None
     leftover: dict[str, list[Message]] | None = None
     error: ErrorReport | None = None
+    unsaved: str | None = None
     exit_code: int = 0
 
     def to_wire(self) -> dict[str, Any]:
@@ -112,6 +114,8 @@ class Outcome(msgspec.Struct, kw_only=True):
         for key in ("final_messages", "leftover"):
             if wire[key] is None:  # it was no workflow
                 del wire[key]
+        if wire["unsaved"] is None:
+            del wire["unsaved"]
         for time in wire["nodes"].values():
             time["seconds"] = round(time["seconds"], 6)
         for usage in wire["usage"].values():

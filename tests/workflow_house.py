@@ -15,8 +15,8 @@ import trio
 from callboard.actors.context import RunContext
 from callboard.actors.meter import Limits
 from callboard.actors.runs.answers import Answers
+from callboard.actors.workflow.board.perform import Said
 from callboard.actors.workflow.messages import Message
-from callboard.actors.workflow.perform import Said
 from callboard.actors.workflow.plan import Job, Plan, compile_workflow
 from callboard.actors.workflow.play import WorkflowResult, run_workflow
 from callboard.protocol.errors import NodeFailed

@@ -15,26 +15,30 @@ import textwrap
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
-from callboard.actors.workflow.board import Board
-from callboard.actors.workflow.dynamic import Unit
+from callboard.actors.workflow.board.board import Board
+from callboard.actors.workflow.board.dynamic import Unit
+from callboard.actors.workflow.board.perform import Firing, Said, instant, perform
+from callboard.actors.workflow.board.result import Notice, Result
+from callboard.actors.workflow.board.structure import Structure
 from callboard.actors.workflow.edges.conditions import CODE_FAILED, Functions
 from callboard.actors.workflow.messages import Message
-from callboard.actors.workflow.perform import Firing, Said, instant, perform
 from callboard.actors.workflow.prompting import conversation, remembering
-from callboard.actors.workflow.result import Notice, Result
 from callboard.actors.workflow.rules import RULES
-from callboard.actors.workflow.structure import Structure
 from callboard.protocol.errors import CallboardError, GraphMistake, NobodyToAsk, NodeFailed
 from callboard.protocol.problems import Problem
 from callboard.protocol.workflow.known import Known
 from callboard.protocol.workflow.model import AgentConfig, HumanConfig, PythonConfig, SubgraphConfig, Workflow
 from callboard.protocol.workflow.read import read_workflow
+from callboard.supervisors import Actor
 
 T = TypeVar("T")
 Seen = tuple[str, tuple[Message, ...]]
 """A node that was fired, and what it saw."""
+
+NOBODY = cast("Actor", None)
+"""Whose children the processes of these stages are: there are none."""
 
 KNOWN = Known(tools={"city": frozenset({"get_city_num"})}, providers=None)
 
@@ -122,7 +126,7 @@ class Stage:
         waiting = self._seen(board.begin(given))
         while waiting:
             firing = waiting.pop(self._pick(waiting))
-            waiting += self._seen(board.done(firing, now(perform(firing, self._work(board, firing)))))
+            waiting += self._seen(board.done(firing, now(perform(NOBODY, firing, self._work(board, firing)))))
         assert board.finished
         return board.result()
 

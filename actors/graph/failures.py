@@ -34,6 +34,9 @@ NEVER_TOLERATED = (
 """Errors that no fallback and no tolerance catches: the author's mistakes (also in the files of a child agent), a want
 of a person, the run's budgets, the end of the root."""
 
+MOST_TOLD = 20
+"""Failures that one error tells of; a map of thousands may fail in all of them."""
+
 E = TypeVar("E", bound=CallboardError)
 
 
@@ -50,7 +53,9 @@ def together(failures: Sequence[tuple[str, CallboardError]]) -> CallboardError:
 
     It is of the kind of the gravest: a mistake of the graph, else one with an exit code of its own, else the first.
     """
-    text = "; ".join(sentence for sentence, _ in failures)
+    text = "; ".join(sentence for sentence, _ in failures[:MOST_TOLD])
+    if len(failures) > MOST_TOLD:
+        text += f"; and {len(failures) - MOST_TOLD} more"
     errors = [error for _, error in failures]
     mistakes = [error for error in errors if isinstance(error, GraphMistake)]
     special = [error for error in errors if error.exit_code not in (1, 6)]

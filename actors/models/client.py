@@ -156,9 +156,10 @@ def refused(id: str, response: httpx.Response, body: bytes) -> NoReturn:
     if status in (401, 403):
         client = id.partition(":")[0]
         variable = f"{client.upper().replace('-', '_')}_API_KEY"
-        raise CredentialsError(
-            f"{text}; check the API key of client '{client}' (`api_key` in config.yaml, or {variable})"
-        )
+        where = f"of client '{client}' (`api_key` in config.yaml, or {variable})"
+        if "@" in client:  # `Catalog.adopt`: a file describes it
+            where = "in the file that describes the client"
+        raise CredentialsError(f"{text}; check the API key {where}")
     if status == 429 and b"insufficient_quota" in body:
         raise CredentialsError(text)  # no wait mends an empty account
     if status in _TRANSIENT or status >= 500:

@@ -11,12 +11,14 @@ provider's own address alone, as environment and settings have it: else the file
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from urllib.parse import urlsplit
 
 import msgspec
 
 from ...protocol.errors import GraphMistake
 from ...protocol.problems import did_you_mean
 from ...protocol.settings import ClientSettings, Settings
+from . import gemini
 from .catalog import BUILT_IN, PROVIDERS, READY_MADE, base_of, key_variables
 
 
@@ -85,5 +87,7 @@ def _elsewhere(own: ClientSettings, base_url: str | None, environ: Mapping[str, 
     """The base URL that a file names, unless it is where that provider is reached anyway."""
     if not base_url:
         return ""
+    if own.type == "gemini" and not urlsplit(base_url).path.strip("/"):
+        base_url = base_url.rstrip("/") + urlsplit(gemini.DEFAULT_BASE).path  # Google's own library adds it, too
     there = base_of(msgspec.structs.replace(own, api_base=base_url), environ)
     return "" if there == base_of(own, environ) else base_url

@@ -99,7 +99,7 @@ class GeminiReader:
         """The whole reply, once a chunk has said why it ends."""
         if not self._reading.ended:
             raise unfinished()
-        return self._reading.builder.build()
+        return self._reading.reply()
 
 
 # --- out --------------------------------------------------------------------------------------------------
@@ -179,6 +179,9 @@ _STOPS: dict[str, StopReason] = {
 }
 """Why it ended; anything else is an end like any other."""
 
+_FUMBLED = ("MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL")
+"""It meant to call a tool and did not manage to; mostly it says nothing then, and does better the next time."""
+
 
 class _Camel(msgspec.Struct, rename="camel"):
     pass
@@ -242,6 +245,7 @@ class _Reading:
         self.builder = ReplyBuilder()
         self.ended = False
         self._calls = 0
+        self._fumbled = ""
 
     def take(self, answer: _Answer) -> Iterator[Delta]:
         if answer.usage_metadata is not None:
@@ -257,6 +261,18 @@ class _Reading:
             if candidate.finish_reason:
                 self.ended = True
                 self.builder.stop = _STOPS.get(candidate.finish_reason)
+                self._fumbled = candidate.finish_reason if candidate.finish_reason in _FUMBLED else ""
+
+    def reply(self) -> ChatReply:
+        """The whole reply.
+
+        Raises:
+            UpstreamError: it is none, and another try may have one.
+        """
+        reply = self.builder.build()
+        if self._fumbled and not reply.text and not reply.tool_calls:
+            raise UpstreamError(f"the model said nothing, since a call of a tool went wrong ({self._fumbled})")
+        return reply
 
     def _part(self, part: _Part) -> Iterator[Delta]:
         if part.function_call is not None:
@@ -282,7 +298,7 @@ def _decoded(body: bytes) -> ChatReply:
     list(reading.take(answer))
     if not reading.ended:
         raise ModelError("the answer has no candidates")
-    return reading.builder.build()
+    return reading.reply()
 
 
 def _usage(usage: _Usage) -> TokenUsage:

@@ -7,10 +7,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from ...protocol.problems import Problem
+from ...protocol.problems import Problem, did_you_mean
 from ...protocol.settings import Settings
 from ...protocol.workflow import Known, Load, Workflow, read_workflow
 from ...protocol.workflow.dialect import DIALECTS, Mode
@@ -18,6 +19,8 @@ from ..tools.files.dotenv import read_dotenv
 from ..workflow.edges.files import functions_in
 from ..workflow.nodes.custom import node_types
 from ..workflow.places import functions_directory
+
+_REFERENCE = re.compile(r"\$\{([A-Za-z0-9_]+)\}")
 
 
 def read_flow(
@@ -36,7 +39,15 @@ def read_flow(
         ConfigError: a `.env` file can't be read.
     """
     mode: Mode | None = "devall" if compat == "devall" else "standard" if compat in DIALECTS else None
-    return read_workflow(
+    find = _loader(directory, file)
+    texts = [text, *variables.values()]
+
+    def load(path: str, parent: str) -> tuple[str, str]:
+        found = find(path, parent)
+        texts.append(found[0])
+        return found
+
+    workflow, problems = read_workflow(
         text,
         file,
         variables=dict(variables),
@@ -44,8 +55,23 @@ def read_flow(
         compat=mode,
         strict=strict,
         known=_known(directory, settings),
-        load=_loader(directory, file),
+        load=load,
     )
+    return workflow, problems + (list(_unused(variables, texts, file)) if workflow is not None else [])
+
+
+def _unused(variables: Mapping[str, str], texts: Iterable[str], file: str) -> Iterator[Problem]:
+    """What the caller sets and no file looks at: a slip of the pen, perhaps."""
+    named = {name for text in texts for name in _REFERENCE.findall(text)}
+    for name in variables:
+        if name not in named:
+            yield Problem(
+                severity="warning",
+                file=file,
+                code="unused_variable",
+                message=f"the variable `{name}` is set by the caller, and nothing refers to `${{{name}}}`",
+                hint=did_you_mean(name, sorted(named - variables.keys())),
+            )
 
 
 def _environ(directory: Path) -> dict[str, str]:

@@ -197,7 +197,12 @@ class Prepared:
             from ..workflow.play import WorkflowResult, run_workflow
 
             assert isinstance(result, WorkflowResult)
-            flowing = (self._flow, task_of(prompt, given.attachments), context, depth, result, record)
+            try:
+                task = await task_of(prompt, given.attachments)
+            except CallboardError as error:
+                result.error = error
+                return result
+            flowing = (self._flow, task, context, depth, result, record)
             brought = (given.workspace, given.attachments)
             end = await _its_end(me, me.spawn(run_workflow, *flowing, *brought, name=_label(self.name), link=False))
         else:

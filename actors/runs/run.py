@@ -376,11 +376,21 @@ class _Performance:
             error=None if error is None else ErrorReport(code=error.code, message=str(error), node=error.node),
             exit_code=code,
         )
+        if self._saved is not None:
+            self._saved.keep(outcome, outputs)
+            _unsaved(outcome, self._saved)
         if actor.stream.heard:
             actor.emit(_ENDS[status](outcome=outcome.to_wire()))
         if self._saved is not None:
-            self._saved.close(outcome, outputs)
+            self._saved.close()
+            _unsaved(outcome, self._saved)
         return outcome
+
+
+def _unsaved(outcome: Outcome, saved: Saved) -> None:
+    outcome.unsaved = saved.error
+    if saved.error is not None:
+        outcome.exit_code = outcome.exit_code or 1
 
 
 _ENDS: dict[Status, type[RunFinished | RunFailed | RunCancelled]] = {

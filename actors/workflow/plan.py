@@ -15,13 +15,13 @@ import msgspec
 
 from ...protocol.workflow.edges import FunctionCondition, FunctionProcessor
 from ...protocol.workflow.model import CustomConfig, Graph, Node, NodeConfig, SubgraphConfig, Workflow
-from .dynamic import Unit
+from .board.dynamic import Unit
+from .board.perform import Firing, Said
+from .board.structure import Structure
 from .edges.files import Named, functions_in
 from .messages import Message
-from .perform import Firing, Said
 from .places import functions_directory
 from .rules import RULES, Rules
-from .structure import Structure
 
 if TYPE_CHECKING:
     from ...supervisors import Actor

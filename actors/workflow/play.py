@@ -37,16 +37,16 @@ from ..graph.logs import log_summary
 from ..graph.once import once
 from ..graph.scheduler import GraphResult
 from ..graph.together import run_together
-from .board import Board
+from .board.board import Board
+from .board.perform import Fired, Firing, Said, instant, perform
+from .board.result import Notice, Result, Warned
+from .board.structure import Place, Structure
 from .crew import Crew
 from .edges.files import EdgeFunctions
 from .messages import Message
 from .nodes import CODE
 from .nodes.code import saves_and_runs
-from .perform import Fired, Firing, Said, instant, perform
 from .plan import Backstage, Job, Plan
-from .result import Notice, Result, Warned
-from .structure import Place, Structure
 from .workspace import Workspace
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from ...supervisors.ref import End
     from ..context import RunContext
     from .agents.company import Company
-    from .dynamic import Unit
+    from .board.dynamic import Unit
 
 AT_ONCE = 1000
 """Firings of one graph that are under way together; more of them wait their turn."""
@@ -257,7 +257,7 @@ class Playing:
             me,
             place.id,
             place.node.type,
-            lambda: perform(firing, partial(self._work, me, firing)),
+            lambda: perform(me, firing, partial(self._work, me, firing)),
             lambda error: Fired(error=error.at(place.id)),
             _leads,
             visit=firing.visit,
@@ -270,16 +270,20 @@ class Playing:
             return [said for unit in units if (said := instant(firing, unit)) is not None]
         if units[0].index is None:
             return [await self._one(me, firing, units[0])]
-        name = _name(firing)
-        launches = [(f"{name}[{unit.index}]", self._unit, (firing, unit)) for unit in units]
+        name, part = _name(firing), self._board.part(firing)
+        launches = [(f"{name}[{unit.index}]", self._unit, (firing, unit, part)) for unit in units]
         return [_said(end) for end in await run_together(me, launches, limit)]
 
-    async def _unit(self, me: Actor, firing: Firing, unit: Unit) -> Said:
+    async def _unit(self, me: Actor, firing: Firing, unit: Unit, part: dict[int, tuple[Message, ...]]) -> Said:
         """Body of a unit's actor."""
+        assert unit.index is not None
         node = firing.node
         work = partial(self._one, me, firing, unit)
         failed = partial(_failed, node.id)
-        return await once(me, node.id, node.type, work, failed, lambda said: ((), said.error), item=unit.index)
+        said = await once(me, node.id, node.type, work, failed, lambda said: ((), said.error), item=unit.index)
+        if said.outputs:
+            part[unit.index] = said.outputs
+        return said
 
     async def _one(self, me: Actor, firing: Firing, unit: Unit) -> Said:
         try:
@@ -321,7 +325,8 @@ def _name(firing: Firing) -> str:
 
 
 def _leads(fired: Fired) -> tuple[Iterable[str], CallboardError | None]:
-    return dict.fromkeys(effect.way.target.id for effect in fired.effects if effect.fires), fired.error
+    targets = dict.fromkeys(effect.way.target.id for effect in fired.effects if effect.fires)
+    return targets, fired.error or fired.tolerated
 
 
 def _fired(firing: Firing, end: End) -> Fired:

@@ -14,13 +14,17 @@ MOST_OF_INPUT = 200
 """Characters of its input that a failed node repeats."""
 
 
+def heading(message: Message) -> str:
+    """What stands above a message, and says where it is from."""
+    return f"=== INPUT FROM {message.source or 'UNKNOWN'} ({message.role}) ===\n\n"
+
+
 def headed(inputs: Sequence[Message]) -> Content:
     """All inputs as one text, each under a heading that says where it is from; with their images and files, if any."""
     parts: list[Part] = []
     for message in inputs:
-        heading = f"=== INPUT FROM {message.source or 'UNKNOWN'} ({message.role}) ===\n\n"
         between = "\n\n" if parts else ""
-        parts.append(TextPart(between + heading))
+        parts.append(TextPart(between + heading(message)))
         parts.extend(parts_of(message.content))
     if all(isinstance(part, TextPart) for part in parts):
         return "".join(part.text for part in parts if isinstance(part, TextPart))
@@ -29,9 +33,7 @@ def headed(inputs: Sequence[Message]) -> Content:
 
 def headed_text(inputs: Sequence[Message]) -> str:
     """`headed`, without images and files."""
-    return "\n\n".join(
-        f"=== INPUT FROM {message.source or 'UNKNOWN'} ({message.role}) ===\n\n{message.text}" for message in inputs
-    )
+    return "\n\n".join(heading(message) + message.text for message in inputs)
 
 
 def conversation(
@@ -44,14 +46,20 @@ def conversation(
     return [*found, *(inputs or (Message(role="user", content=""),))]
 
 
+def remembered(memories: Sequence[tuple[str, Sequence[str]]]) -> list[str]:
+    """What stores gave, a block for each that gave something, with its name."""
+    return [
+        f"--- {store} ---\n" + "\n".join(f"{i}. {item}" for i, item in enumerate(items, 1))
+        for store, items in memories
+        if items
+    ]
+
+
 def remembering(messages: Sequence[Message], memories: Sequence[tuple[str, Sequence[str]]]) -> list[Message]:
     """A conversation with what stores gave, each with its name, in front of the last thing that the user says."""
-    told = [(store, items) for store, items in memories if items]
-    if not told:
+    blocks = "\n\n".join(remembered(memories))
+    if not blocks:
         return list(messages)
-    blocks = "\n\n".join(
-        f"--- {store} ---\n" + "\n".join(f"{i}. {item}" for i, item in enumerate(items, 1)) for store, items in told
-    )
     memory = Message(role="user", content=f"===== Related Memories =====\n\n{blocks}\n\n===== End of Memory =====")
     last = max((i for i, message in enumerate(messages) if message.role == "user"), default=len(messages))
     return [*messages[:last], memory, *messages[last:]]

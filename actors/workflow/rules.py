@@ -32,6 +32,8 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
         bare_stores_work: a simple or file store without `embedding` has the user's own model. Else: it stays empty.
         stores_persist: a simple store without a path is there again in the next run. Else: it ends with this one.
         memories_are_whole: a simple store keeps what was said. Else: the first three sentences, or 500 characters.
+        zero_finds_all: a `similarity_threshold` of 0 lets everything be found, as the guide has it. Else: what is less
+            like the question than nothing at all stays out.
         memories_must_answer: a store that can't be read fails the node. Else: it counts as empty, with a warning.
     """
 
@@ -46,6 +48,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     bare_stores_work: bool = True
     stores_persist: bool = True
     memories_are_whole: bool = True
+    zero_finds_all: bool = True
     memories_must_answer: bool = True
 
 
@@ -62,6 +65,7 @@ DEVALL = Rules(
     bare_stores_work=False,
     stores_persist=False,
     memories_are_whole=False,
+    zero_finds_all=False,
     memories_must_answer=False,
 )
 

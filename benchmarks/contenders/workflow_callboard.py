@@ -16,9 +16,9 @@ from _serve import clock, in_a_fresh_process, resident, serve
 import callboard
 from callboard.actors.context import RunContext
 from callboard.actors.meter import Limits
+from callboard.actors.workflow.board.perform import Said
 from callboard.actors.workflow.messages import Message
 from callboard.actors.workflow.nodes import custom
-from callboard.actors.workflow.perform import Said
 from callboard.actors.workflow.plan import Job, Plan, compile_workflow
 from callboard.actors.workflow.play import WorkflowResult, run_workflow
 from callboard.protocol.workflow import Known, read_workflow

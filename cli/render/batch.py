@@ -6,17 +6,21 @@
 
 from __future__ import annotations
 
-import time
+import math
+import os
 from contextlib import AbstractContextManager, nullcontext, suppress
+from time import monotonic
 from typing import TYPE_CHECKING, Self, TextIO
 
 import trio
 
 from ...protocol.events import Event
+from ..failure import told
 from .lines import duration
 from .plain import mark_for
-from .style import redrawable
-from .text import one_line
+from .style import colours, paint, redrawable
+from .text import one_line, safe
+from .writer import LineWriter
 
 if TYPE_CHECKING:
     from ...actors.runs.batch.batch import Ended
@@ -25,6 +29,9 @@ if TYPE_CHECKING:
 _TICK = 0.1
 _WIDTH = 20
 _LONGEST = 160
+_PATIENCE = 2.0
+"""Seconds that a reader gets at the end for what it has not taken yet."""
+
 _CLEAR = "\r\x1b[2K"
 
 
@@ -32,21 +39,32 @@ class BatchProgress:
     """Counts; shows nothing (`-q`). Its events are those of no run: the runs of a batch are not narrated.
 
     Attributes:
-        earlier: the tasks that an earlier call has done.
+        total: the tasks there are.
+        earlier: those of them that an earlier call has done.
     """
 
     def __init__(self) -> None:
         self.earlier = 0
-        self._total = 0
+        self.total = 0
         self._ended = 0
         self._failed = 0
         self._running = 0
-        self._since = time.monotonic()
+        self._since = monotonic()
+
+    @property
+    def done(self) -> int:
+        """How many are done, those of before included."""
+        return self.earlier + self._ended - self._failed
+
+    @property
+    def left(self) -> int:
+        """How many are neither done nor failed."""
+        return self.total - self.earlier - self._ended
 
     def begin(self, total: int, earlier: int) -> None:
         """There are so many tasks, and some are done already."""
-        self._total, self.earlier = total, earlier
-        self._since = time.monotonic()
+        self.total, self.earlier = total, earlier
+        self._since = monotonic()
 
     def began(self, task: Task) -> None:  # noqa: ARG002 - they are counted
         """One is under way."""
@@ -57,17 +75,6 @@ class BatchProgress:
         self._running -= 1
         self._ended += 1
         self._failed += ended.outcome.status == "failed"
-        self._show(self._told(ended))
-
-    def _show(self, line: str) -> None:
-        pass
-
-    def _told(self, ended: Ended) -> str:
-        what = f"{self.earlier + self._ended} of {self._total}: task '{one_line(ended.task.id, 40)}'"
-        error = ended.outcome.error
-        if error is None:
-            return f"{what} is done in {duration(ended.seconds)}"
-        return f"{what} failed: {one_line(error.message, _LONGEST)}"
 
     # --- as all progress is
 
@@ -81,8 +88,7 @@ class BatchProgress:
         """Says nothing about it."""
 
     def note(self, text: str) -> None:
-        """Shows the line."""
-        self._show(text)
+        """Says nothing."""
 
     def aside(self) -> AbstractContextManager[None]:
         """Nobody is asked anything."""
@@ -98,15 +104,36 @@ class BatchLines(BatchProgress):
     def __init__(self, stream: TextIO) -> None:
         super().__init__()
         self._stream = stream
+        self._writer = LineWriter(stream)
         self._mark = mark_for(stream)
+        self._colours = colours(stream)
 
-    def _show(self, line: str) -> None:
-        self._write(f"{self._mark} {line}\n")
+    def ended(self, ended: Ended) -> None:
+        """One is over."""
+        super().ended(ended)
+        if line := self._told(ended):
+            self._show(line, "dim" if ended.outcome.error is None else "error")
 
-    def _write(self, text: str) -> None:
+    def note(self, text: str) -> None:
+        """Shows the line."""
+        self._show(safe(text), "warning")
+
+    def _show(self, line: str, style: str) -> None:
+        self._writer.put(self._painted(f"{self._mark} {line}", style) + "\n")
+
+    def _painted(self, text: str, style: str) -> str:
+        return paint(text, style) if self._colours else text
+
+    def _told(self, ended: Ended) -> str:
+        what = f"{self.earlier + self._ended:,} of {self.total:,}: task '{one_line(ended.task.id, 40)}'"
+        error = ended.outcome.error
+        if error is None:
+            return f"{what} is done in {duration(ended.seconds)}"
+        return f"{what} failed: {one_line(told(error.message, error.node), _LONGEST)}"
+
+    def __exit__(self, *_exc: object) -> None:
         with suppress(OSError):  # a reader that has gone ends the telling, not the batch
-            self._stream.write(text)
-            self._stream.flush()
+            self._writer.finish(timeout=_PATIENCE)
 
 
 class BatchBar(BatchLines):
@@ -120,12 +147,13 @@ class BatchBar(BatchLines):
     def _told(self, ended: Ended) -> str:
         return super()._told(ended) if ended.outcome.error is not None else ""
 
-    def _show(self, line: str) -> None:
-        if line:
-            self._write(f"{_CLEAR}{self._mark} {line}\n")
+    def _show(self, line: str, style: str) -> None:
+        self._writer.put(_CLEAR)
+        super()._show(line, style)
 
     def __exit__(self, *_exc: object) -> None:
-        self._write(_CLEAR)
+        self._writer.put(_CLEAR)
+        super().__exit__()
 
     async def animate(self) -> None:
         """Redraws ten times a second until cancelled."""
@@ -134,23 +162,48 @@ class BatchBar(BatchLines):
             self._draw()
 
     def _draw(self) -> None:
-        if self._total:
-            self._write(f"{_CLEAR}{self._mark} {self.picture()}")
+        if self.total:
+            self._writer.put(_CLEAR + self._painted(f"{self._mark} {self.picture()}", "dim"))
 
     def picture(self) -> str:
-        """The bar and what stands beside it."""
+        """The bar and what stands beside it; where there is no room for both, the latter."""
+        full = _WIDTH * (self.earlier + self._ended) // self.total
+        bar = f"[{'=' * full + '>' * (full < _WIDTH):<{_WIDTH}}]"
+        told, room = self._told_beside(), _width(self._stream) - len(f"{self._mark} ") - 1
+        return f"{bar} {told}" if len(f"{bar} {told}") <= room else told[:room]
+
+    def _told_beside(self) -> str:
         over = self.earlier + self._ended
-        full = _WIDTH * over // self._total
-        bar = "=" * full + ">" * (full < _WIDTH)
-        parts = [f"{over} of {self._total} tasks"]
+        parts = [f"{over:,} of {self.total:,} tasks"]
         if self._failed:
             parts.append(f"{self._failed} failed")
         if self._running:
             parts.append(f"{self._running} under way")
-        if self._ended and over < self._total:
-            left = (time.monotonic() - self._since) / self._ended * (self._total - over)
-            parts.append(f"about {duration(left)} left")
-        return f"[{bar:<{_WIDTH}}] {', '.join(parts)}"
+        if self._ended and over < self.total:
+            # Those under way are half done, on the average.
+            half = self._running / 2
+            left = (monotonic() - self._since) * (self.total - over - half) / (self._ended + half)
+            parts.append(f"about {roughly(left)} left")
+        return ", ".join(parts)
+
+
+def roughly(seconds: float) -> str:
+    """`40s`, `3m`, `2h 10m`."""
+    if seconds < 60:
+        return f"{math.ceil(seconds)}s"
+    minutes = math.ceil(seconds / 60)
+    return f"{minutes}m" if minutes < 60 else f"{minutes // 60}h {minutes % 60}m"
+
+
+def _width(stream: TextIO) -> int:
+    """Columns of the terminal that the stream is: a bar that wraps could not be redrawn."""
+    with suppress(ValueError):
+        if (said := int(os.environ.get("COLUMNS", ""))) > 0:
+            return said
+    with suppress(OSError, ValueError):
+        if (found := os.get_terminal_size(stream.fileno()).columns) > 0:
+            return found
+    return 80
 
 
 def choose_for_batch(stream: TextIO, *, quiet: bool) -> BatchProgress:

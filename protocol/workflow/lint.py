@@ -6,7 +6,7 @@ import re
 
 from ..problems import did_you_mean
 from ..source import Path
-from .agents import Blackboard, FileStore, McpLocalTools, McpRemoteTools, SimpleStore
+from .agents import Blackboard, FileStore, FunctionTools, McpLocalTools, McpRemoteTools, SimpleStore
 from .cycles import components, reached, successors
 from .edges import ByMessage, Edge, Never, Template
 from .model import AgentConfig, Graph, HumanConfig, LiteralConfig, Node, PythonConfig
@@ -34,7 +34,7 @@ class _Lint:
     def check(self) -> None:
         items: dict[str, set[str]] = {}
         for edge in self.graph.edges:
-            if edge.dynamic is not None:
+            if edge.dynamic is not None and edge.dynamic.type == "map":
                 items.setdefault(edge.target, {"item"}).add(edge.dynamic.item_name)
         for node in self.graph.nodes:
             self._node(node)
@@ -62,6 +62,9 @@ class _Lint:
                 (*edge.path, "clear_kept_context"),
                 "write `clear_context: true` beside it to drop everything.",
             )
+        if edge.dynamic is not None and edge.dynamic.type == "tree" and edge.dynamic.item_name != "item":
+            hint = "remove it; a group of a tree has no name, its units are what the node is told."
+            self._idle("item_name", (*edge.path, "dynamic", "config", "item_name"), hint)
         if isinstance(edge.process, Template):
             self._template(edge.process.template, (*edge.path, "process", "config", "template"))
         if edge.carry_data:
@@ -169,6 +172,11 @@ class _Lint:
                 if given:
                     message = f"DevAll reads `{key}` and does not use it"
                     self._warn("unused_key", message, (*tooling.path, "config", key), "remove it.")
+            if isinstance(source, FunctionTools) and not source.auto_load:
+                hint = "remove it; functions are found by their names whenever they are listed."
+                self._idle("auto_load", (*tooling.path, "config", "auto_load"), hint)
+        if not self.as_devall and config.params.get("protocol", "chat") != "chat":
+            self._idle("protocol", (*path, "params", "protocol"), "remove it; every model is spoken to as in a chat.")
         if self.as_devall and config.provider == "openai":
             for key in ("protocol", "tool_loop_limit"):
                 if key in config.params:
@@ -210,9 +218,17 @@ class _Lint:
             if store.name not in used:
                 hint = f"attach it to a node: `memories: [{{name: {store.name}, read: true}}]`, or remove it."
                 self._warn("unused_store", f"no node uses the memory store `{store.name}`", store.path, hint)
+            config = store.config
+            if isinstance(config, SimpleStore | FileStore) and config.embedding is not None and config.embedding.params:
+                hint = "remove it; texts are cut in the same way for all models."
+                self._idle("params", (*path, "embedding", "params"), hint)
+            if isinstance(config, FileStore):
+                for i, source in enumerate(config.file_sources):
+                    if source.encoding.lower().replace("_", "-") not in ("utf-8", "utf8"):
+                        hint = "remove it; how a file is written is seen from the file, and UTF-8 is always right."
+                        self._idle("encoding", (*path, "file_sources", i, "encoding"), hint)
             if not self.as_devall:
                 continue
-            config = store.config
             if isinstance(config, Blackboard) and config.memory_path and "/" not in config.memory_path:
                 self._warn(
                     "bare_path",
@@ -259,6 +275,9 @@ class _Lint:
                 (*node.path, "id"),
                 f"add it to `start: [{', '.join([*self.graph.start, node.id][:6])}]`, or lead an edge to it.",
             )
+
+    def _idle(self, key: str, path: Path, hint: str) -> None:
+        self._warn("unused_key", f"`{key}` has no effect in Callboard", path, hint)
 
     def _warn(self, code: str, message: str, path: Path, hint: str) -> None:
         self.reading.report("warning", code, message, path, self.graph.where(path, key=True), hint=hint)

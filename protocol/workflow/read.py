@@ -377,7 +377,8 @@ class _Reader:
             },
             "a node",
         )
-        inside = NODE_TYPES[kind].__struct_encode_fields__ if kind in NODE_TYPES else ()
+        configs = [NODE_TYPES[kind]] if kind in NODE_TYPES else list(NODE_TYPES.values()) if not kind else []
+        inside = {key: None for config_type in configs for key in config_type.__struct_encode_fields__}
         made = reading.block(
             WorkflowNode,
             node,

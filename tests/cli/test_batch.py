@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import io
 import json
-import os
+import resource
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 from fake_models import FakeModels
 
 from callboard.actors.runs.batch.batch import Ended
 from callboard.actors.runs.batch.tasks import Task
-from callboard.cli.render.batch import BatchBar
+from callboard.actors.runs.saved import Saved
+from callboard.cli.render import batch as batch_bar
+from callboard.cli.render.batch import BatchBar, roughly
 from callboard.protocol.outcome import ErrorReport, Outcome
 
 Callboard = Callable[..., "tuple[int, str, str]"]
@@ -109,26 +114,193 @@ def test_ctrl_c_keeps_what_is_done_and_the_next_call_goes_on(here: Path) -> None
     rows = [{"id": "a", "vars": {"GO": str(here / "there")}}, {"id": "b", "vars": {"GO": str(here / "later")}}]
     (here / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     command = [sys.executable, "-m", "callboard.cli", "batch", "slow.yaml", "t.jsonl"]
-    with subprocess.Popen(command, cwd=here, stderr=subprocess.PIPE, text=True, env=os.environ.copy()) as batch:
+    pipe = subprocess.PIPE
+    with subprocess.Popen([*command, "-o", "json"], cwd=here, stdout=pipe, stderr=pipe, text=True) as batch:
         assert batch.stderr is not None
+        assert batch.stdout is not None
         assert "task 'a' is done" in batch.stderr.readline()
         batch.send_signal(signal.SIGINT)
         told = batch.stderr.read()
-        assert batch.wait(timeout=20) == 130
+        summary = json.loads(batch.stdout.read())
+        assert batch.wait(timeout=60) == 130
+    assert (summary["tasks"], summary["done"], summary["failed"], summary["left"]) == (2, 1, 0, 1)
     assert "the same command goes on from there" in told
     assert [line["id"] for line in lines(here / "t.results.jsonl")] == ["a"]
     (here / "later").touch()
-    again = subprocess.run(command, cwd=here, capture_output=True, text=True, timeout=30, check=True)
+    again = subprocess.run(command, cwd=here, capture_output=True, text=True, timeout=60, check=True)
     assert again.stdout == "2 tasks done, 1 of them before: t.results.jsonl\n"
 
 
-def test_a_bar_on_a_terminal_has_lines_for_what_failed(terminal: object) -> None:
-    bar = BatchBar(terminal)  # type: ignore[arg-type]
+def small_files() -> None:
+    """Has the kernel refuse files of more than a few kilobytes: the nearest to a full disk that needs no rights."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000))
+
+
+def test_a_disk_that_takes_no_more_ends_it_with_one_line_and_loses_no_result(here: Path) -> None:
+    (here / "t.csv").write_text("task\n" + "x\n" * 40)
+    (here / "one.yaml").write_text("graph: {nodes: [{id: A, type: literal, config: {content: a}}]}\n")
+    command = [sys.executable, "-m", "callboard.cli", "batch", "one.yaml", "t.csv", "-q"]
+    full = subprocess.run(command, cwd=here, capture_output=True, text=True, timeout=60, preexec_fn=small_files)
+    assert (full.returncode, full.stdout) == (1, "")
+    assert full.stderr == (
+        "callboard: results can't be written any more to t.results.jsonl: File too large; "
+        "mend that, and the same command goes on\n"
+    )
+    kept = len((here / "t.results.jsonl").read_bytes().split(b"\n")) - 1
+    assert 0 < kept < 40
+    again = subprocess.run(command, cwd=here, capture_output=True, text=True, timeout=60, check=True)
+    assert again.stdout == f"40 tasks done, {kept} of them before: t.results.jsonl\n"
+    assert sorted(int(str(line["id"])) for line in lines(here / "t.results.jsonl")) == list(range(1, 41))
+
+
+def test_files_of_runs_that_cant_be_written_end_it_too_and_what_was_done_stays(
+    callboard: Callboard, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(saved: Saved, _name: str, _value: object) -> None:
+        saved.error = "the run could not be saved to runs: No space left on device"
+
+    (here / "t.csv").write_text("task\n" + "x\n" * 20)
+    (here / "one.yaml").write_text("graph: {nodes: [{id: A, type: literal, config: {content: a}}]}\n")
+    monkeypatch.setattr(Saved, "_write", full)
+    code, out, err = callboard("run", "one.yaml", "go", "--save", "runs", "-q")
+    assert (code, out, err) == (1, "a\n", "callboard: the run could not be saved to runs: No space left on device\n")
+    code, out, err = callboard("batch", "one.yaml", "t.csv", "--save", "runs", "-q", "--max-parallel", "1")
+    assert (code, out) == (1, "")
+    assert err == (
+        "callboard: the run could not be saved to runs: No space left on device; "
+        "mend that, and the same command goes on\n"
+    )
+    assert len(lines(here / "t.results.jsonl")) == 1
+
+
+def test_answers_given_beforehand_are_every_tasks(callboard: Callboard, here: Path) -> None:
+    (here / "t.jsonl").write_text('{"id": "a"}\n{"id": "b"}\n')
+    (here / "ask.yaml").write_text("graph: {nodes: [{id: Person, type: human, config: {}}]}\n")
+    assert callboard("batch", "ask.yaml", "t.jsonl", "--answer", "yes")[0] == 0
+    assert [line["output"] for line in lines(here / "t.results.jsonl")] == ["yes", "yes"]
+    (here / "a.yaml").write_text("Person: no\n")
+    assert callboard("batch", "ask.yaml", "t.jsonl", "--answers", "a.yaml", "--results", "r.jsonl")[0] == 0
+    assert [line["output"] for line in lines(here / "r.jsonl")] == ["no", "no"]
+    code, out, _ = callboard("batch", "ask.yaml", "t.jsonl", "--results", "s.jsonl", "-q")
+    assert (code, out) == (1, "0 tasks done: s.jsonl\n2 tasks failed: s.failures.jsonl\n")
+
+
+def test_a_key_that_is_missing_ends_the_batch_at_its_first_task(
+    callboard: Callboard, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    (here / "t.csv").write_text("task\n" + "x\n" * 50)
+    (here / "agent.yaml").write_text(
+        "graph: {nodes: [{id: A, type: agent, config: {provider: openai, name: gpt-4o}}]}\n"
+    )
+    code, out, err = callboard("batch", "agent.yaml", "t.csv", "--max-parallel", "1", "-q")
+    assert (code, out) == (
+        3,
+        "0 tasks done: t.results.jsonl\n1 task failed: t.results.failures.jsonl\n49 tasks not begun\n",
+    )
+    assert "OPENAI_API_KEY" in err
+    assert err.endswith("callboard: stopped, since every task would fail like this; 49 tasks not begun\n")
+    code, out, _ = callboard("batch", "agent.yaml", "t.csv", "--max-parallel", "1", "-o", "json")
+    told = json.loads(out)
+    assert (code, told["done"], told["failed"], told["left"], told["error"]["code"]) == (3, 0, 1, 49, "credentials")
+
+
+def test_so_many_failures_as_are_named_end_it(callboard: Callboard, here: Path) -> None:
+    (here / "t.jsonl").write_text("".join(f'{{"id": "{i}", "vars": {{"FAILS": 1}}}}\n' for i in range(9)))
+    args = ("batch", "flow.yaml", "t.jsonl", "--var", "TONE=dry", "--max-parallel", "1", "--max-failures", "2", "-q")
+    code, out, err = callboard(*args)
+    assert code == 1
+    assert out.endswith("2 tasks failed: t.results.failures.jsonl\n7 tasks not begun\n")
+    assert err.endswith("callboard: stopped after 2 failures; 7 tasks not begun; the same command goes on from there\n")
+
+
+CODE = """
+import os, pathlib, subprocess, time
+here = pathlib.Path('%s')
+if '${HOLD}' == '1' and not (here / 'go').exists():
+    helper = subprocess.Popen(['sleep', '600'], start_new_session=True)
+    (here / f'held-{os.getpid()}-{helper.pid}').touch()
+    time.sleep(600)
+print('${HOLD}')
+"""
+
+
+def test_a_batch_that_is_killed_leaves_no_process_and_goes_on_with_what_is_not_done(here: Path) -> None:
+    code = json.dumps(CODE % here)
+    (here / "slow.yaml").write_text(f"graph: {{nodes: [{{id: A, type: python, config: {{code: {code}}}}}]}}\n")
+    rows = [{"id": str(i), "vars": {"HOLD": str(int(i > 2))}} for i in range(6)]
+    (here / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    command = [sys.executable, "-m", "callboard.cli", "batch", "slow.yaml", "t.jsonl", "-q", "--max-parallel", "3"]
+    with subprocess.Popen(command, cwd=here) as batch:
+        until(lambda: len(list(here.glob("held-*"))) == 3)
+        batch.send_signal(signal.SIGKILL)
+    assert sorted(str(line["id"]) for line in lines(here / "t.results.jsonl")) == ["0", "1", "2"]
+    pids = [int(pid) for path in here.glob("held-*") for pid in path.name.split("-")[1:]]
+    until(lambda: not any(map(is_alive, pids)))
+    (here / "go").touch()
+    again = subprocess.run(command, cwd=here, capture_output=True, text=True, timeout=60, check=True)
+    assert again.stdout == "6 tasks done, 3 of them before: t.results.jsonl\n"
+    assert sorted(str(line["id"]) for line in lines(here / "t.results.jsonl")) == list("012345")
+
+
+def is_alive(pid: int) -> bool:
+    """Who has ended may wait for us, who adopt orphans, to take notice."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def until(holds: Callable[[], bool]) -> None:
+    """Wait for something that other processes do."""
+    deadline = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_bar_on_a_terminal_has_lines_for_what_failed(terminal: io.StringIO) -> None:
+    bar = BatchBar(terminal)
     bar.begin(4, 1)
     error = ErrorReport(code="x", message="too dear")
     for outcome in (Outcome(run_id="", status="done"), Outcome(run_id="", status="failed", error=error)):
         bar.began(Task(id="a"))
         bar.ended(Ended(task=Task(id="a"), outcome=outcome, seconds=1.0))
-    assert bar.picture().startswith("[===============>    ] 3 of 4 tasks, 1 failed, about ")
-    assert "task 'a' failed: too dear\n" in terminal.getvalue()  # type: ignore[attr-defined]
-    assert "is done" not in terminal.getvalue()  # type: ignore[attr-defined]
+    assert bar.picture().startswith("[===============>    ] 3 of 4 tasks, 1 failed, about 1s left")
+    with bar:
+        pass
+    assert "task 'a' failed: too dear\n" in terminal.getvalue()
+    assert "is done" not in terminal.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("columns", "shown"),
+    [
+        (20, "1 of 1,000 tasks,"),
+        (45, "1 of 1,000 tasks, about 17m left"),
+        (80, "[>                   ] 1 of 1,000 tasks, about 17m left"),
+    ],
+)
+def test_the_bar_is_never_wider_than_the_terminal(
+    columns: int, shown: str, terminal: io.StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    bar = BatchBar(terminal)
+    now = 0.0
+    monkeypatch.setattr(batch_bar, "monotonic", lambda: now)
+    bar.begin(1000, 0)
+    bar.began(Task(id="a"))
+    now = 1.0
+    bar.ended(Ended(task=Task(id="a"), outcome=Outcome(run_id="", status="done"), seconds=1.0))
+    with bar:
+        pass
+    drawn = terminal.getvalue().split("\r\x1b[2K")
+    assert max(map(len, drawn)) < columns
+    assert f"> {shown}" in drawn
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"), [(0.1, "1s"), (59.5, "60s"), (180, "3m"), (3599, "1h 0m"), (7800, "2h 10m")]
+)
+def test_the_time_that_is_left_is_told_as_people_say_it(seconds: float, told: str) -> None:
+    assert roughly(seconds) == told

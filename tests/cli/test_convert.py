@@ -45,7 +45,7 @@ def test_every_reason_is_told_with_its_line_and_nothing_is_written(callboard: Ca
     assert code == 2
     assert "flow.yaml:4:" in err
     assert "messages go round: 'Ask', 'Yes'" in err
-    assert "flow.yaml:5:" in err
+    assert "flow.yaml:5:23:" in err
     assert "'Yes' is a python node" in err
     assert "can't be a graph, for 2 reasons" in err
     assert not (tmp_path / "flow").exists()
@@ -59,3 +59,59 @@ def test_a_function_of_the_users_own_is_not_taken_for_the_common_one(callboard: 
     (tmp_path / "functions" / "edge" / "own.py").write_text("def code_pass(data: str) -> bool:\n    return False\n")
     code, _, err = callboard("convert", str(flow), str(tmp_path / "own"))
     assert (code, "flow.yaml:9:" in err, "asks the function 'code_pass'" in err) == (2, True, True)
+
+
+def test_each_reason_stands_at_the_key_that_is_one(callboard: Callboard, tmp_path: Path) -> None:
+    flow = tmp_path / "flow.yaml"
+    flow.write_text(
+        """
+graph:
+  nodes:
+    - {id: In, type: literal, config: {content: x}}
+    - id: A
+      type: agent
+      config:
+        provider: openai
+        name: gpt-4o
+        base_url: http://127.0.0.1:1
+        api_key: k
+        params:
+          temperature: 0
+          max_tokens: 10
+          stop: [x]
+        skills: {enabled: false}
+        tooling: [{type: mcp_remote, config: {server: http://127.0.0.1:1}}]
+        thinking: {type: reflection, config: {reflection_prompt: again}}
+  start: In
+  edges:
+    - from: In
+      to: A
+      processor: {type: function, config: {name: uppercase_payload}}
+"""
+    )
+    code, _, err = callboard("convert", str(flow), str(tmp_path / "g"))
+    assert code == 2
+    said = [line.split("error: ")[1] for line in err.splitlines() if ": error: " in line]
+    assert [line.rsplit(": error:")[0].rsplit("/")[-1] for line in err.splitlines() if ": error: " in line] == [
+        "flow.yaml:10:19",
+        "flow.yaml:14:23",
+        "flow.yaml:15:17",
+        "flow.yaml:17:18",
+        "flow.yaml:18:19",
+        "flow.yaml:21:7",
+    ]
+    assert [line.split("`")[1] for line in said[1:3]] == ["max_tokens", "stop"]
+
+
+def test_what_the_graph_does_in_other_words_is_noted(callboard: Callboard, tmp_path: Path) -> None:
+    flow = tmp_path / "flow.yaml"
+    agent = "{id: A, type: agent, on_error: continue, config: {provider: openai, name: m, retry: {%s}}}"
+    flow.write_text("graph: {nodes: [" + agent % "retry_on_status_codes: [418]" + "]}\n")
+    code, _, err = callboard("convert", str(flow), str(tmp_path / "g"))
+    assert code == 0
+    assert err.splitlines() == [
+        "callboard: note: 'A' goes on when it fails, with the error alone as its output",
+        "callboard: note: 'A' says which failures are tried again (`retry`); a graph tries those that may pass",
+    ]
+    flow.write_text("graph: {nodes: [" + agent.replace("on_error: continue, ", "") % "enabled: false" + "]}\n")
+    assert callboard("convert", str(flow), str(tmp_path / "h"))[2] == ""

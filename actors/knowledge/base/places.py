@@ -27,6 +27,7 @@ import msgspec
 
 from ....protocol.errors import KnowledgeBusy, KnowledgeError, KnowledgeMissing
 from ...models.codec import UNREADABLE
+from ...whole_file import sync, unfinished, write_whole
 from .lost import Lost
 from .model import FORMAT, Meta
 
@@ -102,12 +103,12 @@ class Places:
 
     def swap(self, number: int) -> None:
         """Make that generation the current one, at once and for good."""
-        _replace(self.current, f"{self.generation(number).name}\n".encode())
+        write_whole(self.current, f"{self.generation(number).name}\n".encode(), durable=True)
 
     def keep_recipe(self, recipe: bytes) -> None:
         """Remember what it is made of."""
         if not self.recipe.is_file() or self.recipe.read_bytes() != recipe:
-            _replace(self.recipe, recipe)
+            write_whole(self.recipe, recipe, durable=True)
 
     def lost(self) -> Lost:
         """What could not be read the last time. A file that makes no sense says nothing."""
@@ -123,7 +124,7 @@ class Places:
         if lost == Lost():
             self.unreadable.unlink(missing_ok=True)
         else:
-            _replace(self.unreadable, msgspec.json.encode(lost))
+            write_whole(self.unreadable, msgspec.json.encode(lost), durable=True)
 
     def settle(self, *, rebuild: bool) -> int:
         """The builder's first step: finish the swap of one that was killed in the middle; the current number."""
@@ -174,7 +175,8 @@ class Places:
         for path in (self.recipe, self.unreadable):
             path.unlink(missing_ok=True)
         for path in (self.current, self.recipe, self.unreadable):
-            _part(path).unlink(missing_ok=True)
+            for left in unfinished(path):
+                left.unlink(missing_ok=True)
         self.lock.unlink()
         with suppress(OSError):
             self.directory.rmdir()
@@ -276,34 +278,11 @@ def sync_all(directory: Path) -> dict[str, int]:
     """Have all files below on disk for good; their sizes by relative path."""
     sizes = {}
     for path in sorted(directory.rglob("*")):
-        _sync(path)
+        sync(path)
         if path.is_file() and not path.name.endswith(".lock"):
             sizes[str(path.relative_to(directory))] = path.stat().st_size
-    _sync(directory)
+    sync(directory)
     return sizes
-
-
-def _replace(path: Path, data: bytes) -> None:
-    """Have the file hold this: whoever reads it finds all of it, or what was there before."""
-    part = _part(path)
-    with part.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)
-    _sync(path.parent)
-
-
-def _part(path: Path) -> Path:
-    return path.with_suffix(".part")
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 @contextmanager

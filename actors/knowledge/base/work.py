@@ -23,6 +23,7 @@ from typing import Any, final
 import msgspec
 
 from ....protocol.knowledge import Chunk, Document
+from ...whole_file import write_whole
 from .catalogue import ROWS, SCHEMA, Known, Row, count, known, last_ids, row
 from .model import FORMAT, Settings
 from .places import Places
@@ -100,9 +101,7 @@ def begin(places: Places, base: int, model: str, settings: Settings, *, resplit:
     finally:
         db.close()
     plan = Plan(format=FORMAT, base=base, last_document=document, last_chunk=chunk, model=model, settings=settings)
-    part = places.building / "plan.part"
-    part.write_bytes(msgspec.json.encode(plan))
-    part.rename(places.building / "plan.json")
+    write_whole(places.building / "plan.json", msgspec.json.encode(plan))
     return Work(places, plan)
 
 

@@ -7,7 +7,6 @@ an entry whose values change from run to run leaves a file each time that nobody
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from pathlib import Path
 from typing import final
@@ -17,6 +16,7 @@ import msgspec
 from ....protocol.mcp.config import ToolList
 from ....protocol.mcp.model import Implementation, Tool
 from ....protocol.mcp.wire import UNREADABLE
+from ...whole_file import write_whole
 
 MAX_BYTES = 8 * 1024 * 1024
 """A larger catalogue is not kept on disk."""
@@ -74,16 +74,10 @@ class Catalogs:
         if len(data) > MAX_BYTES:
             return
         path = self._file(digest)
-        part = path.with_suffix(f".{os.getpid()}.part")
         with suppress(OSError):
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             is_new = not path.exists()
-            try:
-                part.write_bytes(data)
-                part.chmod(0o600)
-                part.replace(path)
-            finally:
-                part.unlink(missing_ok=True)
+            write_whole(path, data, private=True)
             if is_new:
                 self._remove_the_oldest()
 

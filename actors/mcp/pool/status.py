@@ -24,6 +24,7 @@ import trio
 
 from ....protocol.errors import CallboardError
 from ....protocol.events import Warned
+from ...whole_file import replacing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -232,13 +233,11 @@ def _listening(directory: Path) -> tuple[trio.socket.SocketType, Path]:
         number += 1  # another root of this process
     raw = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        part = path.with_suffix(".part")
-        part.unlink(missing_ok=True)
-        with _short(part) as address:
-            raw.bind(address)
-        part.chmod(0o600)
-        raw.listen(ASKERS)
-        part.rename(path)  # so that who finds it and is refused knows that nobody listens
+        with replacing(path) as part:  # so that who finds it and is refused knows that nobody listens
+            with _short(part) as address:
+                raw.bind(address)
+            part.chmod(0o600)
+            raw.listen(ASKERS)
     except OSError:
         raw.close()
         raise

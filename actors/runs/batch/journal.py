@@ -3,6 +3,8 @@
 The first is the batch's memory. A line is appended whole and is on the disk before its task counts as done; half a line
 is what a crash has left, and is cut off. So a batch that was interrupted or killed goes on where it was when it is
 called again: what is done stays, what has failed is tried once more, and the file of failures begins anew.
+
+A thread writes and waits for the disk; lines that come meanwhile go there together the next time.
 """
 
 from __future__ import annotations
@@ -15,8 +17,21 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from ....protocol.errors import UsageError
+import trio
+
+from ....protocol.errors import CallboardError, UsageError
+from ...whole_file import sync
 from .tasks import Task
+
+
+class ResultsLost(CallboardError):
+    """A result can't be written down any more: the disk is full, or has gone."""
+
+    code = "results_lost"
+
+
+_Line = tuple[bool, bytes]
+"""Whether it tells of a failure, and the line."""
 
 
 class Journal:
@@ -35,6 +50,9 @@ class Journal:
         self.done: dict[str, str] = {}
         self.failed = 0
         self._file = -1
+        self._turn = trio.Lock()
+        self._waiting: list[_Line] = []
+        self._broken: OSError | None = None
 
     def __enter__(self) -> Self:
         try:
@@ -44,6 +62,7 @@ class Journal:
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._remember()
+            sync(self.path.parent)  # a name that a crash takes away takes the lines with it
         except BlockingIOError:
             self._close()
             raise UsageError(f"another batch is writing to {self.path}") from None
@@ -76,22 +95,60 @@ class Journal:
         return found
 
     def begin(self) -> None:
-        """The failures of before are tried again, so they are none any more."""
-        self.failures.unlink(missing_ok=True)
+        """The failures of before are tried again, so they are none any more.
 
-    def keep(self, line: dict[str, Any], *, failed: bool) -> None:
-        """Write the result of a task."""
-        text = (json.dumps(line, ensure_ascii=False) + "\n").encode("utf-8", "replace")
-        if not failed:
-            _append(self._file, text)
-            self.done[line["id"]] = line["digest"]
-            return
-        file = os.open(self.failures, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        Raises:
+            UsageError: their file can't be removed.
+        """
         try:
-            _append(file, text)
-        finally:
-            os.close(file)
-        self.failed += 1
+            self.failures.unlink(missing_ok=True)
+        except OSError as error:
+            raise UsageError(f"{self.failures} can't be removed: {error.strerror or error}") from error
+
+    async def keep(self, line: dict[str, Any], *, failed: bool) -> None:
+        """Write the result of a task; when this returns the disk has it.
+
+        Raises:
+            ResultsLost: this line, or an earlier one, could not be written.
+            trio.Cancelled: it may not be written yet; `flush` does it.
+        """
+        self._waiting.append((failed, (json.dumps(line, ensure_ascii=False) + "\n").encode("utf-8", "replace")))
+        await self.flush()
+        if failed:
+            self.failed += 1
+        else:
+            self.done[line["id"]] = line["digest"]
+
+    @property
+    def behind(self) -> bool:
+        """Whether lines wait to be written, and can be."""
+        return bool(self._waiting) and self._broken is None
+
+    async def flush(self) -> None:
+        """Have all on the disk that was handed over. Raises like `keep`."""
+        async with self._turn:
+            if self.behind:  # else somebody else has written ours
+                lines = tuple(self._waiting)
+                try:
+                    await trio.to_thread.run_sync(self._write, lines)
+                except OSError as error:
+                    self._broken = error
+                del self._waiting[: len(lines)]
+        if self._broken is not None:
+            why = self._broken.strerror or str(self._broken)
+            raise ResultsLost(
+                f"results can't be written any more to {self.path}: {why}; mend that, and the same command goes on"
+            )
+
+    def _write(self, lines: Sequence[_Line]) -> None:
+        _append(self._file, b"".join(text for failed, text in lines if not failed))
+        failures = b"".join(text for failed, text in lines if failed)
+        if failures:
+            file = os.open(self.failures, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+            try:
+                _append(file, failures)
+            finally:
+                os.close(file)
 
     def _remember(self) -> None:
         good = 0
@@ -116,6 +173,8 @@ class Journal:
 
 def _append(file: int, data: bytes) -> None:
     """Write it whole, and wait until the disk has it."""
+    if not data:
+        return
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(file, rest) :]

@@ -8,6 +8,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import trio
+
 from ....protocol.errors import CallboardError, UsageError
 from ....protocol.outcome import Outcome
 from ....protocol.problems import Problem
@@ -47,8 +49,14 @@ class Target:
         self._options = options
         self._with = lru_cache(maxsize=_KEPT)(self._read)
         self._agent: Loaded | None = None
+        self._problems: tuple[Problem, ...] | None = None
 
-    def check(self, file: Path, tasks: Sequence[Task]) -> str:
+    @property
+    def warnings(self) -> tuple[Problem, ...]:
+        """What is odd about the target's files, as they were read first."""
+        return self._problems or ()
+
+    async def check(self, file: Path, tasks: Sequence[Task]) -> str:
         """The name that results are kept under, if every task can be begun.
 
         Raises:
@@ -60,6 +68,7 @@ class Target:
         problems: list[Problem] = []
         name = self._target
         for task in tasks:
+            await trio.lowlevel.checkpoint()  # a workflow is read for each of them
             try:
                 name = self._of(task).name
             except CallboardError as error:
@@ -105,10 +114,13 @@ class Target:
         return agent
 
     def _read(self, values: tuple[tuple[str, str], ...]) -> Loaded:
-        return load(
+        agent = load(
             self._target,
             strict=self._strict,
             config_dir=self._root.config_dir,
             compat=self._compat,
             variables=dict(values),
         )
+        if self._problems is None:
+            self._problems = agent.problems
+        return agent

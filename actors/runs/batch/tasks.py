@@ -86,7 +86,7 @@ class _Reader:
         self._path = path
         self._lines: dict[str, int] = {}
 
-    def wrong(self, line: int, code: str, message: str, expected: str = "") -> None:
+    def wrong(self, line: int, code: str, message: str, expected: str = "", hint: str | None = None) -> None:
         self.problems.append(
             Problem(
                 code=code,
@@ -96,6 +96,7 @@ class _Reader:
                 column=1,
                 severity="error",
                 expected=expected,
+                hint=hint,
             )
         )
 
@@ -145,6 +146,10 @@ class _Reader:
         if not isinstance(values, dict) or not all(isinstance(v, str | int | float) for v in values.values()):
             self.wrong(line, "wrong_vars", f"`vars` is {values!r}", 'a JSON object of texts: {"TONE": "dry"}')
             values = {}
+        for text in (name, str(prompt), *map(str, files), *map(str, values), *map(str, values.values())):
+            if not _is_unicode(text):
+                message = f"{text!r} holds half a character, which no model and no file can take"
+                self.wrong(line, "half_character", message, "whole characters")
         if len(self.problems) > before:
             return
         texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in values.items()}
@@ -167,7 +172,9 @@ class _Reader:
     # --- kinds of files
 
     def _table(self, text: str) -> Iterator[Row]:
-        reader = csv.reader(io.StringIO(text, newline=""))
+        reader = csv.reader(io.StringIO(text, newline=""), delimiter=_delimiter(text), strict=True)
+        before = csv.field_size_limit(max(len(text), csv.field_size_limit()))  # it is all in memory anyway
+        line = 1
         try:
             names = self._names(next(reader, []))
             while True:
@@ -179,7 +186,9 @@ class _Reader:
                     self.wrong(line, "long_row", f"the row has {len(row)} fields", f"{len(names)}, as the first has")
                 yield line, {name: row[i] if i < len(row) else "" for i, name in enumerate(names)}
         except csv.Error as error:
-            self.wrong(reader.line_num, "no_csv", f"it is not CSV: {error}")
+            self.wrong(line, "no_csv", f"it is not CSV: the row that begins here: {error}")
+        finally:
+            csv.field_size_limit(before)
 
     def _names(self, row: list[str]) -> list[str]:
         names = [name.strip().lower() for name in row]
@@ -212,8 +221,8 @@ class _Reader:
     def _known(self, line: int, name: str) -> bool:
         if name in COLUMNS:
             return True
-        near = did_you_mean(name, COLUMNS)
-        self.wrong(line, "unknown_column", f"there is no column '{name}'", near or f"one of {', '.join(COLUMNS)}")
+        message = f"there is no column '{name}'"
+        self.wrong(line, "unknown_column", message, f"one of {', '.join(COLUMNS)}", did_you_mean(name, COLUMNS))
         return False
 
     def _sheet(self) -> str:
@@ -228,6 +237,23 @@ class _Reader:
                 return next((text for _, text in sheets_of(archive, _BOOK, bounds.text)), "")
         except (OSError, CantRead) as error:
             raise InvalidFile(f"{self._path} can't be read: {error}") from error
+
+
+def _delimiter(text: str) -> str:
+    """What stands between the columns, told by the first line: some spreadsheets write semicolons, or tabs."""
+    first = text.partition("\n")[0].lower()
+    for each in ",;\t":
+        if {name.strip(' "\r') for name in first.split(each)} & set(COLUMNS):
+            return each
+    return ","
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _filled(value: object) -> bool:

@@ -17,6 +17,7 @@ from typing import Any
 import yaml
 
 from ....protocol.problems import Problem
+from ....protocol.workflow.agents import Retry
 from ....protocol.workflow.edges import Always, Edge, RegexExtract, Template
 from ....protocol.workflow.model import (
     AgentConfig,
@@ -27,8 +28,8 @@ from ....protocol.workflow.model import (
     Workflow,
 )
 from ..agents.asking import TEMPERATURE
+from ..board.structure import Place, Structure
 from ..rules import RULES, Rules
-from ..structure import Place, Structure
 from . import replay
 from .reasons import condition_of, reasons
 
@@ -59,6 +60,13 @@ def notes(workflow: Workflow) -> Iterator[str]:
     for node in workflow.graph.nodes:
         if node.on_error == "continue" and isinstance(node.config, AgentConfig):
             yield f"'{node.id}' goes on when it fails, with the error alone as its output"
+        if isinstance(node.config, AgentConfig) and _chooses(node.config.retry):
+            yield f"'{node.id}' says which failures are tried again (`retry`); a graph tries those that may pass"
+
+
+def _chooses(retry: Retry) -> bool:
+    lists = (retry.retry_on_status_codes, retry.retry_on_exception_types, retry.retry_on_error_substrings)
+    return retry.enabled and (any(each is not None for each in lists) or bool(retry.non_retry_exception_types))
 
 
 class _Conversion:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -35,6 +35,15 @@ _KINDS = {
 _PARAMS = {"temperature", "top_p"}
 
 
+class _Reason(NamedTuple):
+    """One of them; `at` is where in the node or edge."""
+
+    at: Path
+    code: str
+    message: str
+    hint: str = ""
+
+
 def reasons(graph: Graph, file: str, own: Collection[str] = ()) -> list[Problem]:
     """All of them, in the order of the file; `own` are the user's functions of conditions, which win over ours."""
 
@@ -60,9 +69,10 @@ def reasons(graph: Graph, file: str, own: Collection[str] = ()) -> list[Problem]
         found.append(problem(nodes[cycle[0]].path, "no_cycle", f"messages go round: {named}", hint))
     most = _most_messages(graph) if not found else {}
     for node in graph.nodes:
-        found += [problem(node.path, *said) for said in _of_node(node, most.get(node.id, (0, True)))]
+        told = _of_node(node, most.get(node.id, (0, True)))
+        found += [problem((*node.path, *at), *said) for at, *said in told]
     for edge in graph.edges:
-        found += [problem(edge.path, *said) for said in _of_edge(edge, own)]
+        found += [problem((*edge.path, *at), *said) for at, *said in _of_edge(edge, own)]
     return sorted(found, key=lambda each: (each.line, each.column))
 
 
@@ -84,47 +94,67 @@ def condition_of(edge: Edge) -> Any:
     return None if condition["type"] == "always" else condition
 
 
-def _of_node(node: Node, most: tuple[int, bool]) -> Iterator[tuple[str, ...]]:
+def _of_node(node: Node, most: tuple[int, bool]) -> Iterator[_Reason]:
     config = node.config
     kind = config.__struct_config__.tag
     if isinstance(kind, str) and kind in _KINDS:
-        yield "no_such_node", f"'{node.id}' is a {kind} node: {_KINDS[kind]}"
+        yield _Reason(("type",), "no_such_node", f"'{node.id}' is a {kind} node: {_KINDS[kind]}")
     if node.output:
-        yield "no_output", f"'{node.id}' has said something before it ran (`output`)"
+        yield _Reason(("output",), "no_output", f"'{node.id}' has said something before it ran (`output`)")
     if isinstance(config, AgentConfig | HumanConfig) and config.memories:
-        yield "no_memories", f"'{node.id}' has memories"
+        yield _Reason(("config", "memories"), "no_memories", f"'{node.id}' has memories")
     if not isinstance(config, AgentConfig):
         return
     if config.provider == "callboard":
-        yield "no_agents", f"'{node.id}' is an agent of yours", "write an agent node for it by hand."
+        yield _Reason(
+            ("config", "provider"),
+            "no_agents",
+            f"'{node.id}' is an agent of yours",
+            "write an agent node for it by hand.",
+        )
     if config.base_url or config.api_key:
         hint = "make it a client of config.yaml, and name that as `provider`."
-        yield "no_client", f"'{node.id}' describes a client of its own (`base_url`, `api_key`)", hint
-    for what in ("tooling", "thinking", "skills"):
-        if getattr(config, what):
-            yield f"no_{what}", f"'{node.id}' has {what}, which an llm node has not in the same way"
-    if strange := sorted(set(config.params) - _PARAMS):
-        yield "no_params", f"an llm node has no `{'`, `'.join(strange)}`", "only temperature and top_p can be said."
+        key = "base_url" if config.base_url else "api_key"
+        yield _Reason(
+            ("config", key), "no_client", f"'{node.id}' describes a client of its own (`base_url`, `api_key`)", hint
+        )
+    skills = config.skills is not None and config.skills.enabled
+    for what, given in (("tooling", config.tooling), ("thinking", config.thinking), ("skills", skills)):
+        if given:
+            yield _Reason(
+                ("config", what), f"no_{what}", f"'{node.id}' has {what}, which an llm node has not in the same way"
+            )
+    for key in sorted(set(config.params) - _PARAMS):
+        hint = "only temperature and top_p can be said."
+        yield _Reason(("config", "params", key), "no_params", f"an llm node has no `{key}`", hint)
     count, users = most
     if config.input_mode == "messages" and (count > 1 or not users):
         what = "several messages" if count > 1 else "messages that are not a user's"
         hint = "`input_mode: prompt` puts them into one text."
-        yield "no_conversation", f"'{node.id}' may get {what} as a conversation, and an llm node has one prompt", hint
+        message = f"'{node.id}' may get {what} as a conversation, and an llm node has one prompt"
+        yield _Reason((), "no_conversation", message, hint)
 
 
-def _of_edge(edge: Edge, own: Collection[str]) -> Iterator[tuple[str, ...]]:
+def _of_edge(edge: Edge, own: Collection[str]) -> Iterator[_Reason]:
     name = f"the edge from '{edge.source}' to '{edge.target}'"
     function = edge.condition.name if isinstance(edge.condition, FunctionCondition) else "true"
     if function not in BUILT_IN or function in own:
         hint = "say it by a condition of type keyword or regex."
-        yield "no_function", f"{name} asks the function '{function}'", hint
+        yield _Reason(("condition",), "no_function", f"{name} asks the function '{function}'", hint)
     if isinstance(edge.process, FunctionProcessor):
-        yield "no_function", f"{name} has the function '{edge.process.name}' change what it carries"
+        yield _Reason(
+            ("process",), "no_function", f"{name} has the function '{edge.process.name}' change what it carries"
+        )
     if isinstance(edge.process, Template) and "{{" in edge.process.template.replace("{{content}}", ""):
-        yield "no_template", f"the template of {name} looks at more than `{{{{content}}}}`"
+        yield _Reason(("process",), "no_template", f"the template of {name} looks at more than `{{{{content}}}}`")
     if edge.dynamic is not None:
         what = f"{name} makes a {edge.dynamic.type} of its target"
-        yield "no_dynamic", what, "a graph's map node needs a script that makes a list; that has to be written by hand."
+        yield _Reason(
+            ("dynamic",),
+            "no_dynamic",
+            what,
+            "a graph's map node needs a script that makes a list; that has to be written by hand.",
+        )
 
 
 def _most_messages(graph: Graph) -> Mapping[str, tuple[int, bool]]:

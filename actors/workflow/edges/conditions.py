@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import reduce
 from inspect import isawaitable
 from operator import or_
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
@@ -19,8 +19,14 @@ from ....protocol.problems import did_you_mean
 from ....protocol.workflow.edges import Always, Condition, FunctionCondition, KeywordCondition, Never, RegexCondition
 from .matching import Pattern
 
-Test: TypeAlias = Callable[[str], bool | Awaitable[bool]]
-"""Whether an edge is taken, given what its source said."""
+if TYPE_CHECKING:
+    from ....supervisors import Actor
+
+Test: TypeAlias = "Callable[[str, Actor], bool | Awaitable[bool]]"
+"""Whether an edge is taken, given what its source said; the actor is whose children processes are."""
+
+Judge: TypeAlias = Callable[[str], bool | Awaitable[bool]]
+"""A function of `functions/edge/`, or a built-in one."""
 
 Change: TypeAlias = Callable[[str, dict[str, Any]], Any]
 """A function of `functions/edge_processor/`: a text and what such functions share in a run. May be awaited."""
@@ -32,7 +38,7 @@ CODE_FAILED = "==CODE EXECUTION FAILED=="
 class Functions(msgspec.Struct, frozen=True, kw_only=True):
     """The functions a workflow may name, beside the built-in ones; one of the same name comes before those."""
 
-    conditions: Mapping[str, Test] = {}
+    conditions: Mapping[str, Judge] = {}
     processors: Mapping[str, Change] = {}
 
 
@@ -52,12 +58,13 @@ def predicate_of(condition: Condition, functions: Functions) -> Test | Missing:
     """The condition as a function."""
     match condition:
         case Always():
-            return _always
+            return lambda _text, _me: True
         case Never():
-            return _never
+            return lambda _text, _me: False
         case FunctionCondition(name=name):
             known = {**BUILT_IN, **functions.conditions}
-            return known.get(name) or Missing("condition", name, tuple(known))
+            judge = known.get(name)
+            return Missing("condition", name, tuple(known)) if judge is None else lambda text, _me: judge(text)
         case KeywordCondition():
             return _keywords(condition)
         case RegexCondition(pattern=pattern, flags=flags):
@@ -75,13 +82,13 @@ def _keywords(condition: KeywordCondition) -> Test:
     searched = [_searched(Pattern(each, re.NOFLAG if exact else re.IGNORECASE)) for each in condition.regex]
     wants_one = bool(condition.any or condition.regex)
 
-    def test(text: str) -> bool | Awaitable[bool]:
+    def test(text: str, me: Actor) -> bool | Awaitable[bool]:
         looked_at = text if exact else text.lower()
         if any(word in looked_at for word in none) or not all(word in looked_at for word in every):
             return False
         if not wants_one:
             return True
-        return any(word in looked_at for word in some) or _any(searched, text)
+        return any(word in looked_at for word in some) or _any(searched, text, me)
 
     return test
 
@@ -89,39 +96,31 @@ def _keywords(condition: KeywordCondition) -> Test:
 def _searched(pattern: Pattern) -> Test:
     """Whether a text has it: known at once, unless that may take long."""
 
-    def test(text: str) -> bool | Awaitable[bool]:
-        return pattern.compiled.search(text) is not None if pattern.is_cheap(text) else pattern.is_in(text)
+    def test(text: str, me: Actor) -> bool | Awaitable[bool]:
+        return pattern.compiled.search(text) is not None if pattern.is_cheap(text) else pattern.is_in(text, me)
 
     return test
 
 
-def _any(tests: Sequence[Test], text: str) -> bool | Awaitable[bool]:
+def _any(tests: Sequence[Test], text: str, me: Actor) -> bool | Awaitable[bool]:
     """Whether one of them is met; in their order."""
     for i, test in enumerate(tests):
-        met = test(text)
+        met = test(text, me)
         if isawaitable(met):
-            return _any_of_the_rest(met, tests[i + 1 :], text)
+            return _any_of_the_rest(met, tests[i + 1 :], text, me)
         if met:
             return True
     return False
 
 
-async def _any_of_the_rest(first: Awaitable[bool], tests: Sequence[Test], text: str) -> bool:
+async def _any_of_the_rest(first: Awaitable[bool], tests: Sequence[Test], text: str, me: Actor) -> bool:
     if await first:
         return True
-    met = _any(tests, text)
+    met = _any(tests, text, me)
     return await met if isawaitable(met) else met
 
 
 # --- the built-in functions -------------------------------------------------------------------------------
-
-
-def _always(_text: str) -> bool:
-    return True
-
-
-def _never(_text: str) -> bool:
-    return False
 
 
 _VERDICT = re.compile(r"verdict\s*:\s*(\w+)", re.IGNORECASE)
@@ -133,9 +132,9 @@ def _stops(text: str) -> bool:
     return verdict is not None and verdict[1].upper() in {"STOP", "DONE"}
 
 
-BUILT_IN: dict[str, Test] = {
-    "true": _always,
-    "always_false": _never,
+BUILT_IN: dict[str, Judge] = {
+    "true": lambda _text: True,
+    "always_false": lambda _text: False,
     "contains_keyword": lambda text: "trigger" in text.lower(),
     "not_contains_keyword": lambda text: "trigger" not in text.lower(),
     "length_greater_than_5": lambda text: len(text) > 5,

@@ -23,10 +23,10 @@ import msgspec
 import trio
 
 from ....protocol.errors import ToolFailed
-from ....protocol.events import ToolDelta
 from ...tools.files.home import inherited
 from ...tools.files.limits import USUAL, impose
-from .conditions import Change, Functions, Test
+from ...tools.files.output import Printed
+from .conditions import Change, Functions, Judge
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
@@ -103,7 +103,7 @@ class EdgeFunctions:
             },
         )
 
-    def _condition(self, name: str, file: Path) -> Test:
+    def _condition(self, name: str, file: Path) -> Judge:
         def test(text: str) -> Coroutine[Any, Any, bool]:
             return self._call("condition", file, name, text)
 
@@ -167,7 +167,7 @@ class EdgeFunctions:
                 name="edge-functions",
                 env=inherited(self._environ),
                 stdin="pipe",
-                on_stderr=lambda line: me.emit(ToolDelta(tool="edge-functions", text=line)),
+                on_stderr=Printed(me, "edge-functions", USUAL, lambda _reason: self._drop()).stderr,
             )
             impose(self._process.pid, USUAL)
         return self._process

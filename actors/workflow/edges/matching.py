@@ -1,24 +1,29 @@
 """Matching the regular expressions of a file, which may take for ever: `(a+)+$` does with thirty letters.
 
 Python's matcher can't be interrupted, in no thread either. So what a pattern may cost is estimated from its form and
-the length of the text; what is cheap is matched at once, anything else in a process of its own that has `SECONDS` and
-ends with whoever waits for it. Its rights are the least: it gets pattern and text, and gives back where matches are.
+the length of the text; what is cheap is matched at once, anything else in a process of its own that has `SECONDS`, is
+a child of the actor that asks, and ends with it. Its rights are the least: it gets pattern and text, and gives back
+where matches are.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import signal
 import sys
 from pathlib import Path
 from re import _constants as codes  # type: ignore[attr-defined]  # the one parser that reads as `re` does
 from re import _parser as parser  # type: ignore[attr-defined]  # the same
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import trio
 
-from ....protocol.errors import GraphMistake
+from ....protocol.errors import GraphMistake, NodeFailed, TimedOut
+
+if TYPE_CHECKING:
+    from ....supervisors import Actor
 
 WORKER = Path(__file__).parents[1] / "workers" / "matching.py"
 
@@ -31,6 +36,11 @@ STEPS = 200_000_000
 LONGEST = 4_000_000
 """Characters of a text that is searched at once by a pattern without repetitions."""
 
+MEMORY = 1024 * 1024 * 1024
+"""Bytes that the process may have."""
+
+ANSWER = 64 * 1024 * 1024
+"""Bytes of what it gives back, some three million matches."""
 
 _AT_ONCE: trio.lowlevel.RunVar[trio.CapacityLimiter | None] = trio.lowlevel.RunVar("callboard.matching", None)
 
@@ -55,24 +65,26 @@ class Pattern:
         length = len(text)
         return self.degree is not None and length <= LONGEST and (length + 2) ** self.degree <= STEPS
 
-    async def is_in(self, text: str) -> bool:
+    async def is_in(self, text: str, me: Actor) -> bool:
         """Whether it matches somewhere. Raises like `each`."""
         if self.is_cheap(text):
             return self.compiled.search(text) is not None
-        return bool(await self._far(text, 0, most=1))
+        return bool(await self._far(text, me, 0, most=1))
 
-    async def each(self, text: str, group: int | str = 0, *, most: int | None = None) -> list[str | None]:
+    async def each(self, text: str, me: Actor, group: int | str = 0, *, most: int | None = None) -> list[str | None]:
         """What a group has matched, match by match.
 
         Raises:
-            GraphMistake: the pattern has taken too long.
+            NodeFailed: the pattern has taken too long, or matches too often.
         """
-        return [None if start < 0 else text[start:end] for start, end in await self.spans(text, group, most=most)]
+        return [None if start < 0 else text[start:end] for start, end in await self.spans(text, me, group, most=most)]
 
-    async def spans(self, text: str, group: int | str = 0, *, most: int | None = None) -> list[tuple[int, int]]:
+    async def spans(
+        self, text: str, me: Actor, group: int | str = 0, *, most: int | None = None
+    ) -> list[tuple[int, int]]:
         """Where a group has matched; -1 where it had no part. Raises like `each`."""
         if not self.is_cheap(text):
-            return await self._far(text, group, most)
+            return await self._far(text, me, group, most)
         found: list[tuple[int, int]] = []
         for match in self.compiled.finditer(text):
             found.append(match.span(group))
@@ -80,7 +92,9 @@ class Pattern:
                 break
         return found
 
-    async def _far(self, text: str, group: int | str, most: int | None) -> list[tuple[int, int]]:
+    async def _far(self, text: str, me: Actor, group: int | str, most: int | None) -> list[tuple[int, int]]:
+        from ....supervisors.process import ProcessStop, run_process
+
         task: dict[str, Any] = {
             "pattern": self.compiled.pattern,
             "flags": int(self.flags),
@@ -88,29 +102,48 @@ class Pattern:
             "group": group,
             "most": most,
             "seconds": int(SECONDS) + 1,
+            "memory": MEMORY,
         }
+        data = await trio.to_thread.run_sync(_encoded, task)
         limiter = _AT_ONCE.get()
         if limiter is None:
             limiter = trio.CapacityLimiter(2)
             _AT_ONCE.set(limiter)
-        async with limiter:
-            with trio.move_on_after(SECONDS):
-                done = await trio.run_process(
-                    [sys.executable, "-I", "-S", WORKER],
-                    stdin=json.dumps(task).encode(),  # ASCII, so that half a character gets through as well
-                    capture_stdout=True,
-                    capture_stderr=True,
-                    check=False,
-                    env={},
-                )
-                if done.returncode == 0:
-                    spans: list[tuple[int, int]] = msgspec.json.decode(done.stdout, type=list[tuple[int, int]])
-                    return spans
         shown = self.compiled.pattern if len(self.compiled.pattern) <= 100 else f"{self.compiled.pattern[:97]}..."
-        raise GraphMistake(
-            f"the pattern '{shown}' has not done with a text of {len(text)} characters within {SECONDS:g} s, and was "
-            "ended: repetitions inside of repetitions, like `(a+)+`, take for ever"
+        what = f"the pattern '{shown}'"
+        late = NodeFailed(
+            f"{what} has not done with a text of {len(text)} characters within {SECONDS:g} s, and was ended: "
+            "repetitions inside of repetitions, like `(a+)+`, take for ever"
         )
+        async with limiter:
+            try:
+                done = await run_process(
+                    me,
+                    [sys.executable, "-I", "-S", WORKER],
+                    name="matching",
+                    input=data,
+                    env={},
+                    output_limit=ANSWER,
+                    on_overflow="kill",
+                    timeout=SECONDS,
+                    stop=ProcessStop(eof=0, term=0),  # it has nothing to put away
+                )
+            except TimedOut:
+                raise late from None
+        if done.truncated:
+            raise NodeFailed(f"{what} matches too often in a text of {len(text)} characters")
+        if done.status == -signal.SIGXCPU:
+            raise late
+        if done.status != 0:
+            told = done.stderr_tail.strip().rpartition("\n")[2] or f"its process ended with {done.status}"
+            raise NodeFailed(f"{what} can't be matched with a text of {len(text)} characters: {told}")
+        spans: list[tuple[int, int]] = msgspec.json.decode(done.stdout, type=list[tuple[int, int]])
+        return spans
+
+
+def _encoded(task: dict[str, Any]) -> bytes:
+    """ASCII, so that half a character gets through as well."""
+    return json.dumps(task).encode()
 
 
 def _degree(pattern: str, flags: re.RegexFlag) -> int | None:

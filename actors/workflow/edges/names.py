@@ -1,6 +1,7 @@
 """`{{name}}` in the texts of a workflow: in templates of edges, and in the role of a node that runs once per unit.
 
-A name stands for a text; `{{name.key}}` and `{{name[0]}}` look into it if that text is JSON. A name that stands for
+A name stands for a text; `{{name.key}}` and `{{name[0]}}` look into it if that text is JSON. Nodes are called what
+their authors like, `Article Writer` or `v1.2`, so whatever stands between the braces may be a name. One that stands for
 nothing stays as it is written, since a prompt may well talk about templates.
 """
 
@@ -11,10 +12,13 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from ...graph.json_values import NotJson, decode
-from ...graph.templates import MISSING, getter, render, root_of
+from ...graph.templates import MISSING, getter, render
 
-_TOKEN = re.compile(r"\{\{\s*([a-zA-Z0-9_][a-zA-Z0-9_.\[\]-]*)\s*\}\}")
+_HOLE = re.compile(r"\{\{([^{}]*)\}\}")
+_STEP = re.compile(r"[.\[]")
 
+LONGEST = 1_000
+"""Characters between braces that are looked at as a name."""
 
 Lookup: TypeAlias = Callable[[str], str | None]
 """What a name stands for; None if for nothing."""
@@ -24,24 +28,27 @@ def filled(text: str, lookup: Lookup) -> str:
     """The text with its names put in, in one pass: what a name stands for is not looked at again."""
 
     def put(match: re.Match[str]) -> str:
-        path = match[1]
+        path = match[1].strip()
+        if not path or len(path) > LONGEST:
+            return match[0]
         value = lookup(path)
         if value is not None:
             return value
         found = _inside(path, lookup)
         return match[0] if found is MISSING else render(found)
 
-    return _TOKEN.sub(put, text) if "{{" in text else text
+    return _HOLE.sub(put, text) if "{{" in text else text
 
 
 def _inside(path: str, lookup: Lookup) -> Any:
-    """What stands at a path into a name's text."""
-    root = root_of(path)
-    text = lookup(root) if root != path else None
-    if text is None:
-        return MISSING
-    try:
-        value = decode(text)
-    except NotJson:
-        return MISSING
-    return getter("it" + path[len(root) :])({"it": value})
+    """What stands at a path into a name's text; of names that begin alike, the longest is meant."""
+    for step in reversed(list(_STEP.finditer(path))):
+        text = lookup(path[: step.start()])
+        if text is None:
+            continue
+        try:
+            value = decode(text)
+        except NotJson:
+            return MISSING
+        return getter("it" + path[step.start() :])({"it": value})
+    return MISSING

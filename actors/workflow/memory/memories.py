@@ -55,6 +55,9 @@ BY_DEFAULT: tuple[Stage, ...] = ("pre_gen_thinking", "gen", "post_gen_thinking")
 AUTO = "auto"
 """A path that means none."""
 
+EVERYTHING = -1.0
+"""A likeness that every text has: no cosine is below."""
+
 _ENDS_THE_RUN = (BudgetReached, TurnsReached, ShuttingDown)
 
 
@@ -136,7 +139,10 @@ class Memories:
 
     async def _recalled(self, me: Actor, use: MemoryUse, store: Store, text: str) -> list[str]:
         began = trio.current_time()
-        question = Question(text=text, top_k=use.top_k, threshold=use.similarity_threshold)
+        threshold = use.similarity_threshold
+        if self._rules.zero_finds_all and threshold <= 0:
+            threshold = EVERYTHING
+        question = Question(text=text, top_k=use.top_k, threshold=threshold)
         items = await store.recall(me, question)
         if me.stream.heard and not isinstance(store, Documents):  # of a base, the base tells
             me.emit(

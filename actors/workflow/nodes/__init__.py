@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ....protocol.workflow.model import AgentConfig, CustomConfig, HumanConfig, NodeConfig, PythonConfig
-from ..perform import Said
+from ..board.perform import Said
 from ..plan import Code, Job
 from .custom import run_custom_node
 from .human import run_human_node

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import trio
 
 from ....protocol.chat import AssistantTurn, ChatRequest, Turn, UserTurn
@@ -31,10 +32,10 @@ from ..agents.providers import CALLBOARD, model_of
 from ..agents.skills import skill_tool, skills_of, told
 from ..agents.thinking import reflection
 from ..agents.tooling import tools_of_node, wants_servers
-from ..dynamic import Unit
+from ..board.dynamic import Unit
+from ..board.perform import Said
 from ..memory.memories import Recalled
 from ..messages import Message
-from ..perform import Said
 from ..prompting import conversation, headed_text, remembering
 
 if TYPE_CHECKING:
@@ -112,10 +113,13 @@ class _Agent:
         """What the model says at last, and all turns that came of it."""
         company = self._company
         system, turns = _as_turns(messages)
+        request = params.completed(ChatRequest(model=model, system=system, messages=turns), self._config.params)
+        if not self._node.log_output:  # what comes in pieces is told in pieces
+            request = msgspec.structs.replace(request, stream=False)
         talk = Conversation(
             company.context,
             calls,
-            params.completed(ChatRequest(model=model, system=system, messages=turns), self._config.params),
+            request,
             company.record,
             max_turns=params.tool_loop_limit,
             bound="tool_loop_limit",

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 from ....protocol.chat import FilePart, ImagePart, TextPart, parts_of
 from ....protocol.questions import Question
 from ....protocol.workflow.model import HumanConfig
+from ..board.perform import Said
 from ..messages import Message
-from ..perform import Said
 from ..plan import Job
+from ..prompting import heading, remembered
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
@@ -28,7 +29,7 @@ async def run_human_node(me: Actor, job: Job) -> Said:
     blocks += shown(job.inputs)
     memories = job.company.memories if job.company is not None and config.memories else None
     if memories is not None:
-        blocks += _remembered(await memories.recall(me, job.node, "gen", job.inputs, also="pre_gen_thinking"))
+        blocks += remembered(await memories.recall(me, job.node, "gen", job.inputs, also="pre_gen_thinking"))
     question = Question(id="", actor="", node=job.node.id, kind="text", text="\n\n".join(blocks))
     answer = (await me.ask_person(question)).text
     if memories is not None:
@@ -39,8 +40,7 @@ async def run_human_node(me: Actor, job: Job) -> Said:
 def shown(inputs: Sequence[Message]) -> Iterator[str]:
     """Each input as a block of text, under a heading that says where it is from."""
     for message in inputs:
-        heading = f"=== INPUT FROM {message.source or 'UNKNOWN'} ({message.role}) ==="
-        yield heading + "\n\n" + "\n".join(_as_text(part) for part in parts_of(message.content))
+        yield heading(message) + "\n".join(_as_text(part) for part in parts_of(message.content))
 
 
 def _as_text(part: TextPart | ImagePart | FilePart) -> str:
@@ -53,9 +53,3 @@ def _as_text(part: TextPart | ImagePart | FilePart) -> str:
             return f"[image: {media_type}, {len(data)} bytes]"
         case FilePart(name=name, data=data):
             return f"[file: {name}, {len(data)} bytes]"
-
-
-def _remembered(memories: Sequence[tuple[str, Sequence[str]]]) -> Iterator[str]:
-    for store, items in memories:
-        if items:
-            yield f"--- {store} ---\n" + "\n".join(f"{i}. {item}" for i, item in enumerate(items, 1))

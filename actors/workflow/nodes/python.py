@@ -10,27 +10,30 @@ much memory, what it prints, how large its files are. Whatever is beyond ends al
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import shutil
 import sys
 import textwrap
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 import msgspec
 import trio
 
 from ....protocol.errors import GraphMistake, NodeFailed, ProcessError
-from ....protocol.events import ToolDelta, ToolFinished, ToolStarted
+from ....protocol.events import ToolFinished, ToolStarted
 from ....protocol.workflow.model import PythonConfig
 from ....supervisors.child import ProcessStop
 from ...tools.files.home import inherited
 from ...tools.files.limits import MIB, Limits, impose, kill, watch
+from ...tools.files.output import Printed
+from ..board.perform import Said
 from ..edges.conditions import CODE_FAILED
 from ..messages import Message
-from ..perform import Said
 from ..plan import Job
 
 if TYPE_CHECKING:
@@ -139,7 +142,7 @@ class _Run:
                 name=tool,
                 env=script.env,
                 cwd=script.file.parent,
-                on_stderr=lambda line: me.emit(ToolDelta(tool=tool, text=line)),
+                on_stderr=Printed(me, tool, LIMITS, self._end).stderr,
             )
         except ProcessError as error:
             return failure(str(error))
@@ -206,18 +209,20 @@ def _check_encoding(name: str) -> None:
 
 def _written(directory: Path, id: str, code: str) -> Path:
     """The file with the code; earlier ones stay, so that one can look at them."""
+    name = re.sub(r"[^0-9A-Za-z_-]", "_", id)[:100] or "_"
     try:
-        file = _free(directory, id)
-        file.write_text(code, encoding="utf-8", errors="replace")
+        file, opened = _free(directory, name)
+        with opened:
+            opened.write(code)
     except OSError as error:
         raise NodeFailed(f"its code can't be written to {directory}: {error.strerror or error}") from error
     return file
 
 
-def _free(directory: Path, id: str) -> Path:
-    name = re.sub(r"[^0-9A-Za-z_-]", "_", id)[:100] or "_"
-    file, count = directory / f"{name}.py", 1
-    while file.exists():
-        count += 1
-        file = directory / f"{name}_run-{count}.py"
-    return file
+def _free(directory: Path, name: str) -> tuple[Path, IO[str]]:
+    """A new file, made by whoever opens it: units of a map and other subgraphs write here at the same time."""
+    for count in itertools.count(1):
+        file = directory / (f"{name}.py" if count == 1 else f"{name}_run-{count}.py")
+        with suppress(FileExistsError):
+            return file, file.open("x", encoding="utf-8", errors="replace")
+    raise AssertionError

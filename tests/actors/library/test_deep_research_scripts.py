@@ -242,8 +242,10 @@ def test_a_report_without_sources_is_told_so() -> None:
 PRIVATE = (
     *("127.0.0.1", "localhost", "127.1", "2130706433", "0x7f000001", "0.0.0.0", "10.0.0.7", "100.64.0.1"),
     *("192.168.1.1", "[::1]", "[fd00::1]", "[::ffff:127.0.0.1]", "[64:ff9b::7f00:1]", "[2002:7f00:1::]"),
+    *("[::7f00:1]", "[::808:808]", "[64:ff9b:1::808:808]", "[64:ff9b:1:a00:1::]", "[fec0::1]", "192.0.0.8"),
 )
 CREDENTIALS = ("169.254.169.254", "[fe80::1]", "[::ffff:169.254.1.1]", "[fd00:ec2::254]", "100.100.100.200")
+CREDENTIALS += ("[::a9fe:a9fe]", "[64:ff9b::a9fe:a9fe]", "[64:ff9b:1::a9fe:a9fe]", "192.0.0.192")
 
 
 async def test_private_addresses_are_left_alone_however_they_are_written(site: Site) -> None:

@@ -52,7 +52,9 @@ def test_a_name_that_nobody_knows_wants_a_base_url() -> None:
     [
         ("openai", "http://x/v1", "k", ("openai", "http://x/v1", "k")),
         ("openai", None, "k", ("openai", "", "k")),
-        ("gemini", "http://x", "k", ("gemini", "http://x", "k")),
+        ("gemini", "http://x", "k", ("gemini", "http://x/v1beta", "k")),
+        ("gemini", "http://x/", "k", ("gemini", "http://x/v1beta", "k")),
+        ("gemini", "http://x/v1", "k", ("gemini", "http://x/v1", "k")),
         ("groq", None, "k", ("openai-compatible", "https://api.groq.com/openai/v1", "k")),
         ("lab", None, "k", ("claude", "http://lab/v1", "k")),
     ],
@@ -101,6 +103,7 @@ def test_one_provider_is_not_given_the_key_of_another() -> None:
     [
         ("openai", "https://api.openai.com/v1/"),
         ("groq", "https://api.groq.com/openai/v1"),
+        ("gemini", "https://generativelanguage.googleapis.com"),
         ("lab", "http://lab/v1"),
         ("claude", "https://own.example/v1"),
     ],

@@ -228,6 +228,13 @@ def test_an_answer_without_sense_is_a_model_error(answer: Any) -> None:
         whole(answer)
 
 
+@pytest.mark.parametrize("stop", ["MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL"])
+def test_a_call_that_the_model_fumbled_may_be_tried_again_if_it_said_nothing(stop: str) -> None:
+    with pytest.raises(UpstreamError, match=stop):
+        whole(chunk(stop=stop))
+    assert whole(chunk({"text": "a"}, stop=stop)).text == "a"
+
+
 def test_a_stream_that_breaks_off_or_tells_an_error_may_be_tried_again() -> None:
     reader = GEMINI.encode(HELLO, "m", stream=True).reader()
     list(reader.feed(b'data: {"candidates": [{"content": {"parts": [{"text": "a"}]}}]}\n\n'))

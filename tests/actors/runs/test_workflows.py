@@ -11,6 +11,7 @@ import trio
 from stage import Stage
 
 import callboard
+from callboard.actors.runs import attachments
 from callboard.protocol.errors import InvalidFile, UsageError
 
 GREETING = """
@@ -62,6 +63,17 @@ async def test_variables_come_from_the_caller_the_file_and_the_dotenv_beside_it(
         await stage.run("task", file)
     (tmp_path / ".env").write_text("NAME=Eve\n")
     assert (await stage.run("task", file)).output == "hello Eve"
+
+
+async def test_a_variable_that_nothing_refers_to_is_told(stage: Stage, tmp_path: Path) -> None:
+    file = put(tmp_path, GREETING)
+    known = {"NAME": "Zoe", "OTHER": "${DEEP}", "DEEP": "x"}
+    await stage.run("go", file, variables=known)
+    assert [warned.message for warned in stage.of("run.warning")] == [
+        f"{file}: warning: the variable `OTHER` is set by the caller, and nothing refers to `${{OTHER}}`"
+    ]
+    found = callboard.validate(file, variables={"NAMES": "Zoe"})
+    assert [(each.code, each.hint) for each in found] == [("unused_variable", "did you mean 'NAME'?")]
 
 
 async def test_files_of_subgraphs_are_found_beside_who_names_them(stage: Stage, tmp_path: Path) -> None:
@@ -142,6 +154,22 @@ async def test_attachments_reach_the_nodes_and_the_workspace(stage: Stage, tmp_p
     stage.agent("start: e\nnodes:\n  e: {type: end, output: x}\n")
     with pytest.raises(UsageError, match="'g' is no workflow"):
         await stage.run("see", attach=given)
+
+
+async def test_an_attachment_that_cant_be_read_or_grows_fails_the_run_and_says_why(
+    stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = put(tmp_path, GREETING)
+    outcome = await stage.run("task", file, attach=["/proc/self/mem"])
+    assert outcome.error is not None
+    assert (outcome.error.code, outcome.error.message) == (
+        "usage",
+        "/proc/self/mem can't be attached: Input/output error",
+    )
+    monkeypatch.setattr(attachments, "LARGEST", 3)
+    outcome = await stage.run("task", file, attach=["/proc/self/status"])  # which says that it is empty
+    assert outcome.error is not None
+    assert "/proc/self/status is larger than" in outcome.error.message
 
 
 async def test_a_run_that_is_saved_is_there_as_files(stage: Stage, tmp_path: Path) -> None:

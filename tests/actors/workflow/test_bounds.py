@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from workflow_house import House, written
 
-from callboard.actors.workflow import perform
+from callboard.actors.workflow.board import perform
 from callboard.actors.workflow.workspace import Workspace
 from callboard.protocol.errors import GraphMistake, NodeFailed
 

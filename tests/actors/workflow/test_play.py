@@ -14,6 +14,7 @@ from workflow_house import House, Naps, chained, fanned_out, mapped, written
 from workflow_stage import KNOWN, Stage
 
 from callboard.actors.workflow import play
+from callboard.actors.workflow.nodes import custom
 from callboard.actors.workflow.plan import Job
 from callboard.protocol.errors import GraphMistake, NobodyToAsk, NodeFailed
 from callboard.protocol.workflow import Known
@@ -268,6 +269,34 @@ async def test_a_plugin_that_gives_something_else_back_is_told_what_is_wanted(ho
     text = CHAIN.replace("{seconds: 2}", "{gives: 5}")
     result = await house.run(written(house.directory, text, known=naps.known))
     assert "gave 5 back instead of what it says (Said)" in str(result.error)
+
+
+SIESTA = """
+from callboard.actors.workflow.messages import Message
+from callboard.actors.workflow.board.perform import Said
+
+
+async def siesta(me, job):
+    return Said(outputs=(Message(role="assistant", content=f"{job.values['hours']} h after {job.inputs[0].text}"),))
+"""
+
+
+async def test_a_package_brings_a_type_of_nodes_by_an_entry_point(
+    house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    info = tmp_path / "callboard_siesta-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: callboard-siesta\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[{custom.GROUP}]\nsiesta = callboard_siesta:siesta\n")
+    (tmp_path / "callboard_siesta.py").write_text(SIESTA)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    custom.node_types.cache_clear()
+    try:
+        known = Known(node_types=frozenset(custom.node_types()))
+        text = CHAIN.replace("type: nap, config: {seconds: 2}", "type: siesta, config: {hours: 3}")
+        assert (await house.run(written(house.directory, text, known=known))).output == "3 h after hello"
+    finally:
+        custom.node_types.cache_clear()
 
 
 async def test_a_node_of_a_type_that_nobody_brings_is_a_mistake_of_the_graph(house: House) -> None:

@@ -183,6 +183,11 @@ def test_a_role_may_name_the_unit_and_nothing_else() -> None:
     assert codes(role_text("See {{patient}} at once."), "devall") == ["fixed_template", "ignored_key"]
 
 
+def test_a_tree_has_no_unit_to_be_named() -> None:
+    tree = role_text("See {{patient}} at once.").replace("type: map", "type: tree")
+    assert codes(tree) == ["fixed_template", "unused_key"]
+
+
 def test_a_pattern_beside_no_split_type_is_told() -> None:
     written = "dynamic: {type: map, config: {pattern: x}}"
     assert codes(edge_text(written)) == ["unused_key"]

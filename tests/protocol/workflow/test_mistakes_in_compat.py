@@ -123,6 +123,39 @@ MISTAKES = {
     "bare path, in compat": Mistake(
         "max_items: 50", "memory_path: auto", "bare_path", "memory_path: auto", "directory", "warning", "devall"
     ),
+    "startup_timeout, in compat": Mistake(
+        "args: [mcp-server-time]",
+        "args: [mcp-server-time]\n              startup_timeout: 60",
+        "unused_key",
+        "startup_timeout: 60",
+        "remove it",
+        "warning",
+        "devall",
+    ),
+    "timeout of functions, in compat": Mistake(
+        "              tools:\n                - name: get_weather",
+        "              timeout: 5\n              tools:\n                - name: get_weather",
+        "unused_key",
+        "timeout: 5",
+        "remove it",
+        "warning",
+        "devall",
+    ),
+    "memory before second thoughts, in compat": Mistake(
+        "retrieve_stage: [gen]",
+        "retrieve_stage: [pre_gen_thinking]",
+        "unused_key",
+        "retrieve_stage",
+        "[gen]",
+        "warning",
+        "devall",
+    ),
+    "protocol, in compat": Mistake(
+        "temperature: 0.3", "protocol: chat", "breaking_param", "protocol: chat", "remove it", "warning", "devall"
+    ),
+    "bound of calls, in compat": Mistake(
+        "temperature: 0.3", "tool_loop_limit: 5", "breaking_param", "tool_loop_limit", "remove it", "warning", "devall"
+    ),
     "wait_for_log": Mistake(
         "args: [mcp-server-time]",
         "args: [mcp-server-time]\n              wait_for_log: ready",

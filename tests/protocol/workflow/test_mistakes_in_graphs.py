@@ -112,6 +112,14 @@ MISTAKES = {
     "role beside config": Mistake(
         "      context_window: 5", "      role: You write.", "unknown_key", "role: You write.", "`config`", "warning"
     ),
+    "role beside no config": Mistake(
+        "      type: passthrough\n      config: {}",
+        "      type: agent\n      role: You write.",
+        "missing_key",
+        "- id: archive",
+        "config: {}",
+        also=("unknown_key",),
+    ),
     "old map on a node": Mistake(
         "      context_window: 5",
         "      dynamic: {type: map}",

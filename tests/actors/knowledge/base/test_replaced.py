@@ -160,8 +160,8 @@ async def test_a_lock_that_was_removed_before_it_was_had_is_none(
 async def test_what_a_killed_writer_has_left_goes_with_the_base(library: Library) -> None:
     library.holds(a="apple")
     await library.build()
-    for name in ("current", "recipe", "unreadable"):
-        (library.directory / f"{name}.part").touch()
+    for name in ("current", "recipe.json", "unreadable.json"):
+        (library.directory / f"{name}.4711-4711.part").touch()
     await drop(library.directory)
     assert not library.directory.exists()
 

@@ -68,7 +68,8 @@ async def test_rows_are_numbered_where_no_row_has_a_name(tmp_path: Path) -> None
         ("id,task\na,one\na,two\n", 3, "id 'a' is that of line 2 already"),
         ("id,task\na,one\n,\nb,two\n", 3, "the row is empty"),
         ("id,task\na,one\n,two\n", 3, "the row has no id"),
-        ("id,taks\na,one\n", 1, "did you mean 'task'?"),
+        ("id,taks\na,one\n", 1, "(expected one of id, task, attachments, vars)\n    did you mean 'task'?"),
+        ('id,task\na,one\nb,"two\nc,three\n', 3, "the row that begins here: unexpected end of data"),
         ("id,task,task\na,one,two\n", 1, "two columns have one name"),
         ("id,task,vars\na,one,TONE=dry\n", 2, "`vars` is 'TONE=dry'"),
         ('id,task,vars\na,one,"{""X"": [1]}"\n', 2, "expected a JSON object of texts"),
@@ -86,6 +87,27 @@ async def test_what_is_wrong_is_told_with_its_line(text: str, line: int, told: s
     (problem,) = caught.value.problems
     assert problem.line == line
     assert told in str(problem)
+
+
+@pytest.mark.parametrize("between", [";", "\t"])
+async def test_spreadsheets_write_semicolons_and_tabs_as_well(between: str, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(f'"Id"{between}task\r\na{between}"one, {between} two"\r\n')
+    assert await read_tasks(tmp_path / "t.csv") == [Task(id="a", prompt=f"one, {between} two", line=2)]
+
+
+async def test_a_task_may_be_as_long_as_a_book(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("task\n" + "x" * 1_000_000 + "\n")
+    (task,) = await read_tasks(tmp_path / "t.csv")
+    assert len(task.prompt) == 1_000_000
+
+
+@pytest.mark.parametrize(
+    "row", ['{"id": "\\ud83d"}', '{"task": "a\\ud83d"}', '{"vars": {"\\ud83d": "x"}}', '{"vars": {"X": "\\udc00"}}']
+)
+async def test_half_a_character_is_refused_before_it_is_somebodys_name(row: str, tmp_path: Path) -> None:
+    (tmp_path / "t.jsonl").write_text(row + "\n")
+    with pytest.raises(InvalidFile, match="holds half a character"):
+        await read_tasks(tmp_path / "t.jsonl")
 
 
 async def test_all_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:

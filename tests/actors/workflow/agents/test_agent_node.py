@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import textwrap
 
+import pytest
 import trio
 from fake_models import Reply
+from waiting import until
 from workflow_agents import RETRIES, Agents, said
 
 ONE = """
@@ -72,6 +75,17 @@ async def test_params_go_to_the_provider_those_we_know_in_its_own_words(agents: 
     assert not {"temperature", "tool_loop_limit", "protocol"} & body.keys()
 
 
+@pytest.mark.parametrize("shown", [True, False])
+async def test_an_agent_whose_output_no_log_shall_show_is_in_no_event(agents: Agents, shown: bool) -> None:
+    agents.models.answer_with(lambda _: "a secret word")
+    yaml = (ONE % "params: {stream: true}").replace(
+        "type: agent", f"type: agent\n      log_output: {str(shown).lower()}"
+    )
+    result = await agents.run(yaml)
+    assert result.output == "a secret word"
+    assert "".join(data.text for data in agents.of("llm.delta")) == ("a secret word" if shown else "")
+
+
 async def test_a_param_that_makes_no_sense_is_the_authors_mistake(agents: Agents) -> None:
     result = await agents.run(ONE % "params: {temperature: hot}", compat="devall")
     assert "`params` of the agent: Expected `float | null`, got `str` - at `$.temperature`" in str(result.error)
@@ -89,6 +103,18 @@ async def test_a_model_that_fails_fails_the_node_and_in_devall_is_its_output(age
     assert result.error is None
     assert result.output.startswith("Error calling model m: openai@127.0.0.1-")
     assert result.output.endswith("(HTTP 400)\n\nOriginal input: === INPUT FROM TASK (user) ===\n\nTASK...")
+
+
+async def test_gemini_is_spoken_to_in_its_own_format_with_the_key_of_the_file(agents: Agents) -> None:
+    candidate = {"content": {"role": "model", "parts": [{"text": "hi"}]}, "finishReason": "STOP"}
+    agents.models.script(Reply(raw=json.dumps({"candidates": [candidate]}).encode()))
+    gemini = f"provider: gemini, base_url: '{agents.models.url}', api_key: gk"
+    result = await agents.run((ONE % "role: R, params: {stream: false}").replace("{fake}", gemini))
+    assert (result.error, result.output) == (None, "hi")
+    (request,) = agents.models.requests
+    assert request.path == "/v1beta/models/m:generateContent"
+    assert request.headers["x-goog-api-key"] == "gk"
+    assert request.json["systemInstruction"] == {"parts": [{"text": "R"}]}
 
 
 async def test_an_unknown_provider_is_a_mistake_in_both_dialects(agents: Agents) -> None:
@@ -150,6 +176,47 @@ async def test_cancelling_the_run_hangs_up_on_the_model_and_keeps_what_was_said(
         result = await agents.run(yaml)
         await agents.models.until(lambda models: models.cut == 1)
     assert [message.text for message in result.outputs["A"]] == ["said already"]
+
+
+MAPPED = """
+    graph:
+      start: [S]
+      nodes:
+        - {id: S, type: literal, config: {content: "ann\\nbob\\neve"}}
+        - {id: A, type: agent, config: {{fake}, name: m, role: "{{item}}", RETRIES}}
+      edges: [{from: S, to: A, dynamic: {type: map, config: {split_type: lines}}}]
+    """.replace("RETRIES", RETRIES)
+
+
+async def test_what_units_have_said_is_kept_when_another_fails(agents: Agents) -> None:
+    agents.models.answer_with(
+        lambda request: Reply(status=400, error="no bob") if request.system == "bob" else f"seen {request.system}"
+    )
+    result = await agents.run(MAPPED)
+    assert "no bob" in str(result.error)
+    assert [(said.text, said.source) for said in result.outputs["A"]] == [("seen ann", "A"), ("seen eve", "A")]
+
+
+async def test_what_units_have_said_is_kept_when_the_run_is_cancelled(agents: Agents, nursery: trio.Nursery) -> None:
+    agents.models.answer_with(
+        lambda request: Reply(hold=trio.Event()) if request.system == "bob" else f"seen {request.system}"
+    )
+
+    async def cancel() -> None:
+        await until(lambda: len([data for data in agents.of("node.exited") if data.item is not None]) == 2)
+        agents.ref.cancel()
+
+    nursery.start_soon(cancel)
+    with trio.fail_after(10):
+        result = await agents.run(MAPPED)
+    assert [said.text for said in result.outputs["A"]] == ["seen ann", "seen eve"]
+
+
+async def test_a_failure_that_is_tolerated_is_told_all_the_same(agents: Agents) -> None:
+    agents.models.answer_with(lambda _: Reply(status=400, error="bad thing"))
+    result = await agents.run((ONE % RETRIES).replace("type: agent", "type: agent\n      on_error: continue"))
+    assert result.error is None
+    assert "bad thing" in agents.of("node.exited")[0].error
 
 
 # --- other agents -----------------------------------------------------------------------------------------

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from workflow_stage import Stage, structure, workflow
+from workflow_stage import NOBODY, Stage, structure, workflow
 
+from callboard.actors.workflow.board.result import Notice, Warned
 from callboard.actors.workflow.edges.conditions import Functions, predicate_of
-from callboard.actors.workflow.result import Notice, Warned
 from callboard.protocol.errors import BudgetReached, GraphMistake
 from callboard.protocol.workflow.edges import (
     Always,
@@ -57,7 +57,7 @@ CONDITIONS = [
 def test_a_condition_is_met_or_not(condition: Condition, text: str, met: bool) -> None:
     test = predicate_of(condition, Functions())
     assert callable(test)
-    assert test(text) is met
+    assert test(text, NOBODY) is met
 
 
 CONDITION = """

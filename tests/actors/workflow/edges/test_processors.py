@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from workflow_stage import Stage, now, structure, workflow
+from workflow_stage import NOBODY, Stage, now, structure, workflow
 
 from callboard.actors.workflow.edges.conditions import Functions
 from callboard.actors.workflow.edges.processors import Around, process_of
@@ -23,7 +23,7 @@ def said(text: str) -> Message:
 def processed(processor: Processor, text: str, functions: Functions | None = None, **known: str) -> str | None:
     process = process_of(processor, functions or Functions())
     assert callable(process)
-    result = process(said(text), Around(known, {}))
+    result = process(said(text), Around(known, {}, NOBODY))
     arrived = now(result) if hasattr(result, "send") else result  # type: ignore[arg-type]
     return arrived.text if isinstance(arrived, Message) else None
 
@@ -61,6 +61,17 @@ def test_regex_extract(processor: RegexExtract, text: str, arrives: str | None) 
 def test_templates_put_in_what_is_known_and_leave_the_rest(template: str, arrives: str) -> None:
     text = '{"a": [1, "{{b}}"]}'
     assert processed(Template(template=template), text, **{"b": "said", "my-node": "no json"}) == arrives
+
+
+def test_a_template_names_nodes_whatever_they_are_called() -> None:
+    template = "{{ Article Writer }} {{v1.2}} {{v1.2.key}} {{a/b[0]}} {{}} {{ }} {{x{y}}"
+    said = {"Article Writer": "once", "v1": "no", "v1.2": '{"key": 5}', "a/b": "[7]"}
+    assert processed(Template(template=template), "t", **said) == 'once {"key": 5} 5 7 {{}} {{ }} {{x{y}}'
+
+
+def test_a_template_of_braces_alone_takes_no_time() -> None:
+    text = "{{" + " " * 500_000 + "{{" * 250_000 + "a." * 100_000 + "}}"
+    assert processed(Template(template=text), "t") == text
 
 
 def test_a_template_sees_what_other_nodes_said_before() -> None:

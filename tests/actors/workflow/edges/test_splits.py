@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from workflow_stage import NOBODY
 
 from callboard.actors.workflow.edges.splits import units_of
 from callboard.actors.workflow.messages import Message
@@ -40,11 +41,11 @@ SPLITS: list[tuple[Split, list[str], list[str]]] = [
 @pytest.mark.parametrize(("split", "given", "units"), SPLITS)
 async def test_splits(split: Split, given: list[str], units: list[str]) -> None:
     messages = [Message(role="user", content=text, source="A", keep=True) for text in given]
-    found = await units_of(split, messages)
+    found = await units_of(split, messages, NOBODY)
     assert [unit.text for unit in found] == units
     assert all(unit.source == "A" and unit.keep for unit in found)
 
 
 async def test_numbers_of_any_length_are_items() -> None:
-    (unit,) = await units_of(ByArray(), [Message(role="user", content="[" + "1" * 30 + "]")])
+    (unit,) = await units_of(ByArray(), [Message(role="user", content="[" + "1" * 30 + "]")], NOBODY)
     assert unit.text == "1" * 30

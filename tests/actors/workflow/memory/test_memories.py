@@ -97,6 +97,17 @@ async def test_top_k_bounds_what_is_found(agents: Agents) -> None:
 
 
 @pytest.mark.usefixtures("weights")
+@pytest.mark.parametrize(("compat", "finds"), [("standard", True), ("devall", False)])
+async def test_a_threshold_of_zero_finds_what_is_like_nothing(agents: Agents, compat: str, finds: bool) -> None:
+    config = ", config: {memory_path: s.memory, embedding: {provider: local, model: static}}"
+    yaml = (SIMPLE % (config, "")).replace("similarity_threshold: 0.5", "similarity_threshold: 0.0")
+    agents.models.script("cake stones", "done")
+    for task in ("cake stones", "bicycle flour"):  # their cosine is -0.19
+        assert (await agents.run(yaml, task, compat=compat)).error is None
+    assert ("cake stones" in agents.models.requests[1].body.decode()) is finds
+
+
+@pytest.mark.usefixtures("weights")
 async def test_stores_are_kept_apart_by_name_and_by_file(agents: Agents) -> None:
     await agents.run(SIMPLE % ("", ""), CAKE)
     await agents.run((SIMPLE % ("", "")).replace("name: s,", "name: other,"), CAKE)

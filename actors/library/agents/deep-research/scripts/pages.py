@@ -27,8 +27,12 @@ CLOSED = (401, 402, 403, 407, 429, 451)
 PRIVATE_TOO = os.environ.get("LLM_AGENT_VAR_PRIVATE_SOURCES", "").lower() in ("yes", "true", "1")
 
 _HEADERS = {"User-Agent": "Mozilla/5.0 (compatible; callboard/0.1)", "Accept": "*/*"}
-_METADATA = [ipaddress.ip_address(address) for address in ("fd00:ec2::254", "100.100.100.200")]
-_NAT64 = ipaddress.ip_network("64:ff9b::/96")
+_METADATA = [ipaddress.ip_address(address) for address in ("fd00:ec2::254", "100.100.100.200", "192.0.0.192")]
+_PRIVATE_TOO = [ipaddress.ip_network(net) for net in ("192.0.0.0/24", "::/96", "64:ff9b:1::/48", "fec0::/10")]
+"""What is of no public use, though not every Python says so."""
+
+_WRAPPING = [ipaddress.ip_network(net) for net in ("::/96", "64:ff9b::/96", "64:ff9b:1::/48")]
+"""Networks whose addresses end with one of the old kind: compatible ones, and those of NAT64."""
 
 
 def looked_up(url: str) -> tuple[str, str]:
@@ -97,7 +101,8 @@ def _check(text: str) -> None:
     for each in (address, *_wrapped(address)):
         if each.is_link_local or each in _METADATA:
             raise _Refused("an address where machines keep their credentials")
-        if not PRIVATE_TOO and (not each.is_global or each.is_multicast):
+        inside = not each.is_global or each.is_multicast or any(each in network for network in _PRIVATE_TOO)
+        if inside and not PRIVATE_TOO:
             raise _Refused("a private address")
 
 
@@ -106,7 +111,7 @@ def _wrapped(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> list[ipa
     if isinstance(address, ipaddress.IPv4Address):
         return []
     inner = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
-    if address in _NAT64:
+    if any(address in network for network in _WRAPPING):
         inner.append(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
     return [each for each in inner if each is not None]
 

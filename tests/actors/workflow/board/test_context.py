@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from workflow_stage import Stage, structure, workflow
 
+from callboard.actors.workflow.board.result import Result
 from callboard.actors.workflow.edges.conditions import Functions
 from callboard.actors.workflow.messages import Message, Queue
-from callboard.actors.workflow.result import Result
 
 
 def said(text: str, *, keep: bool = False) -> Message:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,11 +11,11 @@ from typing import Any, NamedTuple
 import pytest
 from workflow_stage import Seen, Stage, read, structure
 
+from callboard.actors.workflow.board.result import Result
 from callboard.actors.workflow.messages import Message
-from callboard.actors.workflow.result import Result
 from callboard.protocol.errors import CallboardError
 
-RECORDED = Path(__file__).parents[2] / "fixtures" / "workflows" / "devall.json"
+RECORDED = Path(__file__).parents[3] / "fixtures" / "workflows" / "devall.json"
 CASES: dict[str, dict[str, Any]] = {case["name"]: case for case in json.loads(RECORDED.read_text())}
 
 
@@ -144,6 +145,13 @@ def test_the_list_of_differences_holds_nothing_that_is_the_same(name: str) -> No
     played = Played(case, "standard")
     failed = case["expected"]["error"] is not None
     assert bool(played.failure) != failed or compared(case, played) != {}
+
+
+def test_each_of_them_stands_in_a_row_of_the_page_on_compatibility() -> None:
+    page = (Path(__file__).parents[4] / "docs" / "compatibility.md").read_text()
+    rows = [line for line in page[page.index("## DevAll") :].splitlines() if line.count("|") == 7]
+    told = {id for row in rows for id in re.findall(r"\b[A-Z]\d\d\b", row.split("|")[6])}
+    assert told == {name.split()[0] for name in DIFFERENT}
 
 
 def test_what_a_failed_run_has_done_until_then_is_kept() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from .messages import Message
+from ..messages import Message
 
 VOTE = "MAJORITY_VOTE"
 """The source of a majority's message."""

@@ -12,26 +12,29 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from inspect import isawaitable
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
-from ...protocol.errors import CallboardError, GraphMistake
-from ...protocol.workflow.model import (
+from ....protocol.errors import CallboardError, GraphMistake
+from ....protocol.workflow.model import (
     LiteralConfig,
     LoopCounterConfig,
     LoopTimerConfig,
     Node,
     PassthroughConfig,
 )
-from ..graph.failures import NEVER_TOLERATED, together
+from ...graph.failures import NEVER_TOLERATED, together
+from ..edges.processors import Around
+from ..messages import Message, carried, signed
+from ..prompting import failure_text
+from ..rules import Rules
 from .dynamic import Unit, multiplied
-from .edges.processors import Around
 from .loops import Gate, counted, timed
-from .messages import Message, carried, signed
-from .prompting import failure_text
-from .rules import Rules
 from .structure import Place, Way
+
+if TYPE_CHECKING:
+    from ....supervisors import Actor
 
 MOST_QUEUED = 100_000
 """Messages that a node is given. Who passes all on in a cycle has twice as many every time."""
@@ -97,12 +100,19 @@ class Effect(msgspec.Struct, frozen=True):
 
 
 class Fired(msgspec.Struct, frozen=True, kw_only=True):
-    """What a firing came to; `warnings` are for the author of the file."""
+    """What a firing came to.
+
+    Attributes:
+        error: why it failed.
+        tolerated: why it, or one of its units, would have failed if its node did not go on with that as its output.
+        warnings: for the author of the file.
+    """
 
     outputs: tuple[Message, ...] = ()
     trace: tuple[Message, ...] = ()
     effects: tuple[Effect, ...] = ()
     error: CallboardError | None = None
+    tolerated: CallboardError | None = None
     warnings: tuple[str, ...] = ()
 
 
@@ -110,18 +120,21 @@ Work: TypeAlias = Callable[[Sequence[Unit], int], Awaitable[Sequence[Said]]]
 """Runs a node's own code for each unit, so many at once; what came of each, in their order."""
 
 
-async def perform(firing: Firing, work: Work) -> Fired:
-    """Carry a firing out. What it fails with is in what is returned."""
+async def perform(me: Actor, firing: Firing, work: Work) -> Fired:
+    """Carry a firing out. What it fails with is in what is returned; `me` owns the processes that edges need."""
     place, rules = firing.place, firing.rules
     outputs: tuple[Message, ...] = ()
     trace: tuple[Message, ...] = ()
+    tolerated: CallboardError | None = None
     warnings: list[str] = []
 
     async def run(units: Sequence[Unit], limit: int) -> list[tuple[Message, ...]]:
-        nonlocal trace
+        nonlocal trace, tolerated
         results = await work(units, limit)
         trace = trace or results[0].trace
-        return _tolerated(firing, units, results)
+        said = _tolerated(firing, units, results)
+        tolerated = tolerated or next((result.error for result in results if result.error is not None), None)
+        return said
 
     try:
         if len(firing.inputs) > MOST_QUEUED:
@@ -130,14 +143,14 @@ async def perform(firing: Firing, work: Work) -> Fired:
                 "in a cycle give it a `context_window`, or an edge `clear_context: true`"
             )
         if place.dynamic is not None:
-            said = await multiplied(place.dynamic, firing.inputs, run, rules)
+            said = await multiplied(me, place.dynamic, firing.inputs, run, rules)
         else:
             (said,) = await run([Unit(firing.inputs)], 1)
         outputs = tuple(signed(message, place.id) for message in said)
-        effects = await _effects(firing, outputs, warnings) if place.out else ()
+        effects = await _effects(me, firing, outputs, warnings) if place.out else ()
     except CallboardError as error:
         return Fired(outputs=outputs, error=error.at(place.id), warnings=tuple(warnings))
-    return Fired(outputs=outputs, trace=trace, effects=effects, warnings=tuple(warnings))
+    return Fired(outputs=outputs, trace=trace, effects=effects, tolerated=tolerated, warnings=tuple(warnings))
 
 
 def instant(firing: Firing, unit: Unit) -> Said | None:
@@ -184,13 +197,13 @@ def _tolerated(firing: Firing, units: Sequence[Unit], results: Sequence[Said]) -
 # --- edges ------------------------------------------------------------------------------------------------
 
 
-async def _effects(firing: Firing, outputs: Sequence[Message], warnings: list[str]) -> tuple[Effect, ...]:
+async def _effects(me: Actor, firing: Firing, outputs: Sequence[Message], warnings: list[str]) -> tuple[Effect, ...]:
     """What the edges do: every message over every edge."""
-    around = Around(firing.said, firing.shared)
+    around = Around(firing.said, firing.shared, me)
     effects: list[Effect] = []
     for message in outputs:
         for way in firing.place.out:
-            if not await _is_taken(way, message, warnings):
+            if not await _is_taken(me, way, message, warnings):
                 continue
             edge = way.edge
             if not edge.carry_data:
@@ -204,11 +217,11 @@ async def _effects(firing: Firing, outputs: Sequence[Message], warnings: list[st
     return tuple(effects)
 
 
-async def _is_taken(way: Way, message: Message, warnings: list[str]) -> bool:
+async def _is_taken(me: Actor, way: Way, message: Message, warnings: list[str]) -> bool:
     if way.test is None:
         return True
     try:
-        met = way.test(message.text)
+        met = way.test(message.text, me)
         return bool(await met if isawaitable(met) else met)
     except NEVER_TOLERATED:
         raise

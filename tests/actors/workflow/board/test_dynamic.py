@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from workflow_stage import Stage, structure, workflow
 
-from callboard.actors.workflow.result import Result
+from callboard.actors.workflow.board import dynamic
+from callboard.actors.workflow.board.result import Result
 
 
 def graph(
@@ -129,3 +130,17 @@ def test_a_unit_that_fails_and_may_go_on_says_so_in_its_place() -> None:
     said = texts(played(graph("a b", "{type: map}", target=FAILING.format("continue"))))
     assert said[0].startswith("Error calling model m: broken\n\nOriginal input: === INPUT FROM P (user) ===\n\na")
     assert said[1] == "M<user:b>"
+
+
+def test_more_units_than_a_node_may_have_are_the_authors_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dynamic, "MOST_UNITS", 2)
+    stage = Stage()
+    result = stage.run(structure(workflow(graph("a b c", "{type: map}"))))
+    assert "it would run for 3 units, and 2 are the most" in str(result.error)
+    assert not [batch for batch in stage.batches if batch[0] == "M"]
+
+
+def test_of_many_units_that_fail_the_first_are_named_and_the_others_counted() -> None:
+    target = "type: agent, config: {provider: stub, name: m, params: {raise: oh, raise_times: 99}}"
+    result = Stage().run(structure(workflow(graph(" ".join(f"u{i}" for i in range(50)), "{type: map}", target=target))))
+    assert "unit 19: oh; and 30 more" in str(result.error)

@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 from workflow_stage import Stage
 
-from callboard.actors.workflow.result import Result
+from callboard.actors.workflow.board.result import Result
+from callboard.actors.workflow.board.structure import Structure
 from callboard.actors.workflow.rules import STANDARD
-from callboard.actors.workflow.structure import Structure
 from callboard.protocol.workflow.edges import Edge
 from callboard.protocol.workflow.model import Graph, LiteralConfig, LoopCounterConfig, Node, PassthroughConfig
 

@@ -12,12 +12,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from workflow_stage import Stage, first, last, shuffled, task
 
-from callboard.actors.workflow.board import Board
+from callboard.actors.workflow.board.board import Board
+from callboard.actors.workflow.board.perform import Fired, Firing
+from callboard.actors.workflow.board.result import Delivered, Dropped, Notice, Result
+from callboard.actors.workflow.board.structure import Structure
 from callboard.actors.workflow.messages import Message
-from callboard.actors.workflow.perform import Fired, Firing
-from callboard.actors.workflow.result import Delivered, Dropped, Notice, Result
 from callboard.actors.workflow.rules import DEVALL, STANDARD, Rules
-from callboard.actors.workflow.structure import Structure
 from callboard.protocol.workflow.cycles import cycles_of
 from callboard.protocol.workflow.edges import (
     Always,

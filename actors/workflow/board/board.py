@@ -5,7 +5,7 @@ A board hands out firings and takes back what came of them:
     todo = board.begin(task)
     while todo:
         firing = todo.pop()                                 # or all of them at once
-        todo += board.done(firing, await perform(firing, work))
+        todo += board.done(firing, await perform(me, firing, work))
     result = board.result()
 
 It is a state machine: it never waits, and whoever drives it decides what runs at once. The result does not depend on
@@ -33,10 +33,10 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from ...protocol.errors import CallboardError, GraphMistake
-from ..graph.failures import together
+from ....protocol.errors import CallboardError, GraphMistake
+from ...graph.failures import together
+from ..messages import TASK, Message, Queue, carried, seeded, signed
 from .loops import Gate
-from .messages import TASK, Message, Queue, carried, seeded, signed
 from .perform import Effect, Fired, Firing
 from .result import Delivered, Dropped, Notice, Result, Warned
 from .strands import Strands
@@ -96,6 +96,7 @@ class Board:
         self._triggered = [False] * len(structure.ways)
         self._shared: dict[str, Any] = {}
         self._fired = 0
+        self._parts: dict[Firing, list[dict[int, tuple[Message, ...]]]] = {}
 
     # --- for the driver -----------------------------------------------------------------------------------
 
@@ -124,9 +125,17 @@ class Board:
     def done(self, firing: Firing, fired: Fired) -> list[Firing]:
         """Take over what came of a firing; returns those that may begin now."""
         self._outputs[firing.place.index] += fired.outputs
+        if fired.error is None or fired.outputs:
+            self._parts.pop(firing, None)
         for warning in dict.fromkeys(fired.warnings):
             self._warn("edge", warning, firing.place)
         return self._strands.done(firing, fired)
+
+    def part(self, firing: Firing) -> dict[int, tuple[Message, ...]]:
+        """Where what the units of a batch say is kept, by their numbers, as long as the firing has not said it all."""
+        part: dict[int, tuple[Message, ...]] = {}
+        self._parts.setdefault(firing, []).append(part)
+        return part
 
     def within(self, firing: Firing) -> Board:
         """A board for the graph that a subgraph's node runs; a new one for every unit."""
@@ -146,10 +155,20 @@ class Board:
                 for place in places
                 if self._queues[place.index].messages
             },
-            outputs={place.id: tuple(self._outputs[place.index]) for place in places if self._outputs[place.index]},
+            outputs=self._all_outputs(),
             order=list(self.order),
             error=_error(passed.failures) if passed is not None else None,
         )
+
+    def _all_outputs(self) -> dict[str, tuple[Message, ...]]:
+        """What every node has said; of one that failed or was interrupted, what its units have."""
+        found = {place.id: tuple(said) for place in self.structure.places if (said := self._outputs[place.index])}
+        for firing, parts in self._parts.items():
+            id = firing.place.id
+            said = [signed(message, id) for part in parts for index in sorted(part) for message in part[index]]
+            if said:
+                found[id] = (*found.get(id, ()), *said)
+        return found
 
     def _final_messages(self) -> tuple[Message, ...]:
         """What the first of `end` has said that has said anything, else the first node that nothing follows."""

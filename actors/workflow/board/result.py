@@ -6,8 +6,8 @@ from typing import TypeAlias
 
 import msgspec
 
-from ...protocol.errors import CallboardError
-from .messages import Message
+from ....protocol.errors import CallboardError
+from ..messages import Message
 from .perform import Said
 
 

@@ -201,3 +201,13 @@ async def test_a_function_that_nobody_knows_passes_in_devall_and_is_a_mistake_el
         plan(house, condition("is_kind"))
     result = await house.run(plan(house, f"{condition('is_kind')}, {processor('shout')}"), "tea")
     assert isinstance(result.error, GraphMistake)
+
+
+async def test_a_function_that_prints_without_end_is_ended(house: House, tmp_path: Path) -> None:
+    place = tmp_path / "functions" / "edge"
+    place.mkdir(parents=True)
+    (place / "a.py").write_text("def floods(text):\n    while True:\n        print('x' * 8000)\n")
+    result = await house.run(plan(house, condition("floods")), "tea")
+    assert result.output == "tea"
+    assert "has ended" in house.of("run.warning")[0].message
+    assert sum(len(data.text) for data in house.of("tool.call.delta")) < 2_000_000

@@ -18,10 +18,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import TypeAlias
 
-from ...protocol.errors import GraphMistake
-from ...protocol.workflow.cycles import cyclic
-from ...protocol.workflow.edges import Dynamic, Edge
-from ...protocol.workflow.model import (
+from ....protocol.errors import GraphMistake
+from ....protocol.workflow.cycles import cyclic
+from ....protocol.workflow.edges import Dynamic, Edge
+from ....protocol.workflow.model import (
     Graph,
     LiteralConfig,
     LoopCounterConfig,
@@ -30,9 +30,9 @@ from ...protocol.workflow.model import (
     PassthroughConfig,
     SubgraphConfig,
 )
-from .edges.conditions import Functions, Missing, Test, predicate_of
-from .edges.processors import Process, process_of
-from .rules import Rules
+from ..edges.conditions import Functions, Missing, Test, predicate_of
+from ..edges.processors import Process, process_of
+from ..rules import Rules
 
 INSTANT = (LiteralConfig, PassthroughConfig, LoopCounterConfig, LoopTimerConfig)
 """Nodes that are done as soon as they have begun."""

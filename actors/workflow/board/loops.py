@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from ...protocol.workflow.model import LoopCounterConfig, LoopTimerConfig
-from .messages import Message
-from .rules import Rules
+from ....protocol.workflow.model import LoopCounterConfig, LoopTimerConfig
+from ..messages import Message
+from ..rules import Rules
 
 _SECONDS = {"seconds": 1.0, "minutes": 60.0, "hours": 3600.0}
 

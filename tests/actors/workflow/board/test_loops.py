@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from callboard.actors.workflow.loops import Gate, counted, timed
+from callboard.actors.workflow.board.loops import Gate, counted, timed
 from callboard.actors.workflow.messages import Message
 from callboard.actors.workflow.rules import DEVALL, STANDARD, Rules
 from callboard.protocol.workflow.model import LoopCounterConfig, LoopTimerConfig

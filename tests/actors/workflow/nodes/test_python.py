@@ -124,6 +124,20 @@ async def test_code_of_a_later_visit_gets_a_file_of_its_own(house: House, tmp_pa
     assert result.output == "['P.py', 'P_run-2.py', 'P_run-3.py']\n"
 
 
+async def test_code_of_units_that_run_together_gets_a_file_each(house: House) -> None:
+    mapped = """
+        graph:
+          start: [S]
+          nodes:
+            - {id: S, type: literal, config: {content: "LINES"}}
+            - {id: P, type: python, config: {}}
+          edges:
+            - {from: S, to: P, dynamic: {type: map, config: {split_type: lines}}}
+    """.replace("LINES", "\\n".join(f"print({i})" for i in range(10)))
+    result = await house.run(written(house.directory, mapped))
+    assert [message.text for message in result.final_messages] == [f"{i}\n" for i in range(10)]
+
+
 # --- out of hand ------------------------------------------------------------------------------------------
 
 
@@ -137,9 +151,23 @@ async def test_code_that_writes_to_stderr_without_end_is_told_by_its_tail(house:
     assert len(result.output) < 40_000
 
 
+async def test_code_that_writes_a_gigabyte_to_stderr_is_ended_and_little_of_it_is_told(house: House) -> None:
+    result = await ran(house, "import sys\nfor _ in range(2**20): sys.stderr.write('x' * 1023 + '\\n')")
+    assert result.output.startswith(f"{FAILED}\nScript wrote more than {64 * MIB} bytes or 250000 lines to stderr")
+    assert sum(len(data.text) for data in house.of("tool.call.delta")) < 2 * MIB
+
+
+GREEDY = """
+import resource, time
+while resource.getrlimit(resource.RLIMIT_DATA)[0] == resource.RLIM_INFINITY:  # it is set once we run
+    time.sleep(0.01)
+b'x' * (1024 * 1024 * 1024)
+"""
+
+
 async def test_code_that_eats_memory_fails_by_itself(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(python, "LIMITS", Limits(memory=256 * MIB))
-    result = await ran(house, "b'x' * (1024 * 1024 * 1024)")
+    result = await ran(house, GREEDY)
     assert result.output.startswith(f"{FAILED}\nScript execution failed\nexit_code=1")
     assert "MemoryError" in result.output
 
