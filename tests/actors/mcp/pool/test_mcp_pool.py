@@ -241,7 +241,7 @@ async def test_a_reload_that_fails_says_why_and_the_next_one_may_mend_it(house: 
 
 
 async def test_a_server_that_is_taken_out_of_the_file_while_it_is_reloaded_is_not_kept(house: House) -> None:
-    house.build(scripted("s"))
+    house.build(scripted("s", "--slow-start", "1"))  # so that it is still being reloaded when the file has changed
     with house.scope() as scope:
         await house.call(scope, "s")
         async with trio.open_nursery() as nursery:
