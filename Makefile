@@ -45,7 +45,7 @@ bench: $(VENV)/.dev  ## the speed budget, as ratios (rivals: make bench-rivals)
 bench-rivals: $(VENV)/.dev
 	$(PIP) install -c $(LOCK) -e '.[bench]'
 
-interop: $(INTEROP)/modern.made $(INTEROP)/legacy.made $(INTEROP)/node.made  ## other people's MCP servers and SDK, for tests/interop
+interop: $(INTEROP)/modern.made $(INTEROP)/legacy.made $(INTEROP)/control.made $(INTEROP)/deploy.made $(INTEROP)/node.made  ## other people's servers, clients and SDKs, for tests/interop
 
 dev: $(VENV)/.dev  ## the environment for working on callboard
 

@@ -162,6 +162,8 @@ class RunContext:
         def count(model: str, tokens: TokenUsage, cost: float) -> UsageUpdate:
             return self.meter.add(model, tokens, cost, node)
 
+        if me.root.pauses is not None:
+            await me.root.pauses.passed(me)
         self.meter.admit()
         self.meter.under_way += 1
         try:

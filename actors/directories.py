@@ -32,3 +32,14 @@ def cache_dir(environ: Mapping[str, str]) -> Path:
     if os.path.isabs(cache):  # noqa: PTH117 - a text is at hand
         return Path(cache) / "callboard"
     return Path(environ.get("HOME") or Path.home()) / ".cache" / "callboard"
+
+
+def state_dir(environ: Mapping[str, str]) -> Path:
+    """What outlives a process and is nobody's to edit: `$XDG_STATE_HOME/callboard`, else `~/.local/state/callboard`.
+
+    As the standard wants it, a relative `XDG_STATE_HOME` counts as unset.
+    """
+    state = environ.get("XDG_STATE_HOME") or ""
+    if os.path.isabs(state):  # noqa: PTH117 - a text is at hand
+        return Path(state) / "callboard"
+    return Path(environ.get("HOME") or Path.home()) / ".local" / "state" / "callboard"

@@ -10,12 +10,15 @@ import signal
 import sys
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager, suppress
+from typing import TYPE_CHECKING
 
 import trio
 
-from .. import Root
 from .render.progress import Progress
 from .render.style import redrawable
+
+if TYPE_CHECKING:
+    from .. import Root
 
 _SIGNALS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM", signal.SIGHUP: "SIGHUP"}
 FILES = 65_536
@@ -37,6 +40,8 @@ async def open_frame(
 
     The block should let no error of ours out: it would arrive wrapped in a group.
     """
+    from .. import Root  # heavy, and not needed by those who only want to know who is at the terminal
+
     raise_file_limit()
     async with (
         Root(config_dir=config_dir, signals=True, on_signal=_tell_signal, serving=serving) as root,

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from ..actors.directories import config_dir as configured
+from ..actors.directories import state_dir
 from ..actors.library import AGENTS
 
 strict = click.option("--strict", is_flag=True, help="Unknown keys in files are errors, not warnings.")
@@ -130,6 +131,15 @@ loudness = several(
     click.option("-v", "--verbose", is_flag=True, help="More on stderr: model calls, tools, nested graphs, times."),
 )
 
+server = several(
+    click.option(
+        "--url", metavar="URL", envvar="CALLBOARD_URL", help="The server [default: the newest on this machine]."
+    ),
+    click.option(
+        "--token", metavar="TOKEN", help="What to show it [default: $CALLBOARD_TOKEN, or what it has left here]."
+    ),
+)
+
 
 def check_loudness(given: dict[str, Any]) -> None:
     """Refuses `-q` and `-v` at once."""
@@ -217,10 +227,44 @@ knowledge = several(
 )
 
 
+def complete_session(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Sessions of the target, or of nobody."""
+    from ..actors.sessions.places import scope_of
+
+    home, _ = configured(ctx.params.get("config_dir"), os.environ)
+    target = ctx.params.get("target")
+    scope = scope_of(home, target if isinstance(target, str) and "/" not in target else None)
+    return sorted(path.name for path in scope.pointers() if path.name.startswith(incomplete))
+
+
+session = several(
+    click.option(
+        "-s",
+        "--session",
+        metavar="SESSION",
+        shell_complete=complete_session,
+        help="Goes on with a conversation that is kept, or begins one: a UUID is the id of a session, all else is a"
+        " name that you give it; temp is one that is not kept.",
+    ),
+    click.option(
+        "--save-session/--no-save-session",
+        "save_session",
+        default=None,
+        help="Whether what is said in this run is kept [default: save_session of the session, then of config.yaml].",
+    ),
+)
+
+
 def complete_base(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     """What `callboard kb` takes as TARGET: bases, and agents, which may have some."""
     found = {*complete_base_name(ctx, parameter, incomplete), *complete_target(ctx, parameter, incomplete)}
     return sorted(name for name in found if not name.endswith(".kb/"))
+
+
+def complete_run(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Runs that have left records."""
+    names = [path.name for path in _entries(state_dir(os.environ) / "runs") if not path.name.startswith(".")]
+    return sorted(name for name in names if name.startswith(incomplete))
 
 
 def complete_server(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:

@@ -16,6 +16,8 @@ from . import options
 @options.variables
 @click.option("--set", "state", metavar="KEY=JSON", multiple=True, help="Overrides a key of initial_state; repeatable.")
 @options.prepared_answers
+@click.option("--ui", is_flag=True, help="Shows the run on a page too; its address is told on stderr.")
+@options.session
 @options.knowledge
 @options.permissions
 @options.no_input

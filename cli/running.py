@@ -14,7 +14,6 @@ from dataclasses import dataclass
 import trio
 
 from .. import Agent, Limits, Root
-from .. import run as run_target
 from ..actors.last_reply import keep_reply
 from ..actors.runs.tool_checks import KnownServers
 from ..protocol.errors import CallboardError, ConfigError, NobodyToAsk, UsageError
@@ -25,6 +24,7 @@ from ..protocol.settings import Settings
 from . import given, logging
 from .failure import told
 from .frame import open_frame, person_at_terminal
+from .in_session import Wish, run_in_session
 from .render.progress import Progress, choose
 from .render.result import Result, for_format
 from .render.text import safe
@@ -121,6 +121,9 @@ class Request:
     compat: str | None = None
     attach: tuple[str, ...] = ()
     save: str | None = None
+    session: str | None = None
+    save_session: bool | None = None
+    ui: bool = False
     timeout: float | None
     max_turns: int | None
     max_tokens: int | None
@@ -208,10 +211,16 @@ async def _drive(
         token = trio.lowlevel.current_trio_token()
         result.when_gone(lambda: token.run_sync_soon(root.begin_stop))
         try:
+            if request.ui:
+                from .serving import serve_beside
+
+                await serve_beside(root, progress.note, quiet=request.quiet)
             target = request.target
-            return await run_target(
+            return await run_in_session(
+                root,
                 target.agent(root) if isinstance(target, AdHoc) else target,
                 arguments.prompt,
+                Wish(request.session, save=request.save_session, person=person, note=progress.note),
                 model=request.model,
                 variables=arguments.variables,
                 state=arguments.state,
@@ -220,7 +229,6 @@ async def _drive(
                 compat=request.compat,
                 limits=limits,
                 strict=request.strict,
-                root=root,
                 allow=request.allow,
                 yes=request.yes,
                 roots=request.roots,

@@ -15,6 +15,7 @@ _ABOUT = {
     "mcp": (".protocol.mcp.schema", "mcp_schema"),
     "knowledge": (".protocol.knowledge_file", "knowledge_schema"),
     "events": (".protocol.event_schema", "json_schema"),
+    "control": (".protocol.control.schema", "json_schema"),
 }
 
 
@@ -22,7 +23,7 @@ _ABOUT = {
 @click.argument("about", type=click.Choice(list(_ABOUT)))
 def command(about: str) -> int:
     """Prints the JSON Schema (2020-12) of graph.yaml, of an agent's config.yaml, of a DevAll workflow, of the
-    settings, of mcp.json, of a knowledge base's file, or of events.
+    settings, of mcp.json, of a knowledge base's file, of events, or of the control channel's frames.
 
     \b
     For completion and checks in an editor, save it and name it in the first line of the YAML file:

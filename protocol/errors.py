@@ -50,6 +50,18 @@ class UsageError(CallboardError):
     exit_code = 2
 
 
+class NotFound(UsageError):
+    """What was named (a run, an actor, a session) is not there, or not to be seen by who asks."""
+
+    code = "not_found"
+
+
+class Conflict(UsageError):
+    """It is there, but in no state in which this can be done to it: an ended run, a name that is taken."""
+
+    code = "conflict"
+
+
 class InvalidFile(CallboardError):
     """A file the user wrote can't be used. Carries every problem found, not only the first."""
 
@@ -79,6 +91,44 @@ class CredentialsError(ConfigError):
     """No key, or a key that the provider refused."""
 
     code = "credentials"
+
+
+# --- who asks ----------------------------------------------------------------------------------------------
+
+
+class Unauthorized(CallboardError):
+    """Who asks has not shown who they are: no token, or one that nobody has given out."""
+
+    code = "unauthorized"
+    exit_code = 3
+
+
+class Denied(CallboardError):
+    """Who asks is known, and may not do this."""
+
+    code = "forbidden"
+    exit_code = 3
+
+
+class Saturated(CallboardError):
+    """As much as may go on at a time goes on already; later it may be possible."""
+
+    code = "saturated"
+    exit_code = 6
+
+
+class RateLimited(Saturated):
+    """Who asks has asked too often.
+
+    Attributes:
+        retry_after: seconds after which it may be tried again.
+    """
+
+    code = "rate_limited"
+
+    def __init__(self, message: str, *, retry_after: float) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
 
 
 # --- a run ------------------------------------------------------------------------------------------------
@@ -247,6 +297,22 @@ class KnowledgeBusy(KnowledgeError):
     """Somebody else is building this knowledge base."""
 
     code = "knowledge_busy"
+
+
+# --- servers of callboard, as their clients see them --------------------------------------------------------
+
+
+class NoServer(ConfigError):
+    """No server runs that could be asked, or it is not where it is said to be."""
+
+    code = "no_server"
+
+
+class ServerLost(CallboardError):
+    """The server went away, or does not answer."""
+
+    code = "server_lost"
+    exit_code = 6
 
 
 # --- the kernel -------------------------------------------------------------------------------------------

@@ -29,3 +29,15 @@ class Down(Message, frozen=True, kw_only=True):
     actor: str
     state: str
     error: str | None = None
+
+
+class PersonSays(Message, frozen=True, kw_only=True):
+    """Told to an agent at work by somebody who watches it; its model reads it with the next request.
+
+    Attributes:
+        text: what they say.
+        by: who they are.
+    """
+
+    text: str
+    by: str = ""

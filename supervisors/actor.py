@@ -49,6 +49,15 @@ class Actor(Life):
         """How many children I have."""
         return len(self._children or ())
 
+    @property
+    def below(self) -> tuple[Actor, ...]:
+        """My living children themselves, for who looks after the tree (see `census`)."""
+        return tuple((self._children or {}).values())
+
+    def child(self, name: str) -> Actor | None:
+        """My living child of this name."""
+        return (self._children or {}).get(name)
+
     # --- mail ------------------------------------------------------------------------------------------------
 
     def receive(self) -> Coroutine[Any, Any, Any]:
@@ -96,6 +105,27 @@ class Actor(Life):
                 self._in_hand = item
                 return item.message
             return item
+
+    @property
+    def has_mail(self) -> bool:
+        """Whether mail waits that `take_mail` would give me."""
+        return bool(self.mailbox.mail)
+
+    def take_mail(self) -> Any:
+        """The oldest mail that waits, for a body that looks into its box now and then instead of receiving.
+
+        One that was asked is answered by `reply`, as with `receive`. Only if `has_mail`.
+        """
+        box = self.mailbox
+        mail = box.mail
+        assert mail
+        item = mail.popleft()
+        if not mail and box.writers:
+            box.let_in()
+        if type(item) is Request:
+            self._in_hand = item
+            return item.message
+        return item
 
     def reply(self, value: Any = None) -> None:
         """Answer the message in hand. Does nothing if it was told, not asked."""

@@ -169,6 +169,10 @@ class Bus:
         stream = self._streams[run] = Stream(self, run)
         return stream
 
+    def is_open(self, run: str) -> bool:
+        """Whether there is a stream of this run."""
+        return run in self._streams
+
     def close(self, stream: Stream) -> None:
         """The run is over; its stream is no longer looked after."""
         self._streams.pop(stream.run, None)

@@ -41,6 +41,7 @@ from .life import Life
 from .ref import Ref
 
 if TYPE_CHECKING:
+    from .census import Pauses
     from .process import Processes
 
 T = TypeVar("T")
@@ -63,10 +64,13 @@ class Root:
         patient: questions wait for a front end that is not there yet (see `escalation.Desk`).
         on_signal: called with the signal's number and how many there were; must be quick.
         on_hangup: what SIGHUP does instead of stopping (a server reloads).
+        on_drain: what the first SIGINT or SIGTERM does instead of stopping (a server lets its work end, and then calls
+            `begin_stop`); the second one stops, the third is a second.
 
     Attributes:
         bus: all events (see `bus`).
         questions: the open questions (see `escalation`).
+        pauses: who is paused, if anybody is (see `census`).
         hurry: set by the second Ctrl-C. Graces end where it is set.
         signal: the first signal that made the root stop, or None.
     """
@@ -79,6 +83,7 @@ class Root:
         patient: bool = False,
         on_signal: Callable[[int, int], None] | None = None,
         on_hangup: Callable[[], None] | None = None,
+        on_drain: Callable[[], None] | None = None,
     ) -> None:
         self.stop_within = stop_within
         self.stopping = False
@@ -88,16 +93,19 @@ class Root:
         self.bus = Bus()
         self.alarms = Alarms(self)
         self.questions = Desk(patient=patient)
+        self.pauses: Pauses | None = None
         self.tasks: dict[trio.lowlevel.Task, Life] = {}
         self.nursery: trio.Nursery
         self.actor = Actor(self, None, _keep, (), name="", bond="watched", stop_within=0.0)
         self.own_signals = signals
         self._on_signal = on_signal
         self._on_hangup = on_hangup
+        self._on_drain = on_drain
         self._count = 0
         self._shields: set[trio.CancelScope] = set()
         self._shell = trio.CancelScope(shield=True)  # deadline: set by begin_stop
         self._guard = _thread.allocate_lock()
+        self._guarded = False
         self._token: trio.lowlevel.TrioToken | None = None
         self._processes: Processes | None = None
         self._frame: contextlib.AbstractAsyncContextManager[Root] | None = None
@@ -137,6 +145,8 @@ class Root:
         """Admit no new work and interrupt the tree; returns at once."""
         if not self.stopping:
             self.stopping = True
+            if self.signal is not None:
+                self._hang_guard_on()
             self._tighten(trio.current_time() + self.stop_within)
             self.actor.interrupt()
 
@@ -247,10 +257,15 @@ class Root:
             assert self._token is not None
             self._token.run_sync_soon(self._on_hangup)
             return
+        if self._on_drain is not None and self.signal is None:
+            self.signal = number
+            assert self._token is not None
+            self._token.run_sync_soon(self._on_drain)
+            return
         self._count += 1
         if self.signal is None:
             self.signal = number
-            self._hang_guard_on()
+        self._hang_guard_on()
         if self._count >= 3:
             os._exit(128 + self.signal)
         assert self._token is not None
@@ -267,6 +282,9 @@ class Root:
 
     def _hang_guard_on(self) -> None:
         assert self.signal is not None
+        if self._guarded:
+            return
+        self._guarded = True
         self._guard.acquire()
         # Not a threading.Thread: starting one takes a lock that the interrupted code may be holding.
         _thread.start_new_thread(self._end_if_it_hangs, (128 + self.signal,))
@@ -276,7 +294,7 @@ class Root:
             os._exit(status)
 
     def _hang_guard_off(self) -> None:
-        if self.signal is not None:
+        if self._guarded:
             self._guard.release()
 
 

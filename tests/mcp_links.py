@@ -14,9 +14,9 @@ from fake_mcp_http import FakeMcp
 
 from callboard.actors.mcp.links.http import open_http
 from callboard.actors.mcp.links.link import Link, Outgoing
+from callboard.protocol.jsonrpc import Notification, Request, encode_result
 from callboard.protocol.mcp.config import Server
 from callboard.protocol.mcp.model import META_VERSION, MODERN
-from callboard.protocol.mcp.wire import Notification, Request, encode_result
 from callboard.supervisors import Actor, Root
 
 NUMBERS = itertools.count(1)

@@ -28,6 +28,7 @@ from ..tools.guard import AS_CHILD, AT_ROOT, RepeatGuard
 from ..tools.of_agent import ToolsOfAgent
 from ..tools.tool import Tool
 from .compaction import PART, Compaction
+from .history import History
 from .loop import Conversation
 from .prompt import blocks, filled_in, system_prompt
 from .record import Record
@@ -46,10 +47,6 @@ if TYPE_CHECKING:
 
 CONTINUE = """[The todo list still has open items]
 Go on with the next one now. Call tools; don't announce what you are about to do."""
-
-_LATER = {
-    "agent_session": "sessions",
-}
 
 
 class Cast(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,14 +69,6 @@ class Cast(msgspec.Struct, frozen=True, kw_only=True):
     recipes: tuple[Recipe, ...] = ()
 
 
-def refuse_what_is_not_there_yet(agent: Agent) -> None:
-    """Raise `Unsupported` for the first key of the file that this version can't act on."""
-    for key, what in _LATER.items():
-        value = getattr(agent, key)
-        if value and not (key == "agent_session" and value == "temp"):  # a session that is not kept is none
-            raise Unsupported(f"agent '{agent.name}' uses `{key}`; this version does not have {what} yet")
-
-
 async def run_agent(
     me: Actor,
     cast: Cast,
@@ -89,6 +78,7 @@ async def run_agent(
     record: Record | None = None,
     seat: Seat | None = None,
     escalation_timeout: float | None = None,
+    history: History | None = None,
 ) -> str:
     """Body of an agent's actor: all it said.
 
@@ -97,13 +87,14 @@ async def run_agent(
         record: where it is written down what it does.
         seat: its place among siblings, if an agent spawned it.
         escalation_timeout: seconds its questions may wait; None for what its file says. At the root they wait.
+        history: the conversation that this goes on with.
 
     Raises:
         OutOfTurns: it went on for `max_turns`.
         CallboardError: what ended it.
     """
     record = record if record is not None else Record()
-    agent = _Agent(me, cast, context, depth, record, seat, escalation_timeout)
+    agent = _Agent(me, cast, context, depth, record, seat, escalation_timeout, history or History())
     if cast.servers is None:
         return await agent.play(prompt)
     from ..mcp.tools.offer import servers_at_work
@@ -129,8 +120,10 @@ class _Agent:
         record: Record,
         seat: Seat | None,
         escalation_timeout: float | None,
+        history: History,
     ) -> None:
         self._me = me
+        self._history = history
         self._cast = cast
         self._agent = cast.agent
         self._context = context
@@ -216,7 +209,11 @@ class _Agent:
             me.emit(AgentStarted(agent=agent.name, depth=self._depth, tools=names, child=child))
         stop, error = "done", "interrupted"
         try:
-            stop = await self._go_on(await self._conversation(), prompt)
+            talk = await self._conversation()
+            try:
+                stop = await self._go_on(talk, prompt)
+            finally:
+                self._history.over(talk.messages, talk.unfinished)
             error = ""
         except Exception as failed:  # only to tell it; it goes on
             error = str(failed) or repr(failed)
@@ -275,7 +272,7 @@ class _Agent:
             calls,
             ChatRequest(
                 model=model,
-                messages=(),
+                messages=self._history.turns,
                 system=await self._system(),
                 temperature=agent.temperature,
                 top_p=agent.top_p,

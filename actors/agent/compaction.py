@@ -104,7 +104,7 @@ class Compaction:
         return cut
 
     async def _summary(self, me: Actor, turns: Sequence[Turn]) -> str:
-        record = "\n\n".join(_told(turn) for turn in turns)
+        record = "\n\n".join(told(turn) for turn in turns)
         request = ChatRequest(model=self._model, system=SUMMARIZER, messages=(UserTurn(record),))
         reply = await self._context.chat(me, request, node=self._node, need_text=True)
         return reply.text.strip()
@@ -121,7 +121,8 @@ def _characters(turn: Turn) -> int:
     return len(text_of(turn.content))
 
 
-def _told(turn: Turn) -> str:
+def told(turn: Turn) -> str:
+    """A turn in the record that the summarizing model reads."""
     if isinstance(turn, UserTurn):
         return f"USER: {shortened(text_of(turn.content), _TURN_LIMIT)}"
     if isinstance(turn, AssistantTurn):

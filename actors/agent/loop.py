@@ -27,6 +27,8 @@ from ...protocol.chat import (
     UserTurn,
 )
 from ...protocol.errors import TurnsReached
+from ...protocol.events import AgentTold
+from ...protocol.messages import PersonSays
 from ..tools.calls import tame
 from ..tools.rendering import text_of
 from .record import Record
@@ -68,6 +70,7 @@ class Conversation:
 
     Attributes:
         messages: the history, oldest first.
+        unfinished: what the model had said of a reply that did not come to its end.
     """
 
     def __init__(
@@ -86,6 +89,7 @@ class Conversation:
         notice: Notice | None = None,
     ) -> None:
         self.messages: list[Turn] = list(request.messages)
+        self.unfinished = ""
         self._context = context
         self._calls = calls
         self._request = msgspec.structs.replace(request, tools=tuple(tool.spec for tool in calls.tools.values()))
@@ -112,12 +116,26 @@ class Conversation:
         """Like `say`, to what the history ends with."""
         said: list[str] = []
         for _ in range(self._max_turns):
+            self._hear(me)
             reply = await self._turn(me)
             if reply.text:
                 said.append(reply.text)
-            if not reply.tool_calls:
+            if not reply.tool_calls and not self._hear(me):
                 return "\n".join(said)
         raise OutOfTurns(f"the tool loop hit {self._bound} ({self._max_turns})")
+
+    def _hear(self, me: Actor) -> bool:
+        """What people have written to the actor meanwhile is the user's next words. Whether there was something."""
+        heard = False
+        while me.has_mail:
+            message = me.take_mail()
+            if isinstance(message, PersonSays):
+                heard = True
+                self.messages.append(UserTurn(message.text))
+                me.emit(AgentTold(agent=me.name, text=message.text, by=message.by))
+            else:
+                me.dead_letter(message, "an agent at work reads nothing but what people say to it")
+        return heard
 
     async def _turn(self, me: Actor) -> ChatReply:
         """One reply of the model, its calls played."""
@@ -160,7 +178,8 @@ class Conversation:
             )
         except BaseException:  # cancelled too: what was said is kept
             if pieces:
-                self._record.texts.append("".join(pieces)[:LONGEST_TEXT])
+                self.unfinished = "".join(pieces)[:LONGEST_TEXT]
+                self._record.texts.append(self.unfinished)
             raise
 
     def _with_notice(self, results: list[ToolTurn]) -> list[ToolTurn]:

@@ -47,6 +47,8 @@ async def once(
         item: its index, if it runs for an item of a map.
         timed: told how many seconds it took, also if it was interrupted.
     """
+    if me.root.pauses is not None:
+        await me.root.pauses.passed(me)
     heard = me.stream.heard
     began = trio.current_time()
     if heard:

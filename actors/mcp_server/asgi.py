@@ -24,14 +24,11 @@ from urllib.parse import urlsplit
 import msgspec
 import trio
 
-from ...protocol.mcp.model import HANDSHAKE, MODERN
-from ...protocol.mcp.wire import (
-    HEADER_MISMATCH,
+from ...protocol.jsonrpc import (
     INVALID_PARAMS,
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
     PARSE_ERROR,
-    UNSUPPORTED_VERSION,
     Failure,
     Message,
     Notification,
@@ -39,6 +36,7 @@ from ...protocol.mcp.wire import (
     Result,
     decode,
 )
+from ...protocol.mcp.model import HANDSHAKE, HEADER_MISMATCH, MODERN, UNSUPPORTED_VERSION
 from .service import Service
 from .session import Leg, Refused, Session, params_of, refusal, version_named
 

@@ -21,22 +21,11 @@ import trio
 
 from ... import __version__
 from ...protocol.errors import ShuttingDown, UsageError
-from ...protocol.mcp.model import (
-    COMPLETE,
-    HANDSHAKE,
-    INPUT_REQUIRED,
-    META_CAPABILITIES,
-    META_SERVER,
-    META_VERSION,
-    MODERN,
-    Cancelled,
-)
-from ...protocol.mcp.wire import (
+from ...protocol.jsonrpc import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
-    UNSUPPORTED_VERSION,
     Failure,
     Id,
     Notification,
@@ -46,6 +35,17 @@ from ...protocol.mcp.wire import (
     encode_notification,
     encode_request,
     encode_result,
+)
+from ...protocol.mcp.model import (
+    COMPLETE,
+    HANDSHAKE,
+    INPUT_REQUIRED,
+    META_CAPABILITIES,
+    META_SERVER,
+    META_VERSION,
+    MODERN,
+    UNSUPPORTED_VERSION,
+    Cancelled,
 )
 from ...protocol.problems import did_you_mean
 from .call import Call, tool_result

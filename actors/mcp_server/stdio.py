@@ -16,7 +16,7 @@ from contextlib import contextmanager
 
 import trio
 
-from ...protocol.mcp.wire import PARSE_ERROR, Notification, Request, decode_all, encode_failure
+from ...protocol.jsonrpc import PARSE_ERROR, Notification, Request, decode_all, encode_failure
 from ...supervisors import Actor
 from ..runs.root import Root
 from .offers import Offer
@@ -39,7 +39,7 @@ async def serve_stdio(root: Root, offers: Mapping[str, Offer], *, options: Optio
         root: what the runs run under.
         offers: see `read_agents`.
     """
-    with _private_stdio() as (source, sink):
+    with private_stdio() as (source, sink):
         await serve_pipes(root, offers, source, sink, options=options)
 
 
@@ -59,10 +59,10 @@ async def serve_pipes(
 async def _serve(me: Actor, service: Service, source: int, sink: int) -> None:
     session = Session(service)
     async with trio.lowlevel.FdStream(source) as reading, trio.lowlevel.FdStream(sink) as writing:
-        outbox = _Outbox(writing)
+        outbox = Outbox(writing)
         with trio.CancelScope() as scope:
             me.spawn(outbox.empty, scope, name="writer")
-            async for line in _lines(reading):
+            async for line in lines(reading):
                 if line is None:
                     outbox.put(encode_failure(None, PARSE_ERROR, f"a message has at most {MAX_LINE} bytes"))
                 elif line.strip():
@@ -73,7 +73,7 @@ async def _serve(me: Actor, service: Service, source: int, sink: int) -> None:
                 await outbox.emptied()
 
 
-def _read(me: Actor, session: Session, outbox: _Outbox, line: bytes) -> None:
+def _read(me: Actor, session: Session, outbox: Outbox, line: bytes) -> None:
     """Do what a line says."""
     try:
         messages = decode_all(line)
@@ -96,13 +96,13 @@ def _read(me: Actor, session: Session, outbox: _Outbox, line: bytes) -> None:
             session.answered(message)
 
 
-async def _play(_: Actor, session: Session, leg: Leg, outbox: _Outbox) -> None:
+async def _play(_: Actor, session: Session, leg: Leg, outbox: Outbox) -> None:
     answer = await session.play(leg, outbox.put)
     if answer is not None:
         outbox.put(answer)
 
 
-class _Outbox:
+class Outbox:
     """What the client is yet to read."""
 
     def __init__(self, stream: trio.abc.SendStream) -> None:
@@ -143,7 +143,7 @@ class _Outbox:
             await self._changed.park()
 
 
-async def _lines(stream: trio.abc.ReceiveStream) -> AsyncIterator[bytes | None]:
+async def lines(stream: trio.abc.ReceiveStream) -> AsyncIterator[bytes | None]:
     """The lines of a stream, without a last one that has no end; None for one that is too long."""
     buffer = bytearray()
     skipping = False
@@ -162,7 +162,7 @@ async def _lines(stream: trio.abc.ReceiveStream) -> AsyncIterator[bytes | None]:
 
 
 @contextmanager
-def _private_stdio() -> Iterator[tuple[int, int]]:
+def private_stdio() -> Iterator[tuple[int, int]]:
     """Copies of stdin and stdout that nobody else knows, while the real ones lead nowhere and to stderr."""
     kept = os.dup(0), os.dup(1)
     mine = os.dup(0), os.dup(1)

@@ -16,7 +16,8 @@ import trio
 from ...protocol.agent import Agent
 from ...protocol.errors import CallboardError, InvalidFile, RunFailed, Unsupported
 from ...protocol.graph import AgentNode, AnyNode, Graph, LlmNode, RagNode
-from ..agent.agent import Cast, refuse_what_is_not_there_yet, run_agent
+from ..agent.agent import Cast, run_agent
+from ..agent.history import History
 from ..agent.record import Record
 from ..agent.user import user_tools
 from ..graph.compat import MODES
@@ -117,7 +118,6 @@ class Prepared:
             self.model = graph.model or ""
         else:
             settled = overridden(agent.agent, os.environ)
-            refuse_what_is_not_there_yet(settled)
             found = tools_of_agent(
                 context,
                 name=agent.name,
@@ -173,6 +173,7 @@ class Prepared:
         seat: Seat | None = None,
         escalation_timeout: float | None = None,
         given: Consulted | None = None,
+        history: History | None = None,
     ) -> GraphResult:
         """Run it as a child of `me` and wait for its end; what went wrong is the result's `error`.
 
@@ -180,10 +181,13 @@ class Prepared:
 
         Args:
             given: what the user wants looked up for the prompt beside what the agent has itself.
+            history: the conversation that this goes on with; a graph or a workflow knows nothing of what was said.
         """
         result = result if result is not None else self.new_result()
         record = record if record is not None else Record()
         given = given or Consulted()
+        history = history or History()
+        said = prompt
         try:
             prompt, at_hand = await self._consult(me, prompt, context, given)
         except CallboardError as error:
@@ -208,7 +212,7 @@ class Prepared:
         else:
             assert self._cast is not None
             cast = msgspec.structs.replace(self._cast, recipes=at_hand)
-            body = (cast, prompt, context, depth, record, seat, escalation_timeout)
+            body = (cast, prompt, context, depth, record, seat, escalation_timeout, history)
             loop = me.spawn(run_agent, *body, name=self.name, link=False)
             end = await _its_end(me, loop)
             result.output = str(end.value or "")
@@ -218,6 +222,8 @@ class Prepared:
             result.error = end.error if isinstance(end.error, CallboardError) else crash
         elif end.reason != "normal":
             result.error = RunFailed(f"'{self.name}' was {end.reason}")
+        if self._cast is None and result.error is None:
+            history.pair(said, result.output)
         return result
 
     async def _consult(

@@ -29,6 +29,7 @@ from ..tools.collect import Shelf
 if TYPE_CHECKING:
     from ..knowledge.service import Knowledge
     from ..mcp.pool.servers import McpServers
+    from ..sessions.live import Sessions
 
 current: ContextVar[Root | None] = ContextVar("callboard_root", default=None)
 """The root of the block we are in."""
@@ -45,6 +46,7 @@ class Root:
         on_signal: called with a signal's number and how many there were.
         patient: questions wait for a front end that is not there yet.
         serving: we are here for long: MCP servers that nobody uses are kept for a while.
+        on_hangup, on_drain: see `supervisors.Root`.
 
     Attributes:
         kernel: the supervision tree.
@@ -65,15 +67,25 @@ class Root:
         on_signal: Callable[[int, int], None] | None = None,
         patient: bool = False,
         serving: bool = False,
+        on_hangup: Callable[[], None] | None = None,
+        on_drain: Callable[[], None] | None = None,
     ) -> None:
         self.config_dir, _ = configured(config_dir, os.environ)
         self.settings, self.problems = load_settings(self.config_dir)
-        self.kernel = Kernel(signals=signals, stop_within=stop_within, on_signal=on_signal, patient=patient)
+        self.kernel = Kernel(
+            signals=signals,
+            stop_within=stop_within,
+            on_signal=on_signal,
+            patient=patient,
+            on_hangup=on_hangup,
+            on_drain=on_drain,
+        )
         self.gateway: Gateway
         self.shelf = Shelf(self.config_dir, self.settings, os.environ)
         self._serving = serving
         self._mcp: McpServers | None = None
         self._knowledge: Knowledge | None = None
+        self._sessions: Sessions | None = None
         self._token: Token[Root | None] | None = None
 
     async def __aenter__(self) -> Root:
@@ -125,6 +137,20 @@ class Root:
                 read_again=lambda: load_mcp(self.config_dir),
             )
         return self._mcp
+
+    @property
+    def mcp_in_use(self) -> McpServers | None:
+        """The MCP servers, if anybody has asked for them yet."""
+        return self._mcp
+
+    @property
+    def sessions(self) -> Sessions:
+        """The conversations that are kept; made when this is first asked for."""
+        if self._sessions is None:
+            from ..sessions.live import Sessions
+
+            self._sessions = Sessions(self)
+        return self._sessions
 
     @property
     def knowledge(self) -> Knowledge:

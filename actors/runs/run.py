@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -19,10 +20,12 @@ import msgspec
 import trio
 
 from ...protocol.agent import Agent
+from ...protocol.chat import Turn
 from ...protocol.errors import CallboardError, ConfigError, ShuttingDown, TimedOut, UsageError
 from ...protocol.events import Event, RunCancelled, RunFailed, RunFinished, RunStarted, Warned
 from ...protocol.outcome import ErrorReport, Message, Outcome, Status
 from ...protocol.problems import Problem
+from ..agent.history import History
 from ..agent.record import Record
 from ..context import RunContext
 from ..graph.compat import MODES
@@ -52,6 +55,9 @@ INTERRUPTED = 130
 COMPAT = (*MODES, "devall")
 """Dialects that may be forced from outside; a file of another kind goes by its own."""
 
+ID = re.compile("run-[0-9a-z]{1,40}")
+"""What an id of a run looks like."""
+
 _DIALECTS = {GraphAgent: "graph", LoopAgent: "agent", WorkflowAgent: "workflow"}
 
 
@@ -78,6 +84,9 @@ async def run(
     rebuild_knowledge: bool = False,
     attach: Sequence[str | os.PathLike[str]] = (),
     save: str | os.PathLike[str] | None = None,
+    id: str | None = None,
+    history: Sequence[Turn] = (),
+    on_history: Callable[[Sequence[Turn]], None] | None = None,
 ) -> Outcome:
     """Run an agent or a workflow to its end.
 
@@ -103,6 +112,10 @@ async def run(
         rebuild_knowledge: every knowledge base that the run needs is built anew first.
         attach: files that a workflow's task comes with, for its models and for its python nodes.
         save: a directory in which the run is kept as files (see `actors.runs.saved`).
+        id: the run's, `run-` and lower-case letters or digits, for who has to know it beforehand (see `new_id`).
+        history: what was said before; an LLM agent goes on from there. Graphs and workflows know nothing of it.
+        on_history: told, once, what was said now, `history` included: at the end of an LLM agent's run, whatever ended
+            it, if the model has said something; of other runs the prompt and the output, if they are done.
 
     Returns:
         How it ended. A run that failed, or was cancelled by its root's end, does not raise.
@@ -135,6 +148,9 @@ async def run(
                 rebuild_knowledge=rebuild_knowledge,
                 attach=attach,
                 save=save,
+                id=id,
+                history=history,
+                on_history=on_history,
             )
     if compat is not None and compat not in COMPAT:
         raise UsageError(f"compat must be one of {', '.join(COMPAT)}, not '{compat}'")
@@ -167,7 +183,7 @@ async def run(
         raise UsageError(f"'{agent.name}' is not a graph, so it has no state to set")
     if attach and not isinstance(agent, WorkflowAgent):
         raise UsageError(f"'{agent.name}' is no workflow: `attach` is for those; `-f` puts files before a prompt")
-    id = f"run-{secrets.token_hex(4)}"
+    id = _checked_id(id, root) if id is not None else new_id()
     given = msgspec.structs.replace(_consulted(root, knowledge, files), attachments=attached(attach))
     if isinstance(agent, LoopAgent) and not prompt.strip() and not files:
         raise UsageError(f"'{agent.name}' is an LLM agent: it needs a prompt to answer")
@@ -189,13 +205,27 @@ async def run(
     saved = None if save is None else Saved(Path(save) / id)
     if saved is not None:
         given = msgspec.structs.replace(given, workspace=saved.workspace)
-    performance = _Performance(id, root, prepared, context, prompt, given, given_state, Answers(answers), saved)
+    past = History(history, on_history)
+    performance = _Performance(id, root, prepared, context, prompt, given, given_state, Answers(answers), saved, past)
     # What tools a workflow has is known when it runs, so nobody can say that one of them is not there.
     checked = () if isinstance(agent, WorkflowAgent) else allow
     strange = check_user(checked, (*prepared.tool_names, *(tool.name for tool in functions)), root.shelf, root.settings)
     of_servers = root.mcp.config.problems_of(prepared.servers) if prepared.servers else ()
     problems = (*root.problems, *of_servers, *agent.problems, *strange)
     return await performance.run(started, problems, on_event)
+
+
+def new_id() -> str:
+    """An id for a run."""
+    return f"run-{secrets.token_hex(4)}"
+
+
+def _checked_id(id: str, root: Root) -> str:
+    if not ID.fullmatch(id):
+        raise UsageError(f"the id of a run is 'run-' and up to 40 lower-case letters or digits, not {id[:60]!r}")
+    if root.bus.is_open(id):
+        raise UsageError(f"there is a run '{id}' already")
+    return id
 
 
 def _agent(
@@ -271,6 +301,7 @@ class _Performance:
         state: dict[str, Any],
         answers: Answers,
         saved: Saved | None,
+        history: History,
     ) -> None:
         self.id = id
         self._root = root
@@ -281,6 +312,7 @@ class _Performance:
         self._state = state
         self._answers = answers
         self._saved = saved
+        self._history = history
         self._result = prepared.new_result()
         self._record = Record()
 
@@ -331,6 +363,7 @@ class _Performance:
             result=self._result,
             record=self._record,
             given=self._given,
+            history=self._history,
         )
         if seconds is None:
             await playing

@@ -171,11 +171,14 @@ class Calls:
         """Body of the call's actor, which lets the call before it end first, if they are ordered."""
         if after is not None:
             await after.wait()
+        if me.root.pauses is not None:
+            await me.root.pauses.passed(me)
         began = trio.current_time()
         heard = me.stream.heard
         if heard:
             me.emit(ToolStarted(tool=tool.name, arguments=shortened(text_of(arguments), _EVENT_LIMIT)), id=id)
         error: str | None = "interrupted"
+        result = ""
         try:
             await self._permissions.admit(me, tool, arguments, self._own)
             if tool.means is not None:
@@ -184,13 +187,16 @@ class Calls:
             began = trio.current_time()  # what a person took to allow it does not count
             value = await self._in_time(me, tool, arguments)
             error = _admitted_failure(value)
+            if heard and error is None:
+                result = shortened(text_of(value), _EVENT_LIMIT)
             return value
         except Exception as failed:  # only to tell it; it goes on
             error = shortened(str(failed) or repr(failed), _EVENT_LIMIT)
             raise
         finally:
             if heard:
-                me.emit(ToolFinished(tool=tool.name, seconds=trio.current_time() - began, error=error), id=id)
+                seconds = trio.current_time() - began
+                me.emit(ToolFinished(tool=tool.name, seconds=seconds, error=error, result=result), id=id)
 
     async def _in_time(self, me: Actor, tool: Tool, arguments: Arguments) -> Json:
         if tool.timeout is None:

@@ -40,6 +40,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 _encoder = msgspec.json.Encoder()
+_OPENING = b'{"schema_version":%d,' % SCHEMA_VERSION
 
 
 def to_wire(event: Event) -> dict[str, Json]:
@@ -49,4 +50,4 @@ def to_wire(event: Event) -> dict[str, Json]:
 
 def encode(event: Event) -> bytes:
     """The event as one line of JSON, without the newline."""
-    return _encoder.encode(to_wire(event))
+    return _OPENING + _encoder.encode(event)[1:]

@@ -75,6 +75,18 @@ class ActorBusy(EventData, frozen=True, kw_only=True):
     kind = "actor.busy"
 
 
+class ActorPaused(EventData, frozen=True, kw_only=True):
+    """The actor and all below it end the step they are in and begin nothing new, until it is resumed."""
+
+    kind = "actor.paused"
+
+
+class ActorResumed(EventData, frozen=True, kw_only=True):
+    """An actor that was paused goes on."""
+
+    kind = "actor.resumed"
+
+
 class ActorRestarted(EventData, frozen=True, kw_only=True):
     """A supervisor started the actor again; `restarts` counts within its intensity period."""
 

@@ -161,13 +161,17 @@ class ToolProgress(EventData, frozen=True, kw_only=True):
 
 
 class ToolFinished(EventData, frozen=True, kw_only=True):
-    """A tool call ended; `status` is the process' exit status where it is a process."""
+    """A tool call ended; `status` is the process' exit status where it is a process.
+
+    `result` is what a model's call came to, as text, its middle left out if long.
+    """
 
     kind = "tool.call.finished"
     tool: str
     seconds: float
     status: int | None = None
     error: str | None = None
+    result: str = ""
 
 
 class UsageUpdate(EventData, frozen=True, kw_only=True):
@@ -209,6 +213,15 @@ class AgentFinished(EventData, frozen=True, kw_only=True):
     error: str | None = None
     depth: int = 0
     child: str | None = None
+
+
+class AgentTold(EventData, frozen=True, kw_only=True):
+    """Somebody (`by`) wrote to an agent at work; its model reads the `text` with the next request."""
+
+    kind = "agent.told"
+    agent: str
+    text: str
+    by: str = ""
 
 
 class AgentContinued(EventData, frozen=True, kw_only=True):

@@ -32,6 +32,11 @@ META_LOG_LEVEL = "io.modelcontextprotocol/logLevel"
 COMPLETE = "complete"
 INPUT_REQUIRED = "input_required"
 
+HEADER_MISMATCH = -32020
+UNSUPPORTED_VERSION = -32022
+URL_ELICITATION_REQUIRED = -32042
+"""Of 2025-11-25 alone: what was asked for has to wait until a person has opened the pages that `data` lists."""
+
 
 class Wire(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """Base of what goes over the wire in camelCase."""

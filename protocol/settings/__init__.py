@@ -1,5 +1,6 @@
 """`config.yaml` of the configuration directory: `model` is what it may say, `read` how it is read."""
 
+from .api import ApiSettings
 from .model import CLIENT_TYPES, KNOWLEDGE_TYPES, LATER_TYPES, ClientSettings, Extra, ModelSettings, Settings
 from .read import json_schema, read_settings
 
@@ -7,6 +8,7 @@ __all__ = [
     "CLIENT_TYPES",
     "KNOWLEDGE_TYPES",
     "LATER_TYPES",
+    "ApiSettings",
     "ClientSettings",
     "Extra",
     "ModelSettings",

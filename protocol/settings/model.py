@@ -26,6 +26,7 @@ import msgspec
 from ..languages import Language
 from ..mcp.config import PoolSettings, ToolMode
 from ..permissions import Permissions
+from .api import ApiSettings
 
 Json = Any
 
@@ -117,6 +118,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         rag_private_pages: whether documents may be pages of this machine and of private networks.
         rag_template: how a prompt is put together with what was found for it.
         document_loaders: commands that make text of documents, by the ending or the name that they are for.
+        api: what a server goes by; see `api`.
         other: the remaining known keys, as plain values.
         file: where this was read from.
     """
@@ -148,6 +150,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     rag_private_pages: bool = False
     rag_template: str = ""
     document_loaders: dict[str, str] = {}
+    api: ApiSettings = ApiSettings()
     other: dict[str, Json] = {}
     file: str = "config.yaml"
 

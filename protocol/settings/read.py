@@ -14,6 +14,8 @@ from ..permissions import Permissions
 from ..problems import Problem, did_you_mean
 from ..reading import Reading
 from ..references import REFERENCE, expanded
+from .api import ApiSettings
+from .api_checks import api_problems
 from .model import (
     CLIENT_TYPES,
     KNOWLEDGE_TYPES,
@@ -94,7 +96,7 @@ _KEPT: dict[str, str] = {
 
 
 class _Nested(msgspec.Struct, frozen=True, kw_only=True):
-    """The keys about tools, MCP servers and documents that are no scalars, which `Reading` reads."""
+    """The keys that are no scalars, which `Reading` reads."""
 
     permissions: Permissions = {}
     visible_tools: tuple[str, ...] | None = None
@@ -103,6 +105,7 @@ class _Nested(msgspec.Struct, frozen=True, kw_only=True):
     mapping_mcp_servers: dict[str, str | tuple[str, ...]] = {}
     mcp_pool: PoolSettings = PoolSettings()
     document_loaders: dict[str, str] = {}
+    api: ApiSettings = ApiSettings()
 
 
 _NESTED = _Nested.__struct_fields__
@@ -153,6 +156,7 @@ def read_settings(text: str, file: str, environ: Mapping[str, str]) -> tuple[Set
         mapping_mcp_servers=_joined(nested.mapping_mcp_servers),
         mcp_pool=nested.mcp_pool,
         document_loaders=nested.document_loaders,
+        api=nested.api,
         other=values,
         file=file,
     )
@@ -214,6 +218,8 @@ class _Reader:
         entries = {key: entry for key, entry in root.entries.items() if key in _NESTED}
         reading = Reading(self.file)
         nested = reading.fill(_Nested, msgspec.structs.replace(root, entries=entries))
+        if "api" in entries:
+            reading.problems = api_problems(nested.api, entries["api"].value, self.file, reading.problems)
         self.problems.extend(reading.problems)
         return nested
 

@@ -15,6 +15,7 @@ import pytest
 import trio
 from fake_models import FakeModels, listening
 from screen import Screen
+from served_house import House, open_house
 
 from callboard.cli import main
 from callboard.protocol.events import Event, EventData
@@ -110,6 +111,17 @@ def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeMode
     yield server
     token.run_sync_soon(scope.cancel)
     thread.join()
+
+
+@pytest.fixture
+def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
+    """A server that the commands find; see `House`."""
+    for name in ("CALLBOARD_URL", "CALLBOARD_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    with open_house(tmp_path) as house:
+        monkeypatch.setenv("CALLBOARD_CONFIG_DIR", str(house.config_dir))
+        yield house
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
     modern    mcp 2 and servers written with it; its Python also runs our scripts for the SDK (servers/, clients/)
     legacy    mcp 1, and the one server that needs it
+    control   clients of our own server: OpenAI's SDK, schemathesis, AG-UI, ACP
     node      servers from npm
 
 A test that needs one of them carries `needs("modern")`: it is skipped where the environment is absent, and conftest.py
@@ -29,6 +30,7 @@ INSTALLED = Path(sys.prefix) / "interop"
 NPM = INSTALLED / "node/node_modules/@modelcontextprotocol"
 MODERN = INSTALLED / "modern/bin"
 LEGACY = INSTALLED / "legacy/bin"
+CONTROL = INSTALLED / "control/bin"
 SDK = HERE / "servers/sdk.py"
 ABSENT = "`make interop` has not installed"
 

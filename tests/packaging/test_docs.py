@@ -40,9 +40,14 @@ def commands() -> Iterator[tuple[str, click.Command]]:
                 yield name, sub
 
 
+def flags(option: click.Parameter) -> list[str]:
+    """Its flags, those that say no included."""
+    return [*option.opts, *option.secondary_opts]
+
+
 @pytest.mark.parametrize(
     ("section", "flag"),
-    sorted({(name, flag) for name, command in commands() for option in command.params for flag in option.opts}),
+    sorted({(name, flag) for name, command in commands() for option in command.params for flag in flags(option)}),
 )
 def test_every_flag_is_in_its_section_of_the_cli_page(section: str, flag: str) -> None:
     if flag.startswith("-"):
@@ -52,7 +57,7 @@ def test_every_flag_is_in_its_section_of_the_cli_page(section: str, flag: str) -
 
 
 def test_the_cli_page_names_no_flag_that_does_not_exist() -> None:
-    known = {flag for _name, command in commands() for option in command.params for flag in option.opts}
+    known = {flag for _name, command in commands() for option in command.params for flag in flags(option)}
     known |= {"--help", "--version"}
     assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", read("docs/cli.md"))) <= known
 

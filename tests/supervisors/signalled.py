@@ -52,12 +52,17 @@ async def reloads(me: Actor) -> None:
     await polite(me)
 
 
+async def drains(me: Actor) -> None:
+    await polite(me)
+
+
 async def main(name: str, stop_within: float) -> int:
     async with Root(
         signals=True,
         stop_within=stop_within,
         on_signal=lambda number, count: say(f"signal {count}"),
         on_hangup=(lambda: say("reloaded")) if name == "reloads" else None,
+        on_drain=(lambda: say("draining")) if name == "drains" else None,
     ) as root:
         await root.spawn(globals()[name], stop_within=stop_within).wait()
     say("left the block")

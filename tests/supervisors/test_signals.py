@@ -68,6 +68,14 @@ def test_51_a_hangup_may_mean_reload(start: Start) -> None:
     assert host.end() == (143, ["signal 1", "cleaned up", "left the block"])
 
 
+def test_51_the_first_signal_may_mean_that_work_is_to_end_by_itself(start: Start) -> None:
+    host = start("drains", 3)
+    host.send(signal.SIGTERM)
+    host.see("draining")
+    host.send(signal.SIGINT)
+    assert host.end() == (128 + signal.SIGTERM, ["signal 1", "cleaned up", "left the block"])
+
+
 def test_52_the_second_signal_skips_the_graces(start: Start) -> None:
     host = start("slow", 1000)
     host.send(signal.SIGINT)

@@ -18,6 +18,7 @@ import msgspec
 import trio
 
 from ....protocol.errors import McpError, McpLost, McpUnsent
+from ....protocol.jsonrpc import METHOD_NOT_FOUND, UNREADABLE, Notification, Request, encode_failure
 from ....protocol.mcp.config import Server
 from ....protocol.mcp.model import (
     COMPLETE,
@@ -35,7 +36,6 @@ from ....protocol.mcp.model import (
     ResourceTemplate,
     Tool,
 )
-from ....protocol.mcp.wire import METHOD_NOT_FOUND, UNREADABLE, Notification, Request, encode_failure
 from ..links import texts
 from ..links.link import Caller, Host, Json, Link, Outgoing
 from ..links.mirrored import Paths, header_paths, param_headers

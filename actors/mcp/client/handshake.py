@@ -17,8 +17,16 @@ import msgspec
 import trio
 
 from ....protocol.errors import McpError, McpLost
-from ....protocol.mcp.model import HANDSHAKE, META_SERVER, MODERN, Discovered, Implementation, Initialized
-from ....protocol.mcp.wire import UNREADABLE, UNSUPPORTED_VERSION
+from ....protocol.jsonrpc import UNREADABLE
+from ....protocol.mcp.model import (
+    HANDSHAKE,
+    META_SERVER,
+    MODERN,
+    UNSUPPORTED_VERSION,
+    Discovered,
+    Implementation,
+    Initialized,
+)
 from ..links.link import Json
 
 DISCOVER_WITHIN = 2.0

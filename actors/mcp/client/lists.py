@@ -8,7 +8,7 @@ from typing import TypeVar
 import msgspec
 
 from ....protocol.errors import McpError
-from ....protocol.mcp.wire import UNREADABLE
+from ....protocol.jsonrpc import UNREADABLE
 
 MAX_PAGES = 1000
 MAX_LISTED = 10_000

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, final
 
 import msgspec
 
+from ....protocol import jsonrpc
 from ....protocol.errors import ActorFailed, CallboardError, McpError, ShuttingDown
-from ....protocol.mcp import wire
+from ....protocol.mcp.model import URL_ELICITATION_REQUIRED
 from ..links.link import Caller, Host, Json
 from .handshake import Abilities
 
@@ -47,8 +48,8 @@ class Questions:
         self._server = server
         self._own = Caller(me=me, host=host)
         self._abilities = abilities
-        self._open: dict[wire.Id, Ref[dict[str, Json]]] = {}
-        self._of_call: dict[int, list[wire.Id]] = {}
+        self._open: dict[jsonrpc.Id, Ref[dict[str, Json]]] = {}
+        self._of_call: dict[int, list[jsonrpc.Id]] = {}
 
     # --- the modern era: asked by an answer -------------------------------------------------------------------
 
@@ -72,18 +73,18 @@ class Questions:
     # --- the old era: asked by a request ----------------------------------------------------------------------
 
     def take(
-        self, request: wire.Request, about: int | None, caller: Caller | None, respond: Callable[[bytes], None]
+        self, request: jsonrpc.Request, about: int | None, caller: Caller | None, respond: Callable[[bytes], None]
     ) -> None:
         """Have a request of the server's answered, on behalf of the call `about`, if that is known. Does not wait."""
         id = request.id
         if request.method == "ping":
-            respond(wire.encode_result(id, {}))
+            respond(jsonrpc.encode_result(id, {}))
             return
         try:
             if len(self._open) >= AT_ONCE or id in self._open:
                 raise McpError(f"{len(self._open)} questions are open; no more are taken")
             ref = self._spawn(Asked(request.method, msgspec.json.decode(request.params)), caller or self._own)
-        except (CallboardError, *wire.UNREADABLE) as error:
+        except (CallboardError, *jsonrpc.UNREADABLE) as error:
             respond(_failure(id, error))
             return
 
@@ -91,7 +92,7 @@ class Questions:
             if self._open.pop(id, None) is None:
                 return  # the server took it back: it expects no answer
             if end.reason == "normal":
-                respond(wire.encode_result(id, end.value))
+                respond(jsonrpc.encode_result(id, end.value))
             else:
                 respond(_failure(id, end.error))
 
@@ -100,7 +101,7 @@ class Questions:
             self._of_call.setdefault(about, []).append(id)
         ref.on_end(settle)
 
-    def take_back(self, id: wire.Id) -> None:
+    def take_back(self, id: jsonrpc.Id) -> None:
         """The server no longer wants an answer to this request of its."""
         ref = self._open.pop(id, None)
         if ref is not None:
@@ -119,7 +120,7 @@ class Questions:
         able = self._abilities
         known = {"elicitation/create": able.elicitation, "sampling/createMessage": able.sampling, "roots/list": True}
         if not known.get(asked.method):
-            raise McpError(f"'{asked.method}' is not offered", rpc_code=wire.METHOD_NOT_FOUND)
+            raise McpError(f"'{asked.method}' is not offered", rpc_code=jsonrpc.METHOD_NOT_FOUND)
         try:
             return caller.me.spawn(self._play, asked, caller.host, name="question", link=False)
         except ShuttingDown as error:
@@ -137,7 +138,7 @@ class Questions:
 
 def pages(refusal: McpError) -> dict[str, Asked]:
     """The pages that a person has to open before what was refused can be asked for again, as questions."""
-    data = refusal.data if refusal.rpc_code == wire.URL_ELICITATION_REQUIRED else None
+    data = refusal.data if refusal.rpc_code == URL_ELICITATION_REQUIRED else None
     listed = data.get("elicitations") if isinstance(data, dict) else None
     each = [page for page in listed if isinstance(page, dict)] if isinstance(listed, list) else []
     return {str(number): Asked("elicitation/create", {**page, "mode": "url"}) for number, page in enumerate(each)}
@@ -152,9 +153,9 @@ async def _answer(ref: Ref[dict[str, Json]]) -> dict[str, Json]:
         raise
 
 
-def _failure(id: wire.Id, error: BaseException | None) -> bytes:
+def _failure(id: jsonrpc.Id, error: BaseException | None) -> bytes:
     """The refusal of a server's request. What is no error of ours is not for strangers to read."""
     if isinstance(error, McpError):
-        return wire.encode_failure(id, error.rpc_code or wire.INTERNAL_ERROR, str(error), error.data)
+        return jsonrpc.encode_failure(id, error.rpc_code or jsonrpc.INTERNAL_ERROR, str(error), error.data)
     text = str(error) if isinstance(error, CallboardError) else "it can't be answered"
-    return wire.encode_failure(id, wire.INTERNAL_ERROR, text)
+    return jsonrpc.encode_failure(id, jsonrpc.INTERNAL_ERROR, text)

@@ -29,9 +29,9 @@ import msgspec
 import trio
 
 from ....protocol.errors import McpError, McpLost, McpUnsent, ShuttingDown
+from ....protocol.jsonrpc import encode_notification, encode_request
 from ....protocol.mcp.config import Server
 from ....protocol.mcp.model import META_VERSION
-from ....protocol.mcp.wire import encode_notification, encode_request
 from .link import Json, Outgoing, Receiver
 from .mirrored import header_value
 from .posts import INITIALIZED, Posts

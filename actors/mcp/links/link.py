@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import msgspec
 
+from ....protocol.jsonrpc import Notification, Request
 from ....protocol.mcp.model import Progress
-from ....protocol.mcp.wire import Notification, Request
 
 if TYPE_CHECKING:
     from ....supervisors import Actor

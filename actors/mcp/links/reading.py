@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from ....protocol.errors import McpError
-from ....protocol.mcp.wire import Failure, Message, Notification, Request, Result
+from ....protocol.jsonrpc import Failure, Message, Notification, Request, Result
 from ...models.sse import SseParser
 from .link import Outgoing, Receiver
 from .texts import described, refused

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ....protocol.errors import HttpRefused, McpError, McpUnauthorized, McpUnsent
+from ....protocol.jsonrpc import INVALID_REQUEST, METHOD_NOT_FOUND, Failure, decode
 from ....protocol.mcp.config import Server
-from ....protocol.mcp.wire import INVALID_REQUEST, METHOD_NOT_FOUND, Failure, decode
 
 if TYPE_CHECKING:
     import httpx

@@ -15,8 +15,8 @@ import msgspec
 import trio
 
 from ....protocol.errors import ActorFailed, McpError, McpLost, McpUnsent
+from ....protocol.jsonrpc import Failure, Message, Notification, Request, Result, encode_notification, encode_request
 from ....protocol.mcp.config import Server
-from ....protocol.mcp.wire import Failure, Message, Notification, Request, Result, encode_notification, encode_request
 from ...models.sse import SseEvent, SseParser
 from .link import Json, Outgoing, Receiver
 from .posts import WITHIN, Posts

@@ -24,8 +24,8 @@ import msgspec
 import outcome
 import trio
 
+from ....protocol import jsonrpc
 from ....protocol.errors import McpError, McpLost, McpUnsent, ProcessError
-from ....protocol.mcp import wire
 from ....protocol.mcp.config import Server
 from ....supervisors.process import Process, start_process
 from ....supervisors.spawn import is_dead
@@ -148,14 +148,14 @@ class StdioLink:
 
     async def request(self, outgoing: Outgoing) -> msgspec.Raw:
         """See `Link`."""
-        self._send(wire.encode_request(outgoing.id, outgoing.method, outgoing.params))
+        self._send(jsonrpc.encode_request(outgoing.id, outgoing.method, outgoing.params))
         waiting = self.waiting[outgoing.id] = _Waiting(self, outgoing)
         answer: msgspec.Raw = await trio.lowlevel.wait_task_rescheduled(waiting.give_up)
         return answer
 
     def notify(self, method: str, params: Mapping[str, Json]) -> None:
         """See `Link`."""
-        self.respond(wire.encode_notification(method, params))
+        self.respond(jsonrpc.encode_notification(method, params))
 
     def respond(self, message: bytes, about: Outgoing | None = None) -> None:  # noqa: ARG002 - for other transports
         """See `Link`."""
@@ -231,29 +231,29 @@ class StdioLink:
             self._too_long(line)
             return
         try:
-            message = wire.decode(line)
+            message = jsonrpc.decode(line)
         except ValueError as error:
             self._take_odd(line, error)
             return
         self._junk_in_row = 0
         self._deliver(message)
 
-    def _deliver(self, message: wire.Message) -> None:
-        if isinstance(message, wire.Result):
+    def _deliver(self, message: jsonrpc.Message) -> None:
+        if isinstance(message, jsonrpc.Result):
             self._settle(message.id, outcome.Value(message.result))
-        elif isinstance(message, wire.Notification):
+        elif isinstance(message, jsonrpc.Notification):
             self._receiver.on_notification(message, None)
-        elif isinstance(message, wire.Request):
+        elif isinstance(message, jsonrpc.Request):
             self._receiver.on_request(message, None)
         elif (waiting := self._pop(message.id)) is not None:
             error = texts.refused(self._server.name, waiting.outgoing, message.error)
             trio.lowlevel.reschedule(waiting.task, outcome.Error(error))
 
-    def _settle(self, id: wire.Id, result: outcome.Outcome[msgspec.Raw]) -> None:
+    def _settle(self, id: jsonrpc.Id, result: outcome.Outcome[msgspec.Raw]) -> None:
         if (waiting := self._pop(id)) is not None:
             trio.lowlevel.reschedule(waiting.task, result)
 
-    def _pop(self, id: wire.Id | None) -> _Waiting | None:
+    def _pop(self, id: jsonrpc.Id | None) -> _Waiting | None:
         waiting = self.waiting.pop(id, None) if isinstance(id, int) else None
         if waiting is None:
             self.stray += 1
@@ -266,7 +266,7 @@ class StdioLink:
             return
         if start == b"[":
             with contextlib.suppress(ValueError):
-                for message in wire.decode_all(line):
+                for message in jsonrpc.decode_all(line):
                     self._deliver(message)
                 return
         if (id := id_in(line[:HEAD], line[-TAIL:])) in self.waiting:

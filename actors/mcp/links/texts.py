@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from ....protocol.errors import McpError, McpLost
-from ....protocol.mcp.wire import ErrorData
+from ....protocol.jsonrpc import ErrorData
 from .link import Outgoing
 
 WORDS = 500

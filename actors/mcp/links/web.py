@@ -13,8 +13,8 @@ import httpx
 import trio
 
 from ....protocol.errors import ConfigError, HttpRefused, McpError, McpLost, McpUnsent, UpstreamError
+from ....protocol.jsonrpc import Message, decode_all
 from ....protocol.mcp.config import Server
-from ....protocol.mcp.wire import Message, decode_all
 from ...models.codec import UNREADABLE
 from ...models.transport import Exchange, TrioTransport
 from ...models.unpacking import unpacked, unpacker_of

@@ -13,9 +13,9 @@ from typing import final
 
 import msgspec
 
+from ....protocol.jsonrpc import UNREADABLE
 from ....protocol.mcp.config import ToolList
 from ....protocol.mcp.model import Implementation, Tool
-from ....protocol.mcp.wire import UNREADABLE
 from ...whole_file import write_whole
 
 MAX_BYTES = 8 * 1024 * 1024

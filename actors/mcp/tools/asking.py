@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from ....protocol.errors import McpError, NobodyToAsk, ShuttingDown
 from ....protocol.events import Warned
-from ....protocol.mcp.wire import INVALID_PARAMS
+from ....protocol.jsonrpc import INVALID_PARAMS
 from ....protocol.questions import Question, QuestionKind
 from ....supervisors.escalation import QuestionTimeout
 from ...tools.rendering import shortened

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 
 from ....protocol.chat import AssistantTurn, ChatRequest, ImagePart, Part, TextPart, Turn, UserTurn
 from ....protocol.errors import ConfigError, LimitReached, McpError, ModelError, ToolFailed
+from ....protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND
 from ....protocol.mcp.config import Server
-from ....protocol.mcp.wire import INVALID_PARAMS, METHOD_NOT_FOUND
 from ...tools.tool import Arguments, Json, Tool, ToolSpec
 from .names import offered_name
 

@@ -15,9 +15,9 @@ import trio
 
 from ....protocol.errors import ConfigError, McpError, ToolFailed, UsageError
 from ....protocol.events import ToolProgress, Warned
+from ....protocol.jsonrpc import METHOD_NOT_FOUND
 from ....protocol.mcp.config import Server
 from ....protocol.mcp.model import Progress, Tool
-from ....protocol.mcp.wire import METHOD_NOT_FOUND
 from ....protocol.problems import did_you_mean
 from ...tools.files.asking import Clock
 from ...tools.rendering import shortened

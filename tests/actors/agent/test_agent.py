@@ -11,7 +11,7 @@ from fake_models import Reply
 from stage import Stage
 
 import callboard
-from callboard.protocol.errors import ConfigError, InvalidFile, Unsupported
+from callboard.protocol.errors import ConfigError, InvalidFile
 
 USER = ["user__ask", "user__confirm", "user__input", "user__checkbox"]
 TODO = ["todo__init", "todo__add", "todo__done", "todo__list", "todo__clear"]
@@ -171,16 +171,10 @@ async def test_a_tool_that_writes_is_refused_where_nobody_is_there_to_allow_it(
     assert (tmp_path / "a.txt").read_text() == "x"
 
 
-async def test_what_a_later_version_will_have_is_refused_in_one_line(stage: Stage) -> None:
+async def test_the_session_that_a_file_names_is_the_command_lines_business(stage: Stage) -> None:
     stage.plain("agent_session: work", name="clerk")
-    with pytest.raises(Unsupported, match="agent 'clerk' uses `agent_session`") as refused:
-        await stage.run("hi", target="clerk")
-    assert refused.value.exit_code == 2
-
-
-async def test_a_session_that_is_not_kept_is_no_session(stage: Stage) -> None:
-    stage.plain("agent_session: temp", name="clerk")
     assert (await stage.run("hi", target="clerk")).status == "done"
+    assert await stage.root.sessions.list(None) == []
 
 
 async def test_the_outcome_tells_turns_and_calls(stage: Stage) -> None:

@@ -187,7 +187,7 @@ def test_no_bytes_stop_the_server_from_answering(junk: list[bytes]) -> None:
             async def aclose(self) -> None:
                 pass
 
-        async for line in stdio._lines(Pipe()):
+        async for line in stdio.lines(Pipe()):
             assert line is not None
             assert b"\n" not in line
             out.append(line)

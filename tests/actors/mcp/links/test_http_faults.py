@@ -384,7 +384,7 @@ async def test_a_server_that_won_t_end_its_session_holds_up_the_end_for_a_moment
             await Legacy()(request, talk)
 
     server = await fake_mcp(nursery, answer)
-    with trio.fail_after(2):
+    with trio.fail_after(10):
         async with linked(server) as (link, _):
             await shake_hands(link)
     await server.until(lambda: server.open == 0)

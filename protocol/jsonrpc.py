@@ -1,4 +1,4 @@
-"""JSON-RPC 2.0 as MCP uses it: one line or one HTTP body is one message.
+"""JSON-RPC 2.0: one line, one HTTP body or one websocket frame is one message.
 
     encode_request(7, "tools/call", {...})    b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{...}}'
     decode(line)                              Request, Notification, Result or Failure
@@ -6,7 +6,7 @@
 Results are kept as the bytes they came as (`msgspec.Raw`), until somebody who knows their shape wants them. A batch
 (an array, which the revision of 2025-03-26 allowed) is decoded by `decode_all`.
 
-Source: https://www.jsonrpc.org/specification and https://modelcontextprotocol.io/specification.
+MCP, ACP and the control channel speak it. Source: https://www.jsonrpc.org/specification.
 """
 
 from __future__ import annotations
@@ -26,11 +26,6 @@ INVALID_REQUEST = -32600
 METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
-URL_ELICITATION_REQUIRED = -32042
-"""Of 2025-11-25 alone: what was asked for has to wait until a person has opened the pages that `data` lists."""
-
-HEADER_MISMATCH = -32020
-UNSUPPORTED_VERSION = -32022
 
 
 class ErrorData(msgspec.Struct, frozen=True):

@@ -1,0 +1,173 @@
+"""A run's events as `session/update`s.
+
+llm.delta, llm.reasoning        agent_message_chunk, agent_thought_chunk (of the agent itself, not of its children)
+tool.call.*                     tool_call, tool_call_update; the todo family makes a `plan` as well
+node.entered, node.exited       tool_call of kind `other`, so that one sees where a graph is
+llm.response                    usage_update, where the window of the model is known
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from ....protocol.control.acp import text_block
+
+Json = Any
+Update = dict[str, Json]
+
+_KINDS = (
+    ("fs_rm", "delete"),
+    ("fs_mv", "move"),
+    ("fs_write", "edit"),
+    ("fs_patch", "edit"),
+    ("fs_edit", "edit"),
+    ("fs_grep", "search"),
+    ("fs_glob", "search"),
+    ("fs_", "read"),
+    ("execute_", "execute"),
+    ("web_search", "search"),
+    ("search_", "search"),
+    ("knowledge__", "search"),
+    ("fetch_", "fetch"),
+    ("agent__", "think"),
+    ("todo__", "think"),
+)
+
+
+def kind_of(tool: str) -> str:
+    """What ACP calls this sort of tool."""
+    return next((kind for start, kind in _KINDS if tool.startswith(start)), "other")
+
+
+class Updates:
+    """Of one run.
+
+    Args:
+        window: tokens that a model takes, None if nobody knows.
+
+    Attributes:
+        said: whether the agent's text was told as it came.
+    """
+
+    def __init__(self, window: Callable[[str], int | None]) -> None:
+        self.said = False
+        self._window = window
+        self._plan = Plan()
+        self._cost = 0.0
+        self._arguments: dict[str, tuple[str, str]] = {}
+
+    def of(self, event: Mapping[str, Json]) -> Iterator[Update]:
+        """What the client is told of an event (in its wire form)."""
+        kind, actor = event["kind"], str(event.get("actor") or "")
+        data: Mapping[str, Json] = event.get("data") or {}
+        main = actor.count("/") == 2
+        if kind == "llm.delta" and main:
+            self.said = True
+            yield chunk("agent_message_chunk", str(data["text"]))
+        elif kind == "llm.reasoning" and main:
+            yield chunk("agent_thought_chunk", str(data["text"]))
+        elif kind == "tool.call.started":
+            yield self._started(actor, data)
+        elif kind == "tool.call.finished":
+            yield from self._finished(actor, data)
+        elif kind == "node.entered":
+            title = f"{data['node']} ({data['type']})"
+            yield tool_call(actor, title, kind="other")
+        elif kind == "node.exited":
+            yield tool_call_update(actor, str(data.get("error") or ""), failed=bool(data.get("error")))
+        elif kind == "usage.update":
+            self._cost = float(data.get("cost") or 0.0)
+        elif kind == "llm.response" and main:
+            yield from self._usage(data)
+
+    def _started(self, actor: str, data: Mapping[str, Json]) -> Update:
+        tool, arguments = str(data["tool"]), str(data.get("arguments") or "")
+        self._arguments[actor] = (tool, arguments)
+        return tool_call(actor, tool, kind=kind_of(tool), raw=_decoded(arguments))
+
+    def _finished(self, actor: str, data: Mapping[str, Json]) -> Iterator[Update]:
+        tool, arguments = self._arguments.pop(actor, (str(data["tool"]), ""))
+        error = data.get("error")
+        yield tool_call_update(actor, str(error or data.get("result") or ""), failed=error is not None)
+        if error is None and tool.startswith("todo__"):
+            changed = self._plan.change(tool, _decoded(arguments))
+            if changed:
+                yield {"sessionUpdate": "plan", "entries": self._plan.entries}
+
+    def _usage(self, data: Mapping[str, Json]) -> Iterator[Update]:
+        size = self._window(str(data.get("model") or ""))
+        if size:
+            used = int(data.get("input_tokens") or 0) + int(data.get("output_tokens") or 0)
+            update: Update = {"sessionUpdate": "usage_update", "used": used, "size": size}
+            if self._cost:
+                update["cost"] = {"amount": self._cost, "currency": "USD"}
+            yield update
+
+
+class Plan:
+    """The todo list of the agent, from the calls that change it."""
+
+    def __init__(self) -> None:
+        self._items: dict[int, tuple[str, bool]] = {}
+
+    def change(self, tool: str, arguments: Json) -> bool:
+        """A call was played; whether it has changed the list."""
+        given = arguments if isinstance(arguments, dict) else {}
+        if tool in ("todo__init", "todo__clear"):
+            self._items = {}
+        elif tool == "todo__add" and given.get("task"):
+            self._items[max(self._items, default=0) + 1] = (str(given["task"]), False)
+        elif tool == "todo__done":
+            try:
+                id = int(given.get("id", 0))
+            except (TypeError, ValueError):
+                return False
+            if id not in self._items:
+                return False
+            self._items[id] = (self._items[id][0], True)
+        else:
+            return False
+        return True
+
+    @property
+    def entries(self) -> list[Update]:
+        """The items in ACP's words; the first open one is what the agent is at."""
+        at = next((id for id, (_, done) in self._items.items() if not done), None)
+        return [
+            {
+                "content": text,
+                "priority": "medium",
+                "status": "completed" if done else "in_progress" if id == at else "pending",
+            }
+            for id, (text, done) in self._items.items()
+        ]
+
+
+def chunk(kind: str, text: str) -> Update:
+    """A piece of what somebody says."""
+    return {"sessionUpdate": kind, "content": text_block(text)}
+
+
+def tool_call(id: str, title: str, *, kind: str, raw: Json = None, status: str = "in_progress") -> Update:
+    """A call begins."""
+    update: Update = {"sessionUpdate": "tool_call", "toolCallId": id, "title": title, "kind": kind, "status": status}
+    return update if raw is None else {**update, "rawInput": raw}
+
+
+def tool_call_update(id: str, text: str, *, failed: bool) -> Update:
+    """A call has ended."""
+    update: Update = {
+        "sessionUpdate": "tool_call_update",
+        "toolCallId": id,
+        "status": "failed" if failed else "completed",
+    }
+    return {**update, "content": [{"type": "content", "content": text_block(text)}]} if text else update
+
+
+def _decoded(text: str) -> Json:
+    try:
+        return json.loads(text) if text else None
+    except ValueError:
+        return text  # its middle was left out

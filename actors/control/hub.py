@@ -1,0 +1,484 @@
+"""The hub: what all front ends of a process share, however they are reached.
+
+    async with open_hub(me, root) as hub:
+        info = await hub.start(caller, StartRun(target="researcher", prompt="..."))
+        with hub.subscribe(caller, info.run) as events:
+            async for event in events:
+                ...
+
+Every method takes the caller, and decides by it what may be done and seen. A run belongs to the subject that has
+started it; those of others are there for who has `admin:runs`, denied to who may read runs at all, and not there for
+anybody else. A caller that goes away changes nothing: runs are the hub's.
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import os
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+import trio
+
+from ...protocol.control.caller import Caller
+from ...protocol.control.own import StartRun
+from ...protocol.control.things import ActorDetail, ActorInfo, GraphPicture, McpServerState, RunInfo, TargetInfo
+from ...protocol.errors import Conflict, Denied, NotFound, Saturated, ShuttingDown, UsageError
+from ...protocol.events import TERMINAL, Event
+from ...protocol.messages import PersonSays
+from ...protocol.outcome import Outcome
+from ...protocol.questions import Question
+from ...supervisors import census
+from ..directories import state_dir
+from .asking import Asking, QuestionFeed
+from .logs.reading import LoggedEvent
+from .logs.runs import RunLogs, order
+from .methods import METHODS
+from .runs.access import check_owner, no_run, sees
+from .runs.outcomes import outcome_of
+from .runs.record import Record
+from .runs.running import Running
+from .starting import arguments_of
+from .subscription import Subscription
+from .tree import Tree, TreeWatch
+
+if TYPE_CHECKING:
+    from ...supervisors import Actor
+    from ..runs.root import Root
+
+RECENT = 50
+"""Events that `inspect` shows of an actor."""
+
+PRUNE_EVERY = 3600.0
+"""Seconds."""
+
+END_WITHIN = 6.0
+"""Seconds for the logs to be written at the end."""
+
+LONGEST_TEXT = 100_000
+"""Characters that may be written to an agent at work."""
+
+
+class HubOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How much the hub holds.
+
+    Attributes:
+        ring_events, ring_bytes: of each run that is under way, kept in memory.
+        max_runs: how many may be under way at a time; 0 for any number.
+        questions: how many changes of questions a reader may be behind.
+        keep_runs: how many runs that are over are kept on disk, the newest; 0 for all.
+    """
+
+    ring_events: int = 1024
+    ring_bytes: int = 1024 * 1024
+    max_runs: int = 0
+    questions: int = 10_000
+    keep_runs: int = 1000
+
+
+class Sessions(Protocol):
+    """Who starts runs that belong to a session (`actors.sessions`)."""
+
+    async def start(self, caller: Caller, wanted: StartRun) -> RunInfo:
+        """The prompt is the session's next; the run that comes of it."""
+
+
+@contextlib.asynccontextmanager
+async def open_hub(
+    me: Actor,
+    root: Root,
+    *,
+    directory: Path | None = None,
+    options: HubOptions | None = None,
+    redact: Callable[[bytes], bytes] | None = None,
+) -> AsyncIterator[Hub]:
+    """The hub of a process, for as long as the block lasts; runs that are under way at its end are interrupted.
+
+    Args:
+        me: the actor whose block it is.
+        directory: where the logs lie; by default `runs` of the state directory.
+        redact: takes secrets out of an encoded event, before anybody gets it.
+
+    Raises:
+        ConfigError: the logs can't be kept there.
+    """
+    options = options or HubOptions()
+    logs = RunLogs(directory or state_dir(os.environ) / "runs", keep=options.keep_runs)
+    await logs.__aenter__()
+    try:
+        hub = Hub(me, root, logs, options=options, redact=redact)
+        async with hub.at_work():
+            yield hub
+    finally:
+        with root.kernel.shield(END_WITHIN):
+            await logs.aclose()
+
+
+class Hub:
+    """See the module, and `open_hub`.
+
+    Attributes:
+        root: what the runs share.
+        logs: what is kept of runs.
+        options: see there.
+        sessions: set by who has them.
+        methods: what a peer may be asked, by name; who has more to offer adds to them.
+        since: when it was opened, in trio's time.
+        closing: set by who is about to end the process: nothing new begins.
+    """
+
+    def __init__(
+        self,
+        me: Actor,
+        root: Root,
+        logs: RunLogs,
+        *,
+        options: HubOptions | None = None,
+        redact: Callable[[bytes], bytes] | None = None,
+    ) -> None:
+        self.root = root
+        self.logs = logs
+        self.options = options or HubOptions()
+        self.sessions: Sessions | None = None
+        self.methods = dict(METHODS)
+        self.since = trio.current_time()
+        self.closing = False
+        self._me = me
+        self._asking = Asking(self.options.questions)
+        self._tree = Tree(root.kernel.actor)
+        self._pictures: dict[str, GraphPicture] = {}
+        self._runs = Running(
+            root,
+            logs,
+            ring_events=self.options.ring_events,
+            ring_bytes=self.options.ring_bytes,
+            redact=redact,
+        )
+
+    @contextlib.asynccontextmanager
+    async def at_work(self) -> AsyncIterator[None]:
+        """Listen, and let runs go on, while the block lasts."""
+        try:
+            with self.root.bus.listen(self._hear), self.root.questions.attach(self._asking):
+                async with trio.open_nursery() as nursery:
+                    self._runs.nursery = nursery
+                    nursery.start_soon(self._prune)
+                    self._offer_sessions(nursery)
+                    yield
+                    nursery.cancel_scope.cancel()
+        except BaseExceptionGroup as group:
+            if len(group.exceptions) == 1:
+                raise group.exceptions[0] from None
+            raise
+
+    def _offer_sessions(self, nursery: trio.Nursery) -> None:
+        from .sessions import SESSION_METHODS, HubSessions
+
+        self.sessions = HubSessions(self, nursery)
+        self.methods.update(SESSION_METHODS)
+
+    # --- runs ---------------------------------------------------------------------------------------------
+
+    @property
+    def under_way(self) -> int:
+        """How many runs have no end yet."""
+        return self._runs.under_way
+
+    async def start(self, caller: Caller, wanted: StartRun, **more: Any) -> RunInfo:
+        """Start a run; returns when it has begun.
+
+        Args:
+            more: further arguments of `callboard.run`; a session passes its history like this.
+
+        Raises:
+            Denied: the caller may not do this.
+            Saturated: too much is under way.
+            UsageError, InvalidFile, Unsupported, ConfigError: the run could not start.
+        """
+        if self.closing:
+            raise ShuttingDown("the server is about to end and begins nothing new")
+        arguments = {**arguments_of(caller, wanted), **more}
+        if wanted.session is not None and not more:
+            if self.sessions is None:
+                raise UsageError("there are no sessions here")
+            return await self.sessions.start(caller, wanted)
+        most = self.options.max_runs
+        if most and self.under_way >= most:
+            raise Saturated(f"{most} runs are under way, and that is as many as may be; try again later")
+        info = RunInfo(run="", owner=caller.subject, title=wanted.title, session=wanted.session)
+        return self.get(caller, await self._runs.start(info, arguments))
+
+    def list(
+        self, caller: Caller, *, status: str | None = None, limit: int = 100, before: str | None = None
+    ) -> builtins.list[RunInfo]:
+        """Runs, newest first, past ones included; `before` is the id of the last one of the page before."""
+        caller.need("read:runs")
+        last = None if before is None else order(self.get(caller, before))
+        here = (record.info for record in self._runs.live.values())
+        runs = [info for info in (*self.logs.past.values(), *here) if sees(caller, info.owner)]
+        runs.sort(key=order, reverse=True)
+        found = [info for info in runs if status in (None, info.status) and (last is None or order(info) < last)]
+        return found[: max(0, limit)]
+
+    def get(self, caller: Caller, run: str) -> RunInfo:
+        """One run.
+
+        Raises:
+            NotFound, Denied: see the module.
+        """
+        record = self._runs.live.get(run)
+        info = record.info if record is not None else self.logs.get(run)
+        if info is None:
+            raise no_run(run)
+        check_owner(caller, info.owner, info.run)
+        return info
+
+    async def wait(self, caller: Caller, run: str) -> Outcome:
+        """How the run ends, or ended. Who waits may be cancelled: the run goes on.
+
+        Raises:
+            Conflict: it goes on in another process.
+        """
+        info = self.get(caller, run)
+        record = self._runs.live.get(run)
+        if record is None:
+            if not info.over:
+                raise _elsewhere(run)
+            return outcome_of(info, await self.logs.last(run))
+        while not record.over:
+            await record.more_than(record.seq)
+        return outcome_of(record.info, record.ring[-1])
+
+    def cancel(self, caller: Caller, run: str) -> bool:
+        """Cancel a run; False if it has ended already."""
+        caller.need("write:runs")
+        self.get(caller, run)
+        actor = self.root.kernel.actor.child(run)
+        if actor is None or actor.end is not None:
+            return False
+        actor.interrupt()
+        return True
+
+    async def delete(self, caller: Caller, run: str) -> None:
+        """Remove a run that is over, with all that is kept of it.
+
+        Raises:
+            Conflict: it is under way.
+        """
+        caller.need("write:runs")
+        info = self.get(caller, run)
+        if not info.over:
+            raise Conflict(f"{run} is under way; cancel it first")
+        if run in self._runs.live:  # its log is about to be closed
+            await self.logs.flush()
+        self._runs.live.pop(run, None)
+        await self.logs.remove(run)
+
+    def subscribe(self, caller: Caller, run: str, after: int = 0) -> Subscription:
+        """Every event after number `after`: those of the past, then each as it happens, to the run's last.
+
+        Raises:
+            UsageError: `after` is negative, or beyond the newest event.
+            Conflict: the run goes on in another process.
+        """
+        info = self.get(caller, run)
+        if not 0 <= after <= info.seq:
+            raise UsageError(f"`after` is a number from 0 to {info.seq}, that of the newest event, not {after}")
+        record = self._runs.live.get(run)
+        if record is None and not info.over:
+            raise _elsewhere(run)
+        return Subscription(self.logs, run, record, after)
+
+    async def events(self, caller: Caller, run: str, after: int = 0, limit: int = 1000) -> builtins.list[LoggedEvent]:
+        """A page of what has happened after number `after`."""
+        self.get(caller, run)
+        record = self._runs.live.get(run)
+        if record is not None:
+            if after + 1 >= record.first:
+                return record.after(after)[:limit]
+            await self.logs.flush()
+        found: builtins.list[LoggedEvent] = []
+        offset = 0
+        while len(found) < limit:
+            page = await self.logs.page(run, offset, after, limit - len(found))
+            if not page.events:
+                break
+            offset, after = page.offset, page.events[-1].seq
+            found += page.events
+        return found
+
+    def graph_of(self, caller: Caller, run: str) -> GraphPicture:
+        """What runs there, as a drawing.
+
+        Raises:
+            NotFound: its file is not there any more.
+        """
+        info = self.get(caller, run)
+        found = self._pictures.get(run)
+        if found is None:
+            from .targets import picture_of
+
+            found = picture_of(info.target, self.root.config_dir)
+            if not info.over:
+                self._pictures[run] = found
+        return found
+
+    def targets(self, caller: Caller) -> builtins.list[TargetInfo]:
+        """What can be started by its name."""
+        caller.need("read:agents")
+        from .targets import targets
+
+        return targets(self.root.config_dir)
+
+    # --- questions ----------------------------------------------------------------------------------------
+
+    def questions(self, caller: Caller, run: str | None = None) -> builtins.list[Question]:
+        """Those that wait for an answer, oldest first."""
+        if run is not None:
+            self.get(caller, run)
+        asked = self._asking.open.values()
+        return [each for each in asked if run in (None, each.run) and self._sees(caller, each.run)]
+
+    def answer(self, caller: Caller, question: str, value: str | builtins.list[str]) -> bool:
+        """Answer a question; False if it is not open any more."""
+        caller.need("answer:questions")
+        asked = self._asking.open.get(question)
+        if asked is None:
+            return False
+        check_owner(caller, self._runs.owner_of(asked.run), asked.run)
+        return self.root.questions.answer(question, value, by=caller.called)
+
+    def watch_questions(self, caller: Caller) -> contextlib.AbstractContextManager[QuestionFeed]:
+        """The open ones, then each as it is asked or closed."""
+        return self._asking.watch(lambda question: self._sees(caller, question.run))
+
+    # --- actors -------------------------------------------------------------------------------------------
+
+    def tree(self, caller: Caller, run: str | None = None) -> builtins.list[ActorInfo]:
+        """The actors of a run, or all that the caller may see; parents before their children."""
+        caller.need("read:runs")
+        if run is not None:
+            self.get(caller, run)
+        return [self._with_totals(actor) for actor in self._tree.all(run) if self._may_see(caller, actor.run)]
+
+    def watch_tree(self, caller: Caller, run: str | None = None, interval: float = 0.25) -> TreeWatch:
+        """Changes of the tree, at most one of them per interval."""
+        caller.need("read:runs")
+        if run is not None:
+            self.get(caller, run)
+        if not 0.02 <= interval <= 60:
+            raise UsageError(f"`interval` is a number of seconds from 0.02 to 60, not {interval:g}")
+        return self._tree.watch(interval, lambda of: run in (None, of) and self._may_see(caller, of))
+
+    async def drained(self) -> None:
+        """Wait until no run is under way."""
+        await self._runs.drained()
+
+    def inspect(self, caller: Caller, path: str) -> ActorDetail:
+        """An actor, looked at closely."""
+        caller.need("read:runs")
+        actor = self._actor(caller, path)
+        shown = msgspec.structs.asdict(self._with_totals(self._tree.info(actor)))
+        record = self._runs.live.get(actor.stream.run)
+        recent: builtins.list[msgspec.Raw] = []
+        if record is not None:
+            recent = [msgspec.Raw(event.data) for event in record.ring if event.actor == path][-RECENT:]
+        return ActorDetail(**shown, stack=self.root.kernel.stack_of(actor), recent=recent)
+
+    async def send(self, caller: Caller, path: str, text: str) -> None:
+        """Write to an LLM agent at work, which reads it before its next request to the model.
+
+        Raises:
+            UsageError: the text is empty, or too long.
+            Conflict: it is no agent, or it is at its end.
+        """
+        caller.need("write:runs")
+        actor = self._actor(caller, path)
+        if not text.strip() or len(text) > LONGEST_TEXT:
+            raise UsageError(f"a text for an agent has 1 to {LONGEST_TEXT} characters, this one {len(text)}")
+        if not self._tree.talks(path) or actor.stopping:
+            raise Conflict(f"{path} is no LLM agent at work, so nobody would read this")
+        await actor.ref.tell(PersonSays(text=text, by=caller.called))
+
+    def pause(self, caller: Caller, path: str) -> bool:
+        """Let an actor and all below it begin nothing new; False if it is paused already."""
+        return census.pause(self._steered(caller, path))
+
+    def resume(self, caller: Caller, path: str) -> bool:
+        """Let it go on; False if it was not paused itself."""
+        return census.resume(self._steered(caller, path))
+
+    def cancel_actor(self, caller: Caller, path: str) -> bool:
+        """Interrupt an actor of a run; False if it is at its end already."""
+        actor = self._steered(caller, path)
+        if actor.stopping:
+            return False
+        actor.interrupt()
+        return True
+
+    # --- what runs share ----------------------------------------------------------------------------------
+
+    def mcp_status(self, caller: Caller) -> builtins.list[McpServerState]:
+        """The MCP servers of `mcp.json`, running or not."""
+        caller.need("admin:mcp")
+        return [msgspec.convert(msgspec.structs.asdict(state), McpServerState) for state in self.root.mcp.status()]
+
+    async def mcp_reload(self, caller: Caller, server: str | None = None) -> builtins.list[str]:
+        """Read `mcp.json` again and start what runs anew: one server, or all; their names."""
+        caller.need("admin:mcp")
+        return await self.root.mcp.reload(server)
+
+    # --- inside -------------------------------------------------------------------------------------------
+
+    def _hear(self, event: Event) -> None:
+        """Everything that happens under this root, at once, in the task in which it happens."""
+        if event.run:
+            self._runs.hear(event)
+        self._tree.take(event)
+        if event.kind in TERMINAL:
+            self._tree.forget_run(event.run)
+            self._pictures.pop(event.run, None)
+
+    async def _prune(self) -> None:
+        while True:
+            await self.logs.prune()
+            await trio.sleep(PRUNE_EVERY)
+
+    def _actor(self, caller: Caller, path: str) -> Actor:
+        actor = self._tree.find(path)
+        if actor is not None and path != "/":
+            run = actor.stream.run
+            if not run and caller.has("admin:runs"):
+                return actor
+            if run:
+                check_owner(caller, self._runs.owner_of(run), run)
+                return actor
+        raise NotFound(f"there is no actor {path[:200]!r}; it may have ended")
+
+    def _steered(self, caller: Caller, path: str) -> Actor:
+        caller.need("write:runs")
+        actor = self._actor(caller, path)
+        if not actor.stream.run:
+            raise Denied(f"{path} belongs to no run: all runs share it")
+        return actor
+
+    def _sees(self, caller: Caller, run: str) -> bool:
+        return sees(caller, self._runs.owner_of(run))
+
+    def _may_see(self, caller: Caller, run: str) -> bool:
+        """Whether actors of this run are shown to the caller; "" stands for what all runs share."""
+        return self._sees(caller, run) if run else caller.has("admin:runs")
+
+    def _with_totals(self, actor: ActorInfo) -> ActorInfo:
+        record: Record | None = self._runs.live.get(actor.run) if actor.kind == "run" else None
+        if record is not None:
+            info = record.info
+            actor.input_tokens, actor.output_tokens, actor.cost = info.input_tokens, info.output_tokens, info.cost
+        return actor
+
+
+def _elsewhere(run: str) -> Conflict:
+    return Conflict(f"{run} goes on in another process; watch it there, or read its events page by page")

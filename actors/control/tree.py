@@ -1,0 +1,248 @@
+"""The actors, as they are shown: where they stand comes from the kernel, what they are at from their events.
+
+What is known of an actor from its events is dropped with its last one, so this grows with the tree and no further.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Self
+
+import msgspec
+import trio
+
+from ...protocol.control.things import ActorInfo, ActorKind, TreeChange
+from ...protocol.events import (
+    ActorFailed,
+    ActorRestarted,
+    ActorSpawned,
+    ActorStopped,
+    AgentStarted,
+    Event,
+    GraphStarted,
+    LlmDelta,
+    LlmReasoning,
+    LlmRequest,
+    LlmResponse,
+    McpServerStarting,
+    NodeEntered,
+    ToolFinished,
+    ToolStarted,
+    UsageUpdate,
+)
+from ...supervisors import Actor
+from ...supervisors.census import census, find, look_at
+from .runs.summary import rfc3339
+
+
+class Known(msgspec.Struct, gc=False):
+    """What the events of an actor have told."""
+
+    kind: ActorKind = "actor"
+    since: datetime | None = None
+    doing: str = ""
+    doing_since: datetime | None = None
+    talks: bool = False
+    turns: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float = 0.0
+    restarts: int = 0
+    last_event: str = ""
+
+    def at(self, doing: str, since: datetime) -> None:
+        """It begins something."""
+        self.doing, self.doing_since = doing, since
+
+
+class Tree:
+    """See the module.
+
+    Args:
+        top: the root of all actors.
+    """
+
+    def __init__(self, top: Actor) -> None:
+        self._root = top.root
+        self._known: dict[str, Known] = {}
+        self._costs: dict[str, dict[str, float]] = {}
+        self._watches: dict[TreeWatch, None] = {}
+
+    # --- what events tell -----------------------------------------------------------------------------------
+
+    def take(self, event: Event) -> None:
+        """Learn from an event; of pieces of text, nothing."""
+        data, path = event.data, event.actor
+        kind = type(data)
+        if kind is LlmDelta or kind is LlmReasoning:
+            return
+        if kind is ActorStopped or kind is ActorFailed:
+            self._known.pop(path, None)
+        else:
+            known = self._known.get(path)
+            if known is None:
+                known = self._known[path] = Known("run" if path == f"/{event.run}" else "actor")
+            known.last_event = event.kind
+            self._learn(known, event)
+        if self._watches:
+            touched = (path, event.parent) if kind in _MOVES else (path,)
+            for watch in self._watches:
+                watch.note(event.run, touched)
+
+    def _learn(self, known: Known, event: Event) -> None:
+        data = event.data
+        if isinstance(data, ActorSpawned):
+            known.since = event.ts
+        elif isinstance(data, NodeEntered):
+            _is(known, "node")
+            known.at(data.node, event.ts)
+            known.talks = known.talks or data.type == "llm"
+        elif isinstance(data, LlmRequest):
+            known.at(data.model, event.ts)
+        elif isinstance(data, LlmResponse):
+            known.turns += 1
+            known.input_tokens += data.input_tokens
+            known.output_tokens += data.output_tokens
+            known.at("", event.ts)
+        elif isinstance(data, UsageUpdate):
+            totals = self._costs.setdefault(event.run, {})
+            known.cost += data.cost - totals.get(data.model, 0.0)
+            totals[data.model] = data.cost
+        elif isinstance(data, ToolStarted):
+            _is(known, "tool")
+            known.at(data.tool, event.ts)
+        elif isinstance(data, ToolFinished):
+            known.at("", event.ts)
+        elif isinstance(data, AgentStarted):
+            _is(known, "agent")
+            known.talks = True
+        elif isinstance(data, GraphStarted):
+            _is(known, "graph")
+        elif isinstance(data, McpServerStarting) and not event.run:
+            _is(known, "mcp")
+        elif isinstance(data, ActorRestarted):
+            known.restarts += 1
+
+    def forget_run(self, run: str) -> None:
+        """The run is over."""
+        self._costs.pop(run, None)
+        self._known.pop(f"/{run}", None)  # its end is told after its actor's
+
+    # --- looking --------------------------------------------------------------------------------------------
+
+    def find(self, path: str) -> Actor | None:
+        """The living actor with this path."""
+        return find(self._root, path)
+
+    def talks(self, path: str) -> bool:
+        """Whether the actor holds a conversation with a model."""
+        known = self._known.get(path)
+        return known is not None and known.talks
+
+    def all(self, run: str | None) -> list[ActorInfo]:
+        """Everybody, or those of one run; parents before their children."""
+        top = None if run is None else self._root.actor.child(run)
+        if run is not None and top is None:
+            return []
+        return [self._shown(msgspec.structs.asdict(seen)) for seen in census(self._root, top)]
+
+    def info(self, actor: Actor) -> ActorInfo:
+        """One actor."""
+        return self._shown(msgspec.structs.asdict(look_at(actor)))
+
+    def _shown(self, seen: dict[str, object]) -> ActorInfo:
+        info = ActorInfo(**seen)  # type: ignore[arg-type]  # the fields of `Seen` are some of it
+        known = self._known.get(info.path)
+        if known is None:
+            info.kind = _by_place(info.path)
+            return info
+        info.kind = known.kind if known.kind != "actor" else _by_place(info.path)
+        info.doing, info.turns, info.restarts = known.doing, known.turns, known.restarts
+        info.input_tokens, info.output_tokens, info.cost = known.input_tokens, known.output_tokens, known.cost
+        info.last_event = known.last_event
+        info.since = "" if known.since is None else rfc3339(known.since)
+        info.doing_since = rfc3339(known.doing_since) if known.doing and known.doing_since is not None else ""
+        return info
+
+    # --- watching -------------------------------------------------------------------------------------------
+
+    def watch(self, interval: float, concerns: Callable[[str], bool]) -> TreeWatch:
+        """Changes, gathered for so many seconds, of those runs (by id) that concern the reader."""
+        return TreeWatch(self, interval, concerns, self._watches)
+
+
+class TreeWatch:
+    """Changes of the tree as they come, at most one `TreeChange` per interval.
+
+    with tree.watch(None, 0.25) as changes:
+        async for change in changes:
+            ...
+    """
+
+    def __init__(
+        self,
+        tree: Tree,
+        interval: float,
+        concerns: Callable[[str], bool],
+        all: dict[TreeWatch, None],
+    ) -> None:
+        self._tree = tree
+        self._concerns = concerns
+        self._interval = interval
+        self._all = all
+        self._touched: set[str] = set()
+        self._news = trio.lowlevel.ParkingLot()
+
+    def __enter__(self) -> Self:
+        self._all[self] = None
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._all.pop(self, None)
+
+    def note(self, run: str, paths: tuple[str, ...]) -> None:
+        """Something has happened to these."""
+        if self._concerns(run):
+            if not self._touched:
+                self._news.unpark_all()
+            self._touched.update(paths)
+
+    def __aiter__(self) -> TreeWatch:
+        return self
+
+    async def __anext__(self) -> TreeChange:
+        while True:
+            while not self._touched:
+                await self._news.park()
+            await trio.sleep(self._interval)
+            change = self._change()
+            if change.changed or change.gone:
+                return change
+
+    def _change(self) -> TreeChange:
+        touched, self._touched = self._touched, set()
+        changed: list[ActorInfo] = []
+        gone: list[str] = []
+        for path in sorted(touched - {"", "/"}):
+            actor = self._tree.find(path)
+            if actor is None:
+                gone.append(path)
+            else:
+                changed.append(self._tree.info(actor))
+        return TreeChange(changed=changed, gone=gone)
+
+
+_MOVES = frozenset({ActorSpawned, ActorStopped, ActorFailed})
+
+
+def _is(known: Known, kind: ActorKind) -> None:
+    if known.kind == "actor":
+        known.kind = kind
+
+
+def _by_place(path: str) -> ActorKind:
+    """What an actor that has told nothing is, by where it stands."""
+    if path.startswith("/run-") and path.count("/") == 1:
+        return "run"
+    return "mcp" if path.startswith("/mcp/") else "actor"

@@ -1,0 +1,53 @@
+// Starts the page: token, connection, address, and which view is shown.
+
+import { Header } from "./views/header.js";
+import { Gate } from "./views/gate.js";
+import { RunView } from "./views/run.js";
+import { RunsView } from "./views/runs.js";
+import { StartView } from "./views/start.js";
+import { applyTheme } from "./views/theme.js";
+import { adopt, read } from "./token.js";
+import { Wire } from "./wire.js";
+
+applyTheme();
+const base = new URL(".", location.href);
+const address = new URL("ws", base);
+address.protocol = base.protocol === "https:" ? "wss:" : "ws:";
+
+/** Whether the server is there at all: a refused handshake tells a page nothing else. */
+async function reachable() {
+  try {
+    const answer = await fetch(base, { cache: "no-store", credentials: "omit" });
+    return answer.ok;
+  } catch {
+    return false;
+  }
+}
+
+const wire = new Wire(address.href, { reachable });
+const main = document.getElementById("main");
+const header = new Header(document.getElementById("top"), wire);
+const gate = new Gate(wire);
+let view = null;
+
+function route() {
+  if (adopt(location, history, sessionStorage)) wire.use(read(sessionStorage));
+  const [place, id] = location.hash.replace(/^#\/?/, "").split("/").map(decodeURIComponent);
+  view?.close();
+  header.place(place === "run" ? id : place === "start" ? "New run" : "");
+  main.classList.toggle("wide", place === "run");
+  if (place === "run" && id) view = new RunView(wire, id);
+  else if (place === "start") view = new StartView(wire);
+  else view = new RunsView(wire);
+  main.replaceChildren(gate.element, view.element);
+  view.focus?.();
+}
+
+addEventListener("hashchange", (event) => {
+  if (location.hash === "#main") {
+    history.replaceState(null, "", new URL(event.oldURL).hash || "#/");
+    main.focus();
+  } else route();
+});
+route();
+if (wire.state === "none") wire.use(read(sessionStorage));

@@ -1,0 +1,336 @@
+"""The gate: whoever comes, over the websocket or HTTP, is let in here or not at all.
+
+    caller = await gate.admit(headers, peer)        # who it is
+    gate.allow(caller, "_run/start")                # whether they may
+    async with gate.place(caller): ...              # whether there is room
+
+What costs little is looked at first. A key that was seen before is known at once; for one that was not a hash has to
+be computed, and who shows too many bad ones is refused before that, for a minute, without being listened to. So ten
+thousand bad logins cost ten hashes an address and a look-up each, and nobody with a good key waits for them.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import contextlib
+import logging
+import os
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Any, NoReturn, final
+
+import trio
+
+from ....protocol.control.caller import LOCAL, Caller
+from ....protocol.errors import CallboardError, Denied, RateLimited, Unauthorized
+from ....protocol.settings.api import ApiSettings
+from .jwks import KeySet
+from .keys import KeyRing
+from .origins import Headers, Origins, is_loopback, network_of, peer_of
+from .places import Places
+from .rates import Rates
+from .scopes import METHODS, Rule, need
+from .signed import SignedTokens, looks_signed
+
+if TYPE_CHECKING:
+    from ....supervisors import Actor, Ref
+    from ..metrics import Metrics
+    from .audit import Audit
+
+log = logging.getLogger("callboard.server.access")
+
+BAD_LOGINS = 10
+"""Of one address in a minute; beyond it, it is not listened to."""
+
+MOST_TOLD = 10_000
+"""Addresses of which it is remembered that a line says they are not listened to."""
+
+LINES_OF_STRANGERS = 60
+"""Lines of the audit log in a minute about one address that was not let in, so that none can write it full."""
+
+LOGINS_AT_ONCE, LOGINS_IN_LINE = 4, 64
+"""Keys not seen before that are checked, or wait for that, at a time: of one address, and of all."""
+
+DEFAULT_RATE = 60
+"""Requests of one subject in a minute, where the configuration says nothing and others than this machine reach us."""
+
+SUBPROTOCOL = "bearer."
+"""Before a token in `Sec-WebSocket-Protocol`: pages can't set other headers."""
+
+FIXED = (
+    *("listen_addr", "request_timeout_seconds", "shutdown_grace_seconds", "force_https", "log_format", "keep_runs"),
+    *("metrics_public",),
+)
+"""Keys of the block that a reload can't change; `limits.max_body_bytes` and `limits.max_frame_bytes` are others."""
+
+
+@final
+class Gate:
+    """See the module.
+
+    Args:
+        settings: the `api:` block.
+        local_token: what whoever can read this user's files shows; it counts on this machine only.
+        loopback: whether we listen on a loopback address only.
+        now: the wall clock, for signed tokens.
+    """
+
+    def __init__(
+        self,
+        settings: ApiSettings,
+        *,
+        local_token: str,
+        loopback: bool,
+        audit: Audit | None = None,
+        metrics: Metrics | None = None,
+        environ: Mapping[str, str] = os.environ,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self.settings = settings
+        self.audit = audit
+        self.metrics = metrics
+        self._token = local_token.encode()
+        self._loopback = loopback
+        self._environ = environ
+        self._now = now
+        self._patience = Rates(BAD_LOGINS)
+        self._logins = Places(LOGINS_AT_ONCE, LOGINS_IN_LINE)
+        self._lines = Rates(LINES_OF_STRANGERS)
+        self._told: set[str] = set()
+        limits = settings.limits
+        self.places = Places(limits.per_subject_concurrency, limits.max_concurrent_requests)
+        self._rates = self._new_rates(settings)
+        self.origins = Origins(settings, loopback=loopback)
+        self._ring = KeyRing(settings.auth.static)
+        self._signed = self._new_signed(settings)
+        self._me: Actor | None = None
+        self._keeper: Ref[Any] | None = None
+
+    # --- who ------------------------------------------------------------------------------------------------
+
+    async def admit(self, headers: Headers, peer: str, *, rated: bool = True) -> Caller:
+        """Who comes with these headers, whose names are in lower case.
+
+        Args:
+            peer: the address at the other end of the connection.
+            rated: count this for the subject's rate.
+
+        Raises:
+            Denied: it is meant for another host, or comes from a page that may not.
+            Unauthorized: no token, or one that is nobody's.
+            RateLimited: too many requests, or too many bad tokens from there.
+            Saturated: too many keys are being checked.
+        """
+        peer = self.peer_of(headers, peer)
+        self.check_place(headers, peer)
+        caller = await self._known(headers, peer)
+        if rated:
+            self.charge(caller)
+        return caller
+
+    def check_place(self, headers: Headers, peer: str = "") -> None:
+        """Whether a request was meant for us and comes from where it may; see `origins`."""
+        try:
+            self.origins.check(headers)
+        except Denied as error:
+            self._count_failure("place")
+            if self.audit is not None and not self._lines.charge(network_of(peer)):
+                host = headers.get("host")
+                self.audit.log("AccessDenied", "denied", peer=peer or None, target=host, reason=str(error))
+            raise
+
+    def peer_of(self, headers: Headers, peer: str) -> str:
+        """Who is at the other end, behind proxies that are trusted."""
+        return peer_of(headers, peer, self.settings.trusted_proxies)
+
+    async def _known(self, headers: Headers, peer: str) -> Caller:
+        token = token_of(headers)
+        if token is None:
+            self._refuse(peer, "missing", "show a key: `Authorization: Bearer KEY`")
+        if secrets.compare_digest(token.encode("utf-8", "surrogatepass"), self._token) and is_loopback(peer):
+            return LOCAL
+        if (caller := self._ring.known(token)) is not None:
+            return caller
+        signed = self._signed if looks_signed(token) else None
+        if signed is None or not signed.knows_key_of(token):
+            self._be_patient(peer)
+        if signed is not None:
+            try:
+                return await signed.check(token)
+            except Unauthorized as error:
+                self._bad_login(peer, "jwt", str(error))
+        async with self._logins.place(network_of(peer)):
+            self._be_patient(peer)  # it may have become too much while we waited
+            caller = await self._ring.check(token)
+            if caller is None:
+                self._bad_login(peer, "key", "this key is nobody's")
+        return caller
+
+    def _be_patient(self, peer: str) -> None:
+        """Raise if there were too many bad tokens from there."""
+        where = network_of(peer)
+        wait = self._patience.wait(where)
+        if not wait:
+            self._told.discard(where)
+            return
+        self._count_rejection("logins")
+        if where not in self._told:  # one line for the lot
+            if len(self._told) >= MOST_TOLD:
+                self._told.clear()
+            self._told.add(where)
+            if self.audit is not None:
+                self.audit.log("RateLimitRejection", "denied", peer=peer, reason="too many bad logins")
+        raise RateLimited("too many bad keys came from your address; wait a little", retry_after=wait)
+
+    def _bad_login(self, peer: str, kind: str, why: str) -> NoReturn:
+        self._patience.charge(network_of(peer))
+        self._refuse(peer, kind, why)
+
+    def _refuse(self, peer: str, kind: str, why: str) -> NoReturn:
+        self._count_failure(kind)
+        if self.audit is not None and not self._lines.charge(network_of(peer)):
+            self.audit.log("AuthFailure", "denied", peer=peer, reason=why)
+        raise Unauthorized(why)
+
+    # --- what -----------------------------------------------------------------------------------------------
+
+    def need(self, caller: Caller, rule: Rule) -> None:
+        """Raise `Denied` if the caller lacks a scope that the rule asks for."""
+        try:
+            need(caller, rule)
+        except Denied as error:
+            self._count_failure("scope")
+            if self.audit is not None:
+                self.audit.log("AccessDenied", "denied", caller=caller, reason=str(error))
+            raise
+
+    def allow(self, caller: Caller, method: str) -> None:
+        """Before a method of the websocket: whether the caller may, and has not asked too often.
+
+        A method that is not in the table passes: it is refused as unknown by whoever serves it.
+
+        Raises:
+            Denied, RateLimited: they may not.
+        """
+        rule = METHODS.get(method)
+        if rule is not None:
+            self.need(caller, rule)
+            if rule.costs:
+                self.charge(caller)
+
+    def audited(
+        self, caller: Caller, method: str, target: str | None = None, error: CallboardError | None = None
+    ) -> None:
+        """After a method of the websocket: write it down, if the table says so."""
+        rule = METHODS.get(method)
+        if self.audit is None or rule is None or rule.action is None:
+            return
+        result = "success" if error is None else "denied" if isinstance(error, Denied) else "error"
+        reason = None if error is None else str(error)
+        self.audit.log(rule.action, result, caller=caller, target=target, reason=reason, details={"method": method})  # type: ignore[arg-type] # a conditional of literals
+
+    # --- how much -------------------------------------------------------------------------------------------
+
+    def charge(self, caller: Caller) -> None:
+        """Count a request of the caller.
+
+        Raises:
+            RateLimited: there were too many.
+        """
+        wait = self._rates.charge(caller.subject)
+        if wait:
+            self._count_rejection("requests")
+            if self.audit is not None:
+                self.audit.log("RateLimitRejection", "denied", caller=caller)
+            text = f"{caller.subject} has made {self._rates.limit} requests within a minute, which is the most"
+            raise RateLimited(text, retry_after=wait)
+
+    def place(self, caller: Caller) -> AbstractAsyncContextManager[None]:
+        """A place for a request while the block lasts. For whoever runs the server only the bound of all counts.
+
+        Raises:
+            Saturated: there was none for a while.
+        """
+        return self.places.place(None if caller == LOCAL else caller.subject)
+
+    # --- in the background ----------------------------------------------------------------------------------
+
+    async def start(self, me: Actor) -> None:
+        """Keep the signers' keys fresh and look how late the loop is, as children of `me`."""
+        self._me = me
+        self._start_keeper()
+        if self.metrics is not None:
+            me.spawn(self.metrics.watch_lag, name="lag")
+        await trio.lowlevel.checkpoint()
+
+    def _start_keeper(self) -> None:
+        keeper, self._keeper = self._keeper, None
+        if keeper is not None:
+            keeper.cancel()
+        if self._me is not None and self._signed is not None:
+            self._keeper = self._me.spawn(self._signed.keys.keep_fresh, name="jwks")
+
+    def reload(self, settings: ApiSettings) -> list[str]:
+        """Go by these settings from now on, as far as that is possible; requests that are under way notice nothing.
+
+        Returns:
+            the keys that have changed and need a restart.
+        """
+        before, self.settings = self.settings, settings
+        limits = settings.limits
+        self.places.resize(limits.per_subject_concurrency, limits.max_concurrent_requests)
+        if _rate(before, loopback=self._loopback) != _rate(settings, loopback=self._loopback):
+            self._rates = self._new_rates(settings)
+        self.origins = Origins(settings, loopback=self._loopback)
+        self._ring = KeyRing(settings.auth.static)
+        if before.auth.signed != settings.auth.signed:
+            self._signed = self._new_signed(settings)
+            self._start_keeper()
+        if self.audit is not None:
+            self.audit.turn_to(settings.audit)
+        fixed = [key for key in FIXED if getattr(before, key) != getattr(settings, key)]
+        sizes = ("max_body_bytes", "max_frame_bytes")
+        fixed += [f"limits.{key}" for key in sizes if getattr(before.limits, key) != getattr(limits, key)]
+        return fixed
+
+    def _new_rates(self, settings: ApiSettings) -> Rates:
+        return Rates(*_rate(settings, loopback=self._loopback))
+
+    def _new_signed(self, settings: ApiSettings) -> SignedTokens | None:
+        jwt = settings.auth.signed
+        if jwt is None:
+            return None
+        keys = KeySet(jwt.jwks_url, jwt.jwks_refresh_interval, self._environ)
+        return SignedTokens(jwt, keys, self._now)
+
+    def _count_failure(self, reason: str) -> None:
+        if self.metrics is not None:
+            self.metrics.auth_failed(reason)
+
+    def _count_rejection(self, kind: str) -> None:
+        if self.metrics is not None:
+            self.metrics.rate_limited(kind)
+
+
+def token_of(headers: Headers) -> str | None:
+    """The token that a request shows; None if there is none."""
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer" and token.strip():
+        return token.strip()
+    for name in headers.get("sec-websocket-protocol", "").split(","):
+        if name.strip().startswith(SUBPROTOCOL):
+            encoded = name.strip().removeprefix(SUBPROTOCOL)
+            with contextlib.suppress(binascii.Error, ValueError):
+                return base64.b64decode(encoded + "=" * (-len(encoded) % 4), altchars=b"-_", validate=True).decode()
+    return None
+
+
+def _rate(settings: ApiSettings, *, loopback: bool) -> tuple[int, int]:
+    """Limit and burst."""
+    limit = settings.limits.rate_limit_per_minute
+    if limit is None:
+        limit = 0 if loopback else DEFAULT_RATE
+    return limit, settings.limits.rate_limit_burst

@@ -1,0 +1,130 @@
+"""Which addresses we answer to, and which web pages may call us.
+
+A browser lets any page send requests to any address, this machine's too; that is why there is a token at all. Two more
+things are checked before it is looked at. `Host` has to be a name that we go by: a page may have its own name point to
+127.0.0.1 once it is loaded (DNS rebinding), and would then be of our origin. `Origin`, which browsers send along and
+pages can't change, has to be our own, or one that the configuration allows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from ipaddress import ip_address, ip_network
+from typing import final
+from urllib.parse import urlsplit
+
+from ....protocol.errors import Denied
+from ....protocol.settings.api import ApiSettings
+from ....protocol.settings.api_checks import LOOPBACK
+
+Headers = Mapping[str, str]
+_PORTS = {"http": 80, "https": 443}
+
+
+@final
+class Origins:
+    """What `Host` and `Origin` may be.
+
+    Args:
+        loopback: whether only this machine reaches us. Else we answer to any IP address too, which is no name that
+            somebody could have pointed here.
+    """
+
+    def __init__(self, settings: ApiSettings, *, loopback: bool) -> None:
+        self._hosts = tuple(host.lower().strip("[]") for host in settings.allowed_hosts)
+        self._allowed = frozenset(origin.rstrip("/").lower() for origin in settings.cors.allowed_origins)
+        self._loopback = loopback
+
+    def check(self, headers: Headers) -> None:
+        """Look at a request's `host` and `origin`.
+
+        Raises:
+            Denied: it was meant for somebody else, or comes from a page that has no business here.
+        """
+        host = headers.get("host", "")
+        if not self._is_ours(host_of(host)):
+            raise Denied(
+                f"this server does not answer to the name '{host[:100]}'; "
+                "use the address it listens on, or add the name to `api.allowed_hosts`"
+            )
+        origin = headers.get("origin")
+        if origin is not None and not self.admits(origin, host):
+            raise Denied(f"pages of '{origin[:100]}' may not call this server; see `api.cors.allowed_origins`")
+
+    def admits(self, origin: str, host: str) -> bool:
+        """Whether pages of this origin may call us at this address."""
+        return self.is_foreign_friend(origin) or _same(origin, host)
+
+    def is_foreign_friend(self, origin: str) -> bool:
+        """Whether the configuration allows this origin, for CORS."""
+        return "*" in self._allowed or origin.rstrip("/").lower() in self._allowed
+
+    def _is_ours(self, host: str | None) -> bool:
+        if host is None:
+            return False
+        if host in LOOPBACK or any(fnmatchcase(host, pattern) for pattern in self._hosts):
+            return True
+        return not self._loopback and _is_address(host)
+
+
+def host_of(netloc: str) -> str | None:
+    """The host of `host[:port]`, in lower case; None where it is none."""
+    if "/" in netloc or "@" in netloc or "," in netloc:
+        return None
+    try:
+        return (urlsplit(f"//{netloc}").hostname or "").rstrip(".") or None
+    except ValueError:
+        return None
+
+
+def peer_of(headers: Headers, peer: str, trusted: tuple[str, ...]) -> str:
+    """Who is at the other end: behind proxies that are trusted, whom the last of them saw."""
+    if not trusted or not _within(peer, trusted):
+        return peer
+    for hop in reversed(headers.get("x-forwarded-for", "").split(",")):
+        name = hop.strip()
+        if not _is_address(name):
+            break
+        peer = name
+        if not _within(name, trusted):
+            break
+    return peer
+
+
+def is_loopback(peer: str) -> bool:
+    """Whether this address is the machine's own."""
+    return _is_address(peer) and ip_address(peer).is_loopback
+
+
+def network_of(peer: str) -> str:
+    """Whom bad logins are counted for: an address, or the /64 that one IPv6 host has to itself."""
+    if not _is_address(peer):
+        return peer
+    address = ip_address(peer)
+    return str(address) if address.version == 4 else str(ip_network((address, 64), strict=False))
+
+
+def _same(origin: str, host: str) -> bool:
+    """Whether an origin is the server's own: the same host and port, whatever a proxy made of the scheme."""
+    try:
+        page, here = urlsplit(origin), urlsplit(f"//{host}")
+        if page.scheme not in _PORTS or not page.hostname or page.username is not None:
+            return False
+        return page.hostname == here.hostname and (page.port or _PORTS[page.scheme]) == (
+            here.port or _PORTS[page.scheme]
+        )
+    except ValueError:
+        return False
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _within(peer: str, networks: tuple[str, ...]) -> bool:
+    return _is_address(peer) and any(ip_address(peer) in ip_network(network, strict=False) for network in networks)

@@ -1,0 +1,62 @@
+"""Errors as HTTP tells them: a status, and `{"error": {"code", "message", "request_id"}}`."""
+
+from __future__ import annotations
+
+import msgspec
+from starlette.responses import Response
+
+from ....protocol.errors import CallboardError
+from .shapes.error import ErrorBody, ErrorShape
+
+STATUS = {
+    "usage": 400,
+    "invalid_file": 400,
+    "unsupported": 400,
+    "unauthorized": 401,
+    "forbidden": 403,
+    "not_found": 404,
+    "conflict": 409,
+    "cancelled": 499,
+    "not_implemented": 501,
+    "model": 502,
+    "upstream": 502,
+    "credentials": 502,
+    "saturated": 503,
+    "shutting_down": 503,
+    "rate_limited": 429,
+}
+"""By the code of an error; what is not in here is 500."""
+
+CODES = {404: "not_found", 405: "method_not_allowed", 406: "not_acceptable", 413: "too_large", 415: "unsupported_media"}
+"""Codes of what HTTP itself refuses."""
+
+
+class NotImplementedYet(CallboardError):
+    """The route is part of the API, and what it is about is not there yet."""
+
+    code = "not_implemented"
+
+
+class WrongMedia(CallboardError):
+    """The body is of a kind that the route does not take."""
+
+    code = "unsupported_media"
+
+
+def status_of(code: str) -> int:
+    """The status of an error with this code."""
+    return 415 if code == WrongMedia.code else STATUS.get(code, 500)
+
+
+def refusal(error: CallboardError, request_id: str) -> Response:
+    """The reply that an error is told with."""
+    headers = {}
+    if (after := getattr(error, "retry_after", None)) is not None:
+        headers["retry-after"] = str(max(1, round(after)))
+    return told(status_of(error.code), error.code, str(error), request_id, headers)
+
+
+def told(status: int, code: str, message: str, request_id: str, headers: dict[str, str] | None = None) -> Response:
+    """A reply that says what went wrong."""
+    body = ErrorBody(error=ErrorShape(code=code, message=message, request_id=request_id))
+    return Response(msgspec.json.encode(body), status, headers, "application/json")

@@ -1,0 +1,130 @@
+"""The OpenAPI document, made of the table of routes and of the structs they name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from .shapes.error import ErrorBody
+from .table import Route
+
+Json = Any
+
+ANYWHERE = (400, 401, 403, 405, 429, 500, 503)
+"""Statuses that any route may have that is not open to everybody."""
+
+WITH_BODY = (413, 415)
+
+SAID = {
+    400: "The request is not as it should be",
+    401: "No token, or one that is nobody's",
+    403: "The caller may not do this",
+    404: "There is no such thing, or the caller may not see it",
+    405: "Not with this method",
+    409: "Not in the state it is in",
+    413: "The body is too long",
+    415: "The body is not JSON",
+    429: "Too many requests; Retry-After says when to try again",
+    499: "It was cancelled",
+    500: "Something went wrong here",
+    501: "Not there yet",
+    502: "A model's provider failed",
+    503: "As much is under way as may be, or the server is about to end",
+}
+
+
+def document_of(routes: Sequence[Route]) -> Json:
+    """All of it."""
+    from importlib.metadata import version
+
+    described = [route for route in routes if route.tag != "page"]
+    types = [kind for route in described for kind in (route.body, route.gives) if kind not in (None, dict)]
+    schemas, components = msgspec.json.schema_components(
+        [*types, ErrorBody], ref_template="#/components/schemas/{name}"
+    )
+    by_type = dict(zip(types, schemas[:-1], strict=True))
+    paths: dict[str, dict[str, Json]] = {}
+    for route in described:
+        shown = re.sub(r"\{(\w+):path\}", r"{\1}", route.path)
+        paths.setdefault(shown, {})[route.method.lower()] = _operation(route, by_type, schemas[-1])
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Callboard", "version": version("callboard")},
+        "paths": paths,
+        "components": {
+            "schemas": components,
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+        "security": [{"token": []}],
+    }
+
+
+def _operation(route: Route, by_type: dict[Any, Json], error: Json) -> Json:
+    operation: dict[str, Json] = {
+        "operationId": _operation_id(route),
+        "summary": route.summary,
+        "tags": [route.tag],
+        "responses": _responses(route, by_type, error),
+    }
+    parameters = [*_path_parameters(route), *_query_parameters(route)]
+    if route.resumes:
+        about = "The id of the last event that was seen; the stream goes on after it."
+        schema = {"type": "string", "pattern": "^[0-9]{1,15}$"}
+        parameters.append({"name": "Last-Event-ID", "in": "header", "schema": schema, "description": about})
+    if parameters:
+        operation["parameters"] = parameters
+    if route.body is not None:
+        content = {"application/json": {"schema": by_type[route.body]}}
+        operation["requestBody"] = {"required": not route.optional_body, "content": content}
+    if route.open:
+        operation["security"] = []
+    return operation
+
+
+def _operation_id(route: Route) -> str:
+    words = re.sub(r"[^a-z0-9]+", "_", re.sub(r"[{}]", "", route.path.removeprefix("/v1")).lower()).strip("_")
+    return f"{route.method.lower()}_{words or 'page'}"
+
+
+def _responses(route: Route, by_type: dict[Any, Json], error: Json) -> Json:
+    told = {"application/json": {"schema": error}}
+    statuses = set(route.errors) | (set() if route.open else set(ANYWHERE))
+    statuses |= set(WITH_BODY) if route.body is not None else set()
+    answers: dict[str, Json] = {
+        str(status): {"description": SAID[status], "content": told} for status in sorted(statuses)
+    }
+    if route.status in SAID:  # a route that is not there yet
+        return answers | {str(route.status): {"description": SAID[route.status], "content": told}}
+    content: dict[str, Json] = {media: {"schema": {"type": "string"}} for media in route.media}
+    if route.gives is not None:
+        content["application/json"] = {"schema": by_type.get(route.gives, {"type": "object"})}
+    if route.gives is dict:  # health tells its state whatever the status
+        for answer in answers.values():
+            answer["content"] = {"application/json": {"schema": {"type": "object"}}}
+    success: dict[str, Json] = {"description": "Done"}
+    if content:
+        success["content"] = content
+    return {str(route.status): success, **answers}
+
+
+def _path_parameters(route: Route) -> list[Json]:
+    names = re.findall(r"\{(\w+)(?::path)?\}", route.path)
+    schema = {"type": "string", "minLength": 1}
+    return [{"name": name, "in": "path", "required": True, "schema": schema} for name in names]
+
+
+def _query_parameters(route: Route) -> list[Json]:
+    if route.query is None:
+        return []
+    schema = msgspec.json.schema(route.query)
+    properties: dict[str, Json] = schema["$defs"][route.query.__name__]["properties"]
+    found = []
+    for name, kind in properties.items():
+        given = {key: value for key, value in kind.items() if key != "default"}
+        if "anyOf" in given:  # a query can't say null
+            (given,) = [each for each in given["anyOf"] if each != {"type": "null"}]
+        found.append({"name": name, "in": "query", "required": False, "schema": given})
+    return found

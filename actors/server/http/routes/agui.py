@@ -1,0 +1,204 @@
+"""AG-UI: a run for a client that shows it, and a run that goes on already.
+
+`POST /agui` starts a run and tells it; a client that leaves ends it, unless the run waits for people. `GET /agui/{run}`
+tells a run that was started elsewhere.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import trio
+from starlette.types import ASGIApp, Send
+
+from .....protocol.errors import Conflict, UsageError
+from .....protocol.questions import Question
+from ..call import Call
+from ..following import Performed, Running, follow
+from ..shapes.agui import Agui, Told
+from ..shapes.agui_input import AguiMessage, ResumeEntry, RunAgentInput
+from ..shapes.api import TargetQuery
+from ..shapes.openai import ChatMessage, asked
+from ..shapes.wire import Wire
+from ..sse import EventStream, Say, event
+from ..table import SSE, Route
+from .chat import begun, target_of
+
+if TYPE_CHECKING:
+    from .....protocol.control.things import RunInfo
+
+LOOK_EVERY = 0.1
+"""Seconds between two looks at whether a run with open questions has anything else to do."""
+
+
+async def begin(call: Call, query: TargetQuery, body: RunAgentInput) -> ASGIApp:
+    """Start a run, or go on with one that a question of ours has ended for the client."""
+    if body.resume:
+        run, after = _resumed(call, body.resume)
+        told = Agui(body.thread_id, body.run_id, run.run)
+
+        async def go_on(send: Send) -> None:
+            async def tell(say: Say) -> None:
+                await _tell(call, told, run.run, say, after=after, again=True)
+
+            await EventStream(tell).run(send)
+
+        return Performed(go_on)
+    wanted, more = begun(call, target_of(query.target, body.forwarded_props), asked(_messages(body.messages)))
+
+    async def perform(send: Send) -> None:
+        async with Running(call, lambda: call.begin(wanted, **more)) as running:
+            run = running.info.run
+            told = Agui(body.thread_id, body.run_id, run)
+
+            async def tell(say: Say) -> None:
+                running.kept = await _tell(call, told, run, say)
+
+            await EventStream(tell).run(send)
+
+    return Performed(perform)
+
+
+async def watch(call: Call) -> ASGIApp:
+    """Tell a run; `Last-Event-ID` goes on where a stream was lost."""
+    run = call.hub.get(call.caller, call.path("run"))
+    after = call.last_seen()
+    told = Agui(run.session or run.run, run.run, run.run)
+
+    async def tell(say: Say) -> None:
+        await _tell(call, told, run.run, say, after=after or 0)
+
+    return EventStream(tell)
+
+
+async def _tell(call: Call, told: Agui, run: str, say: Say, *, after: int = 0, again: bool = False) -> bool:
+    """Tell what comes after number `after`; whether the run goes on, waiting for people."""
+    telling = trio.Lock()
+    seen = 0
+    interrupted = False
+
+    async def each(happened: Wire, _: bytes) -> None:
+        nonlocal seen
+        async with telling:
+            events = told.take(happened)
+            seen = happened.seq
+            if happened.seq > after:
+                await _say(say, events, happened.seq)
+            elif happened.seq == after and again:
+                await _say(say, told.begin_again(), happened.seq)
+
+    async def look() -> None:
+        nonlocal interrupted
+        while True:
+            await trio.sleep(LOOK_EVERY)
+            async with telling:
+                waiting = stuck(call, run) if seen >= max(after, 1) else []
+                if waiting:
+                    interrupted = True
+                    await _say(say, told.interrupt(waiting), seen)
+                    nursery.cancel_scope.cancel()
+                    return
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(look)
+        await follow(call, run, each)
+        nursery.cancel_scope.cancel()
+    return interrupted
+
+
+async def _say(say: Say, events: Told, seq: int) -> None:
+    for number, told in enumerate(events, 1):
+        await say(event(msgspec.json.encode(told), id=seq if number == len(events) else None))
+
+
+def stuck(call: Call, run: str) -> list[Question]:
+    """The questions without whose answers nothing in the run goes on; none if anything does."""
+    questions = call.hub.questions(call.caller, run)
+    if not questions:
+        return []
+    actors = call.hub.tree(call.caller, run)
+    parents = {actor.parent for actor in actors}
+    asking = {question.actor for question in questions}
+    for actor in actors:
+        at_work = actor.path not in parents and actor.path not in asking
+        idle = actor.kind == "actor" and actor.state == "waiting"  # such as a supervisor with nobody to supervise
+        if at_work and not idle:
+            return []
+    return questions
+
+
+def _resumed(call: Call, entries: list[ResumeEntry]) -> tuple[RunInfo, int]:
+    """Give the answers; the run that they are for, and the number of the event it was at.
+
+    Raises:
+        UsageError: they are for several runs.
+        Conflict: none of the questions waits any more.
+    """
+    open = {question.id: question for question in call.hub.questions(call.caller)}
+    runs = {open[entry.interrupt_id].run for entry in entries if entry.interrupt_id in open}
+    if not runs:
+        raise Conflict("none of these questions waits for an answer any more")
+    if len(runs) > 1:
+        raise UsageError("resume: the answers are for several runs; resume one after the other")
+    run = call.hub.get(call.caller, runs.pop())
+    for entry in entries:
+        question = open.get(entry.interrupt_id)
+        if question is None:
+            continue
+        if entry.status == "resolved":
+            call.hub.answer(call.caller, question.id, _value(entry.payload))
+        elif question.permission or question.kind == "confirm":
+            call.hub.answer(call.caller, question.id, "no")
+        else:
+            call.hub.cancel(call.caller, question.run)
+    return run, run.seq
+
+
+def _value(payload: object) -> str | list[str]:
+    if isinstance(payload, dict):  # a form with one field
+        payload = next(iter(payload.values()), "")
+    if isinstance(payload, list):
+        return [str(each) for each in payload]
+    if isinstance(payload, bool):
+        return "yes" if payload else "no"
+    return str(payload)
+
+
+def _messages(messages: list[AguiMessage]) -> list[ChatMessage]:
+    """Those that a model reads; what tools said belongs to runs that are over."""
+    kept = []
+    for message in messages:
+        if message.role in ("developer", "system", "user", "assistant"):
+            content = message.content
+            if isinstance(content, list):
+                content = "\n".join(str(part.get("text", "")) for part in content if part.get("type") == "text")
+            elif isinstance(content, dict):
+                content = ""
+            kept.append(ChatMessage(role=message.role, content=content))
+    return kept
+
+
+ROUTES = (
+    Route(
+        method="POST",
+        path="/agui",
+        handler=begin,
+        summary="Start a run and follow it as AG-UI events; `resume` answers its questions",
+        tag="ag-ui",
+        query=TargetQuery,
+        body=RunAgentInput,
+        media=(SSE,),
+        errors=(404, 409, 502),
+    ),
+    Route(
+        method="GET",
+        path="/agui/{run}",
+        handler=watch,
+        summary="Follow a run as AG-UI events",
+        tag="ag-ui",
+        media=(SSE,),
+        errors=(404,),
+        resumes=True,
+    ),
+)

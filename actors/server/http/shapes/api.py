@@ -1,0 +1,177 @@
+"""Queries, bodies and replies of `/v1` that nobody else has a struct for."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from .....protocol.control.things import McpServerState, RunInfo, RunStatus
+
+Json = Any
+Number = Annotated[int, Meta(ge=0, le=2**53)]
+
+
+class ListQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Which runs: of one `status`, older than the run `before`, `limit` at most."""
+
+    status: RunStatus | None = None
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 100
+    before: str | None = None
+
+
+class EventsQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Events after number `after`; of a page, `limit` at most."""
+
+    after: Number = 0
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 1000
+
+
+class RunQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Of one run only."""
+
+    run: str | None = None
+
+
+class TargetQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """What is run: `agent/NAME`, `graph/NAME`, `workflow/NAME`, or a model."""
+
+    target: str | None = None
+
+
+class RunsPage(msgspec.Struct, kw_only=True):
+    """Runs, newest first."""
+
+    runs: list[RunInfo]
+
+
+class EventsPage(msgspec.Struct, kw_only=True):
+    """Events; `next` is the `after` of the next page, None at the end of a run that is over."""
+
+    events: list[dict[str, Json]]
+    next: int | None = None
+
+
+class CancelReply(msgspec.Struct, kw_only=True):
+    """Whether there was something to cancel."""
+
+    run: str
+    cancelled: bool
+
+
+class AnswerBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`yes` or `no` to a confirmation, a list for a checkbox, else a text."""
+
+    value: str | list[str]
+
+
+class AnswerReply(msgspec.Struct, kw_only=True):
+    """The question has its answer."""
+
+    question: str
+    answered: bool
+
+
+class QuestionsPage(msgspec.Struct, kw_only=True):
+    """Open questions, oldest first."""
+
+    questions: list[dict[str, Json]]
+
+
+class Subject(msgspec.Struct, kw_only=True):
+    """Who the token stands for, and what they may do."""
+
+    subject: str
+    scopes: list[str]
+
+
+class ModelTold(msgspec.Struct, kw_only=True):
+    """A model, or something that is asked like one.
+
+    Attributes:
+        id: what to give as `model`.
+        owned_by: the client behind a model; `callboard` for agents.
+        callboard: what OpenAI has no word for.
+    """
+
+    id: str
+    owned_by: str
+    callboard: dict[str, Json] = {}
+    created: int = 0
+    object: str = "model"
+
+
+class ModelsList(msgspec.Struct, kw_only=True):
+    """As OpenAI lists models."""
+
+    data: list[ModelTold]
+    object: str = "list"
+
+
+class AgentTold(msgspec.Struct, kw_only=True):
+    """An agent that can be run by its name; `problem` says why not, if it can't."""
+
+    name: str
+    dialect: str
+    description: str = ""
+    source: str = ""
+    problem: str = ""
+
+
+class AgentsList(msgspec.Struct, kw_only=True):
+    """Every agent, graph and workflow."""
+
+    agents: list[AgentTold]
+
+
+class RagTold(msgspec.Struct, kw_only=True):
+    """A knowledge base."""
+
+    name: str
+
+
+class RagsList(msgspec.Struct, kw_only=True):
+    """Every knowledge base that has a name."""
+
+    rags: list[RagTold]
+
+
+class RebuildReply(msgspec.Struct, kw_only=True):
+    """What a rebuild has found: counts of sources and of chunks."""
+
+    name: str
+    added: int = 0
+    changed: int = 0
+    removed: int = 0
+    unchanged: int = 0
+    chunks: int = 0
+
+
+class Info(msgspec.Struct, kw_only=True):
+    """What serves. `uptime` is seconds, `runs` are those under way that the caller may see."""
+
+    name: str
+    version: str
+    subject: str
+    uptime: float
+    runs: int
+
+
+class McpInfo(msgspec.Struct, kw_only=True):
+    """The MCP servers, and what their pool did so far."""
+
+    servers: list[McpServerState]
+    counters: dict[str, Json]
+
+
+class ReloadBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which MCP server; all of them, if none is named."""
+
+    server: str | None = None
+
+
+class ReloadReply(msgspec.Struct, kw_only=True):
+    """The servers that were started anew, or will be when they are wanted."""
+
+    reloaded: list[str]

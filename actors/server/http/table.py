@@ -1,0 +1,49 @@
+"""A route, as the handlers describe theirs; `every` lists them all."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.types import ASGIApp
+
+Handler = Callable[..., Awaitable[ASGIApp]]
+"""Gets the `Call`, then what was decoded of the query and of the body, where the route has them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Route:
+    """One thing that can be asked for.
+
+    Attributes:
+        method, path: parts of the path in braces.
+        handler: see `Handler`.
+        summary: one line for the document.
+        tag: under which the document lists it.
+        query, body: structs that are decoded and checked before the handler is called; `optional_body` may be missing.
+        gives: type of the JSON reply; None for another kind, or none at all.
+        status: of a success.
+        media: kinds of reply beside JSON.
+        errors: statuses of its own; those that any route may have are added to them.
+        resumes: whether `Last-Event-ID` is heeded.
+        open: whether it is answered without a token.
+    """
+
+    method: str
+    path: str
+    handler: Handler
+    summary: str
+    tag: str
+    query: type | None = None
+    body: type | None = None
+    optional_body: bool = False
+    gives: Any = None
+    status: int = 200
+    media: tuple[str, ...] = ()
+    errors: tuple[int, ...] = ()
+    resumes: bool = False
+    open: bool = False
+
+
+SSE = "text/event-stream"

@@ -1,0 +1,153 @@
+"""The one port: a socket that listens, and who speaks on each connection that is made to it.
+
+The first bytes of a connection decide. A request to upgrade to a websocket goes to the control channel, everything
+else to HTTP, each with the bytes that have been read already. A proxy that keeps connections open for many clients must
+therefore open a new one for each websocket, as they do by default.
+
+A connection is ours alone: whoever speaks on it is cut off when the server ends, whatever it shields.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import socket
+from collections.abc import Awaitable, Callable
+
+import trio
+
+from ...protocol.errors import UsageError
+
+log = logging.getLogger("callboard.server")
+
+BACKLOG = 1024
+FIRST_WITHIN = 10.0
+"""Seconds in which the head of a connection's first request has to arrive."""
+
+LONGEST_HEAD = 65_536
+
+Speaks = Callable[["Opened"], Awaitable[None]]
+
+
+def listen(host: str, port: int) -> trio.SocketListener:
+    """A socket that takes connections; port 0 for a free one.
+
+    Raises:
+        UsageError: the address can't be had.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        sock = socket.create_server((host, port), family=family, backlog=BACKLOG)
+    except (OSError, OverflowError) as error:
+        number = error.errno if isinstance(error, OSError) else None
+        why = os.strerror(number) if number and number in errno.errorcode else str(error)
+        other = "; --port takes another one" if number == errno.EADDRINUSE else ""
+        raise UsageError(f"can't listen on {host}:{port}: {why}{other}") from None
+    sock.setblocking(False)
+    return trio.SocketListener(trio.socket.from_stdlib_socket(sock))
+
+
+class Opened(trio.abc.HalfCloseableStream):
+    """A connection whose first bytes have been looked at and are read once more.
+
+    Attributes:
+        socket: what is below.
+    """
+
+    def __init__(self, stream: trio.SocketStream) -> None:
+        self.socket = stream.socket
+        self._stream = stream
+        self._head = b""
+
+    @property
+    def peer(self) -> str:
+        """The address at the other end; empty if that has gone."""
+        try:
+            return str(self.socket.getpeername()[0])
+        except OSError:
+            return ""
+
+    async def look(self) -> bytes:
+        """The head of the first request: what was sent up to the first empty line."""
+        while b"\r\n\r\n" not in self._head and len(self._head) < LONGEST_HEAD and _may_upgrade(self._head):
+            more = await self._stream.receive_some(LONGEST_HEAD)
+            if not more:
+                break
+            self._head += more
+        return self._head.partition(b"\r\n\r\n")[0]
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        """As of any stream."""
+        if not self._head:
+            return bytes(await self._stream.receive_some(max_bytes))
+        await trio.lowlevel.checkpoint()
+        count = len(self._head) if max_bytes is None else max_bytes
+        taken, self._head = self._head[:count], self._head[count:]
+        return taken
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        """As of any stream."""
+        await self._stream.send_all(data)
+
+    async def wait_send_all_might_not_block(self) -> None:
+        """As of any stream."""
+        await self._stream.wait_send_all_might_not_block()
+
+    async def send_eof(self) -> None:
+        """As of any stream."""
+        await self._stream.send_eof()
+
+    async def aclose(self) -> None:
+        """As of any stream."""
+        await self._stream.aclose()
+
+
+async def serve_port(listener: trio.SocketListener, *, http: Speaks, websocket: Speaks) -> None:
+    """Take connections until cancelled; then cut those that are open."""
+    open: set[trio.SocketStream] = set()
+
+    async def connected(stream: trio.SocketStream) -> None:
+        open.add(stream)
+        try:
+            await _speak(Opened(stream), http, websocket)
+        except* (trio.BrokenResourceError, trio.ClosedResourceError, OSError):
+            pass  # it went away
+        except* Exception as crashes:  # noqa: BLE001 - some bytes crash hypercorn (an HTTP/2 CONNECT), before any token
+            log.warning("a connection was dropped: %r", crashes.exceptions)
+        finally:
+            open.discard(stream)
+            stream.socket.close()
+
+    async def cut() -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            for stream in open:
+                stream.socket.close()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(cut)
+        await trio.serve_listeners(connected, [listener], handler_nursery=nursery)
+
+
+async def _speak(opened: Opened, http: Speaks, websocket: Speaks) -> None:
+    with trio.move_on_after(FIRST_WITHIN) as waiting:
+        head = await opened.look()
+    if waiting.cancelled_caught or not head:
+        return
+    await (websocket if upgrades(head) else http)(opened)
+
+
+def upgrades(head: bytes) -> bool:
+    """Whether a request's head asks for a websocket."""
+    request, *headers = head.split(b"\r\n")
+    if not request.startswith(b"GET "):
+        return False
+    named = (header.partition(b":") for header in headers)
+    return any(name.strip().lower() == b"upgrade" and value.strip().lower() == b"websocket" for name, _, value in named)
+
+
+def _may_upgrade(start: bytes) -> bool:
+    """Whether a request that begins like this can become one for a websocket."""
+    return b"GET ".startswith(start[:4])

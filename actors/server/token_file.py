@@ -1,0 +1,81 @@
+"""The token of a server, for the programs of the user who has started it: `ps`, `attach`, the page.
+
+One file per server in the state directory, `servers/<port>.json`, which only its user may read. It is written when the
+port listens and removed at the end; what a server that was killed has left is removed by whoever looks next.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from ..directories import state_dir
+from ..whole_file import write_whole
+
+
+class ServerFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A server that can be asked: where, with which token, and who it is. `started` is seconds since 1970."""
+
+    url: str
+    token: str
+    pid: int
+    started: float
+
+
+def new_token() -> str:
+    """A token that nobody guesses."""
+    return secrets.token_urlsafe(32)
+
+
+def write_server(server: ServerFile, port: int, environ: Mapping[str, str]) -> Path:
+    """Leave the file; where it is."""
+    folder = _folder(environ)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder.chmod(0o700)
+    path = folder / f"{port}.json"
+    write_whole(path, msgspec.json.encode(server), private=True)
+    return path
+
+
+def remove_server(path: Path, token: str) -> None:
+    """Take the file away, if it is still ours."""
+    found = _read(path)
+    if found is not None and found.token == token:
+        path.unlink(missing_ok=True)
+
+
+def read_servers(environ: Mapping[str, str]) -> list[ServerFile]:
+    """The servers of this user that are alive, the newest first."""
+    alive = []
+    for path in sorted(_folder(environ).glob("[0-9]*.json")):
+        server = _read(path)
+        if server is None or not _is_alive(server.pid):
+            path.unlink(missing_ok=True)
+        else:
+            alive.append(server)
+    return sorted(alive, key=lambda server: server.started, reverse=True)
+
+
+def _folder(environ: Mapping[str, str]) -> Path:
+    return state_dir(environ) / "servers"
+
+
+def _read(path: Path) -> ServerFile | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=ServerFile)
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,166 @@
+"""What `callboard answer` does: lists the open questions, or answers one of them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING
+
+import msgspec
+import trio
+
+from ....protocol.control import own
+from ....protocol.errors import Conflict, NotFound, UsageError
+from ....protocol.questions import Question
+from ...frame import person_at_terminal
+from ...render import paths
+from ...render.text import one_line, safe
+from ..client import Client
+from ..frame import with_client
+from ..servers import Where
+from ..subscriptions import open_questions
+
+if TYPE_CHECKING:
+    from ...render.prompt import TerminalPrompts
+
+Value = str | list[str]
+
+_YES = {"yes": "yes", "y": "yes", "true": "yes", "no": "no", "n": "no", "false": "no"}
+
+
+def list_questions(where: Where, *, as_json: bool) -> str:
+    """The open questions as text for stdout."""
+    questions = with_client(where, open_questions)
+    if as_json:
+        shown = [msgspec.to_builtins(question) for question in questions]
+        return json.dumps({"schema_version": 1, "questions": shown}, indent=2, ensure_ascii=False) + "\n"
+    return "".join(map(_told, questions)) or "no question is open\n"
+
+
+def answer_question(where: Where, id: str, texts: Sequence[str], *, as_json: bool) -> str:
+    """Answers the question; without a text, asks for one at the terminal. The text for stdout.
+
+    Raises:
+        NotFound: no such question is open.
+        UsageError: the text is no answer to it.
+        Conflict: somebody else was faster.
+    """
+
+    async def answer(client: Client) -> Question:
+        question = _named(id, await open_questions(client))
+        value = value_of(question, texts) if texts else await _asked_for(question)
+        done = await client.ask("_question/answer", own.Answered, question=question.id, value=value)
+        if not done.answered:
+            raise Conflict(f"question {question.id} is open no more: somebody else was faster, or it was withdrawn")
+        return question
+
+    question = with_client(where, answer)
+    if as_json:
+        return json.dumps({"schema_version": 1, "answered": question.id, "run": question.run}) + "\n"
+    return f"{safe(question.id)} answered ({safe(question.run)})\n"
+
+
+def value_of(question: Question, texts: Sequence[str]) -> Value:
+    """The answer that the words of a command line mean: an option in any case, `y` and `n` for yes and no.
+
+    Raises:
+        UsageError: they mean none.
+    """
+    if question.kind == "checkbox" and question.options:
+        return [_option(question, text) for text in texts if text]
+    if len(texts) > 1:
+        raise UsageError(f"question {question.id} takes one TEXT; put quotes around several words")
+    text = texts[0]
+    if question.kind == "confirm":
+        if (said := _YES.get(text.strip().casefold())) is None:
+            raise UsageError(f"question {question.id} is answered yes or no, not '{text}'")
+        return said
+    if question.kind == "choice" and question.options:
+        return _option(question, text)
+    return text
+
+
+def _option(question: Question, text: str) -> str:
+    said = text.strip().casefold()
+    for wanted in (said, _YES.get(said, said)):
+        for option in question.options:
+            if option.casefold() == wanted:
+                return option
+    if question.free and question.kind == "choice":
+        return text
+    raise UsageError(f"question {question.id} has no option '{text}'; there are: {', '.join(question.options)}")
+
+
+def _named(id: str, questions: Sequence[Question]) -> Question:
+    for question in questions:
+        if question.id == id:
+            return question
+    known = ", ".join(question.id for question in questions[:10])
+    raise NotFound(f"no question '{id}' is open; " + (f"there are: {known}" if known else "there is none"))
+
+
+async def _asked_for(question: Question) -> Value:
+    if not person_at_terminal(no_input=False):
+        raise UsageError(f"there is no TEXT to answer question {question.id} with")
+    from ...render.prompt import TerminalPrompts
+
+    desk = _OneQuestion(question)
+    async with trio.open_nursery() as nursery:
+        desk.done = nursery.cancel_scope.cancel
+        await TerminalPrompts(desk, nullcontext).serve()
+    if desk.value is None:
+        raise UsageError(f"question {question.id} stays open: no answer was given")
+    return desk.value
+
+
+class _OneQuestion:
+    """A desk on which one question lies, for the prompt to ask."""
+
+    def __init__(self, question: Question) -> None:
+        self.value: Value | None = None
+        self.done: Callable[[], None] = lambda: None
+        self._question = question
+
+    @contextmanager
+    def attach(self, front_end: TerminalPrompts) -> Iterator[None]:
+        """Shows it."""
+        front_end.asked(self._question)
+        yield
+
+    def answer(self, _id: str, value: Value, by: str = "") -> bool:
+        """Takes the answer, which whoever put the question here sends on."""
+        if by != "default":  # the prompt gives that for Ctrl-D: here nobody has to answer
+            self.value = value
+        self.done()
+        return True
+
+
+def _told(question: Question) -> str:
+    asker: dict[str, object] = {"node": question.node, "actor": question.actor, "permission": question.permission}
+    who = paths.asker(asker) or "somebody"
+    lines = [f"{safe(question.id)}  {safe(question.run)}  {safe(who)} asks"]
+    lines += [f"    {line}" for line in safe(question.text).split("\n")]
+    if question.problem:
+        lines.append(f"    {one_line(question.problem)}")
+    notes = [f"default: {one_line(question.default)}"] if question.default and not question.secret else []
+    options = ("yes", "no") if question.kind == "confirm" else question.options
+    if options:
+        notes.insert(
+            0, ("any of: " if question.kind == "checkbox" else "one of: ") + " | ".join(map(one_line, options))
+        )
+        if question.kind == "choice" and question.free:
+            notes.append("or any other text")
+    if question.rule:
+        notes.append(one_line(question.rule))
+    if notes:
+        lines.append(f"    ({'; '.join(notes)})")
+    return "\n".join(lines) + "\n"
+
+
+def read_text(texts: Sequence[str]) -> list[str]:
+    """The words of the command line; `-` alone stands for what is piped in, so that a secret need not be among them."""
+    if list(texts) == ["-"]:
+        return [sys.stdin.read().removesuffix("\n")]
+    return list(texts)

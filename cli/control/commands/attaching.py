@@ -1,0 +1,180 @@
+"""What `callboard attach` does: shows a run of a server as `callboard run` would have, from its beginning to its end.
+
+The run goes on without us: a signal, or a reader of stdout who leaves, ends the looking at it and nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import msgspec
+import trio
+
+from ....protocol.control.things import RunInfo
+from ....protocol.errors import RunFailed, ServerLost
+from ....protocol.events import Event, QuestionAnswered, QuestionAsked, QuestionExpired
+from ....protocol.outcome import Outcome
+from ...failure import told
+from ...frame import person_at_terminal
+from ...render.progress import Progress, choose
+from ...render.text import safe
+from ..client import Client
+from ..frame import Interrupted, tell, with_client
+from ..lookup import find_run
+from ..servers import Where
+from ..subscriptions import RunEvents
+from ..told import read_event
+from .desk import RemoteDesk
+from .relay import AtTheEnd, Lines, Relay, outcome_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """The flags of `callboard attach`, as click read them."""
+
+    run: str
+    no_input: bool
+    output: str
+    quiet: bool
+    verbose: bool
+    url: str | None
+    token: str | None
+
+
+def attach(request: Request) -> int:
+    """Follows the run to its end; returns its exit code.
+
+    Raises:
+        CallboardError: it can't be followed (any more).
+        Interrupted: a signal came; the run goes on.
+        BrokenPipeError: the reader of stdout has gone.
+    """
+    person = person_at_terminal(no_input=request.no_input)
+    relay: Relay = Lines(sys.stdout) if request.output == "stream-json" else AtTheEnd(request.output, sys.stdout)
+    shared = request.output == "stream-json" and sys.stdout.isatty()
+    progress = choose(sys.stderr, quiet=request.quiet, verbose=request.verbose, prompting=person, shared=shared)
+    attached = _Attached(request, relay, progress, person)
+    try:
+        outcome = with_client(Where(url=request.url, token=request.token), attached.follow)
+    except Interrupted:
+        if attached.info is not None:
+            _tell_detached(attached.info.run, as_json=request.output == "json", quiet=request.quiet)
+        raise
+    except ServerLost as error:
+        if attached.info is None:
+            raise
+        raise ServerLost(f"{error}; what is known of the run: callboard runs show {attached.info.run}") from None
+    relay.finish(outcome)
+    _tell_failure(outcome)
+    return outcome.exit_code
+
+
+class _Attached:
+    """One run, shown here."""
+
+    def __init__(self, request: Request, relay: Relay, progress: Progress, person: bool) -> None:
+        self.info: RunInfo | None = None
+        self._request = request
+        self._relay = relay
+        self._progress = progress
+        self._person = person
+        self._desk: RemoteDesk | None = None
+        self._caught_up = False
+        self._open: set[str] = set()
+        self._outcome: Outcome | None = None
+
+    async def follow(self, client: Client) -> Outcome:
+        """Shows it to its end."""
+        info = self.info = await find_run(client, self._request.run)
+        client.tell = self._progress.note
+        events = RunEvents(client, info.run)
+        await events.begin()
+        gone = trio.Event()
+        token = trio.lowlevel.current_trio_token()
+        self._relay.when_gone(lambda: token.run_sync_soon(gone.set))
+        async with trio.open_nursery() as nursery:
+            with self._progress, ExitStack() as stack:
+                stack.callback(nursery.cancel_scope.cancel)
+                nursery.start_soon(self._progress.animate)
+                nursery.start_soon(_cancel_when, gone, nursery.cancel_scope)
+                await self._show_all(events, client, info, nursery)
+        if gone.is_set():
+            self._relay.finish(None)  # raises what is the matter
+        return self._ended(info, events)
+
+    async def _show_all(self, events: RunEvents, client: Client, info: RunInfo, nursery: trio.Nursery) -> None:
+        while True:
+            if not self._caught_up and events.seq >= events.newest:
+                self._caught_up = True
+                if not info.over:
+                    await self._ask_what_is_open(client, info.run, nursery)
+            try:
+                line = await anext(events)
+            except StopAsyncIteration:
+                return
+            self._relay.put(line)
+            event = read_event(line)
+            if event is not None:
+                self._show(event)
+
+    async def _ask_what_is_open(self, client: Client, run: str, nursery: trio.Nursery) -> None:
+        """After the story so far, so that whoever is asked knows what it is about."""
+        if not self._person:
+            for question in sorted(self._open):
+                self._tell_how_to_answer(question)
+            return
+        from ...render.prompt import TerminalPrompts
+
+        desk = self._desk = RemoteDesk(client, run, nursery, self._progress.note)
+        await nursery.start(TerminalPrompts(desk, self._progress.aside).serve)
+        nursery.start_soon(desk.listen)
+
+    def _show(self, event: Event) -> None:
+        data = event.data
+        self._outcome = outcome_of(event) or self._outcome
+        if isinstance(data, QuestionAnswered) and self._desk is not None and event.id in self._desk.mine:
+            # The prompt has shown it. Others of the same name, at their own terminals, are told.
+            event = msgspec.structs.replace(event, data=msgspec.structs.replace(data, by="terminal"))
+        self._progress.on_event(event)
+        if isinstance(data, QuestionAsked):
+            self._open.add(event.id)
+            if self._caught_up and not self._person:
+                self._tell_how_to_answer(event.id)
+        elif isinstance(data, QuestionAnswered | QuestionExpired):
+            self._open.discard(event.id)
+
+    def _tell_how_to_answer(self, question: str) -> None:
+        self._progress.note(f"to answer it: callboard answer {question} TEXT")
+
+    def _ended(self, info: RunInfo, events: RunEvents) -> Outcome:
+        outcome = self._outcome
+        if events.missing and not self._request.quiet:
+            tell(f"warning: {events.missing} events of {info.run} were not kept and could not be shown")
+        if outcome is None:
+            raise RunFailed(f"{info.run} has no end: it was lost when its server was killed")
+        if info.over and info.exit_code is not None:
+            outcome.exit_code = info.exit_code
+        return outcome
+
+
+async def _cancel_when(event: trio.Event, scope: trio.CancelScope) -> None:
+    await event.wait()
+    scope.cancel()
+
+
+def _tell_detached(run: str, *, as_json: bool, quiet: bool) -> None:
+    if as_json:
+        sys.stdout.write(json.dumps({"schema_version": 1, "run_id": run, "detached": True}) + "\n")
+        sys.stdout.flush()
+    if not quiet:
+        tell(f"detached; {run} goes on (callboard attach {run}, callboard stop {run})")
+
+
+def _tell_failure(outcome: Outcome) -> None:
+    if outcome.status == "failed" and outcome.error is not None:
+        sys.stderr.write(f"callboard: {safe(told(outcome.error.message, outcome.error.node))}\n")
+    elif outcome.status == "cancelled":
+        tell(f"{outcome.run_id} was cancelled")

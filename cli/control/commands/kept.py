@@ -1,0 +1,181 @@
+"""What `callboard runs` does: what runs have left in the state directory. Needs no server."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+
+from ....actors.control.logs.reading import read_page
+from ....actors.control.logs.runs import look
+from ....actors.directories import state_dir
+from ....protocol.control.things import RunInfo
+from ....protocol.errors import CallboardError, Conflict, NotFound
+from ...render.text import counted, one_line, safe
+from ..figures import age, amount, money, seconds_since
+from ..lookup import meant
+from .listing import table
+
+_HEAD = ("RUN", "STATUS", "TARGET", "STARTED", "TOOK", "TOKENS", "COST", "PROMPT")
+_DAY = 86_400
+
+
+def runs_dir() -> Path:
+    """Where the logs of runs are."""
+    return state_dir(os.environ) / "runs"
+
+
+def kept_runs() -> list[RunInfo]:
+    """All runs there are logs of, newest first."""
+    return look(runs_dir())[::-1]
+
+
+def kept_run(word: str) -> RunInfo:
+    """The run whose id begins so.
+
+    Raises:
+        NotFound: there is none.
+        UsageError: there are several.
+    """
+    known = {info.run: info for info in kept_runs()}
+    id = meant(word, known)
+    if id is None:
+        raise NotFound(f"no run '{word}' in {runs_dir()} (callboard runs lists them)")
+    return known[id]
+
+
+def kept_lines(run: str, *, after: int = 0) -> Iterator[bytes]:
+    """The events of a run in their wire form, as far as they are on disk."""
+    offset = 0
+    while True:
+        page = read_page(runs_dir() / run, offset, after)
+        if not page.events:
+            return
+        for event in page.events:
+            yield event.data
+        after, offset = page.events[-1].seq, page.offset
+
+
+def list_kept(*, status: str | None, limit: int, as_json: bool) -> str:
+    """The text of `runs list`."""
+    runs = [run for run in kept_runs() if status in (None, run.status)]
+    shown = runs[:limit]
+    if as_json:
+        return _json(runs=[msgspec.to_builtins(run) for run in shown])
+    if not runs:
+        return "no run yet; those of `callboard serve` and what is started through it are kept\n"
+    text = table([_HEAD, *map(_row, shown)])
+    if len(shown) < len(runs):
+        sys.stderr.write(f"{len(runs) - len(shown):,} older: --limit {len(runs)} shows them all\n")
+    return text
+
+
+def show_kept(word: str, *, as_json: bool) -> str:
+    """The text of `runs show`."""
+    run = kept_run(word)
+    if as_json:
+        return _json(run=msgspec.to_builtins(run))
+    took = _took(run)
+    fields = {
+        "status": run.status + (f" (exit code {run.exit_code})" if run.exit_code is not None else ""),
+        "target": run.target if run.target == run.name or not run.name else f"{run.target} ({run.name})",
+        "title": run.title,
+        "session": run.session,
+        "model": run.model,
+        "started": f"{_local(run.started)}" + (f", took {took}" if took else ""),
+        "tokens": f"{run.input_tokens:,} in, {run.output_tokens:,} out" if run.input_tokens else "",
+        "cost": money(run.cost),
+        "questions": counted(run.open_questions, "open question") if run.open_questions else "",
+        "events": f"{run.seq:,} (callboard logs {run.run})",
+        "prompt": one_line(run.prompt, 200),
+    }
+    lines = [safe(run.run), *(f"  {name:<10} {one_line(value, 300)}" for name, value in fields.items() if value)]
+    if run.error is not None:
+        where = f"node '{run.error.node}': " if run.error.node else ""
+        lines += ["", f"{run.error.code}: {safe(where + run.error.message)}"]
+    if run.output:
+        lines += ["", safe(run.output.removesuffix("\n"))]
+    return "\n".join(lines) + "\n"
+
+
+def delete_kept(words: Sequence[str], *, as_json: bool) -> str:
+    """What `runs delete` does. None is deleted unless all can be.
+
+    Raises:
+        NotFound: there is no such run.
+        Conflict: it is under way.
+    """
+    runs = [kept_run(word) for word in words]
+    for run in runs:
+        if not run.over:
+            raise Conflict(f"{run.run} is under way: callboard stop {run.run} ends it")
+    return _deleted(runs, as_json=as_json)
+
+
+def prune_kept(*, keep: int | None, older: float | None, as_json: bool) -> str:
+    """What `runs prune` does: of those that are over, removes what is beyond the newest `keep`, or older in days."""
+    over = [run for run in kept_runs() if run.over]
+    last = time.time() - (older or 0) * _DAY
+    doomed = [
+        run
+        for place, run in enumerate(over)
+        if (keep is not None and place >= keep) or (older is not None and _moment(run.ended or run.started) < last)
+    ]
+    return _deleted(doomed, as_json=as_json)
+
+
+def _deleted(runs: Sequence[RunInfo], *, as_json: bool) -> str:
+    for run in runs:
+        try:
+            shutil.rmtree(runs_dir() / run.run)
+        except FileNotFoundError:  # somebody else was faster
+            continue
+        except OSError as error:
+            raise CallboardError(f"{runs_dir() / run.run} can't be removed: {error.strerror or error}") from error
+    if as_json:
+        return _json(deleted=[run.run for run in runs])
+    return f"{counted(len(runs), 'run')} deleted\n"
+
+
+def _json(**fields: object) -> str:
+    return json.dumps({"schema_version": 1, **fields}, indent=2, ensure_ascii=False) + "\n"
+
+
+def _row(run: RunInfo) -> Sequence[str]:
+    tokens = run.input_tokens + run.output_tokens
+    return (
+        one_line(run.run, 40),
+        run.status,
+        one_line(run.title or run.name or run.target, 30),
+        _local(run.started),
+        _took(run),
+        amount(tokens) if tokens else "",
+        money(run.cost),
+        one_line(run.error.message if run.error else run.prompt, 80),
+    )
+
+
+def _took(run: RunInfo) -> str:
+    begun, ended = seconds_since(run.started), seconds_since(run.ended or "")
+    return "" if begun is None or ended is None else age(begun - ended)
+
+
+def _moment(text: str) -> float:
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        return 0.0
+
+
+def _local(text: str) -> str:
+    try:
+        return datetime.fromisoformat(text).astimezone().strftime("%Y-%m-%d %H:%M")
+    except ValueError:
+        return ""

@@ -1,0 +1,86 @@
+"""What `callboard ps` does: the runs of a server, with what each is doing now."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from ....protocol.control import own
+from ....protocol.control.things import ActorInfo, RunInfo
+from ...render.table import columns
+from ...render.text import one_line
+from ..client import Client
+from ..figures import age, amount, money, seconds_since
+from ..frame import with_client
+from ..lookup import runs_of
+from ..servers import Where
+
+_HEAD = ("RUN", "STATUS", "TARGET", "SINCE", "ASKS", "TOKENS", "COST", "DOING")
+_LIVE = ("running", "waiting")
+
+
+def list_runs(where: Where, *, past: bool, limit: int, as_json: bool) -> str:
+    """The text for stdout."""
+
+    async def ask(client: Client) -> tuple[str, list[RunInfo], list[ActorInfo]]:
+        if past:
+            runs = await runs_of(client, most=limit)
+        else:
+            runs = [run for status in _LIVE for run in await runs_of(client, status=status)]
+            runs.sort(key=lambda run: run.started, reverse=True)
+        live = any(not run.over for run in runs)
+        actors = (await client.ask("_actor/tree", own.Actors)).actors if live else []
+        return client.server.url, runs, actors
+
+    url, runs, actors = with_client(where, ask)
+    doing = now_doing(actors)
+    if as_json:
+        shown = [{**msgspec.to_builtins(run), "doing": doing.get(run.run, "")} for run in runs]
+        whole: dict[str, Any] = {"schema_version": 1, "server": url, "runs": shown}
+        return json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
+    if not runs:
+        return "no run yet\n" if past else "no run is under way (past ones: callboard ps -a)\n"
+    return table([_HEAD, *(_row(run, doing.get(run.run, "")) for run in runs)])
+
+
+def now_doing(actors: Iterable[ActorInfo]) -> dict[str, str]:
+    """By run, what it began last of what is under way, and how much there is beside it."""
+    busy: dict[str, list[ActorInfo]] = defaultdict(list)
+    for actor in actors:
+        if actor.doing and actor.kind != "run":
+            busy[actor.run].append(actor)
+    told = {}
+    for run, at_work in busy.items():
+        newest = max(at_work, key=lambda actor: actor.doing_since)
+        more = f" (+{len(at_work) - 1})" if len(at_work) > 1 else ""
+        told[run] = f"{one_line(newest.doing, 40)} {age(seconds_since(newest.doing_since))}".rstrip() + more
+    return told
+
+
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """The rows in columns; on a terminal none is wider than that."""
+    lines = [line.removeprefix("  ") for line in columns(rows)]
+    if sys.stdout.isatty():
+        width = shutil.get_terminal_size().columns
+        lines = [line if len(line) <= width else line[: width - 1] + "…" for line in lines]
+    return "".join(line + "\n" for line in lines)
+
+
+def _row(run: RunInfo, doing: str) -> Sequence[str]:
+    tokens = run.input_tokens + run.output_tokens
+    return (
+        one_line(run.run, 40),
+        run.status,
+        one_line(run.title or run.name or run.target, 30),
+        age(seconds_since(run.started)),
+        str(run.open_questions or ""),
+        amount(tokens) if tokens else "",
+        money(run.cost),
+        one_line(run.error.message, 80) if run.error else doing,
+    )

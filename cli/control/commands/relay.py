@@ -1,0 +1,108 @@
+"""What `attach` and `logs` write to stdout."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import Protocol, TextIO
+
+import msgspec
+
+from ....protocol.events import TERMINAL, Event
+from ....protocol.outcome import Outcome
+from ...render.narration import Narrator
+from ...render.plain import mark_for
+from ...render.result import for_format
+from ...render.style import colours, paint
+from ...render.writer import LineWriter
+from ..connection import exit_code_of
+from ..told import read_event
+
+_CANCELLED = 130
+
+
+class Relay(Protocol):
+    """One way of writing what a run says."""
+
+    def when_gone(self, callback: Callable[[], None]) -> None:
+        """Have `callback` called, in whatever thread, once nothing more can be written."""
+
+    def put(self, line: bytes) -> None:
+        """Takes in an event in its wire form. Never waits."""
+
+    def finish(self, outcome: Outcome | None) -> None:
+        """Writes what is left to write; there may be no outcome. Raises `OSError` if it can't be written."""
+
+
+class AtTheEnd:
+    """`-o text`, `-o json`: the result, as `run` writes it."""
+
+    def __init__(self, name: str, stream: TextIO) -> None:
+        self._result = for_format(name, stream)
+
+    def when_gone(self, callback: Callable[[], None]) -> None:
+        """Nothing is written before the end."""
+
+    def put(self, line: bytes) -> None:
+        """Nothing is written before the end."""
+
+    def finish(self, outcome: Outcome | None) -> None:
+        """Writes the result."""
+        if outcome is not None:
+            self._result.finish(outcome)
+
+
+class Lines:
+    """`-o stream-json`: every event as it came, kinds included that only the server knows."""
+
+    def __init__(self, stream: TextIO) -> None:
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8")
+        self._writer = LineWriter(stream)
+
+    def when_gone(self, callback: Callable[[], None]) -> None:
+        """The reader has closed its end, stands still for good, or the disk is full."""
+        self._writer.on_error = callback
+
+    def put(self, line: bytes) -> None:
+        """Hands the line to the writer."""
+        self._writer.put(line.decode("utf-8", "surrogateescape") + "\n")
+
+    def finish(self, _outcome: Outcome | None) -> None:
+        """Waits until all is written."""
+        self._writer.finish()
+
+
+class Story:
+    """Events as the lines that `run` tells on a stream that can't be redrawn."""
+
+    def __init__(self, stream: TextIO, *, verbose: bool) -> None:
+        self._narrator = Narrator(verbose=verbose, mark=mark_for(stream))
+        self._colours = colours(stream)
+        self._writer = LineWriter(stream)
+
+    def when_gone(self, callback: Callable[[], None]) -> None:
+        """As for `Lines`."""
+        self._writer.on_error = callback
+
+    def put(self, line: bytes) -> None:
+        """Hands to the writer what there is to say about it."""
+        event = read_event(line)
+        for told in self._narrator.lines(event) if event is not None else ():
+            self._writer.put((paint(told.text, told.style) if self._colours else told.text) + "\n")
+
+    def finish(self, _outcome: Outcome | None) -> None:
+        """Waits until all is written."""
+        self._writer.finish()
+
+
+def outcome_of(event: Event) -> Outcome | None:
+    """The outcome that a run's last event carries, with the exit code that belongs to it; None of any other event."""
+    if event.kind not in TERMINAL:
+        return None
+    outcome = msgspec.convert(getattr(event.data, "outcome", None), Outcome, strict=False)
+    if outcome.status == "cancelled":
+        outcome.exit_code = _CANCELLED
+    elif outcome.error is not None:
+        outcome.exit_code = exit_code_of(outcome.error.code)
+    return outcome

@@ -1,0 +1,56 @@
+"""Which run a word means: its id, or the beginning of one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ...protocol.control import own
+from ...protocol.control.things import RunInfo
+from ...protocol.errors import CallboardError, NotFound, UsageError
+from .client import Client
+
+_PAGE = 500
+
+
+async def find_run(client: Client, word: str) -> RunInfo:
+    """The run that is meant.
+
+    Raises:
+        CallboardError: there is none, with the code `not_found`; or there are several.
+    """
+    try:
+        return (await client.ask("_run/get", own.OneRun, run=word)).run
+    except CallboardError as error:
+        if error.code != NotFound.code:
+            raise
+        known = [info.run for info in await runs_of(client)]
+        id = meant(word, known)
+        if id is None:
+            raise
+    return (await client.ask("_run/get", own.OneRun, run=id)).run
+
+
+def meant(word: str, ids: Iterable[str]) -> str | None:
+    """The one id that begins so, `run-` left out or not; None if there is none.
+
+    Raises:
+        UsageError: there are several.
+    """
+    found = [id for id in ids if id == word] or [id for id in ids if id.startswith((word, f"run-{word}"))]
+    if len(found) > 1:
+        shown = ", ".join(found[:5]) + (", ..." if len(found) > 5 else "")
+        raise UsageError(f"'{word}' begins the ids of several runs: {shown}")
+    return found[0] if found else None
+
+
+async def runs_of(client: Client, *, status: str | None = None, most: int = 10_000) -> list[RunInfo]:
+    """The newest runs that the server knows, past ones included, page by page."""
+    found: list[RunInfo] = []
+    while len(found) < most:
+        limit = min(_PAGE, most - len(found))
+        before = found[-1].run if found else None
+        page = (await client.ask("_run/list", own.Runs, status=status, limit=limit, before=before)).runs
+        found += page
+        if len(page) < limit:
+            break
+    return found

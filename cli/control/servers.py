@@ -1,0 +1,107 @@
+"""Which server is meant: `--url`, else the newest of this user that lives, and the token to show it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from ...protocol.errors import NoServer, UsageError
+
+TOKEN = "CALLBOARD_TOKEN"  # noqa: S105 - the name of a variable
+_PORTS = {"http": 80, "ws": 80, "https": 443, "wss": 443}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Where:
+    """The flags that say which server is meant, as click read them."""
+
+    url: str | None = None
+    token: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Server:
+    """A server to connect to.
+
+    Attributes:
+        url: what people call it.
+        host, port, path: where its websocket is.
+        tls: whether that is reached over TLS.
+        token: "" for none.
+        pid: its process, if it is one of this machine.
+        others: how many more there are that could have been meant.
+    """
+
+    url: str
+    host: str
+    port: int
+    path: str
+    tls: bool = False
+    token: str = ""
+    pid: int | None = None
+    others: int = 0
+
+    @property
+    def gone(self) -> bool:
+        """Whether its process is known to have ended."""
+        return self.pid is not None and not _alive(self.pid)
+
+
+def find_server(where: Where, environ: Mapping[str, str]) -> Server:
+    """The server that is meant.
+
+    Raises:
+        UsageError: the URL is none.
+        NoServer: no URL was given, and no server of this user lives.
+    """
+    from ...actors.server.token_file import read_servers
+
+    token = where.token or environ.get(TOKEN) or ""
+    local = read_servers(environ)
+    if where.url is None:
+        if not local:
+            raise NoServer("no server runs here: start one with `callboard serve`, or name one with --url")
+        newest = local[0]
+        return _at(newest.url, token or newest.token, pid=newest.pid, others=len(local) - 1)
+    wanted = _at(where.url, token)
+    for known in local:
+        if (found := _at(known.url, known.token, pid=known.pid)).url == wanted.url:
+            return found if not token else _at(known.url, token, pid=known.pid)
+    return wanted
+
+
+def _at(url: str, token: str, *, pid: int | None = None, others: int = 0) -> Server:
+    try:
+        parts = urlsplit(url if "://" in url else f"http://{url}")
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        parts, host, port = urlsplit(""), "", None
+    if parts.scheme not in _PORTS or not host:
+        raise UsageError(f"--url {url}: not the address of a server; expected something like http://127.0.0.1:8807")
+    tls = parts.scheme in ("https", "wss")
+    path = parts.path.rstrip("/")
+    if port is None:
+        port = _PORTS[parts.scheme]
+    shown = f"[{host}]" if ":" in host else host
+    return Server(
+        url=f"{'https' if tls else 'http'}://{shown}:{port}{path.removesuffix('/ws')}",
+        host=host,
+        port=port,
+        path=path if path.endswith("/ws") else f"{path}/ws",
+        tls=tls,
+        token=token,
+        pid=pid,
+        others=others,
+    )
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,338 @@
+"""The program behind `callboard top` on a terminal: what it hears, what is pressed, what it draws.
+
+Drawing is done by one task, at most five times a second, and only when something has changed; times move on once a
+second. Changes of the tree come as often as that, however much happens on the server.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+
+import msgspec
+import trio
+
+from ....protocol.control import own
+from ....protocol.control.things import ActorDetail, ActorInfo
+from ....protocol.errors import CallboardError
+from ....protocol.questions import Question
+from ...render.style import colours
+from ...render.text import counted, one_line, safe
+from ..client import Client
+from ..figures import amount, money
+from ..frame import with_client
+from ..lookup import find_run
+from ..servers import Where
+from ..subscriptions import QuestionWatch, TreeWatch
+from .closer import about
+from .keys import Keys
+from .screen import Screen
+from .table import Row, Table, total
+
+_GAP = 0.2
+"""Seconds between two pictures, at least."""
+
+_TICK = 1.0
+_HINT = "↑↓ move  enter look  c cancel  p pause  a answer  / filter  s sort  q quit"
+_HINT_CLOSER = "↑↓ scroll  q back"
+
+
+def watch(where: Where, run: str | None) -> int:
+    """Shows the actors until somebody quits; returns the exit code.
+
+    Raises:
+        CallboardError: there is no such server or run, or it is gone for good.
+        Interrupted: a signal came.
+    """
+    screen = Screen(sys.stdin.fileno(), sys.stdout.fileno(), coloured=colours(sys.stdout))
+
+    async def show(client: Client) -> int:
+        of = None if run is None else (await find_run(client, run)).run
+        await Top(client, of, screen).play()
+        return 0
+
+    return with_client(where, show)
+
+
+class Top:
+    """The program.
+
+    Args:
+        run: of which run the actors are shown; None for all.
+    """
+
+    def __init__(self, client: Client, run: str | None, screen: Screen) -> None:
+        self._client = client
+        self._run = run
+        self._screen = screen
+        self._keys = Keys(sys.stdin.fileno())
+        self._tree = TreeWatch(client, run, interval=_GAP)
+        self._questions = QuestionWatch(client, run)
+        self._table = Table()
+        self._dirty = trio.Event()
+        self._aside = False
+        self._message = ""
+        self._prompt = ""
+        self._closer: tuple[ActorDetail, int] | None = None
+        self._asked: Question | None = None
+        self._withdraw: Callable[[], None] = lambda: None
+
+    async def play(self) -> None:
+        """Runs until somebody quits."""
+        self._client.tell = self._say
+        async with trio.open_nursery() as nursery:
+            self._screen.open()
+            try:
+                nursery.start_soon(self._hear_tree)
+                nursery.start_soon(self._hear_questions)
+                nursery.start_soon(self._hear_signals)
+                nursery.start_soon(self._draw_on)
+                nursery.start_soon(self._look_closer)
+                await self._obey_keys()
+                nursery.cancel_scope.cancel()
+            finally:
+                self._aside = True
+                self._screen.close()
+
+    # --- what is heard --------------------------------------------------------------------------------------
+
+    async def _hear_tree(self) -> None:
+        while True:
+            await self._tree.change()
+            self._table.take(self._tree.actors)
+            self._dirty.set()
+
+    async def _hear_questions(self) -> None:
+        try:
+            async for change in self._questions:
+                self._table.asking = {question.actor for question in self._questions.open.values()}
+                if change.what == "closed" and self._asked is not None and self._asked.id == change.question.id:
+                    self._withdraw()
+                self._dirty.set()
+        except CallboardError as error:
+            self._say(f"questions can't be seen: {error}")
+
+    async def _hear_signals(self) -> None:
+        """A window that changes its size, and Ctrl-Z, which must not leave the shell with our screen."""
+        with trio.open_signal_receiver(signal.SIGWINCH, signal.SIGTSTP, signal.SIGCONT) as signals:
+            async for number in signals:
+                if number == signal.SIGTSTP and not self._aside:
+                    self._screen.close()
+                    os.kill(os.getpid(), signal.SIGSTOP)
+                elif number == signal.SIGCONT and not self._aside:
+                    self._screen.close()
+                    self._screen.open()
+                self._screen.forget()
+                self._dirty.set()
+
+    def _say(self, text: str) -> None:
+        self._message = text
+        self._dirty.set()
+
+    # --- what is drawn --------------------------------------------------------------------------------------
+
+    async def _draw_on(self) -> None:
+        while True:
+            with trio.move_on_after(_TICK):
+                await self._dirty.wait()
+            self._dirty = trio.Event()
+            self._draw()
+            await trio.sleep(_GAP)
+
+    def _draw(self) -> None:
+        if self._aside:
+            return
+        width, height = self._screen.size
+        if self._closer is not None:
+            rows = self._closer_rows(height)
+        else:
+            body = max(height - 3, 1)
+            rows = [Row(self._summary(), "title"), Row(self._table.head(width), "dim")]
+            rows += self._table.body(width, body)
+            rows += [Row("")] * (2 + body - len(rows))
+        rows.append(self._foot())
+        self._screen.show(rows)
+
+    def _summary(self) -> str:
+        actors = self._tree.actors.values()
+        used, cost = total(actors)
+        runs = sum(actor.kind == "run" for actor in actors)
+        many = counted(len(self._tree.actors), "actor")
+        if self._table.filter:
+            many = f"{len(self._table.rows):,} of {many} with '{one_line(self._table.filter, 30)}'"
+        parts = [many, f"by {self._table.sort}", counted(runs, "run")]
+        if self._questions.open:
+            parts.append(counted(len(self._questions.open), "open question"))
+        parts += [f"{amount(used)} tokens"] if used else []
+        parts += [money(cost)] if cost else []
+        return safe(f"{', '.join(parts)}  {self._client.server.url}").replace("\n", " ")
+
+    def _foot(self) -> Row:
+        if self._prompt:
+            return Row(safe(self._prompt).replace("\n", " "), "title")
+        if self._message:
+            return Row(safe(self._message).replace("\n", " "), "warning")
+        return Row(_HINT if self._closer is None else _HINT_CLOSER, "dim")
+
+    def _closer_rows(self, height: int) -> list[Row]:
+        assert self._closer is not None
+        actor, first = self._closer
+        rows = about(actor)
+        room = max(height - 1, 1)
+        first = max(0, min(first, len(rows) - room))
+        self._closer = (actor, first)
+        rows = rows[first : first + room]
+        return rows + [Row("")] * (room - len(rows))
+
+    async def _look_closer(self) -> None:
+        """Keep what is shown of one actor fresh."""
+        while True:
+            await trio.sleep(_TICK)
+            if self._closer is not None:
+                await self._inspect(self._closer[0].path)
+
+    async def _inspect(self, path: str) -> None:
+        async def ask() -> None:
+            detail = (await self._client.ask("_actor/inspect", own.OneActor, path=path)).actor
+            if self._closer is not None:
+                self._closer = (detail, self._closer[1])
+
+        await self._try(ask)
+        self._dirty.set()
+
+    # --- what is pressed ------------------------------------------------------------------------------------
+
+    async def _obey_keys(self) -> None:
+        while True:
+            key = await self._keys.get()
+            self._message = ""
+            self._dirty.set()
+            if key == "eof" or (key == "q" and self._closer is None):
+                return
+            if self._closer is not None:
+                self._obey_closer(key)
+            else:
+                await self._obey(key)
+
+    def _obey_closer(self, key: str) -> None:
+        assert self._closer is not None
+        if key in ("q", "esc", "enter"):
+            self._closer = None
+        elif (by := self._steps(key)) is not None:
+            self._closer = (self._closer[0], self._closer[1] + by)
+
+    async def _obey(self, key: str) -> None:
+        if (by := self._steps(key)) is not None:
+            self._table.move(by)
+        elif key == "s":
+            self._table.next_sort()
+        elif key == "/":
+            await self._read_filter()
+        elif key == "esc":
+            self._table.narrow("")
+        elif key == "a":
+            await self._answer()
+        elif (actor := self._table.chosen) is None:
+            return
+        elif key == "enter":
+            self._closer = (ActorDetail(path=actor.path, parent=actor.parent, name=actor.name), 0)
+            await self._inspect(actor.path)
+        elif key == "p":
+            await self._try(lambda: self._pause(actor))
+        elif key == "c":
+            await self._cancel(actor)
+
+    def _steps(self, key: str) -> int | None:
+        page = max(self._screen.size[1] - 4, 1)
+        steps = {"up": -1, "k": -1, "down": 1, "j": 1, "pgup": -page, "pgdn": page, "home": -(10**9), "end": 10**9}
+        return steps.get(key)
+
+    async def _read_filter(self) -> None:
+        """What is typed narrows the table at once; enter keeps it, esc takes it back."""
+        text = self._table.filter
+        while True:
+            self._prompt = f"filter: {text}_  (enter keeps it, esc shows all)"
+            self._table.narrow(text)
+            self._dirty.set()
+            key = await self._keys.get()
+            if key in ("enter", "esc", "eof"):
+                break
+            if key == "backspace":
+                text = text[:-1]
+            elif len(key) == 1:
+                text += key
+        self._prompt = ""
+        self._table.narrow("" if key == "esc" else text)
+        self._dirty.set()
+
+    async def _try(self, act: Callable[[], Awaitable[None]]) -> None:
+        """Do something that the server may refuse, which is told in the last row."""
+        try:
+            await act()
+        except CallboardError as error:
+            self._say(str(error))
+
+    async def _pause(self, actor: ActorInfo) -> None:
+        await self._client.ask("_actor/resume" if actor.paused else "_actor/pause", dict, path=actor.path)
+        if actor.path in self._tree.actors:  # who presses p again at once means this state
+            self._tree.actors[actor.path] = msgspec.structs.replace(actor, paused=not actor.paused)
+            self._table.take(self._tree.actors)
+        self._say(
+            f"{actor.path} goes on" if actor.paused else f"{actor.path} begins nothing new until p is pressed again"
+        )
+
+    async def _cancel(self, actor: ActorInfo) -> None:
+        below = f" and the {counted(actor.children, 'actor')} below it" if actor.children else ""
+        self._prompt = f"cancel {actor.path}{below}? y does, any other key does not"
+        self._dirty.set()
+        key = await self._keys.get()
+        self._prompt = ""
+        if key != "y":
+            self._say("nothing was cancelled")
+            return
+
+        async def cancel() -> None:
+            done = await self._client.ask("_actor/cancel", own.Cancelled, path=actor.path)
+            self._say(f"{actor.path} is told to end" if done.cancelled else f"{actor.path} had ended")
+
+        await self._try(cancel)
+
+    async def _answer(self) -> None:
+        """Ask, at the terminal, the question of the actor under the cursor; of those below it; or the oldest."""
+        question = self._question()
+        if question is None:
+            self._say("no question is open")
+            return
+        from .asking import ask_at_terminal
+
+        self._asked, self._aside = question, True
+        try:
+            with self._screen.aside():
+                value = await ask_at_terminal(question, self._on_withdraw)
+        finally:
+            self._asked, self._aside = None, False
+            self._dirty.set()
+        if value is None:
+            self._say(f"question {question.id} was not answered here")
+            return
+
+        async def send() -> None:
+            done = await self._client.ask("_question/answer", own.Answered, question=question.id, value=value)
+            self._say(
+                f"{question.id} answered" if done.answered else f"somebody else has answered {question.id} before"
+            )
+
+        await self._try(send)
+
+    def _on_withdraw(self, withdraw: Callable[[], None]) -> None:
+        self._withdraw = withdraw
+
+    def _question(self) -> Question | None:
+        waiting = list(self._questions.open.values())
+        path = "" if self._table.chosen is None else self._table.chosen.path
+        near = [each for each in waiting if each.actor == path] or [
+            each for each in waiting if each.actor.startswith(f"{path}/") or path.startswith(f"{each.actor}/")
+        ]
+        return next(iter(near or waiting), None)

@@ -1,0 +1,31 @@
+"""`callboard top` where there is no terminal: what is there now, once."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+
+from ....protocol.control import own
+from ....protocol.control.things import ActorInfo
+from ..client import Client
+from ..commands.listing import table
+from ..frame import with_client
+from ..lookup import find_run
+from ..servers import Where
+from .table import full
+
+
+def snapshot(where: Where, run: str | None, *, as_json: bool) -> str:
+    """The text for stdout."""
+
+    async def ask(client: Client) -> tuple[str, list[ActorInfo]]:
+        of = None if run is None else (await find_run(client, run)).run
+        return client.server.url, (await client.ask("_actor/tree", own.Actors, run=of)).actors
+
+    url, actors = with_client(where, ask)
+    if as_json:
+        shown = [msgspec.to_builtins(actor) for actor in actors]
+        whole = {"schema_version": 1, "server": url, "actors": shown}
+        return json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
+    return table(full(actors)) if actors else "no actor is at work\n"

@@ -1,0 +1,220 @@
+"""What is shown of many actors: which of them, in which order, in which columns, and where the cursor is.
+
+Only the rows that fit the screen are made, so a thousand actors cost little more than fifty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from rich.cells import cell_len, set_cell_size
+
+from ....protocol.control.things import ActorInfo
+from ...render.text import one_line
+from ..figures import age, amount, money, seconds_since
+
+_NARROWEST = 40
+"""Columns of the terminal for path and doing together, as long as there is another column to give up."""
+
+_WIDEST_DOING = 48
+_LONG = 400
+"""Characters of a path or name that are looked at."""
+
+
+class Row(NamedTuple):
+    """A line of the screen, and how it is meant."""
+
+    text: str
+    style: str = ""
+
+
+class _Column(NamedTuple):
+    title: str
+    width: int
+    cell: Callable[[ActorInfo, datetime], str]
+    goes: int
+    """Which goes first when there is no room; 0 stays."""
+    right: bool = True
+
+
+def _doing(actor: ActorInfo, now: datetime) -> str:
+    if not actor.doing:
+        return ""
+    return f"{age(seconds_since(actor.doing_since, now)):>6} {one_line(actor.doing, 100)}"
+
+
+_COLUMNS = (
+    _Column("STATE", 8, lambda actor, _: "paused" if actor.paused else one_line(actor.state, 8), 0, right=False),
+    _Column("MAIL", 5, lambda actor, _: amount(actor.mailbox) if actor.mailbox else "", 5),
+    _Column("TURNS", 5, lambda actor, _: amount(actor.turns) if actor.turns else "", 2),
+    _Column("TOKENS", 7, lambda actor, _: amount(tokens(actor)) if tokens(actor) else "", 6),
+    _Column("COST", 8, lambda actor, _: money(actor.cost), 4),
+    _Column("RST", 3, lambda actor, _: amount(actor.restarts) if actor.restarts else "", 3),
+    _Column("LAST", 18, lambda actor, _: one_line(actor.last_event, 18), 1, right=False),
+)
+
+
+def tokens(actor: ActorInfo) -> int:
+    """What its models have read and written."""
+    return actor.input_tokens + actor.output_tokens
+
+
+def _by_path(actor: ActorInfo) -> Any:
+    return actor.path.split("/")
+
+
+SORTS: dict[str, Callable[[ActorInfo], Any]] = {
+    "path": _by_path,
+    "time": lambda actor: (actor.doing_since or "~", _by_path(actor)),
+    "mail": lambda actor: (-actor.mailbox, _by_path(actor)),
+    "tokens": lambda actor: (-tokens(actor), _by_path(actor)),
+    "cost": lambda actor: (-actor.cost, _by_path(actor)),
+    "restarts": lambda actor: (-actor.restarts, _by_path(actor)),
+}
+"""Orders by name: the tree, what takes longest first, the most first."""
+
+
+class Table:
+    """The actors, and what part of them is looked at.
+
+    Attributes:
+        sort: name of the order.
+        filter: what paths, states and doings must have in them, in any case; "" for everything.
+    """
+
+    def __init__(self) -> None:
+        self.sort = "path"
+        self.filter = ""
+        self.asking: set[str] = set()
+        """Paths of the actors that have an open question."""
+        self._actors: dict[str, ActorInfo] = {}
+        self._rows: list[ActorInfo] | None = None
+        self._cursor = ""
+        self._at = 0
+        self._first = 0
+
+    def take(self, actors: dict[str, ActorInfo]) -> None:
+        """These are the actors now."""
+        self._actors = actors
+        self._rows = None
+
+    def next_sort(self) -> None:
+        """Another order."""
+        names = list(SORTS)
+        self.sort = names[(names.index(self.sort) + 1) % len(names)]
+        self._rows = None
+
+    def narrow(self, text: str) -> None:
+        """Show only those with this text in them."""
+        self.filter = text
+        self._rows = None
+
+    @property
+    def rows(self) -> list[ActorInfo]:
+        """Those that are shown, in order."""
+        if self._rows is None:
+            wanted = self.filter.casefold()
+            chosen = [actor for actor in self._actors.values() if not wanted or wanted in _words(actor)]
+            self._rows = sorted(chosen, key=SORTS[self.sort])
+            places = {actor.path: place for place, actor in enumerate(self._rows)}
+            # Where the actor under the cursor is gone, the one that has come into its place is meant.
+            self._at = max(0, min(places.get(self._cursor, self._at), len(self._rows) - 1))
+        return self._rows
+
+    @property
+    def chosen(self) -> ActorInfo | None:
+        """The actor under the cursor."""
+        rows = self.rows
+        return rows[self._at] if rows else None
+
+    def move(self, by: int) -> None:
+        """Move the cursor."""
+        rows = self.rows
+        self._at = max(0, min(self._at + by, len(rows) - 1))
+        self._cursor = rows[self._at].path if rows else ""
+
+    def head(self, width: int) -> str:
+        """The line of the titles."""
+        columns, path, doing = _layout(width)
+        cells = [_fit("PATH", path), *(_fit(each.title, each.width, right=each.right) for each in columns)]
+        return _fit("  " + "  ".join([*cells, _fit("       DOING", doing)]), width)
+
+    def body(self, width: int, height: int, now: datetime | None = None) -> list[Row]:
+        """The rows around the cursor."""
+        rows = self.rows
+        now = now or datetime.now(UTC)
+        self._first = max(0, min(self._first, self._at, len(rows) - height))
+        if self._at >= self._first + height:
+            self._first = self._at - height + 1
+        layout = _layout(width)
+        return [
+            self._row(actor, self._first + place == self._at, layout, width, now)
+            for place, actor in enumerate(rows[self._first : self._first + height])
+        ]
+
+    def _row(
+        self, actor: ActorInfo, here: bool, layout: tuple[Sequence[_Column], int, int], width: int, now: datetime
+    ) -> Row:
+        columns, path, doing = layout
+        mark = ">" if here else "?" if actor.path in self.asking else " "
+        cells = [
+            _tail(actor.path, path),
+            *(_fit(each.cell(actor, now), each.width, right=each.right) for each in columns),
+        ]
+        text = _fit(f"{mark} " + "  ".join([*cells, _fit(_doing(actor, now), doing)]), width)
+        style = "here" if here else "question" if actor.path in self.asking else "dim" if actor.paused else ""
+        return Row(text, style)
+
+
+def total(actors: Iterable[ActorInfo]) -> tuple[int, float]:
+    """Tokens and cost of all runs among the actors."""
+    runs = [actor for actor in actors if actor.kind == "run"]
+    return sum(map(tokens, runs)), sum(run.cost for run in runs)
+
+
+def full(actors: Iterable[ActorInfo]) -> list[Sequence[str]]:
+    """All columns of all actors, titles first, in the order of the tree; for where there is no screen to fit."""
+    now = datetime.now(UTC)
+    found: list[Sequence[str]] = [("PATH", *(each.title for each in _COLUMNS), "DOING")]
+    for actor in sorted(actors, key=_by_path):
+        cells = [each.cell(actor, now) for each in _COLUMNS]
+        found.append((one_line(actor.path, _LONG), *cells, _doing(actor, now).strip()))
+    return found
+
+
+def _layout(width: int) -> tuple[Sequence[_Column], int, int]:
+    """The columns that have room, and how wide path and doing are."""
+    columns = list(_COLUMNS)
+    while columns:
+        room = width - 2 - sum(each.width + 2 for each in columns) - 2
+        if room >= _NARROWEST or all(not each.goes for each in columns):
+            break
+        columns.remove(min((each for each in columns if each.goes), key=lambda each: each.goes))
+    room = max(width - 2 - sum(each.width + 2 for each in columns) - 2, 2)
+    doing = min(room * 2 // 5, _WIDEST_DOING)
+    return columns, room - doing, doing
+
+
+def _words(actor: ActorInfo) -> str:
+    return f"{actor.path} {'paused' if actor.paused else actor.state} {actor.kind} {actor.doing}".casefold()
+
+
+def _fit(text: str, width: int, *, right: bool = False) -> str:
+    """The text in exactly so many columns of the terminal."""
+    taken = cell_len(text)
+    if taken > width:
+        return set_cell_size(text, width - 1) + "…" if width > 1 else set_cell_size(text, width)
+    blank = " " * (width - taken)
+    return blank + text if right else text + blank
+
+
+def _tail(path: str, width: int) -> str:
+    """The path, or as much of its end as fits."""
+    text = one_line(path[-_LONG:], _LONG)
+    if cell_len(text) <= width:
+        return _fit(text, width)
+    while cell_len(text) > width - 1:
+        text = text[max(1, (cell_len(text) - width + 1) // 2) :]
+    return _fit("…" + text, width)

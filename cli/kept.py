@@ -1,0 +1,139 @@
+"""What `callboard sessions` does."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ..actors.directories import config_dir as configured
+from ..actors.sessions.export import Form, exported
+from ..actors.sessions.names import as_id
+from ..actors.sessions.store import SessionMeta, SessionStore, Stored
+from ..protocol.errors import CallboardError, UsageError
+from . import logging
+from .render.table import columns
+from .render.text import safe
+
+
+def _store(config_dir: str | None) -> SessionStore:
+    logging.configure()
+    return SessionStore(configured(config_dir, os.environ)[0])
+
+
+def _found(store: SessionStore, name: str, agent: str | None) -> Stored:
+    id = as_id(name)
+    if id is not None:
+        return store.open(id, store.locate(id))
+    return store.open(store.resolve(name, agent), agent)
+
+
+@contextmanager
+def _held(store: SessionStore, stored: Stored) -> Iterator[None]:
+    lock = store.try_hold(stored.id, stored.agent)
+    if lock is None:
+        raise store.in_use(stored)
+    with lock:
+        yield
+
+
+def listed(agent: str | None, *, as_json: bool, config_dir: str | None) -> str:
+    """The list of sessions as text."""
+    found = _store(config_dir).list(agent, everywhere=agent is None)
+    if as_json:
+        return json.dumps([msgspec.to_builtins(meta) for meta in found], indent=2, ensure_ascii=False) + "\n"
+    if not found:
+        return 'no sessions yet: callboard ask -s NAME "..." begins one\n'
+    rows = [(meta.alias or meta.id, meta.agent or "-", _when(meta), meta.title or "") for meta in found]
+    return "".join(f"{line}\n" for line in columns([[safe(cell) for cell in row] for row in rows]))
+
+
+def _when(meta: SessionMeta) -> str:
+    return datetime.fromisoformat(meta.last_modified).astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+def shown(session: str, agent: str | None, form: Form, config_dir: str | None) -> str:
+    """What was said in a session."""
+    store = _store(config_dir)
+    text = exported(_found(store, session, agent), form)
+    return text if form == "json" else "".join(f"{safe(line)}\n" for line in text.splitlines())
+
+
+def exported_to(session: str, file: str | None, form: str | None, agent: str | None, config_dir: str | None) -> None:
+    """Write what was said into a file, or to stdout."""
+    store = _store(config_dir)
+    wanted: Form = "json" if (form or Path(file or "").suffix.lstrip(".")) == "json" else "markdown"
+    text = exported(_found(store, session, agent), wanted)
+    if file is None or file == "-":
+        sys.stdout.write(text)
+        return
+    try:
+        Path(file).write_text(text, "utf-8")
+    except OSError as error:
+        raise UsageError(f"{file} can't be written: {error.strerror}") from None
+
+
+def path_of(session: str, agent: str | None, config_dir: str | None) -> Path:
+    """Where a session's file is."""
+    store = _store(config_dir)
+    stored = _found(store, session, agent)
+    return store.path(stored.id, stored.agent)
+
+
+def renamed(session: str, name: str, agent: str | None, config_dir: str | None) -> None:
+    """Give a session another name."""
+    store = _store(config_dir)
+    stored = _found(store, session, agent)
+    with _held(store, stored):
+        store.rename(stored.id, name, stored.agent)
+    sys.stderr.write(f"callboard: session {safe(stored.label)} is called {safe(name)} now\n")
+
+
+def deleted(sessions: tuple[str, ...], agent: str | None, config_dir: str | None) -> None:
+    """Remove sessions for good."""
+    store = _store(config_dir)
+    found = [_found(store, name, agent) for name in sessions]  # all are there before the first one goes
+    for stored in found:
+        with _held(store, stored):
+            store.delete(stored.id, stored.agent)
+        sys.stderr.write(f"callboard: session {safe(stored.label)} deleted\n")
+
+
+def emptied(session: str, agent: str | None, config_dir: str | None) -> None:
+    """Forget what was said."""
+    store = _store(config_dir)
+    stored = _found(store, session, agent)
+    with _held(store, stored):
+        stored = store.fresh(stored)
+        stored.session.messages, stored.session.compressed_messages, stored.session.data_urls = [], [], {}
+        store.save(stored)
+    sys.stderr.write(f"callboard: session {safe(stored.label)} is empty now\n")
+
+
+def shortened(session: str, agent: str | None, config_dir: str | None) -> None:
+    """Have a session's summary written."""
+    import trio
+
+    logging.configure()
+    done = trio.run(_shorten, session, agent, config_dir)
+    if isinstance(done, CallboardError):
+        raise done
+    what = "is compressed" if done else "has too little in it to be compressed"
+    sys.stderr.write(f"callboard: session {safe(session)} {what}\n")
+
+
+async def _shorten(session: str, agent: str | None, config_dir: str | None) -> Any:
+    from .. import Root
+
+    async with Root(config_dir=config_dir, signals=True) as root:
+        try:
+            return await root.sessions.compress(None, session, agent=agent)
+        except CallboardError as error:
+            return error

@@ -1,0 +1,27 @@
+"""`callboard ps`: the runs of a server."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from . import options
+
+
+@click.command("ps", short_help="List the runs of a server.")
+@click.option("-a", "--all", "past", is_flag=True, help="Past runs, too; the newest first.")
+@click.option("--limit", metavar="N", type=click.IntRange(1), default=50, show_default=True, help="With -a: how many.")
+@options.text_or_json
+@options.server
+def command(past: bool, limit: int, output: str, url: str | None, token: str | None) -> int:
+    """Lists the runs under way of the newest `callboard serve` of this user, or of the server at --url: since when, how
+    many questions are open, what each has used, and what it does right now.
+
+    Exit code 3 if no server runs, 6 if it does not answer.
+    """
+    from .control.commands.listing import list_runs
+    from .control.servers import Where
+
+    sys.stdout.write(list_runs(Where(url=url, token=token), past=past, limit=limit, as_json=output == "json"))
+    return 0

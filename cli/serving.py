@@ -1,0 +1,132 @@
+"""What `callboard serve` does: a root that waits for people, a server under it, two lines on stderr."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import trio
+
+from .. import Root
+from ..actors.server.logs import ServerLog, install
+from ..actors.server.redact import Redactor, secrets_of
+from ..actors.server.serving import Served, ServeOptions, Server
+from ..protocol.errors import CallboardError
+from ..supervisors import Actor, End
+from . import logging
+from .frame import raise_file_limit
+from .render.text import safe
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServeRequest:
+    """The flags of `callboard serve`, as click read them."""
+
+    host: str | None
+    port: int | None
+    ui: bool
+    quiet: bool
+    config_dir: str | None
+
+
+def serve(request: ServeRequest) -> int:
+    """Serves until a signal comes; returns the exit code.
+
+    Raises:
+        UsageError: the address can't be listened on, or would be open to everybody.
+        ConfigError: the settings forbid it, or are wrong.
+    """
+    logging.configure()
+    ended = trio.run(_serve, request)
+    if isinstance(ended, CallboardError):
+        raise ended
+    return ended
+
+
+async def serve_beside(root: Root, note: Callable[[str], None], *, quiet: bool) -> None:
+    """Serve this machine on a free port while something else goes on under the root; back when the port listens.
+
+    Raises:
+        ConfigError: the settings forbid it.
+    """
+    server = Server(ServeOptions(host="127.0.0.1", port=0, beside=True))
+    settled = trio.Event()
+
+    def listening(served: Served) -> None:
+        if quiet:
+            sys.stderr.write(f"{served.page}\n")
+            sys.stderr.flush()
+        else:
+            note(f"the page: {served.page}")
+        settled.set()
+
+    async def body(_: Actor) -> None:
+        await server.serve(root, listening)
+
+    errors: list[BaseException] = []
+
+    def over(end: End) -> None:
+        errors.extend([end.error] if end.error is not None else [])
+        settled.set()
+
+    ref = root.kernel.spawn(body, name="page", link=False)
+    ref.on_end(over)
+    await settled.wait()
+    for error in errors:
+        raise error
+
+
+async def _serve(request: ServeRequest, /) -> CallboardError | int:
+    """The exit code, or why nothing can be served."""
+    server = Server(ServeOptions(host=request.host, port=request.port))
+
+    def say(text: str) -> None:
+        if not request.quiet:
+            sys.stderr.write(f"callboard: {safe(text)}\n")
+            sys.stderr.flush()
+
+    def drain() -> None:
+        count = server.under_way()
+        runs = f"; {count} run{'' if count == 1 else 's'} under way may end first" if count else ""
+        say(f"stopping{runs}" + (" (again: cancels them)" if count else ""))
+        server.drain()
+
+    def listening(served: Served) -> None:
+        say(f"serving at {served.url}" + ("" if served.http else " (the websocket only)"))
+        if served.http and (request.ui or sys.stderr.isatty()):
+            say(f"the page: {served.page}")
+
+    raise_file_limit()
+    async with Root(
+        config_dir=request.config_dir,
+        signals=True,
+        patient=True,
+        serving=True,
+        on_drain=drain,
+        on_hangup=server.hang_up,
+    ) as root:
+        written = _log_of(root)
+        try:
+            if root.settings.mcp_server_support:
+                root.kernel.spawn(lambda _: root.mcp.warm(), name="warm", link=False)
+            await server.serve(root, listening)
+        except CallboardError as error:
+            return error
+        finally:
+            if written is not None:
+                written.close()
+        if server.drained or root.kernel.signal is None:
+            return 0
+        return 128 + root.kernel.signal
+    raise AssertionError("unreachable: the root swallows no errors")
+
+
+def _log_of(root: Root) -> ServerLog | None:
+    """The log as a server writes it; one that `CALLBOARD_LOG` asks for stays as it is, for people."""
+    if os.environ.get("CALLBOARD_LOG"):
+        return None
+    settings = root.settings.api
+    redactor = Redactor(secrets_of(root.settings, os.environ))
+    return install(sys.stderr, format=settings.log_format, level=settings.log_level, redactor=redactor)

@@ -1,0 +1,80 @@
+"""Which number an error has on the wire, and the other way round.
+
+`data` of an error is `{"code": ...}`, the stable code of its class in `protocol.errors`; a client that wants more than
+a text goes by that.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import (
+    CallboardError,
+    ConfigError,
+    Conflict,
+    Denied,
+    InvalidFile,
+    NotFound,
+    Saturated,
+    ShuttingDown,
+    Unauthorized,
+    Unsupported,
+    UsageError,
+)
+from ..jsonrpc import INTERNAL_ERROR, ErrorData
+
+UNAUTHORIZED = -32001
+FORBIDDEN = -32003
+NOT_FOUND = -32004
+CONFLICT = -32009
+SATURATED = -32010
+USAGE = -32011
+CONFIG = -32012
+RUN_FAILED = -32013
+REQUEST_CANCELLED = -32800
+
+_NUMBERS: tuple[tuple[type[CallboardError], int], ...] = (
+    (Unauthorized, UNAUTHORIZED),
+    (Denied, FORBIDDEN),
+    (NotFound, NOT_FOUND),
+    (Conflict, CONFLICT),
+    (Saturated, SATURATED),
+    (ShuttingDown, SATURATED),
+    (UsageError, USAGE),
+    (InvalidFile, USAGE),
+    (Unsupported, USAGE),
+    (ConfigError, CONFIG),
+)
+
+
+class Refused(CallboardError):
+    """A request that the other side of a connection has refused, or that broke with it.
+
+    Attributes:
+        number: JSON-RPC's.
+        data: what the other side says beside its text.
+    """
+
+    code = "refused"
+
+    def __init__(self, message: str, *, number: int = INTERNAL_ERROR, data: Any = None) -> None:
+        super().__init__(message)
+        self.number = number
+        self.data = data
+
+
+def number_of(error: CallboardError) -> int:
+    """JSON-RPC's number for an error."""
+    if isinstance(error, Refused):
+        return error.number
+    return next((number for kind, number in _NUMBERS if isinstance(error, kind)), RUN_FAILED)
+
+
+def error_data(error: CallboardError) -> ErrorData:
+    """The error as a frame says it. Problems of a file come along, one text each."""
+    data: dict[str, Any] = {"code": error.code}
+    if isinstance(error, InvalidFile) and error.problems:
+        data["problems"] = [str(problem) for problem in error.problems]
+    if error.node is not None:
+        data["node"] = error.node
+    return ErrorData(number_of(error), str(error), data)

@@ -1,0 +1,339 @@
+"""Parameters, results and notifications of our own methods. A key that nobody knows is refused, so that typos show."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from .things import ActorDetail, ActorInfo, McpServerState, RunInfo, TargetInfo
+
+VERSION = 1
+"""Of these methods. Additions don't change it."""
+
+
+class Params(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """Base of all parameters."""
+
+
+class Nothing(Params, frozen=True):
+    """No parameters."""
+
+
+class Done(msgspec.Struct, kw_only=True):
+    """It is done."""
+
+
+# --- runs --------------------------------------------------------------------------------------------------
+
+
+class StartRun(Params, frozen=True):
+    """`_run/start`. The limits, `variables`, `state`, `answers`, `compat` are those of `callboard run`.
+
+    Attributes:
+        target: the name of an agent, or a path, for which the scope `run:files` is needed.
+        yes, allow: no tool, or not these tools, ask for permission; needs the scope `answer:questions`.
+        session: id or alias of the session that the prompt belongs to.
+        title: what lists call it.
+        files, attach: paths; need the scope `run:files`.
+        knowledge: names of knowledge bases.
+    """
+
+    target: str
+    prompt: str = ""
+    model: str | None = None
+    variables: dict[str, str] = {}
+    state: dict[str, Any] = {}
+    answers: dict[str, Any] | list[Any] | None = None
+    timeout: float | None = None
+    max_turns: int | None = None
+    max_tokens: int | None = None
+    max_cost: float | None = None
+    yes: bool = False
+    allow: list[str] = []
+    compat: str | None = None
+    session: str | None = None
+    title: str = ""
+    files: list[str] = []
+    knowledge: list[str] = []
+    attach: list[str] = []
+
+
+class ListRuns(Params, frozen=True):
+    """`_run/list`: newest first. `before` is the id of the run that the last page ended with."""
+
+    status: str | None = None
+    limit: int = 100
+    before: str | None = None
+
+
+class OfRun(Params, frozen=True):
+    """`_run/get`, `_run/cancel`, `_run/graph`."""
+
+    run: str
+
+
+class Subscribe(Params, frozen=True):
+    """`_run/subscribe`: every event after number `after`, those that come included."""
+
+    run: str
+    after: int = 0
+
+
+class Unsubscribe(Params, frozen=True):
+    """`_run/unsubscribe`, `_actor/unsubscribe`, `_question/unsubscribe`."""
+
+    subscription: str
+
+
+class ReadEvents(Params, frozen=True):
+    """`_run/events`: a page of what has happened."""
+
+    run: str
+    after: int = 0
+    limit: int = 1000
+
+
+class Runs(msgspec.Struct, kw_only=True):
+    """Result of `_run/list`."""
+
+    runs: list[RunInfo]
+
+
+class OneRun(msgspec.Struct, kw_only=True):
+    """Result of `_run/start` and `_run/get`."""
+
+    run: RunInfo
+
+
+class Cancelled(msgspec.Struct, kw_only=True):
+    """Result of `_run/cancel` and `_actor/cancel`: whether there was something to cancel."""
+
+    cancelled: bool
+
+
+class Subscribed(msgspec.Struct, kw_only=True):
+    """Result of `_run/subscribe`; `seq` is the number of the newest event at this moment."""
+
+    subscription: str
+    seq: int
+
+
+class Unsubscribed(msgspec.Struct, kw_only=True):
+    """Whether there was such a subscription."""
+
+    unsubscribed: bool
+
+
+class Events(msgspec.Struct, kw_only=True):
+    """Result of `_run/events`; `next` is the `after` of the next page, None at the end of a run that is over."""
+
+    events: list[msgspec.Raw]
+    next: int | None
+
+
+class RunEvent(msgspec.Struct, kw_only=True):
+    """`_run/event`."""
+
+    subscription: str
+    run: str
+    event: msgspec.Raw
+
+
+class RunLagged(msgspec.Struct, kw_only=True):
+    """`_run/lagged`: the subscription is over, the reader was too slow; subscribe again with this `after`.
+
+    `seq` is the number of the newest event.
+    """
+
+    subscription: str
+    run: str
+    after: int
+    seq: int
+
+
+class RunLost(msgspec.Struct, kw_only=True):
+    """`_run/lost`: the events from `first` to `last` could not be written down and can't be had any more."""
+
+    subscription: str
+    run: str
+    first: int
+    last: int
+
+
+class RunEnded(msgspec.Struct, kw_only=True):
+    """`_run/ended`: its last event was told, the subscription is over."""
+
+    subscription: str
+    run: str
+    status: str
+
+
+# --- actors ------------------------------------------------------------------------------------------------
+
+
+class TreeOf(Params, frozen=True):
+    """`_actor/tree`: of one run, or of everything the caller may see."""
+
+    run: str | None = None
+
+
+class WatchTree(Params, frozen=True):
+    """`_actor/subscribe`: changes, gathered for `interval` seconds."""
+
+    run: str | None = None
+    interval: float = 0.25
+
+
+class OfActor(Params, frozen=True):
+    """`_actor/inspect`, `_actor/pause`, `_actor/resume`, `_actor/cancel`."""
+
+    path: str
+
+
+class SendText(Params, frozen=True):
+    """`_actor/send`: an agent that works reads this before its next request to the model."""
+
+    path: str
+    text: str
+
+
+class Actors(msgspec.Struct, kw_only=True):
+    """Result of `_actor/tree`, parents before their children."""
+
+    actors: list[ActorInfo]
+
+
+class OneActor(msgspec.Struct, kw_only=True):
+    """Result of `_actor/inspect`."""
+
+    actor: ActorDetail
+
+
+class Paused(msgspec.Struct, kw_only=True):
+    """Result of `_actor/pause`: False if it was paused already."""
+
+    paused: bool
+
+
+class Resumed(msgspec.Struct, kw_only=True):
+    """Result of `_actor/resume`: False if it was not paused itself."""
+
+    resumed: bool
+
+
+class WatchingTree(msgspec.Struct, kw_only=True):
+    """Result of `_actor/subscribe`: the tree as it is; changes follow."""
+
+    subscription: str
+    actors: list[ActorInfo]
+
+
+class ActorsChanged(msgspec.Struct, kw_only=True):
+    """`_actor/changed`."""
+
+    subscription: str
+    changed: list[ActorInfo]
+    gone: list[str]
+
+
+# --- questions ---------------------------------------------------------------------------------------------
+
+
+class ListQuestions(Params, frozen=True):
+    """`_question/list`: of one run, or all that the caller may see."""
+
+    run: str | None = None
+
+
+class AnswerQuestion(Params, frozen=True):
+    """`_question/answer`: `yes` or `no` to a confirmation, a list for a checkbox, else a text."""
+
+    question: str
+    value: str | list[str]
+
+
+class Questions(msgspec.Struct, kw_only=True):
+    """Result of `_question/list`, oldest first."""
+
+    questions: list[Any]
+
+
+class Answered(msgspec.Struct, kw_only=True):
+    """Result of `_question/answer`: False if it was answered by another, or withdrawn."""
+
+    answered: bool
+
+
+class Watching(msgspec.Struct, kw_only=True):
+    """Result of `_question/subscribe`: the open ones follow as `_question/asked`, then what comes."""
+
+    subscription: str
+
+
+class Asked(msgspec.Struct, kw_only=True):
+    """`_question/asked`."""
+
+    subscription: str
+    question: Any
+
+
+class Closed(msgspec.Struct, kw_only=True):
+    """`_question/closed`: `by` says who has answered it, or why it was withdrawn."""
+
+    subscription: str
+    question: str
+    by: str
+
+
+class QuestionsLagged(msgspec.Struct, kw_only=True):
+    """`_question/lagged`: the subscription is over, the reader was too slow; a new one begins with all open ones."""
+
+    subscription: str
+
+
+# --- the rest ----------------------------------------------------------------------------------------------
+
+
+class ReloadServers(Params, frozen=True):
+    """`_mcp/reload`: one server, or all."""
+
+    server: str | None = None
+
+
+class Servers(msgspec.Struct, kw_only=True):
+    """Result of `_mcp/status`."""
+
+    servers: list[McpServerState]
+
+
+class Reloaded(msgspec.Struct, kw_only=True):
+    """Result of `_mcp/reload`: names."""
+
+    reloaded: list[str]
+
+
+class Targets(msgspec.Struct, kw_only=True):
+    """Result of `_target/list`."""
+
+    targets: list[TargetInfo]
+
+
+class ServerInfo(msgspec.Struct, kw_only=True):
+    """Result of `_server/info`.
+
+    Attributes:
+        name, version: of this program.
+        subject, scopes: who the server takes the caller for.
+        protocol: see `VERSION`.
+        runs: how many are under way.
+        uptime: seconds.
+    """
+
+    name: str
+    version: str
+    subject: str
+    scopes: list[str]
+    protocol: int
+    runs: int
+    uptime: float

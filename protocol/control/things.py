@@ -1,0 +1,214 @@
+"""What the methods of the control channel speak of: runs, actors, questions, targets, servers.
+
+Times are RFC 3339 in UTC. A field is only ever added, never renamed.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from ..outcome import ErrorReport
+
+RunStatus = Literal["running", "waiting", "done", "failed", "cancelled", "lost"]
+"""`waiting`: a question is open. `lost`: the process was killed before the run had an end."""
+
+ActorKind = Literal["run", "graph", "node", "agent", "tool", "mcp", "process", "actor"]
+
+
+class RunInfo(msgspec.Struct, kw_only=True):
+    """A run, as lists show it.
+
+    Attributes:
+        run: its id.
+        target: what was started, as it was named; `name` is what its file calls itself.
+        dialect: `graph`, `agent` or `workflow`.
+        title: what whoever started it calls it.
+        status: how it stands.
+        owner: the subject it belongs to.
+        started, ended: when.
+        seq: number of its newest event.
+        model: what answers where no node names its own.
+        prompt: the user's words.
+        session: id of the session it belongs to.
+        open_questions: how many wait for an answer.
+        input_tokens, output_tokens, cost: so far; USD.
+        error: what it failed with.
+        output: of one that is done.
+        exit_code: what `callboard run` would have ended with.
+    """
+
+    run: str
+    target: str = ""
+    name: str = ""
+    dialect: str = ""
+    title: str = ""
+    status: RunStatus = "running"
+    owner: str = ""
+    started: str = ""
+    ended: str | None = None
+    seq: int = 0
+    model: str | None = None
+    prompt: str = ""
+    session: str | None = None
+    open_questions: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float = 0.0
+    error: ErrorReport | None = None
+    output: str = ""
+    exit_code: int | None = None
+
+    @property
+    def over(self) -> bool:
+        """Whether it has ended."""
+        return self.status not in ("running", "waiting")
+
+
+class ActorInfo(msgspec.Struct, kw_only=True):
+    """An actor at work.
+
+    Attributes:
+        path, parent, name: its place in the tree; the parent of the topmost is "".
+        kind: what it is.
+        run: id of the run it belongs to; "" for what all runs share.
+        state: `starting`, `running`, `waiting`, `stopping`.
+        paused: it begins nothing new, nor does anybody below it.
+        mailbox: messages that wait for it.
+        children: how many actors are right below it.
+        since: when it was started; "" if that was before anybody looked.
+        doing: the node, tool or model it is at, since `doing_since`.
+        turns, input_tokens, output_tokens, cost: of its own requests to models; of a run, those of all in it.
+        restarts: by its supervisor.
+        last_event: kind of the newest event about it.
+    """
+
+    path: str
+    parent: str
+    name: str
+    kind: ActorKind = "actor"
+    run: str = ""
+    state: str = "running"
+    paused: bool = False
+    mailbox: int = 0
+    children: int = 0
+    since: str = ""
+    doing: str = ""
+    doing_since: str = ""
+    turns: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float = 0.0
+    restarts: int = 0
+    last_event: str = ""
+
+
+class ActorDetail(ActorInfo, kw_only=True):
+    """An actor, looked at closely: where its task stands, innermost call last, and its newest events, oldest first."""
+
+    stack: str = ""
+    recent: list[msgspec.Raw] = []
+
+
+class TreeChange(msgspec.Struct, kw_only=True):
+    """What has changed in the tree since the last one: actors as they are now, and paths of those that are gone."""
+
+    changed: list[ActorInfo]
+    gone: list[str]
+
+
+class QuestionAsked(msgspec.Struct, tag="asked", tag_field="type"):
+    """A question waits for an answer; it is `protocol.questions.Question` as JSON."""
+
+    question: Any
+
+
+class QuestionClosed(msgspec.Struct, tag="closed", tag_field="type"):
+    """A question waits no more; `by` says who has answered it, or why it was withdrawn."""
+
+    question: str
+    by: str
+
+
+class TargetVariable(msgspec.Struct, kw_only=True):
+    """A value that may be given to what is started; without a default it must be."""
+
+    name: str
+    description: str = ""
+    default: str | None = None
+    required: bool = False
+
+
+class TargetInfo(msgspec.Struct, kw_only=True):
+    """Something that can be started by its name.
+
+    Attributes:
+        name: what to give to `_run/start`.
+        dialect: `graph`, `agent` or `workflow`.
+        description: as its file says.
+        source: `config` (the configuration directory) or `library` (comes with Callboard).
+        problem: why it can't be started as it is; "" if nothing is known to be wrong.
+        model: what it asks for; None for the model of the settings, or none.
+        variables: what may be given to it.
+    """
+
+    name: str
+    dialect: str
+    description: str = ""
+    source: Literal["config", "library"] = "config"
+    problem: str = ""
+    model: str | None = None
+    variables: list[TargetVariable] = []
+
+
+class GraphNode(msgspec.Struct, kw_only=True):
+    """A node of a graph."""
+
+    id: str
+    type: str
+    title: str = ""
+
+
+class GraphEdge(msgspec.Struct, kw_only=True):
+    """A line between two nodes; a `dashed` one is taken by choice or after a failure."""
+
+    source: str = msgspec.field(name="from")
+    target: str = msgspec.field(name="to")
+    label: str = ""
+    dashed: bool = False
+
+
+class GraphPicture(msgspec.Struct, kw_only=True):
+    """What runs, as a drawing; an LLM agent is one node."""
+
+    name: str
+    nodes: list[GraphNode]
+    edges: list[GraphEdge]
+    starts: list[str] = []
+
+
+class McpServerState(msgspec.Struct, kw_only=True):
+    """A server of `mcp.json`; see docs/mcp.md for its fields."""
+
+    name: str
+    type: str
+    share: str
+    state: str
+    key: str = ""
+    by: str = ""
+    breaker: str = "closed"
+    retry_seconds: float = 0.0
+    server: str = ""
+    version: str = ""
+    protocol: str = ""
+    tools: int | None = None
+    pid: int | None = None
+    rss: int | None = None
+    uptime: float = 0.0
+    leases: int = 0
+    pending: int = 0
+    calls: int = 0
+    errors: int = 0
+    restarts: int = 0
+    last_error: str = ""

@@ -1,0 +1,168 @@
+"""A session's messages as the turns of a conversation, and back; and what Loki's rules say of them.
+
+    role: user       content: text, or parts: {type: text, text}, {type: image_url, image_url: {url}}
+    role: assistant  content: text
+    role: tool       content: {tool_results: [{call: {name, arguments, id}, output}], text, sequence}
+    role: system     content: the system prompt; or, once the session was compressed, the summary
+
+A `tool` message holds the calls of a model's turn together with their results; `text` is what the model said beside
+them. With `sequence` they were made one after another. Our own keys (`error`, `signature`, `malformed`, parts of type
+`file`) stand beside Loki's.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from .chat import AssistantTurn, Content, FilePart, ImagePart, Part, TextPart, ToolCall, ToolTurn, Turn, UserTurn
+from .chat import text_of as content_text
+from .session import Session
+
+Json = Any
+Message = dict[str, Json]
+
+
+def turns_of(session: Session) -> list[Turn]:
+    """The history that the next turn of this session builds on.
+
+    Of a session that was just compressed the last exchange before the summary comes along. The system prompt of one
+    that was not is no turn: see `system_of`.
+    """
+    messages = session.messages
+    if len(messages) == 1 and len(session.compressed_messages) >= 2:
+        users = [index for index, each in enumerate(session.compressed_messages) if each.get("role") == "user"]
+        messages = [*messages, *(session.compressed_messages[users[-1] :] if users else [])]
+    if messages and messages[0].get("role") == "system" and not session.compressed_messages:
+        messages = messages[1:]
+    return [turn for index, message in enumerate(messages) for turn in _turns(message, index)]
+
+
+def system_of(session: Session) -> str:
+    """The system prompt that the session itself keeps; "" for none."""
+    first = (session.compressed_messages or session.messages or [{}])[0]
+    return content_text(_content(first.get("content"))) if first.get("role") == "system" else ""
+
+
+def messages_of(turns: Iterable[Turn]) -> list[Message]:
+    """Turns as messages. A call without its result is left out."""
+    messages: list[Message] = []
+    waiting: dict[str, ToolCall] = {}
+    for turn in turns:
+        if isinstance(turn, UserTurn):
+            messages.append({"role": "user", "content": _parts(turn.content)})
+        elif isinstance(turn, AssistantTurn):
+            waiting = {call.id: call for call in turn.tool_calls}
+            if not turn.tool_calls:
+                messages.append({"role": "assistant", "content": turn.text})
+            else:
+                held: Message = {"tool_results": [], "text": turn.text, "sequence": False}
+                messages.append({"role": "tool", "content": held})
+        elif (call := waiting.pop(turn.call, None)) is not None:
+            messages[-1]["content"]["tool_results"].append(_result(call, turn))
+    return [each for each in messages if each["role"] != "tool" or each["content"]["tool_results"]]
+
+
+def _result(call: ToolCall, turn: ToolTurn) -> Message:
+    told: Message = {"name": call.name, "arguments": call.arguments, "id": call.id}
+    told |= {key: value for key in ("signature", "malformed") if (value := getattr(call, key))}
+    result: Message = {"call": told, "output": _parts(turn.content)}
+    return {**result, "error": True} if turn.error else result
+
+
+def _parts(content: Content) -> Json:
+    if isinstance(content, str):
+        return content
+    return [_part(part) for part in content]
+
+
+def _part(part: Part) -> Message:
+    if isinstance(part, TextPart):
+        return {"type": "text", "text": part.text}
+    data = base64.b64encode(part.data).decode()
+    if isinstance(part, ImagePart):
+        return {"type": "image_url", "image_url": {"url": part.url or f"data:{part.media_type};base64,{data}"}}
+    return {"type": "file", "name": part.name, "media_type": part.media_type, "data": data}
+
+
+def _turns(message: Message, index: int) -> Iterator[Turn]:
+    role, content = message.get("role"), message.get("content")
+    if role == "tool" and isinstance(content, dict):
+        yield from _calls(content, index)
+    elif role == "assistant":
+        yield AssistantTurn(content_text(_content(content)))
+    elif role in ("user", "system"):
+        yield UserTurn(_content(content))
+
+
+def _calls(content: Message, index: int) -> Iterator[Turn]:
+    results = [each for each in content.get("tool_results") or [] if isinstance(each, dict)]
+    calls = [_call(each.get("call"), f"call_{index}_{place}") for place, each in enumerate(results)]
+    groups = [[place] for place in range(len(calls))] if content.get("sequence") else [list(range(len(calls)))]
+    text = str(content.get("text") or "")
+    for group in groups:
+        if group:
+            yield AssistantTurn(text, tuple(calls[place] for place in group))
+        text = ""
+        for place in group:
+            call, result = calls[place], results[place]
+            yield ToolTurn(call.id, call.name, _content(result.get("output")), bool(result.get("error")))
+
+
+def _call(told: Json, id: str) -> ToolCall:
+    told = told if isinstance(told, dict) else {}
+    arguments = told.get("arguments")
+    return ToolCall(
+        id=str(told.get("id") or id),
+        name=str(told.get("name") or ""),
+        arguments=arguments if isinstance(arguments, dict) else {},
+        malformed=str(told.get("malformed") or ""),
+        signature=str(told.get("signature") or ""),
+    )
+
+
+def _content(told: Json) -> Content:
+    if isinstance(told, str):
+        return told
+    if isinstance(told, list):
+        parts = tuple(part for part in map(_read_part, told) if part is not None)
+        if len(parts) == len(told):
+            return parts
+    if told is None:
+        return ""
+    import json
+
+    return json.dumps(told, ensure_ascii=False, default=str)
+
+
+def _read_part(told: Json) -> Part | None:
+    if not isinstance(told, dict):
+        return None
+    if told.get("type") == "text":
+        return TextPart(str(told.get("text") or ""))
+    if told.get("type") == "image_url" and isinstance(told.get("image_url"), dict):
+        return _image(str(told["image_url"].get("url") or ""))
+    if told.get("type") == "file":
+        return FilePart(str(told.get("name")), _bytes(told.get("data")), str(told.get("media_type") or "text/plain"))
+    return None
+
+
+def _image(url: str) -> ImagePart:
+    head, comma, data = url.partition(",")
+    if comma and head.startswith("data:") and head.endswith(";base64"):
+        return ImagePart(media_type=head[5:-7], data=_bytes(data))
+    return ImagePart(url=url)
+
+
+def _bytes(text: Json) -> bytes:
+    try:
+        return base64.b64decode(str(text or ""), validate=True)
+    except (binascii.Error, ValueError):
+        return b""
+
+
+def same_beginning(old: Sequence[Turn], new: Sequence[Turn]) -> bool:
+    """Whether a conversation went on from `old` without changing it."""
+    return len(new) >= len(old) and all(one is two for one, two in zip(old, new, strict=False))

@@ -1,0 +1,144 @@
+"""The `api:` block of `config.yaml`: who may use `callboard serve`, how much, and what is written down of it.
+
+    api:
+      listen_addr: 0.0.0.0:3400
+      auth:
+        keys:
+          - subject: alice
+            key_hash: $argon2id$v=19$m=65536,t=3,p=4$...      # `callboard keys new alice` prints it
+            scopes: [run:agents, read:runs, write:runs]
+      limits: {rate_limit_per_minute: 60, rate_limit_burst: 10}
+
+The keys are those of Loki's plan for a REST API, and ours beside them. Only a server reads the block. What the types
+can't say is in `api_checks`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+AuthMode: TypeAlias = Literal["StaticKeys", "Jwt", "Disabled"]
+AuditSink: TypeAlias = Literal["stderr", "file", "syslog", "off"]
+LogFormat: TypeAlias = Literal["json", "text"]
+LogLevel: TypeAlias = Literal["error", "warning", "info", "debug"]
+
+Text: TypeAlias = Annotated[str, Meta(min_length=1)]
+MIB = 1024 * 1024
+
+ALGORITHMS = (
+    *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
+    *("ES256", "ES384", "ES512", "EdDSA"),
+)
+"""Signatures that can be checked with a public key. None of HMAC: its key would have to be public as well."""
+
+
+class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
+    """One static key; the file knows its hash only."""
+
+    subject: Annotated[Text, Meta(description="Whose key it is: the owner of what is started with it.")]
+    key_hash: Annotated[Text, Meta(description="The key's argon2id hash; `callboard keys new` prints both.")]
+    scopes: Annotated[tuple[Text, ...], Meta(description="What it may be used for.")]
+    id: Annotated[str, Meta(description="What audit lines call the key; part of keys that callboard made.")] = ""
+
+
+class Jwt(msgspec.Struct, frozen=True, kw_only=True):
+    """Tokens that somebody else signs, and where that one's public keys are found."""
+
+    issuer: Annotated[Text, Meta(description="What `iss` has to be.")]
+    audience: Annotated[Text, Meta(description="What `aud` has to hold.")]
+    jwks_url: Annotated[Text, Meta(description="Where the public keys are: https, or http on this machine.")]
+    jwks_refresh_interval: Annotated[int, Meta(ge=10, le=86_400, description="Seconds between looking for new.")] = 600
+    subject_claim: Annotated[Text, Meta(description="The claim that names the subject.")] = "sub"
+    scopes_claim: Annotated[Text, Meta(description="The claim with the scopes: a text with spaces, or a list.")] = (
+        "scope"
+    )
+    leeway_seconds: Annotated[int, Meta(ge=0, le=300, description="How far clocks may differ.")] = 60
+    algorithms: Annotated[tuple[Text, ...], Meta(description="Signatures that count.")] = ("RS256", "ES256")
+
+
+class Auth(msgspec.Struct, frozen=True, kw_only=True):
+    """Who is let in, beside whoever holds the token that a server writes into a file of its user.
+
+    Without a `mode` both `keys` and `jwt` count, as far as they are there.
+    """
+
+    mode: Annotated[AuthMode | None, Meta(description="Disabled: nobody but the local token.")] = None
+    keys: tuple[ApiKey, ...] = ()
+    jwt: Jwt | None = None
+
+    @property
+    def static(self) -> tuple[ApiKey, ...]:
+        """The keys that count."""
+        return self.keys if self.mode in (None, "StaticKeys") else ()
+
+    @property
+    def signed(self) -> Jwt | None:
+        """Whose tokens count, if any."""
+        return self.jwt if self.mode in (None, "Jwt") else None
+
+
+class Cors(msgspec.Struct, frozen=True, kw_only=True):
+    """Which web pages of other origins may call us."""
+
+    allowed_origins: Annotated[tuple[Text, ...], Meta(description="`https://host[:port]`, or `*` for all.")] = ()
+    allow_credentials: bool = False
+
+
+class ApiLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """How much is taken from one subject, and from all."""
+
+    max_body_bytes: Annotated[int, Meta(ge=1024, le=100 * MIB, description="Of a request.")] = MIB
+    max_frame_bytes: Annotated[int, Meta(ge=1024, le=100 * MIB, description="Of a websocket frame.")] = MIB
+    max_concurrent_requests: Annotated[int, Meta(ge=1, le=100_000, description="Of all subjects.")] = 64
+    per_subject_concurrency: Annotated[int, Meta(ge=1, le=100_000, description="Of one subject.")] = 8
+    rate_limit_per_minute: Annotated[
+        int | None, Meta(description="Requests of one subject; 0: no limit. Left out: 60, and none on loopback.")
+    ] = None
+    rate_limit_burst: Annotated[int, Meta(ge=0, le=1_000_000, description="Requests beyond the limit, at once.")] = 10
+
+
+class AuditSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Where it is written down who did what."""
+
+    sink: AuditSink = "stderr"
+    file: Annotated[str, Meta(description="For `sink: file`: the path.")] = ""
+    max_bytes: Annotated[int, Meta(ge=4096, le=1024 * MIB, description="A file that grows beyond is set aside.")] = (
+        10 * MIB
+    )
+    keep: Annotated[int, Meta(ge=0, le=1000, description="How many that were set aside are kept.")] = 5
+    facility: Annotated[str, Meta(description="For `sink: syslog`.")] = "auth"
+
+
+class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole block.
+
+    Attributes:
+        enabled: false, and `callboard serve` refuses to start.
+    """
+
+    enabled: bool | None = None
+    listen_addr: Annotated[Text, Meta(description="`host:port`; flags of the command win.")] = "127.0.0.1:3400"
+    auth: Auth = Auth()
+    cors: Cors = Cors()
+    allowed_hosts: Annotated[tuple[Text, ...], Meta(description="Names we are reached by beside loopback's.")] = ()
+    trusted_proxies: Annotated[
+        tuple[Text, ...], Meta(description="Addresses or networks whose X-Forwarded-For is believed.")
+    ] = ()
+    limits: ApiLimits = ApiLimits()
+    request_timeout_seconds: Annotated[float, Meta(gt=0, le=3600)] = 300.0
+    shutdown_grace_seconds: Annotated[float, Meta(ge=0, le=3600)] = 30.0
+    force_https: Annotated[bool, Meta(description="Browsers are told to use https only (HSTS).")] = False
+    metrics_public: Annotated[bool, Meta(description="/metrics needs no key.")] = False
+    audit: AuditSettings = AuditSettings()
+    log_format: LogFormat = "json"
+    log_level: LogLevel = "info"
+    keep_runs: Annotated[int, Meta(ge=0, description="How many runs' logs are kept, the newest; 0: all.")] = 1000
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port of `listen_addr`, which has been checked."""
+        host, _, port = self.listen_addr.rpartition(":")
+        return host.removeprefix("[").removesuffix("]"), int(port)

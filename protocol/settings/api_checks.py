@@ -1,0 +1,243 @@
+"""What types can't say about the `api:` block: hashes, addresses, origins, networks, and what goes with what.
+
+All problems of a block are found in one pass, each with its line. A key that nobody knows is an error here and not a
+warning as elsewhere: a limit that is spelt wrong is no limit.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from ipaddress import ip_network
+from urllib.parse import SplitResult, urlsplit
+
+import msgspec
+
+from ..control.caller import SCOPES
+from ..problems import Problem, Severity, did_you_mean
+from ..reading import in_file_order
+from ..source import Mapping, Node, Path, Sequence, dotted
+from .api import ALGORITHMS, ApiSettings, Cors, Jwt
+
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+FACILITIES = ("auth", "authpriv", "daemon", "user", *(f"local{number}" for number in range(8)))
+
+_HASH = re.compile(r"\$argon2id\$v=\d+\$m=(\d+),t=(\d+),p=(\d+)\$[A-Za-z0-9+/]+\$[A-Za-z0-9+/]+")
+_MOST_MEMORY, _MOST_PASSES, _MOST_LANES = 1024 * 1024, 20, 64
+"""KiB, passes and lanes of a hash; checking one costs as much as it says."""
+
+Report = Callable[..., None]
+
+
+def api_problems(api: ApiSettings, block: Node, file: str, found: list[Problem]) -> list[Problem]:
+    """All that is wrong with a block whose types are right, or of which the types' part is in `found`.
+
+    Args:
+        block: the mapping that `api` was read from, for lines.
+        found: what reading has found about the whole file; problems of the block's keys are not told twice.
+
+    Returns:
+        `found`, with unknown keys of the block as errors, and everything else, as it stands in the file.
+    """
+    known = [_firm(problem) for problem in found]
+    broken = {problem.key for problem in known if problem.severity == "error"}
+    problems: list[Problem] = []
+
+    def report(path: Path, message: str, expected: str, hint: str | None = None, severity: Severity = "error") -> None:
+        path = ("api", *path)
+        if any(key and f"{dotted(path)}.".startswith(f"{key}.") for key in broken):
+            return
+        line, column = _place(block, path[1:])
+        problems.append(
+            Problem(
+                severity=severity,
+                file=file,
+                line=line,
+                column=column,
+                code="bad_value",
+                key=dotted(path),
+                message=f"`{dotted(path)}` {message}",
+                expected=expected,
+                hint=hint,
+            )
+        )
+
+    _address(api, report)
+    _keys(api, report)
+    _modes(api, report)
+    if api.auth.jwt is not None:
+        _jwt(api.auth.jwt, report)
+    _origins(api.cors, report)
+    _networks(api, report)
+    rate = api.limits.rate_limit_per_minute
+    if rate is not None and not 0 <= rate <= 1_000_000:
+        report(("limits", "rate_limit_per_minute"), f"is {rate}", "a whole number from 1 to 1000000, or 0 for no limit")
+    _audit(api, report)
+    return in_file_order([*known, *problems])
+
+
+def _firm(problem: Problem) -> Problem:
+    """The problem; of the block, an unknown key is an error."""
+    if problem.code != "unknown_key" or not (problem.key or "").startswith("api."):
+        return problem
+    return msgspec.structs.replace(
+        problem, severity="error", message=problem.message.removesuffix("; it has no effect")
+    )
+
+
+def _place(node: Node, path: Path) -> tuple[int, int]:
+    """Line and column of what is at `path`, or of the nearest that is there."""
+    place = node.line, node.column
+    for step in path:
+        if isinstance(node, Mapping) and step in node.entries:
+            entry = node.entries[str(step)]
+            node, place = entry.value, (entry.line, entry.column)
+        elif isinstance(node, Sequence) and isinstance(step, int) and step < len(node.items):
+            node = node.items[step]
+            place = node.line, node.column
+        else:
+            break
+    return place
+
+
+# --- one thing each ---------------------------------------------------------------------------------------
+
+
+def _address(api: ApiSettings, report: Report) -> None:
+    host, colon, port = api.listen_addr.rpartition(":")
+    bare = ":" not in host or (host.startswith("[") and host.endswith("]"))
+    if not colon or not host or not bare or not port.isascii() or not port.isdigit() or int(port) > 65_535:
+        report(
+            ("listen_addr",),
+            f"is '{api.listen_addr}'",
+            "HOST:PORT, such as 127.0.0.1:3400 or [::1]:3400",
+            "a port is a number from 0 to 65535",
+        )
+
+
+def _keys(api: ApiSettings, report: Report) -> None:
+    seen: set[str] = set()
+    for index, key in enumerate(api.auth.keys):
+        path = ("auth", "keys", index)
+        costs = _HASH.fullmatch(key.key_hash)
+        if key.key_hash and costs is None:
+            report(
+                (*path, "key_hash"),
+                "is no argon2id hash; a key itself must never be here",
+                "$argon2id$v=19$m=...,t=...,p=...$...$...",
+                f"`callboard keys new {key.subject or 'SUBJECT'}` makes a key and prints its hash.",
+            )
+        elif costs is not None and any(
+            int(cost) > most
+            for cost, most in zip(costs.groups(), (_MOST_MEMORY, _MOST_PASSES, _MOST_LANES), strict=True)
+        ):
+            report(
+                (*path, "key_hash"),
+                "is too costly to check: anybody could have us do it",
+                f"at most m={_MOST_MEMORY}, t={_MOST_PASSES}, p={_MOST_LANES}",
+            )
+        if key.id and not re.fullmatch(r"[A-Za-z0-9-]{1,64}", key.id):
+            report((*path, "id"), f"is '{key.id}'", "at most 64 letters, digits and hyphens")
+        elif key.id in seen:
+            report((*path, "id"), f"is '{key.id}', as that of another key", "an id of its own")
+        seen.update({key.id} - {""})
+        for place, scope in enumerate(key.scopes):
+            if scope != "*" and scope not in SCOPES:
+                report(
+                    (*path, "scopes", place),
+                    f"is '{scope}', which nothing here asks for",
+                    "some of " + ", ".join(SCOPES),
+                    did_you_mean(scope, SCOPES),
+                    "warning",
+                )
+        if key.subject == "local":
+            report((*path, "subject"), "is 'local', which is whoever runs the server", "another name")
+
+
+def _modes(api: ApiSettings, report: Report) -> None:
+    auth = api.auth
+    if auth.mode == "StaticKeys" and not auth.keys:
+        report(
+            ("auth", "mode"),
+            "is StaticKeys, and `api.auth.keys` has none",
+            "at least one key",
+            "`callboard keys new SUBJECT` makes one.",
+        )
+    if auth.mode == "Jwt" and auth.jwt is None:
+        report(("auth", "mode"), "is Jwt, and there is no `api.auth.jwt`", "issuer, audience and jwks_url there")
+
+
+def _jwt(jwt: Jwt, report: Report) -> None:
+    url = _url(jwt.jwks_url)
+    if jwt.jwks_url and (
+        url is None
+        or not url.hostname
+        or url.scheme not in ("http", "https")
+        or (url.scheme == "http" and url.hostname not in LOOPBACK)
+    ):
+        report(
+            ("auth", "jwt", "jwks_url"),
+            f"is '{jwt.jwks_url}'",
+            "an https URL (http only on this machine: whoever sits between could put in keys of their own)",
+        )
+    if not jwt.algorithms:
+        report(("auth", "jwt", "algorithms"), "is empty", "one of " + ", ".join(ALGORITHMS))
+    for index, name in enumerate(jwt.algorithms):
+        if name not in ALGORITHMS:
+            report(
+                ("auth", "jwt", "algorithms", index),
+                f"is '{name}', which can't be checked with a public key",
+                "one of " + ", ".join(ALGORITHMS),
+                did_you_mean(name, ALGORITHMS),
+            )
+
+
+def _origins(cors: Cors, report: Report) -> None:
+    for index, origin in enumerate(cors.allowed_origins):
+        url = _url(origin)
+        plain = url is not None and url.scheme in ("http", "https") and url.hostname and "@" not in url.netloc
+        if origin != "*" and not (plain and url is not None and origin.rstrip("/") == f"{url.scheme}://{url.netloc}"):
+            report(
+                ("cors", "allowed_origins", index),
+                f"is '{origin}'",
+                "an origin such as https://example.org or http://localhost:5173, or '*'",
+            )
+    if cors.allow_credentials and "*" in cors.allowed_origins:
+        report(("cors", "allow_credentials"), "is true while every origin is allowed", "the origins by name, or false")
+
+
+def _networks(api: ApiSettings, report: Report) -> None:
+    for index, name in enumerate(api.trusted_proxies):
+        try:
+            ip_network(name, strict=False)
+        except ValueError:
+            report(("trusted_proxies", index), f"is '{name}'", "an address or a network, such as 10.0.0.0/8")
+    for index, name in enumerate(api.allowed_hosts):
+        if not re.fullmatch(r"(\*|(\*\.)?[A-Za-z0-9._-]+|\[?[0-9a-fA-F:.]+\]?)", name):
+            report(
+                ("allowed_hosts", index),
+                f"is '{name}'",
+                "a host name without scheme and port, such as board.example.org or *.example.org",
+            )
+
+
+def _audit(api: ApiSettings, report: Report) -> None:
+    audit = api.audit
+    if audit.sink == "file" and not audit.file.startswith("/"):
+        report(("audit", "file"), f"is '{audit.file}'", "an absolute path, since `api.audit.sink` is file")
+    if audit.facility not in FACILITIES:
+        report(
+            ("audit", "facility"),
+            f"is '{audit.facility}'",
+            "one of " + ", ".join(FACILITIES),
+            did_you_mean(audit.facility, FACILITIES),
+        )
+
+
+def _url(text: str) -> SplitResult | None:
+    try:
+        url = urlsplit(text)
+        _ = url.port
+    except ValueError:
+        return None
+    return url

@@ -1,0 +1,382 @@
+"""ACP on a connection: sessions of the store, played as runs of the hub."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+import trio
+from fake_models import FakeModels, Reply
+from stage import Stage
+
+from callboard.actors.control.acp.side import Side
+from callboard.actors.control.hub import Hub
+from callboard.actors.control.peer import Peer
+from callboard.protocol.control.caller import LOCAL, Caller
+from callboard.supervisors import Actor
+
+Json = Any
+ASKS_COLOUR = """
+start: a
+nodes:
+  a: {type: input, question: "Which colour?", state_updates: {x: "{{input}}"}, next: b}
+  b: {type: end, output: "so {{x}}"}
+"""
+
+
+class Editor:
+    """A client that is no process: frames go straight to the peer.
+
+    Attributes:
+        updates: the `session/update`s so far.
+        asked: what it was asked.
+        answers: how it answers, by method; a method that is not there is refused.
+    """
+
+    def __init__(self) -> None:
+        self.updates: list[Json] = []
+        self.asked: list[Json] = []
+        self.answers: dict[str, Callable[[Json], Json]] = {}
+        self.peer: Peer
+        self._count = 0
+        self._results: dict[int, Json] = {}
+        self._changed = trio.lowlevel.ParkingLot()
+
+    async def send(self, frame: bytes) -> None:
+        """The peer has said something."""
+        message = json.loads(frame)
+        if message.get("method") == "session/update":
+            self.updates.append(message["params"]["update"])
+        elif "method" in message:
+            self.asked.append(message)
+            self._changed.unpark_all()
+            answer = self.answers.get(message["method"])
+            reply: Json = {"jsonrpc": "2.0", "id": message["id"]}
+            if answer is None:
+                reply["error"] = {"code": -32601, "message": "no such method"}
+            elif (result := answer(message["params"])) is not None:
+                reply["result"] = result
+            else:
+                return  # it takes its time
+            await self.peer.receive(json.dumps(reply).encode())
+        else:
+            self._results[message["id"]] = message
+        self._changed.unpark_all()
+
+    async def until(self, happened: Callable[[], object]) -> None:
+        """Wait for something to be heard."""
+        while not happened():
+            await self._changed.park()
+
+    async def begin(self, method: str, /, **params: Json) -> int:
+        """Send a request; its id."""
+        self._count += 1
+        frame = {"jsonrpc": "2.0", "id": self._count, "method": method, "params": params}
+        await self.peer.receive(json.dumps(frame).encode())
+        return self._count
+
+    async def end(self, id: int) -> Json:
+        """The answer to a request: the whole message."""
+        await self.until(lambda: id in self._results)
+        return self._results[id]
+
+    async def call(self, method: str, /, **params: Json) -> Json:
+        """The result of a request."""
+        answer = await self.end(await self.begin(method, **params))
+        assert "error" not in answer, answer
+        return answer["result"]
+
+    async def refused(self, method: str, /, **params: Json) -> int:
+        """The number of the error that a request comes to."""
+        return int((await self.end(await self.begin(method, **params)))["error"]["code"])
+
+    async def tell(self, method: str, /, **params: Json) -> None:
+        """Send a notification."""
+        await self.peer.receive(json.dumps({"jsonrpc": "2.0", "method": method, "params": params}).encode())
+
+    async def new(self, agent: str | None = None) -> str:
+        """A session."""
+        meta = {"callboard": {"agent": agent}} if agent else {}
+        made = await self.call("session/new", cwd="/tmp", mcpServers=[], _meta=meta)
+        return str(made["sessionId"])
+
+    async def say(self, session: str, text: str) -> Json:
+        """A prompt, and what it comes to."""
+        return await self.call("session/prompt", sessionId=session, prompt=[{"type": "text", "text": text}])
+
+    def text(self, kind: str = "agent_message_chunk") -> str:
+        """What was said."""
+        return "".join(each["content"]["text"] for each in self.updates if each["sessionUpdate"] == kind)
+
+    def of(self, kind: str) -> list[Json]:
+        """The updates of a kind."""
+        return [each for each in self.updates if each["sessionUpdate"] == kind]
+
+
+@pytest.fixture
+async def editors(hub: Hub) -> AsyncIterator[Callable[..., Editor]]:
+    """Makes connected editors."""
+    peers: list[Peer] = []
+    ready, over = trio.Event(), trio.Event()
+    mine: list[Actor] = []
+
+    async def body(me: Actor) -> None:
+        mine.append(me)
+        ready.set()
+        await over.wait()
+
+    hub.root.kernel.spawn(body, name="editors")
+    await ready.wait()
+
+    def make(agent: str | None = None, caller: Caller = LOCAL) -> Editor:
+        editor = Editor()
+        editor.peer = Peer(mine[0], hub, caller, editor.send, acp=Side(agent))
+        peers.append(editor.peer)
+        return editor
+
+    yield make
+    for peer in peers:
+        peer.close()
+    over.set()
+
+
+@pytest.fixture
+async def editor(editors: Callable[..., Editor], stage: Stage) -> Editor:
+    """One that can show forms and has said hello; its sessions are those of the agent `clerk`."""
+    stage.plain("global_tools: [fs_write, fs_ls]", name="clerk")
+    editor = editors("clerk")
+    await editor.call("initialize", protocolVersion=1, clientCapabilities={"elicitation": {"form": {}}})
+    return editor
+
+
+async def test_it_says_who_it_is_and_what_it_can(editors: Callable[..., Editor]) -> None:
+    hello = await editors().call("initialize", protocolVersion=7, clientCapabilities={"fs": {"readTextFile": True}})
+    assert hello["protocolVersion"] == 1
+    assert hello["agentCapabilities"]["loadSession"] is True
+    assert set(hello["agentCapabilities"]["sessionCapabilities"]) == {"list", "resume", "close", "delete"}
+    assert (hello["agentInfo"]["name"], hello["authMethods"]) == ("callboard", [])
+    assert await editors().refused("authenticate", methodId="x") == -32602
+
+
+async def test_a_prompt_is_a_turn_of_a_session_and_is_kept_when_it_is_answered(editor: Editor, hub: Hub) -> None:
+    session = await editor.new()
+    assert await editor.say(session, "hello") == {"stopReason": "end_turn"}
+    assert editor.text() == "ok"
+    stored = await hub.root.sessions.get(None, session)
+    assert [message["content"] for message in stored.session.messages] == ["hello", "ok"]
+    assert (stored.agent, stored.session.title) == ("clerk", "hello")
+    (run,) = hub.list(LOCAL)
+    assert (run.session, run.status) == (session, "done")
+
+
+async def test_files_and_links_of_the_prompt_come_along_as_words(editor: Editor, fake_model: FakeModels) -> None:
+    session = await editor.new()
+    blocks = [
+        {"type": "text", "text": "see"},
+        {"type": "resource", "resource": {"uri": "file:///a.txt", "text": "a ``` b"}},
+        {"type": "resource_link", "name": "b", "uri": "file:///b.txt"},
+    ]
+    await editor.call("session/prompt", sessionId=session, prompt=blocks)
+    assert fake_model.requests[-1].prompt == "see\n\nfile:///a.txt\n````\na ``` b\n````\n\n[b](file:///b.txt)"
+    picture = [{"type": "image", "mimeType": "image/png", "data": ""}]
+    assert await editor.refused("session/prompt", sessionId=session, prompt=picture) == -32602
+    assert await editor.refused("session/prompt", sessionId=session, prompt=[]) == -32011
+
+
+async def test_calls_thoughts_the_plan_and_usage_are_told(editor: Editor, stage: Stage, fake_model: FakeModels) -> None:
+    stage.plain("global_tools: [fs_ls]\nauto_continue: true", name="planner")
+    session = await editor.new("planner")
+    fake_model.script(
+        Reply(reasoning="hm", calls=[("todo__add", {"task": "look"}), ("todo__add", {"task": "tell"})]),
+        Reply(calls=[("fs_ls", {"path": "/nowhere/at/all"}), ("todo__done", {"id": 1})]),
+        Reply(calls=[("todo__done", {"id": "2"})]),
+    )
+    assert (await editor.say(session, "go"))["stopReason"] == "end_turn"
+    assert editor.text("agent_thought_chunk") == "hm"
+    plans = [[(item["content"], item["status"]) for item in each["entries"]] for each in editor.of("plan")]
+    assert plans[-1] == [("look", "completed"), ("tell", "completed")]
+    assert [("look", "completed"), ("tell", "in_progress")] in plans
+    calls = {each["toolCallId"]: each for each in editor.of("tool_call")}
+    ended = {each["toolCallId"]: each for each in editor.of("tool_call_update")}
+    assert set(calls) == set(ended)
+    (listing,) = [id for id, each in calls.items() if each["title"] == "fs_ls"]
+    assert (calls[listing]["kind"], calls[listing]["rawInput"]) == ("read", {"path": "/nowhere/at/all"})
+    assert ended[listing]["status"] == "failed"
+
+
+@pytest.mark.parametrize(("chosen", "written"), [("yes", True), ("no", False)])
+async def test_a_permission_is_asked_of_the_client(
+    editor: Editor, fake_model: FakeModels, tmp_path: Any, monkeypatch: pytest.MonkeyPatch, chosen: str, written: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    session = await editor.new()
+    editor.answers["session/request_permission"] = lambda _: {"outcome": {"outcome": "selected", "optionId": chosen}}
+    fake_model.script(Reply(calls=[("fs_write", {"path": "a.txt", "contents": "x"})]), "done")
+    assert (await editor.say(session, "go"))["stopReason"] == "end_turn"
+    assert (tmp_path / "a.txt").exists() is written
+    (asked,) = editor.asked
+    assert asked["params"]["sessionId"] == session
+    assert [option["kind"] for option in asked["params"]["options"]] == ["allow_once", "allow_always", "reject_once"]
+    assert asked["params"]["toolCall"]["toolCallId"] in {each["toolCallId"] for each in editor.of("tool_call")}
+
+
+async def test_the_mode_yes_asks_for_nothing(
+    editor: Editor, fake_model: FakeModels, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    session = await editor.new()
+    await editor.call("session/set_mode", sessionId=session, modeId="yes")
+    assert editor.of("current_mode_update")[0]["currentModeId"] == "yes"
+    fake_model.script(Reply(calls=[("fs_write", {"path": "a.txt", "contents": "x"})]), "done")
+    await editor.say(session, "go")
+    assert (tmp_path / "a.txt").read_text() == "x"
+    assert editor.asked == []
+    assert await editor.refused("session/set_mode", sessionId=session, modeId="sudo") == -32011
+
+
+async def test_other_questions_are_forms_and_a_graphs_output_is_what_it_says(editor: Editor, stage: Stage) -> None:
+    stage.agent(ASKS_COLOUR, "colours")
+    session = await editor.new("colours")
+    editor.answers["elicitation/create"] = lambda _: {"action": "accept", "content": {"answer": "blue"}}
+    assert (await editor.say(session, "go"))["stopReason"] == "end_turn"
+    assert editor.text() == "so blue"
+    form = editor.asked[0]["params"]
+    assert (form["mode"], form["message"].splitlines()[0]) == ("form", "Which colour?")
+    assert form["requestedSchema"]["properties"]["answer"]["type"] == "string"
+    assert [each["title"] for each in editor.of("tool_call")] == ["a (input)", "b (end)"]
+
+
+async def test_what_the_client_can_not_show_ends_the_prompt_and_says_so(editor: Editor, stage: Stage) -> None:
+    stage.agent(ASKS_COLOUR, "colours")
+    session = await editor.new("colours")
+    assert await editor.say(session, "go") == {"stopReason": "cancelled"}
+    assert "can't show a question: Which colour?" in editor.text()
+
+
+async def test_another_front_end_may_be_the_first_to_answer(editor: Editor, stage: Stage, hub: Hub) -> None:
+    stage.agent(ASKS_COLOUR, "colours")
+    session = await editor.new("colours")
+    editor.answers["elicitation/create"] = lambda _: None  # the person thinks
+    prompt = await editor.begin("session/prompt", sessionId=session, prompt=[{"type": "text", "text": "go"}])
+    await editor.until(lambda: editor.asked)
+    (question,) = hub.questions(LOCAL)
+    assert hub.answer(LOCAL, question.id, "red")
+    assert (await editor.end(prompt))["result"] == {"stopReason": "end_turn"}
+    assert editor.text() == "so red"
+
+
+async def test_a_prompt_that_is_cancelled_is_answered_as_such_and_what_was_said_is_kept(
+    editor: Editor, fake_model: FakeModels, hub: Hub
+) -> None:
+    session = await editor.new()
+    fake_model.answer_with(lambda _: Reply(text="slowly " * 100, piece=7, gap=0.05))
+    prompt = await editor.begin("session/prompt", sessionId=session, prompt=[{"type": "text", "text": "go"}])
+    await editor.until(lambda: len(editor.updates) > 2)
+    busy = await editor.refused("session/prompt", sessionId=session, prompt=[{"type": "text", "text": "more"}])
+    assert busy == -32009
+    await editor.tell("session/cancel", sessionId=session)
+    assert (await editor.end(prompt))["result"] == {"stopReason": "cancelled"}
+    stored = await hub.root.sessions.get(None, session)
+    assert [message["role"] for message in stored.session.messages] == ["user", "assistant"]
+    assert stored.session.messages[1]["content"].startswith("slowly")
+    assert [run.status for run in hub.list(LOCAL)] == ["cancelled"]
+    fake_model.answer_with(lambda _: "fine")
+    assert await editor.say(session, "again") == {"stopReason": "end_turn"}
+
+
+async def test_a_request_that_is_cancelled_is_answered_with_its_number_and_ends_the_run(
+    editor: Editor, fake_model: FakeModels, hub: Hub
+) -> None:
+    session = await editor.new()
+    fake_model.answer_with(lambda _: Reply(hold=trio.Event()))
+    prompt = await editor.begin("session/prompt", sessionId=session, prompt=[{"type": "text", "text": "go"}])
+    while not hub.under_way:
+        await trio.sleep(0.005)
+    await editor.tell("$/cancel_request", requestId=prompt)
+    assert (await editor.end(prompt))["error"]["code"] == -32800
+    while hub.under_way:
+        await trio.sleep(0.005)
+    assert [run.status for run in hub.list(LOCAL)] == ["cancelled"]
+
+
+async def test_a_run_that_fails_is_an_error_and_one_at_its_bound_a_reason(
+    editor: Editor, stage: Stage, fake_model: FakeModels
+) -> None:
+    session = await editor.new()
+    fake_model.script(Reply(status=400, error="no"))
+    words = [{"type": "text", "text": "go"}]
+    assert await editor.refused("session/prompt", sessionId=session, prompt=words) == -32013
+    stage.plain("max_turns: 1\nglobal_tools: [fs_ls]", name="short")
+    short = await editor.new("short")
+    fake_model.script(Reply(calls=[("fs_ls", {"path": "."})]))
+    assert await editor.say(short, "go") == {"stopReason": "max_turn_requests"}
+
+
+async def test_an_old_session_is_listed_and_replayed_when_it_is_loaded(
+    editor: Editor, editors: Callable[..., Editor], fake_model: FakeModels
+) -> None:
+    session = await editor.new()
+    fake_model.script(Reply(text="Looking.", calls=[("fs_ls", {"path": "."})]), "Done.")
+    await editor.say(session, "go")
+    other = editors()
+    (listed,) = (await other.call("session/list"))["sessions"]
+    assert (listed["sessionId"], listed["cwd"], listed["title"]) == (session, "/tmp", "go")
+    assert (await other.call("session/list", cwd="/elsewhere"))["sessions"] == []
+    state = await other.call("session/load", sessionId=session, cwd="/tmp", mcpServers=[])
+    assert state["modes"]["currentModeId"] == "ask"
+    assert [each["sessionUpdate"] for each in other.updates] == [
+        "user_message_chunk", "agent_message_chunk", "tool_call", "tool_call_update", "agent_message_chunk",
+    ]  # fmt: skip
+    await other.say(session, "again")
+    assert [message["role"] for message in fake_model.requests[-1].json["messages"]][-2:] == ["assistant", "user"]
+    third = editors()
+    await third.call("session/resume", sessionId=session, cwd="/tmp", mcpServers=[])
+    assert third.updates == []
+
+
+async def test_sessions_are_closed_and_deleted(editor: Editor) -> None:
+    session = await editor.new()
+    words = [{"type": "text", "text": "x"}]
+    await editor.call("session/close", sessionId=session)
+    assert await editor.refused("session/prompt", sessionId=session, prompt=words) == -32004
+    assert await editor.refused("session/close", sessionId=session) == -32004
+    await editor.call("session/delete", sessionId=session)
+    assert await editor.refused("session/load", sessionId=session, cwd="/tmp", mcpServers=[]) == -32004
+    assert await editor.refused("session/delete", sessionId="../../etc") == -32004
+
+
+async def test_the_model_is_an_option(editor: Editor, fake_model: FakeModels) -> None:
+    session = await editor.new()
+    chosen = await editor.call("session/set_config_option", sessionId=session, configId="model", value="fake:other")
+    (option,) = chosen["configOptions"]
+    assert (option["id"], option["category"], option["currentValue"]) == ("model", "model", "fake:other")
+    await editor.say(session, "hi")
+    assert fake_model.requests[-1].json["model"] == "other"
+    for config, value, number in (("model", "nobody:x", -32012), ("model", 3, -32011), ("mood", "x", -32011)):
+        refused = await editor.refused("session/set_config_option", sessionId=session, configId=config, value=value)
+        assert refused == number
+
+
+async def test_what_can_not_be_is_refused_when_the_session_is_made(editor: Editor) -> None:
+    assert await editor.refused("session/new", cwd="not/absolute", mcpServers=[]) == -32011
+    meta = {"callboard": {"agent": "nobody-of-this-name"}}
+    assert await editor.refused("session/new", cwd="/tmp", mcpServers=[], _meta=meta) == -32011
+    assert await editor.refused("session/new", mcpServers=[]) == -32602
+
+
+async def test_scopes_and_owners_hold_here_as_well(editors: Callable[..., Editor], stage: Stage) -> None:
+    stage.plain("", name="clerk")
+    rights = frozenset({"run:agents", "read:runs", "write:runs", "read:sessions", "write:sessions"})
+    alice, bob = editors("clerk", Caller("alice", rights)), editors("clerk", Caller("bob", rights))
+    reader = editors("clerk", Caller("carol", frozenset({"read:sessions"})))
+    session = await alice.new()
+    assert await alice.say(session, "hi") == {"stopReason": "end_turn"}
+    assert (await bob.call("session/list"))["sessions"] == []
+    assert await bob.refused("session/load", sessionId=session, cwd="/tmp", mcpServers=[]) == -32003
+    assert await bob.refused("session/delete", sessionId=session) == -32003
+    assert await reader.refused("session/new", cwd="/tmp", mcpServers=[]) == -32003
+    meta = {"callboard": {"agent": "/etc/passwd.yaml"}}
+    assert await alice.refused("session/new", cwd="/tmp", mcpServers=[], _meta=meta) == -32003
+    assert await alice.refused("session/set_mode", sessionId=session, modeId="yes") == -32003

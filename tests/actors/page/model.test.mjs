@@ -1,0 +1,329 @@
+// What the page knows, without a browser: run by test_model.py with node.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { Follower } from "./page/follow.js";
+import { caller, cost, count, duration } from "./page/model/format.js";
+import { layout } from "./page/model/layout.js";
+import { RunState } from "./page/model/run.js";
+import { adopt, protocols, read } from "./page/token.js";
+import { Refusal, Wire } from "./page/wire.js";
+
+const RUN = "run-1";
+let number = 0;
+
+function event(kind, actor = "", data = {}, id = "") {
+  return {
+    seq: ++number,
+    ts: "2026-11-03T10:00:00Z",
+    run: RUN,
+    actor: `/${RUN}${actor && `/${actor}`}`,
+    kind,
+    data,
+    id,
+  };
+}
+
+function after(...events) {
+  number = 0;
+  const state = new RunState(RUN);
+  for (const make of events) assert.ok(state.apply(event(...make)));
+  return state;
+}
+
+const GRAPH = [
+  ["run.started", "", { name: "g", target: "g", dialect: "graph" }],
+  ["actor.spawned"],
+  ["actor.spawned", "g"],
+  ["graph.started", "g", { graph: "g", start: "a" }],
+];
+
+test("an event that came before is taken for granted, one that comes too early is refused", () => {
+  const state = after(...GRAPH);
+  const known = state.seq;
+  assert.ok(state.apply({ seq: 2, kind: "actor.spawned", actor: "/run-1", data: {} }));
+  assert.equal(state.apply({ seq: known + 2, kind: "actor.spawned", actor: "/run-1/x", data: {} }), false);
+  assert.equal(state.seq, known);
+});
+
+test("any part of a stream told twice leaves the same state", () => {
+  const made = [
+    ...GRAPH,
+    ["actor.spawned", "g/a"],
+    ["node.entered", "g/a", { node: "a", type: "llm" }],
+    ["llm.request", "g/a", { model: "m" }, "1"],
+    ["llm.delta", "g/a", { text: "one " }, "1"],
+    ["llm.delta", "g/a", { text: "two" }, "1"],
+  ];
+  number = 0;
+  const events = made.map((each) => event(...each));
+  const state = new RunState(RUN);
+  for (let end = 1; end <= events.length; end++)
+    for (const each of events.slice(Math.max(0, end - 4), end)) assert.ok(state.apply(each));
+  assert.equal(state.work.blocks.length, 1);
+  assert.equal(state.work.blocks[0].text, "one two");
+  assert.equal(state.graph.at("a").visits, 1);
+});
+
+test("nodes light up and go out, lines that were walked are known, end nodes are the graph's own", () => {
+  const state = after(...GRAPH, ["actor.spawned", "g/a"], ["node.entered", "g/a", { node: "a", type: "llm" }]);
+  assert.equal(state.graph.look("a"), "running");
+  state.apply(event("node.exited", "g/a", { node: "a", seconds: 1, next: ["e"] }));
+  state.apply(event("actor.stopped", "g/a"));
+  state.apply(event("node.entered", "g", { node: "e", type: "end" }));
+  state.apply(event("node.exited", "g", { node: "e", seconds: 0 }));
+  assert.equal(state.graph.look("a"), "done");
+  assert.equal(state.graph.look("e"), "done");
+  assert.ok(state.graph.walked.has("a\ne"));
+  assert.equal(state.actors.known.get("/run-1/g").kind, "graph");
+});
+
+test("nodes of a graph below are not taken for the run's own", () => {
+  const state = after(
+    ...GRAPH,
+    ["actor.spawned", "g/a"],
+    ["node.entered", "g/a", { node: "a", type: "agent" }],
+    ["actor.spawned", "g/a/sub"],
+    ["graph.started", "g/a/sub", { graph: "sub", start: "a", depth: 1 }],
+    ["node.entered", "g/a/sub/a", { node: "a", type: "llm" }],
+    ["node.exited", "g/a/sub/a", { node: "a", seconds: 1, next: ["z"] }],
+  );
+  assert.equal(state.graph.look("a"), "running");
+  assert.equal(state.graph.walked.size, 0);
+});
+
+test("a question is open until it is answered, and what asks it is shown as waiting", () => {
+  const state = after(
+    ...GRAPH,
+    ["actor.spawned", "g/a"],
+    ["node.entered", "g/a", { node: "a", type: "approval" }],
+    ["question.asked", "g/a", { question: { id: "q1", text: "?" } }, "q1"],
+  );
+  assert.deepEqual([state.standing, state.graph.look("a"), state.open.length], ["waiting", "waiting", 1]);
+  state.apply(event("question.answered", "g/a", { value: "yes", by: "terminal" }, "q1"));
+  assert.deepEqual([state.standing, state.graph.look("a"), state.open.length], ["running", "running", 0]);
+});
+
+test("a tool call belongs to the agent, is done once, and the same id may come again", () => {
+  const call = (n, error) => [
+    ["actor.spawned", "a/t"],
+    ["tool.call.started", "a/t", { tool: "t", arguments: `{"n":${n}}` }, "call_0"],
+    ["tool.call.delta", "a/t", { tool: "t", text: "x" }, "call_0"],
+    ["tool.call.finished", "a/t", { tool: "t", seconds: 1, error }, "call_0"],
+  ];
+  const state = after(["run.started"], ["actor.spawned", "a"], ...call(1), ...call(2, "broken"));
+  assert.deepEqual(
+    state.work.blocks.map((block) => [block.actor, block.args, block.error, block.open]),
+    [
+      ["/run-1/a", '{"n":1}', "", false],
+      ["/run-1/a", '{"n":2}', "broken", false],
+    ],
+  );
+});
+
+test("a request that is tried again begins its text anew", () => {
+  const state = after(
+    ["run.started"],
+    ["llm.request", "a", { model: "m" }, "1"],
+    ["llm.delta", "a", { text: "half" }, "1"],
+    ["llm.retry", "a", { model: "m", attempt: 1, wait: 0.1, error: "gone" }, "1"],
+    ["llm.request", "a", { model: "m", attempt: 2 }, "1"],
+    ["llm.delta", "a", { text: "whole" }, "1"],
+  );
+  assert.equal(state.work.blocks[0].text, "whole");
+});
+
+test("the end of a run ends everything that was open in it", () => {
+  const state = after(
+    ...GRAPH,
+    ["actor.spawned", "g/a"],
+    ["node.entered", "g/a", { node: "a", type: "llm" }],
+    ["llm.request", "g/a", { model: "m" }, "1"],
+    ["question.asked", "g/a", { question: { id: "q" } }, "q"],
+    ["run.failed", "", { outcome: { error: { code: "limit", message: "too much" } } }],
+  );
+  assert.equal(state.status, "failed");
+  assert.equal(state.actors.tally().live, 0);
+  assert.equal(state.actors.known.get("/run-1").state, "failed");
+  assert.equal(state.open.length, 0);
+  assert.equal(state.work.blocks[0].broken, true);
+  assert.equal(state.graph.look("a"), "cancelled");
+});
+
+test("a million pieces of text and a hundred thousand calls stay within bounds", () => {
+  const state = after(["run.started"], ["llm.request", "a", { model: "m" }, "1"]);
+  const piece = "x".repeat(100);
+  for (let n = 0; n < 20000; n++) state.apply(event("llm.delta", "a", { text: piece }, "1"));
+  assert.ok(state.work.blocks[0].text.length <= 60000);
+  assert.ok(state.work.blocks[0].cut);
+  assert.equal(state.log.rows.length, 3);
+  for (let n = 0; n < 30000; n++) {
+    state.apply(event("actor.spawned", `a/t${n}`));
+    state.apply(event("tool.call.started", `a/t${n}`, { tool: `t${n}` }, "c"));
+    state.apply(event("tool.call.finished", `a/t${n}`, { tool: `t${n}`, seconds: 0 }, "c"));
+    state.apply(event("actor.stopped", `a/t${n}`));
+  }
+  assert.ok(state.work.blocks.length <= 5000 && state.work.blocks.length + state.work.dropped === 30001);
+  assert.ok(state.log.rows.length <= 110000 && state.log.rows.length + state.log.dropped === 120003);
+  assert.ok(state.actors.known.size < 5100);
+});
+
+test("the tree filters with who leads there, folds, and leaves out who has ended", () => {
+  const state = after(
+    ["run.started", "", { name: "top" }],
+    ...["a", "a/b", "a/b/needle", "c"].map((path) => ["actor.spawned", path]),
+    ["actor.stopped", "c"],
+  );
+  const names = (options) => state.actors.rows(options).map((row) => row.actor.name);
+  assert.deepEqual(names(), ["top", "a", "b", "needle", "c"]);
+  assert.deepEqual(names({ filter: "NEEDLE" }), ["top", "a", "b", "needle"]);
+  assert.deepEqual(names({ collapsed: new Set(["/run-1/a"]) }), ["top", "a", "c"]);
+  assert.deepEqual(names({ live: true }), ["top", "a", "b", "needle"]);
+});
+
+test("a layout has every node once, none upon another, and lines that lead back on the side", () => {
+  const ids = ["a", "b", "c", "d", "e"];
+  const edges = [
+    ["a", "b"],
+    ["a", "c"],
+    ["b", "d"],
+    ["c", "d"],
+    ["a", "d"],
+    ["d", "b"],
+    ["d", "e"],
+    ["e", "e"],
+    ["e", "nowhere"],
+  ].map(([from, to]) => ({ from, to }));
+  const made = layout(
+    ids.map((id) => ({ id, width: 100, height: 40 })),
+    edges,
+  );
+  assert.equal(made.nodes.size, 5);
+  assert.equal(made.edges.length, 8);
+  assert.deepEqual(
+    made.edges.filter((edge) => edge.back).map(({ edge }) => `${edge.from}${edge.to}`),
+    ["db", "ee"],
+  );
+  const places = [...made.nodes.values()];
+  for (const one of places) {
+    assert.ok(one.x >= 50 && one.x <= made.width - 50 && one.y >= 20 && one.y <= made.height - 20);
+    for (const other of places)
+      assert.ok(one === other || Math.abs(one.x - other.x) >= 100 || Math.abs(one.y - other.y) >= 40);
+  }
+  for (const { edge, back } of made.edges) assert.ok(back || made.nodes.get(edge.from).y < made.nodes.get(edge.to).y);
+  assert.deepEqual(layout([], []).nodes.size, 0);
+});
+
+test("numbers are told shortly", () => {
+  assert.deepEqual([0.004, 0.34, 9.96, 59.7, 185, 7440, 90000, NaN].map(duration), [
+    "4 ms",
+    "0.3 s",
+    "10 s",
+    "1 m 00 s",
+    "3 m 05 s",
+    "2 h 04 m",
+    "1 d 01 h",
+    "",
+  ]);
+  assert.deepEqual([0, 950, 1234, 34000, 1.2e6].map(count), ["0", "950", "1.2k", "34k", "1.2M"]);
+  assert.deepEqual(["/r/g/lead", "/r/lead/children/agent_explore_1a2b3c4d/explore"].map(caller), [
+    "lead",
+    "explore 1a2b",
+  ]);
+  assert.deepEqual([0, 0.00001, 0.0912, 12.5].map(cost), ["", "<$0.0001", "$0.0912", "$12.50"]);
+});
+
+test("the token leaves the address, and any token fits into a subprotocol", () => {
+  const kept = new Map();
+  const storage = { setItem: (key, value) => kept.set(key, value), getItem: (key) => kept.get(key) ?? null };
+  let shown = "";
+  assert.ok(
+    adopt(
+      { hash: "#token=a%2Bb/c", pathname: "/", search: "" },
+      { replaceState: (a, b, address) => (shown = address) },
+      storage,
+    ),
+  );
+  assert.equal(read(storage), "a+b/c");
+  assert.equal(shown, "/#/");
+  assert.equal(protocols("\u00fc>>??")[1], `bearer.${Buffer.from("\u00fc>>??").toString("base64url")}`);
+});
+
+class FakeSocket {
+  static all = [];
+  constructor() {
+    this.sent = [];
+    FakeSocket.all.push(this);
+  }
+  send(text) {
+    this.sent.push(JSON.parse(text));
+  }
+  close() {}
+  say(frame) {
+    this.onmessage({ data: JSON.stringify({ jsonrpc: "2.0", ...frame }) });
+  }
+}
+
+function connected(reachable = async () => false) {
+  const wire = new Wire("ws://x/ws", { socket: () => new FakeSocket(), reachable });
+  wire.use("t");
+  const socket = FakeSocket.all.at(-1);
+  socket.onopen();
+  return { wire, socket };
+}
+
+test("an answer reaches who asked, a refusal is an error with its word, a lost connection fails what is open", async () => {
+  const { wire, socket } = connected();
+  const [first, second, third] = [wire.call("a"), wire.call("b"), wire.call("c")];
+  socket.say({ id: 2, error: { code: -32004, message: "no", data: { code: "not_found" } } });
+  socket.say({ id: 1, result: 7 });
+  assert.equal(await first, 7);
+  await assert.rejects(second, (error) => error instanceof Refusal && error.word === "not_found");
+  socket.onclose();
+  await assert.rejects(third, /lost/);
+  await new Promise(setImmediate);
+  assert.equal(wire.state, "lost");
+  await assert.rejects(wire.call("d"), /no connection/);
+  wire.use("");
+});
+
+test("a server that is there and refuses is told apart from one that is away", async () => {
+  const wire = new Wire("ws://x/ws", { socket: () => new FakeSocket(), reachable: async () => true });
+  wire.use("t");
+  FakeSocket.all.at(-1).onclose();
+  await new Promise(setImmediate);
+  assert.equal(wire.state, "refused");
+  wire.use("");
+});
+
+test("a follower asks again from where it is after a gap, and hears nothing of its old subscription", async () => {
+  const { wire, socket } = connected();
+  const follower = new Follower(wire, RUN, { frame: (then) => setImmediate(then) });
+  const soon = () => new Promise((resolve) => setTimeout(resolve, 5));
+  const answer = async (method, result) => {
+    await soon();
+    const asked = socket.sent.findLast((frame) => frame.method === method);
+    socket.say({ id: asked.id, result });
+    await soon();
+    return asked.params;
+  };
+  const tell = (subscription, seq) =>
+    socket.say({
+      method: "_run/event",
+      params: { subscription, run: RUN, event: { seq, ts: "", run: RUN, actor: `/${RUN}`, kind: "x", data: {} } },
+    });
+  await answer("_run/get", { run: { run: RUN } });
+  assert.equal((await answer("_run/subscribe", { subscription: "s1", seq: 9 })).after, 0);
+  tell("s1", 1);
+  tell("s1", 3); // 2 was lost
+  await soon();
+  assert.equal((await answer("_run/subscribe", { subscription: "s2", seq: 9 })).after, 1);
+  tell("s1", 4);
+  tell("s2", 2);
+  tell("s2", 3);
+  await soon();
+  assert.equal(follower.state.seq, 3);
+  follower.close();
+  wire.use("");
+});

@@ -1,0 +1,181 @@
+"""The page in a real browser, against the real server and real runs."""
+
+from __future__ import annotations
+
+import json
+from urllib.parse import urlsplit
+
+import trio
+from browser import Browser, Page
+from fake_models import Reply, Request
+from page_house import House
+
+JOURNEY = """
+    start: draft
+    nodes:
+      draft:
+        type: llm
+        prompt: "Invite a friend to {{initial_prompt}}."
+        state_updates: {text: "{{output}}"}
+        next: review
+      review:
+        type: approval
+        question: "Send it?"
+        options: ["yes", "no"]
+        on_other: dropped
+        routes: {"yes": sent, "no": dropped}
+      sent: {type: end, output: "Sent: {{text}}"}
+      dropped: {type: end, output: "Not sent."}
+"""
+WORDS = "Come to dinner, the lamp is lit and the soup is warm. " * 4
+
+
+def node(id: str, state: str) -> str:
+    return f"document.querySelector('.node[data-node={id}]')?.dataset.state === '{state}'"
+
+
+def actor(name: str, state: str) -> str:
+    named = f"row.querySelector('.name').textContent === '{name}' && row.dataset.state === '{state}'"
+    return f"[...document.querySelectorAll('.actor')].some(row => {named})"
+
+
+async def begin(page: Page, target: str, prompt: str) -> str:
+    """Start a run as a person does; its id."""
+    await page.click("a[href='#/start']")
+    await page.click(f".pick[data-name={target}]")
+    await page.type(prompt)
+    await page.click("form.start .primary")
+    await page.until("location.hash.startsWith('#/run/')")
+    return str(await page.evaluate("location.hash.slice(6)"))
+
+
+async def test_a_graph_is_started_watched_and_answered_and_a_reload_in_the_middle_loses_nothing(
+    house: House, browser: Browser
+) -> None:
+    house.agent(JOURNEY, "invitation")
+    held = trio.Event()
+    house.models.script(Reply(text=WORDS, hold=held, gap=0.01, piece=4))
+    async with browser.page(house.page, 1600, 1000) as page:
+        run = await begin(page, "invitation", "dinner")
+        await page.until(node("draft", "running"))
+        assert await page.evaluate(node("sent", "idle"))
+        held.set()
+        await page.until("document.querySelector('.said')?.textContent.length > 20")
+        await page.reload()  # while the model speaks
+        assert await page.evaluate("location.hash") == f"#/run/{run}"
+        await page.until(f"document.querySelector('.said')?.textContent === {json.dumps(WORDS)}")
+        await page.until(node("draft", "done"))
+        await page.until(node("review", "waiting"))
+        await page.click(".questions .choices button:first-child")
+        await page.until("document.querySelector('.result')?.dataset.status === 'done'")
+        assert await page.evaluate("document.querySelector('.result .output').textContent") == f"Sent: {WORDS}"
+        for id, state in {"draft": "done", "review": "done", "sent": "done", "dropped": "idle"}.items():
+            assert await page.evaluate(node(id, state)), id
+        assert await page.evaluate("document.querySelector('.head .badge').dataset.state") == "done"
+        assert await page.evaluate("document.querySelector('.questions').hidden")
+        assert "10 in, 5 out" in await page.evaluate("document.querySelector('.numbers').innerText")
+        await page.click(".brand")
+        await page.until(f"document.querySelector('tr[data-run={run}]')?.dataset.status === 'done'")
+        await page.reload()  # and it is still there, past as it is
+        await page.click(f"tr[data-run={run}] a")
+        await page.until(f"document.querySelector('.said')?.textContent === {json.dumps(WORDS)}")
+        assert page.problems == []
+        assert {urlsplit(url).netloc for url in page.asked if url.startswith("http")} == {urlsplit(house.page).netloc}
+
+
+FAMILY = "can_spawn_agents: true\ndescription: leads\ninstructions: lead"
+
+
+async def test_a_child_is_cancelled_from_the_tree_by_keyboard_and_the_rest_goes_on(
+    house: House, browser: Browser
+) -> None:
+    house.plain(FAMILY, name="lead")
+    house.plain("description: helps\ninstructions: help", name="helper")
+    never = trio.Event()
+
+    def answer(request: Request) -> Reply:
+        if "agent__spawn" not in request.offered:
+            return Reply(text="never said", hold=never)
+        if not request.results:
+            return Reply(calls=[("agent__spawn", {"agent": "helper", "prompt": "help"})])
+        if len(request.results) == 1:
+            return Reply(calls=[("agent__collect", {"id": json.loads(request.results[0])["id"]})])
+        return Reply(text="I went on alone.")
+
+    house.models.answer_with(answer)
+    async with browser.page(house.page, 1600, 1000) as page:
+        await begin(page, "lead", "work")
+        await page.until(actor("helper", "running"))
+        await page.evaluate("document.querySelector('[role=tree]').focus()")
+        await page.press("/")
+        await page.type("/helper")
+        await page.press("Enter", "End", "c")
+        await page.until("document.querySelector('dialog h2')?.textContent === 'Cancel helper?'")
+        await page.press("Tab", "Enter")
+        await page.until(actor("helper", "cancelled"))
+        await page.until("document.querySelector('.result')?.dataset.status === 'done'")
+        assert await page.evaluate("document.querySelector('.result .output').textContent") == "I went on alone."
+        assert page.problems == []
+
+
+HOSTILE = """<img src=x onerror="window.pwned=1"><script>window.pwned=2</script><style>*{display:none}</style>
+</pre><a href="javascript:window.pwned=3">here</a>\u202e\x1b[2J"""
+
+
+async def test_what_a_hostile_model_says_stays_text(house: House, browser: Browser) -> None:
+    house.plain("description: x\ninstructions: y\nglobal_tools: [fs_ls]", name="victim")
+    house.models.script(Reply(text=HOSTILE, reasoning=HOSTILE, calls=[("fs_ls", {"path": HOSTILE}), (HOSTILE, {})]))
+    house.models.answer_with(lambda request: Reply(text=HOSTILE))
+    async with browser.page(house.page, 1600, 1000) as page:
+        await begin(page, "victim", HOSTILE)
+        await page.until("document.querySelector('.result')?.dataset.status === 'done'")
+        made = "main :is(img, script, style, a[href^=javascript])"
+        assert await page.evaluate(f"document.querySelectorAll('{made}').length") == 0
+        said = await page.evaluate("[...document.querySelectorAll('.said')].map(each => each.textContent)")
+        assert said == [HOSTILE, HOSTILE]
+        assert await page.evaluate("window.pwned === undefined")
+        assert page.problems == []
+        assert {urlsplit(url).netloc for url in page.asked if url.startswith("http")} == {urlsplit(house.page).netloc}
+
+
+async def test_a_run_that_failed_says_why_and_so_does_one_that_can_not_start(house: House, browser: Browser) -> None:
+    house.plain("description: x\ninstructions: y", name="victim")
+    house.models.answer_with(lambda request: Reply(status=400, error="the prompt is too long"))
+    async with browser.page(house.page, 1600, 1000) as page:
+        run = await begin(page, "victim", "x")
+        await page.until("document.querySelector('.result')?.dataset.status === 'failed'")
+        assert "the prompt is too long" in await page.evaluate("document.querySelector('.result').textContent")
+        await page.click(".brand")
+        await page.until(f"document.querySelector('tr[data-run={run}] .sub')?.textContent.includes('too long')")
+        await page.click("a[href='#/start']")
+        await page.until("document.activeElement.name === 'target'")
+        await page.type("no-such-agent")
+        await page.click("form.start .primary")
+        await page.until("document.querySelector('form.start .problem').textContent.includes('no-such-agent')")
+        assert page.problems == []
+
+
+async def test_an_agent_at_work_is_inspected_told_something_paused_and_goes_on(house: House, browser: Browser) -> None:
+    house.plain("description: x\ninstructions: y\nglobal_tools: [fs_ls]", name="worker")
+    first = trio.Event()
+    house.models.script(Reply(calls=[("fs_ls", {"path": "."})], hold=first), Reply(text="As you wish."))
+    async with browser.page(house.page, 1600, 1000) as page:
+        run = await begin(page, "worker", "work")
+        await page.until(actor("worker", "running"))
+        await page.click(f".actor[data-path='/{run}/worker']")
+        await page.click(".message textarea")
+        await page.type("be brief")
+        await page.press("Enter")
+        await page.until("document.querySelector('.toast')?.textContent.startsWith('Sent')")
+        await page.click(".work .bar button:not([hidden])")
+        await page.until("document.querySelector('dialog.inspect .recent')?.textContent.includes('llm.request')")
+        await page.press("Escape")
+        await page.until("!document.querySelector('dialog')")  # which has given the focus back
+        await page.evaluate("document.querySelector('[role=tree]').focus()")
+        await page.press("p")
+        await page.until(actor("worker", "paused"))
+        first.set()
+        await page.press("p")
+        await page.until("document.querySelector('.result')?.dataset.status === 'done'")
+        assert "be brief" in json.dumps(house.models.requests[-1].json["messages"])
+        assert page.problems == []

@@ -1,0 +1,186 @@
+"""`/v1/completions`: what comes back, as JSON and as a stream; and what becomes of a run whose client leaves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import psutil
+import pytest
+import trio
+from fake_models import Reply
+from http_agents import HELLO, LOOP
+from http_house import House, Serve
+from waiting import until
+
+NAP = '# @cmd Sleeps.\nnap() { echo $$ > "$PIDS/nap"; sleep 60; }\n'
+ADD = '# @cmd Adds.\nadd() { printf 3 >> "$LLM_OUTPUT"; }\n'
+
+
+def team(house: House, tools: str = ADD, name: str = "clerk") -> Path:
+    home = house.stage.plain(LOOP, name=name)
+    (home / "tools.sh").write_text(tools)
+    return home
+
+
+async def test_a_prompt_to_an_agent_is_answered_with_all_that_came_of_it(house: House) -> None:
+    team(house)
+    house.stage.models.script(Reply(text="Let me see.", calls=[("add", {})]), "It is three.")
+    reply = await house.post("/v1/completions", {"prompt": "1+2?", "agent": "clerk"})
+    (call,) = reply["tool_calls"]
+    assert call["name"] == "add"
+    assert call["result"] == '{"output":"3"}'
+    assert call["is_error"] is False
+    assert reply["final_message"] == "Let me see.\nIt is three."
+    assert reply["session_id"] is None
+    assert reply["turns"] == 2
+    assert reply["usage"]["input_tokens"] == 20
+    assert (await house.get(f"/v1/runs/{reply['run']}"))["status"] == "done"
+
+
+async def test_a_prompt_to_nobody_is_answered_by_the_model_itself(house: House) -> None:
+    house.stage.models.script("ok")
+    reply = await house.post("/v1/completions", {"prompt": "hi", "temperature": 0.5})
+    assert reply["final_message"] == "ok"
+    request = house.stage.models.requests[-1]
+    assert request.json["temperature"] == 0.5
+    assert request.offered == []
+
+
+async def test_case_106_a_stream_begins_with_started_and_ends_with_finished(house: House) -> None:
+    team(house)
+    house.stage.models.script(Reply(text="Let me see.", calls=[("add", {})]), "It is three.")
+    events = await house.events("POST", "/v1/completions", {"prompt": "1+2?", "agent": "clerk", "stream": True})
+    names = [name for _, name, _ in events]
+    assert names[0] == "started"
+    assert names[-1] == "finished"
+    assert [name for name in names if name != "assistant_delta"] == [
+        "started",
+        "assistant_message_end",
+        "tool_call",
+        "tool_result",
+        "assistant_message_end",
+        "finished",
+    ]
+    assert "".join(data["text"] for _, name, data in events if name == "assistant_delta") == "Let me see.It is three."
+    assert events[-1][2]["outcome"]["turns"] == 2
+    numbers = [int(id) for id, _, _ in events if id]
+    assert numbers == sorted(numbers)
+
+
+async def test_what_accept_says_is_as_good_as_stream(house: House) -> None:
+    house.stage.agent(HELLO, name="hello")
+    events = await house.events("POST", "/v1/completions", {"prompt": "you", "agent": "hello"})
+    assert [(name, data.get("text")) for _, name, data in events][1] == ("assistant_delta", "hello you")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_case_106_a_client_that_leaves_ends_its_run_and_its_tools(
+    house: House, stream: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PIDS", str(tmp_path))
+    team(house, NAP)
+    house.stage.models.script(Reply(calls=[("nap", {})]))
+    body = {"prompt": "sleep", "agent": "clerk", "stream": stream}
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_ask, house, body)
+        await until(lambda: (tmp_path / "nap").exists() and (tmp_path / "nap").read_text().strip())
+        pid = int((tmp_path / "nap").read_text())
+        assert psutil.pid_exists(pid)
+        nursery.cancel_scope.cancel()
+    await until(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == "zombie")
+    (run,) = (await house.get("/v1/runs"))["runs"]
+    await _status(house, run["run"], "cancelled")
+
+
+async def _ask(house: House, body: dict[str, object]) -> None:
+    async with house.client.stream("POST", "/v1/completions", json=body) as response:
+        async for _ in response.aiter_lines():
+            pass
+
+
+async def _status(house: House, run: str, wanted: str) -> None:
+    with trio.fail_after(10):
+        while (await house.get(f"/v1/runs/{run}"))["status"] != wanted:
+            await trio.sleep(0.01)
+
+
+async def test_a_request_that_takes_too_long_ends_its_run_too(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PIDS", str(tmp_path))
+    async with serve(api={"request_timeout_seconds": 0.5}) as house:
+        team(house, NAP)
+        house.stage.models.script(Reply(calls=[("nap", {})]))
+        error = await house.post("/v1/completions", {"prompt": "sleep", "agent": "clerk"}, 504)
+        assert error["error"]["code"] == "timeout"
+        (run,) = (await house.get("/v1/runs"))["runs"]
+        await _status(house, run["run"], "cancelled")
+
+
+async def test_a_run_that_fails_is_the_requests_error(house: House) -> None:
+    house.stage.models.answer_with(lambda _: Reply(status=400, error="no such thing"))
+    error = await house.post("/v1/completions", {"prompt": "hi"}, 502)
+    assert error["error"]["code"] == "model"
+    assert "no such thing" in error["error"]["message"]
+
+
+async def test_a_stream_tells_that_its_run_has_failed(house: House) -> None:
+    house.stage.models.answer_with(lambda _: Reply(status=400, error="no such thing"))
+    events = await house.events("POST", "/v1/completions", {"prompt": "hi", "stream": True})
+    assert [name for _, name, _ in events][-2:] == ["error", "finished"]
+    assert events[-2][2]["code"] == "model"
+    assert events[-1][2]["outcome"]["status"] == "failed"
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code"),
+    [
+        ({"prompt": "x", "agent": "nobody"}, 400, "usage"),
+        ({"prompt": "x", "role": "explain"}, 501, "not_implemented"),
+        ({"prompt": "x", "temperature": 9}, 400, "usage"),
+        ({"prompt": "x", "surprise": 1}, 400, "usage"),
+        ({}, 400, "usage"),
+        ({"prompt": "x", "files": [{}]}, 400, "usage"),
+        ({"prompt": "x", "files": [{"url": "file:///etc/passwd"}]}, 400, "usage"),
+        ({"prompt": "x", "model": "nobody:nothing"}, 400, "usage"),
+    ],
+)
+async def test_what_can_not_be_asked_is_refused(house: House, body: object, status: int, code: str) -> None:
+    error = (await house.post("/v1/completions", body, status))["error"]
+    assert error["code"] == code
+    assert error["message"]
+    assert error["request_id"]
+
+
+async def test_files_are_put_before_the_prompt(house: House, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("the sky is green")
+    house.stage.models.script("ok")
+    await house.post("/v1/completions", {"prompt": "colour?", "files": [{"path": str(tmp_path / "notes.txt")}]})
+    assert "the sky is green" in house.stage.models.requests[-1].prompt
+
+
+async def test_requests_side_by_side_have_nothing_in_common(house: House) -> None:
+    team(house)
+    house.stage.models.answer_with(
+        lambda request: "got " + request.prompt if request.results else Reply(calls=[("add", {})])
+    )
+    replies: list[dict[str, object]] = []
+
+    async def ask(number: int) -> None:
+        replies.append(await house.post("/v1/completions", {"prompt": f"p{number}", "agent": "clerk"}))
+
+    async with trio.open_nursery() as nursery:
+        for number in range(10):
+            nursery.start_soon(ask, number)
+    assert sorted(str(reply["final_message"]) for reply in replies) == [f"got p{number}" for number in range(10)]
+    assert all(len(reply["tool_calls"]) == 1 for reply in replies)  # type: ignore[arg-type]
+
+
+async def test_curl_says_that_json_is_a_form(house: House) -> None:
+    house.stage.agent(HELLO, name="hello")
+    headers = {"content-type": "application/x-www-form-urlencoded"}
+    body = b'{"prompt":"you","agent":"hello"}'
+    response = await house.client.post("/v1/completions", content=body, headers=headers)
+    assert response.json()["final_message"] == "hello you"
+    response = await house.client.post("/v1/completions", content=body, headers={"content-type": "text/xml"})
+    assert response.status_code == 415

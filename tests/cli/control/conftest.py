@@ -1,0 +1,31 @@
+"""Fixtures of the control client's tests."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+import trio
+from small_server import SmallServer
+
+from callboard.cli.control.client import Client, open_client
+
+
+@pytest.fixture
+async def small(nursery: trio.Nursery) -> SmallServer:
+    server = SmallServer()
+    await nursery.start(server.serve)
+    return server
+
+
+@pytest.fixture
+async def client(small: SmallServer) -> AsyncIterator[Client]:
+    async with open_client(small.server) as client:
+        yield client
+
+
+@pytest.fixture
+def quick_clock(autojump_clock: trio.testing.MockClock) -> trio.testing.MockClock:
+    """A clock that jumps when nothing has come over loopback for a moment."""
+    autojump_clock.autojump_threshold = 0.01
+    return autojump_clock

@@ -1,0 +1,134 @@
+"""`callboard logs` and `callboard runs`: what runs have left, with a server and without."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from fake_models import Reply
+from served_house import House, open_house
+
+from callboard.protocol.control.caller import LOCAL
+
+Callboard = Callable[..., "tuple[int, str, str]"]
+
+TALK = """
+start: say
+nodes:
+  say: {type: llm, prompt: "{{initial_prompt}}", state_updates: {said: "{{output}}"}, next: end}
+  end: {type: end, output: "{{said}}"}
+"""
+
+
+def played(house: House, *replies: Reply | str, prompt: str = "go") -> str:
+    """A run that is over: its id."""
+    house.agent("talk", TALK)
+    house.models.script(*replies)
+    return house.ended(house.start("talk", prompt).run).run
+
+
+@pytest.fixture
+def left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
+    """A run that is done and one that failed; their server has ended."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    with open_house(tmp_path) as house:
+        return played(house, "hello"), played(house, Reply(status=401, error="bad \x1b key"), prompt="p\x1b[2J")
+
+
+# --- logs --------------------------------------------------------------------------------------------------
+
+
+def test_a_run_is_told_from_its_log_without_a_server(callboard: Callboard, left: tuple[str, str]) -> None:
+    code, out, err = callboard("logs", left[0])
+    assert (code, err) == (0, "")
+    assert "graph: talk (start: say)" in out.splitlines()[0]
+    assert "say done in" in out
+    assert callboard("logs", "-f", left[0])[1] == out
+    assert len(callboard("logs", "-v", left[0])[1]) > len(out)
+
+
+def test_stream_json_is_the_log_line_by_line(callboard: Callboard, left: tuple[str, str]) -> None:
+    log = Path(os.environ["XDG_STATE_HOME"]) / "callboard" / "runs" / left[0] / "events.jsonl"
+    assert callboard("logs", left[0], "-o", "stream-json") == (0, log.read_text(), "")
+    lines = callboard("logs", left[0], "-o", "stream-json", "--after", "3")[1].splitlines()
+    assert json.loads(lines[0])["seq"] == 4
+
+
+def test_a_server_that_is_named_tells_the_same_as_the_log(callboard: Callboard, house: House) -> None:
+    run = played(house, "hello")
+    local = callboard("logs", run, "-o", "stream-json")
+    assert local[0] == 0
+    assert callboard("logs", run, "-o", "stream-json", "--url", house.url) == local
+    assert callboard("logs", run, "-f", "-o", "stream-json", "--url", house.url) == local
+
+
+def test_a_run_under_way_is_told_as_far_as_it_is(callboard: Callboard, house: House) -> None:
+    house.agent("gate", "start: gate\nnodes:\n  gate: {type: input, question: Go, next: end}\n  end: {type: end}\n")
+    run = house.start("gate").run
+    house.asked(run)
+    code, out, _err = callboard("logs", run, "--url", house.url)
+    assert code == 0
+    assert out.splitlines()[-1].endswith("gate asks: Go")
+
+
+def test_a_run_that_nobody_knows_is_refused(callboard: Callboard, house: House) -> None:
+    for arguments in (["logs", "run-zz"], ["logs", "-f", "run-zz"], ["runs", "show", "run-zz"]):
+        assert callboard(*arguments)[0] == 2, arguments
+
+
+# --- runs --------------------------------------------------------------------------------------------------
+
+
+def test_runs_lists_the_newest_first(callboard: Callboard, left: tuple[str, str]) -> None:
+    code, out, _err = callboard("runs")
+    assert code == 0
+    rows = [line.split() for line in out.splitlines()]
+    assert rows[0] == ["RUN", "STATUS", "TARGET", "STARTED", "TOOK", "TOKENS", "COST", "PROMPT"]
+    assert [row[:2] for row in rows[1:]] == [[left[1], "failed"], [left[0], "done"]]
+    assert "\x1b" not in out
+    assert [run["run"] for run in json.loads(callboard("runs", "-o", "json")[1])["runs"]] == [left[1], left[0]]
+    _code, out, err = callboard("runs", "list", "--limit", "1")
+    assert (len(out.splitlines()), err) == (2, "1 older: --limit 2 shows them all\n")
+    assert callboard("runs", "list", "--status", "done")[1].splitlines()[1].startswith(left[0])
+
+
+def test_a_run_is_shown_with_its_end(callboard: Callboard, left: tuple[str, str]) -> None:
+    out = callboard("runs", "show", left[0])[1]
+    assert out.splitlines()[0] == left[0]
+    assert "  status     done (exit code 0)" in out
+    assert out.endswith("\n\nhello\n")
+    failed = callboard("runs", "show", left[1][4:])[1]
+    assert "  prompt     p\\x1b[2J" in failed
+    assert "credentials: node 'say': " in failed
+    assert "\x1b" not in failed
+    assert json.loads(callboard("runs", "show", left[0], "-o", "json")[1])["run"]["output"] == "hello"
+
+
+def test_runs_are_deleted_by_name_number_and_age(callboard: Callboard, left: tuple[str, str]) -> None:
+    assert callboard("runs", "delete", "run-zz", left[0])[0] == 2
+    assert len(callboard("runs")[1].splitlines()) == 3
+    assert callboard("runs", "delete", left[0]) == (0, "1 run deleted\n", "")
+    assert callboard("runs", "prune", "--older", "1") == (0, "0 runs deleted\n", "")
+    assert callboard("runs", "prune")[0] == 2
+    out = callboard("runs", "prune", "--keep", "0", "-o", "json")[1]
+    assert json.loads(out) == {"schema_version": 1, "deleted": [left[1]]}
+    assert callboard("runs")[1].startswith("no run yet")
+
+
+def test_a_run_under_way_is_not_deleted(callboard: Callboard, house: House) -> None:
+    house.agent("talk", TALK)
+    house.models.script(Reply("late", delay=60))
+    run = house.start("talk").run
+
+    async def kept() -> None:
+        await house.models.arrived(1)
+        await house.hub.logs.flush()
+
+    house.call(kept)
+    code, _out, err = callboard("runs", "delete", run)
+    assert (code, "is under way" in err) == (2, True)
+    assert callboard("runs", "prune", "--keep", "0")[1] == "0 runs deleted\n"
+    assert house.call(house.hub.cancel, LOCAL, run)

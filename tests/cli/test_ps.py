@@ -1,0 +1,192 @@
+"""`callboard ps`, `stop` and `answer` against a real server with real runs."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Callable
+
+import pytest
+from served_house import House
+
+from callboard.cli.control.commands.answering import value_of
+from callboard.protocol.control.caller import LOCAL
+from callboard.protocol.errors import UsageError
+from callboard.protocol.questions import Question
+
+Callboard = Callable[..., "tuple[int, str, str]"]
+
+GATE = """
+start: gate
+nodes:
+  gate:
+    type: approval
+    question: "{{initial_prompt}}?"
+    options: ["yes", "no"]
+    routes: {"yes": end, "no": end}
+    on_other: end
+    state_updates: {choice: "{{choice}}"}
+  end: {type: end, output: "said {{choice}}"}
+"""
+
+
+def asking(house: House, prompt: str = "Go") -> tuple[str, str]:
+    """A run that has asked: its id, and the question's."""
+    house.agent("gate", GATE)
+    run = house.start("gate", prompt).run
+    return run, house.asked(run)
+
+
+# --- finding a server --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", [["ps"], ["top"], ["answer"], ["stop", "x"], ["attach", "x"], ["logs", "-f", "x"]])
+def test_without_a_server_every_command_says_how_to_start_one(
+    callboard: Callboard, monkeypatch: pytest.MonkeyPatch, tmp_path: object, command: list[str]
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    code, out, err = callboard(*command)
+    assert (code, out) == (3, "")
+    assert err == "callboard: no server runs here: start one with `callboard serve`, or name one with --url\n"
+
+
+def test_nobody_at_the_url_is_told_as_json_too(callboard: Callboard, house: House) -> None:
+    code, out, err = callboard("ps", "-o", "json", "--url", "http://127.0.0.1:1")
+    assert (code, json.loads(out)["error"]["code"]) == (3, "no_server")
+    assert err == "callboard: no server answers at http://127.0.0.1:1: Connection refused\n"
+
+
+def test_a_token_that_is_not_right_is_refused(callboard: Callboard, house: House) -> None:
+    code, _out, err = callboard("ps", "--url", house.url, "--token", "wrong")
+    assert (code, err) == (3, f"callboard: the server at {house.url} wants a token: the token is not right\n")
+
+
+# --- ps ----------------------------------------------------------------------------------------------------
+
+
+def test_ps_shows_a_run_that_waits(callboard: Callboard, house: House) -> None:
+    assert callboard("ps") == (0, "no run is under way (past ones: callboard ps -a)\n", "")
+    run, _ = asking(house)
+    code, out, err = callboard("ps")
+    assert (code, err) == (0, "")
+    head, row = out.splitlines()
+    assert head.split() == ["RUN", "STATUS", "TARGET", "SINCE", "ASKS", "TOKENS", "COST", "DOING"]
+    assert row.split()[:3] == [run, "waiting", "gate"]
+    assert row.split()[4:6] == ["1", "gate"]
+
+
+def test_ps_shows_past_runs_when_asked_for(callboard: Callboard, house: House) -> None:
+    run, question = asking(house)
+    house.answer(question, "yes")
+    house.ended(run)
+    assert callboard("ps")[1].startswith("no run is under way")
+    assert callboard("ps", "-a")[1].splitlines()[1].split()[:3] == [run, "done", "gate"]
+    (shown,) = json.loads(callboard("ps", "-a", "-o", "json")[1])["runs"]
+    assert (shown["run"], shown["status"], shown["output"]) == (run, "done", "said yes")
+
+
+def test_json_of_ps_has_what_each_run_does(callboard: Callboard, house: House) -> None:
+    run, _ = asking(house)
+    whole = json.loads(callboard("ps", "-o", "json")[1])
+    assert (whole["schema_version"], whole["server"]) == (1, house.url)
+    assert [each["run"] for each in whole["runs"]] == [run]
+    assert whole["runs"][0]["doing"].startswith("gate")
+
+
+def test_a_title_that_is_hostile_is_shown_as_what_it_is(callboard: Callboard, house: House) -> None:
+    house.agent("gate", GATE)
+    house.asked(house.start("gate", title="\x1b[2J\u202eevil").run)
+    out = callboard("ps")[1]
+    assert "\\x1b[2J\\u202eevil" in out
+    assert "\x1b" not in out
+
+
+# --- stop --------------------------------------------------------------------------------------------------
+
+
+def test_stop_ends_a_run_and_waits_for_its_end(callboard: Callboard, house: House) -> None:
+    run, _ = asking(house)
+    assert callboard("stop", run[4:8]) == (0, f"{run}: cancelled\n", "")
+    assert house.get(run).status == "cancelled"
+    assert callboard("stop", run) == (0, f"{run}: had ended before (cancelled)\n", "")
+
+
+def test_stop_ends_an_actor_by_its_path(callboard: Callboard, house: House) -> None:
+    run, _ = asking(house)
+    path = next(actor.path for actor in house.call(house.hub.tree, LOCAL, run) if actor.name == "gate")
+    code, out, _err = callboard("stop", path, "-o", "json")
+    assert code == 0
+    assert json.loads(out)["stopped"] == [{"target": path, "status": "cancelled", "changed": True}]
+    assert house.ended(run).status in ("failed", "cancelled")
+
+
+def test_stop_refuses_what_is_not_there(callboard: Callboard, house: House) -> None:
+    asking(house)
+    assert callboard("stop", "run-zz")[0] == 2
+    assert callboard("stop", "/run-zz/a")[0] == 2
+
+
+# --- answer ------------------------------------------------------------------------------------------------
+
+
+def test_open_questions_are_listed_with_what_may_be_said(callboard: Callboard, house: House) -> None:
+    assert callboard("answer") == (0, "no question is open\n", "")
+    run, question = asking(house, "Go\x1b[2J")
+    out = callboard("answer")[1]
+    assert out.splitlines() == [
+        f"{question}  {run}  gate asks",
+        "    Go\\x1b[2J?",
+        "    (one of: yes | no; or any other text)",
+    ]
+    (shown,) = json.loads(callboard("answer", "-o", "json")[1])["questions"]
+    assert (shown["id"], shown["options"]) == (question, ["yes", "no"])
+
+
+def test_an_answer_is_taken_once(callboard: Callboard, house: House) -> None:
+    run, question = asking(house)
+    assert callboard("answer", question, "Y") == (0, f"{question} answered ({run})\n", "")
+    assert house.ended(run).output == "said yes"
+    code, out, err = callboard("answer", question, "no", "-o", "json")
+    assert (code, json.loads(out)["error"]["code"]) == (2, "not_found")
+    assert err == f"callboard: no question '{question}' is open; there is none\n"
+
+
+def test_an_answer_can_be_piped_in(callboard: Callboard, house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, question = asking(house)
+    monkeypatch.setattr(sys, "stdin", io.StringIO("two\nlines\n"))
+    assert callboard("answer", question, "-")[0] == 0
+    assert house.ended(run).output == "said two\nlines"
+
+
+def test_without_a_text_and_a_terminal_there_is_nothing_to_answer_with(callboard: Callboard, house: House) -> None:
+    _, question = asking(house)
+    code, _out, err = callboard("answer", question)
+    assert (code, err) == (2, f"callboard: there is no TEXT to answer question {question} with\n")
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "free", "texts", "value"),
+    [
+        ("choice", ("Yes", "no"), True, ["y"], "Yes"),
+        ("choice", ("Yes", "no"), True, ["maybe later"], "maybe later"),
+        ("choice", ("red", "blue"), False, ["BLUE"], "blue"),
+        ("choice", ("red", "blue"), False, ["green"], None),
+        ("confirm", (), True, ["TRUE"], "yes"),
+        ("confirm", (), True, ["perhaps"], None),
+        ("checkbox", ("a", "b", "c"), False, ["C", "a"], ["c", "a"]),
+        ("checkbox", ("a", "b", "c"), False, [""], []),
+        ("checkbox", ("a", "b"), True, ["x"], None),
+        ("text", (), True, ["a  b"], "a  b"),
+        ("text", (), True, ["a", "b"], None),
+    ],
+)
+def test_words_mean_an_answer_that_fits_the_question_or_are_refused(
+    kind: str, options: tuple[str, ...], free: bool, texts: list[str], value: str | list[str] | None
+) -> None:
+    question = Question(id="q1", actor="/r/a", text="?", kind=kind, options=options, free=free)  # type: ignore[arg-type]
+    if value is None:
+        with pytest.raises(UsageError, match="question q1"):
+            value_of(question, texts)
+    else:
+        assert value_of(question, texts) == value

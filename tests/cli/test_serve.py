@@ -1,0 +1,194 @@
+"""`callboard serve` as a process: what it says, what signals do to it, and what it leaves."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from callboard.actors.control.logs.runs import look
+
+CALLBOARD = str(Path(sys.executable).with_name("callboard"))
+SLOW = """
+name: slow
+start: work
+nodes:
+  work: {type: script, script: work.sh, timeout: 60, next: done}
+  done: {type: end, output: done}
+"""
+SOON = 20.0
+
+
+class Serving:
+    """One `callboard serve`, and what it has said on stderr."""
+
+    def __init__(self, home: Path, *flags: str) -> None:
+        self.home = home
+        self.said: list[str] = []
+        environ = {"PATH": "/usr/bin:/bin", "HOME": str(home), "XDG_STATE_HOME": str(home / "state")}
+        argv = [CALLBOARD, "serve", "--port", "0", "--config-dir", str(home / "config"), *flags]
+        self.process = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True, env=environ)
+
+    def see(self, text: str) -> str:
+        """Wait for a line that holds this."""
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.said.append(line)
+            if text in line:
+                return line
+        raise AssertionError("".join(self.said))
+
+    def ask(self, path: str, body: Any = None, *, status: int | None = None) -> Any:
+        (file,) = (self.home / "state" / "callboard" / "servers").glob("*.json")
+        server = json.loads(file.read_text())
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(server["url"] + path, data, {"authorization": f"Bearer {server['token']}"})
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        try:
+            with opener.open(request, timeout=SOON) as response:
+                assert status is None
+                return json.load(response)
+        except urllib.error.HTTPError as error:
+            if error.code != status:
+                raise
+            return json.load(error)
+
+    def end(self) -> int:
+        """The exit code; what is left on stderr is added to `said`."""
+        _, rest = self.process.communicate(timeout=SOON)
+        self.said += rest.splitlines(keepends=True)
+        return self.process.returncode
+
+
+Start = Callable[..., Serving]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    started: list[Serving] = []
+    (tmp_path / "config").mkdir()
+
+    def begin(*flags: str, settings: str = "") -> Serving:
+        (tmp_path / "config" / "config.yaml").write_text(settings)
+        started.append(Serving(tmp_path, *flags))
+        return started[-1]
+
+    yield begin
+    for serving in started:
+        serving.process.kill()
+        serving.process.wait()
+        if serving.process.stderr is not None:
+            serving.process.stderr.close()
+
+
+def slow_agent(home: Path) -> Path:
+    """An agent whose run ends when the file is there."""
+    agent = home / "config" / "agents" / "slow"
+    agent.mkdir(parents=True)
+    (agent / "graph.yaml").write_text(SLOW)
+    go_on = home / "go"
+    (agent / "work.sh").write_text(f"until [ -e {go_on} ]; do sleep 0.05; done; echo {{}}\n")
+    return go_on
+
+
+def test_it_says_where_it_is_and_ends_cleanly(start: Start, tmp_path: Path) -> None:
+    serving = start("--ui")
+    url = serving.see("serving at ").split()[-1]
+    page = serving.see("the page: ").split()[-1]
+    assert page.startswith(f"{url}/#token=")
+    assert serving.ask("/v1/info")["subject"] == "local"
+    serving.process.send_signal(signal.SIGTERM)
+    assert serving.end() == 0
+    assert not list((tmp_path / "state" / "callboard" / "servers").iterdir())
+    assert page.partition("token=")[2] not in "".join(serving.said[2:])
+
+
+def test_the_token_is_not_told_to_a_log(start: Start) -> None:
+    serving = start()
+    serving.see("serving at ")
+    serving.process.send_signal(signal.SIGINT)
+    assert serving.end() == 0
+    assert "token" not in "".join(serving.said)
+
+
+def test_sigterm_lets_a_run_end_and_begins_no_other(start: Start, tmp_path: Path) -> None:
+    go_on = slow_agent(tmp_path)
+    serving = start()
+    serving.see("serving at ")
+    run = serving.ask("/v1/runs", {"target": "slow"})["run"]
+    serving.process.send_signal(signal.SIGTERM)
+    serving.see("1 run under way")
+    assert serving.ask("/healthz/ready", status=503)["status"] == "stopping"
+    assert serving.ask("/v1/runs", {"target": "slow"}, status=503)["error"]["code"] == "shutting_down"
+    go_on.touch()
+    assert serving.end() == 0
+    assert [(info.run, info.status) for info in look(tmp_path / "state/callboard/runs")] == [(run, "done")]
+
+
+def test_a_second_signal_cancels_what_is_under_way(start: Start, tmp_path: Path) -> None:
+    slow_agent(tmp_path)
+    serving = start()
+    serving.see("serving at ")
+    run = serving.ask("/v1/runs", {"target": "slow"})["run"]
+    serving.process.send_signal(signal.SIGINT)
+    serving.see("1 run under way")
+    serving.process.send_signal(signal.SIGINT)
+    assert serving.end() == 130
+    assert [(info.run, info.status) for info in look(tmp_path / "state/callboard/runs")] == [(run, "cancelled")]
+
+
+@pytest.mark.parametrize(
+    ("flags", "settings", "code", "said"),
+    [
+        ((), "api: {enabled: false}", 3, "api.enabled"),
+        (("--host", "0.0.0.0"), "api: {enabled: true}", 2, "nobody has a key"),
+        (
+            (),
+            "api: {limits: {max_body_bytes: -1, max_concurrent_requests: 0}, surprise: 1}",
+            3,
+            "max_concurrent_requests",
+        ),
+    ],
+    ids=["disabled", "open to all", "wrong settings"],
+)
+def test_case_105_it_refuses_to_start(
+    start: Start, flags: tuple[str, ...], settings: str, code: int, said: str
+) -> None:
+    serving = start(*flags, settings=settings)
+    assert serving.end() == code
+    assert said in "".join(serving.said)
+    assert "Traceback" not in "".join(serving.said)
+
+
+def test_a_run_can_be_seen_on_a_page_while_it_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "config").mkdir()
+    go_on = slow_agent(tmp_path)
+    environ = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "state")}
+    argv = [CALLBOARD, "run", "--ui", "--config-dir", str(tmp_path / "config"), "slow"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ) as process:
+        try:
+            assert process.stderr is not None
+            page = next(line for line in process.stderr if "the page: " in line).split()[-1]
+            url, _, token = page.partition("/#token=")
+            opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+            request = urllib.request.Request(f"{url}/v1/runs", headers={"authorization": f"Bearer {token}"})
+            runs: list[Any] = []
+            while not runs:
+                with opener.open(request, timeout=SOON) as response:
+                    runs = json.load(response)["runs"]
+            assert [run["name"] for run in runs] == ["slow"]
+            go_on.touch()
+            out, rest = process.communicate(timeout=SOON)
+        finally:
+            process.kill()
+    assert out == "done\n"
+    assert process.returncode == 0
+    assert "timestamp" not in rest

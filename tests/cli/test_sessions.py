@@ -1,0 +1,147 @@
+"""`callboard sessions`, and `-s` of `run` and `ask`."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from fake_models import FakeModels, Reply
+
+from callboard.actors.sessions.store import SessionStore
+
+Callboard = Callable[..., "tuple[int, str, str]"]
+
+
+@pytest.fixture
+def home(models: FakeModels) -> Path:
+    """The configuration directory, whose models answer."""
+    return Path(os.environ["CALLBOARD_CONFIG_DIR"])
+
+
+def agent(home: Path, text: str, name: str = "clerk") -> None:
+    """Write an agent."""
+    folder = home / "agents" / name
+    folder.mkdir(parents=True)
+    (folder / "config.yaml").write_text(f"name: {name}\n{text}\n")
+
+
+def roles(models: FakeModels) -> list[str]:
+    """Who has said what the last request holds."""
+    return [message["role"] for message in models.requests[-1].json["messages"]]
+
+
+def test_a_conversation_goes_on_by_its_name_or_its_id(callboard: Callboard, models: FakeModels, home: Path) -> None:
+    assert callboard("ask", "-q", "-s", "bridges", "one", "--system", "Be brief.") == (0, "ok\n", "")
+    (listed,) = json.loads(callboard("sessions", "-o", "json")[1])
+    assert (listed["alias"], listed["title"], listed["owner"]) == ("bridges", "one", "local")
+    assert callboard("ask", "-q", "-s", listed["id"], "two") == (0, "ok\n", "")
+    assert [role for role in roles(models) if role != "system"] == ["user", "assistant", "user"]
+    assert len(json.loads(callboard("sessions", "list", "-o", "json")[1])) == 1
+
+
+def test_help_says_that_a_uuid_is_an_id(callboard: Callboard) -> None:
+    for command in ("run", "ask"):
+        assert "a UUID is the id of a session" in " ".join(callboard(command, "--help")[1].split())
+
+
+def test_the_session_that_an_agents_file_names_is_used_unless_another_is_given(
+    callboard: Callboard, models: FakeModels, home: Path
+) -> None:
+    agent(home, "agent_session: diary")
+    assert callboard("run", "-q", "clerk", "one")[0] == 0
+    assert callboard("run", "-q", "clerk", "two")[0] == 0
+    assert roles(models)[-3:] == ["user", "assistant", "user"]
+    assert callboard("run", "-q", "clerk", "-s", "other", "three")[0] == 0
+    assert roles(models).count("user") == 1
+    found = json.loads(callboard("sessions", "-a", "clerk", "-o", "json")[1])
+    assert {(each["alias"], each["agent"]) for each in found} == {("diary", "clerk"), ("other", "clerk")}
+
+
+def test_temp_is_not_kept_unless_somebody_wants_it_then_a_model_names_it(
+    callboard: Callboard, models: FakeModels, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent(home, "agent_session: temp")
+    assert callboard("run", "-q", "clerk", "one")[0] == 0
+    assert callboard("ask", "-q", "-s", "temp", "one")[0] == 0
+    assert json.loads(callboard("sessions", "-o", "json")[1]) == []
+    models.script("Arches.", "What holds arches up?")
+    code, _, err = callboard("ask", "-s", "temp", "--save-session", "tell me")
+    assert code == 0
+    (listed,) = json.loads(callboard("sessions", "-o", "json")[1])
+    assert listed["is_autoname"]
+    assert listed["alias"].endswith("-what-holds-arches-up")
+    assert listed["alias"] in err
+    monkeypatch.setenv("CALLBOARD_SAVE_SESSION", "true")
+    assert callboard("ask", "-q", "-s", "temp", "more")[0] == 0
+    assert len(json.loads(callboard("sessions", "-o", "json")[1])) == 2
+
+
+def test_no_save_session_leaves_it_as_it_is(callboard: Callboard, models: FakeModels, home: Path) -> None:
+    callboard("ask", "-q", "-s", "x", "one")
+    callboard("ask", "-q", "-s", "x", "two", "--no-save-session")
+    assert roles(models) == ["user", "assistant", "user"]
+    assert "two" not in callboard("sessions", "show", "x")[1]
+    callboard("ask", "-q", "-s", "y", "two", "--no-save-session")
+    assert len(json.loads(callboard("sessions", "-o", "json")[1])) == 1
+
+
+def test_one_can_be_read_exported_renamed_emptied_and_deleted(
+    callboard: Callboard, models: FakeModels, home: Path, tmp_path: Path
+) -> None:
+    models.script(Reply(calls=[("get_current_time", {})]), "noon")
+    callboard("ask", "-q", "-s", "x", "when?", "--tool", "get_current_time")
+    shown = callboard("sessions", "show", "x")[1]
+    assert shown.startswith("# when?\n")
+    assert "Calls `get_current_time`" in shown
+    assert shown.endswith("## Agent\n\nnoon\n")
+    target = tmp_path / "out.json"
+    assert callboard("sessions", "export", "x", str(target)) == (0, "", "")
+    assert [each["role"] for each in json.loads(target.read_text())["messages"]] == ["user", "tool", "assistant"]
+    path = Path(callboard("sessions", "path", "x")[1].strip())
+    assert path.is_file()
+    assert callboard("sessions", "rename", "x", "y") == (0, "", "callboard: session x is called y now\n")
+    assert callboard("sessions", "compress", "y") == (0, "", "callboard: session y is compressed\n")
+    assert callboard("sessions", "empty", "y") == (0, "", "callboard: session y is empty now\n")
+    assert "messages: []" in path.read_text()
+    assert callboard("sessions", "delete", "y") == (0, "", "callboard: session y deleted\n")
+    assert not path.exists()
+    assert callboard("sessions")[1].startswith("no sessions yet")
+
+
+def test_lokis_sessions_are_there(callboard: Callboard, models: FakeModels, home: Path) -> None:
+    (home / "sessions").mkdir()
+    (home / "sessions" / "old.yaml").write_text(
+        "messages:\n- {role: user, content: a}\n- {role: assistant, content: b}\n"
+    )
+    assert callboard("sessions")[1].split()[0] == "old"
+    callboard("ask", "-q", "-s", "old", "c")
+    assert roles(models) == ["user", "assistant", "user"]
+
+
+def test_a_session_in_use_by_another_process_is_told(
+    callboard: Callboard, models: FakeModels, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from callboard.cli import in_session
+
+    monkeypatch.setattr(in_session, "WAIT", 0.1)
+    store = SessionStore(home)
+    made = store.create(alias="x")
+    lock = store.try_hold(made.id)
+    assert lock is not None
+    code, out, err = callboard("ask", "-s", "x", "hi")
+    assert (code, out) == (2, "")
+    assert f"session 'x' is in use by process {os.getpid()}" in err.splitlines()[-1]
+    assert "waiting" in err.splitlines()[0]
+    assert callboard("sessions", "delete", "x")[0] == 2
+    lock.release()
+    assert callboard("ask", "-q", "-s", "x", "hi")[0] == 0
+
+
+@pytest.mark.parametrize("name", ["../x", "a/b", ".x", " "])
+def test_a_name_that_is_a_path_is_wrong_usage(callboard: Callboard, models: FakeModels, home: Path, name: str) -> None:
+    assert callboard("ask", "-s", name, "hi")[0] == 2
+    assert models.requests == []
+    assert not (home / "sessions").exists()

@@ -1,0 +1,407 @@
+"""`callboard top`: what is shown of many actors, what keys do, and the program at a real terminal."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+import trio
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+from screen import Screen
+from served_house import House
+
+from callboard.cli.control.top.closer import about
+from callboard.cli.control.top.keys import Keys
+from callboard.cli.control.top.screen import Screen as Drawn
+from callboard.cli.control.top.table import SORTS, Row, Table
+from callboard.protocol.control.things import ActorDetail, ActorInfo
+
+Callboard = Callable[..., "tuple[int, str, str]"]
+
+COMMAND = [sys.executable, "-m", "callboard.cli"]
+NOW = datetime(2026, 11, 3, 12, 0, 0, tzinfo=UTC)
+
+GATE = """
+start: gate
+nodes:
+  gate:
+    type: approval
+    question: "{{initial_prompt}}?"
+    options: ["yes", "no"]
+    routes: {"yes": end, "no": end}
+    on_other: end
+    state_updates: {choice: "{{choice}}"}
+  end: {type: end, output: "said {{choice}}"}
+"""
+
+
+def actor(path: str, **more: Any) -> ActorInfo:
+    above, _, name = path.rpartition("/")
+    return ActorInfo(path=path, parent=above, name=name, **more)
+
+
+def table(*actors: ActorInfo) -> Table:
+    table = Table()
+    table.take({each.path: each for each in actors})
+    return table
+
+
+def paths(rows: list[ActorInfo]) -> list[str]:
+    return [row.path for row in rows]
+
+
+# --- the table ---------------------------------------------------------------------------------------------
+
+
+def test_a_row_tells_what_an_actor_does_and_for_how_long() -> None:
+    one = actor(
+        "/run-1/plan",
+        state="waiting",
+        mailbox=3,
+        turns=2,
+        input_tokens=12_000,
+        output_tokens=345,
+        cost=0.0123,
+        restarts=1,
+        last_event="llm.request",
+        doing="fake:model",
+        doing_since="2026-11-03T11:59:18Z",
+    )
+    shown = table(one)
+    assert shown.head(140).split() == ["PATH", "STATE", "MAIL", "TURNS", "TOKENS", "COST", "RST", "LAST", "DOING"]
+    (row,) = shown.body(140, 10, NOW)
+    assert row.text.split() == [
+        ">",
+        "/run-1/plan",
+        "waiting",
+        "3",
+        "2",
+        "12.3k",
+        "$0.0123",
+        "1",
+        "llm.request",
+        "42s",
+        "fake:model",
+    ]
+
+
+@given(
+    st.text(max_size=60),
+    st.text(max_size=60),
+    st.integers(10, 200),
+)
+def test_a_row_is_as_wide_as_the_screen_whatever_is_in_it(name: str, doing: str, width: int) -> None:
+    (row,) = table(actor(f"/run-1/{name}", doing=doing, last_event=name)).body(width, 5, NOW)
+    assert cell_len(row.text) == width
+    assert row.text.isprintable() or not {char for char in row.text if ord(char) < 32 or 127 <= ord(char) < 160}
+
+
+def test_columns_go_one_by_one_when_there_is_less_room_and_path_state_and_doing_stay() -> None:
+    shown = table(actor("/run-1/a"))
+    heads = [shown.head(width).split() for width in range(140, 45, -1)]
+    assert heads[0] != heads[-1]
+    assert heads[-1] == ["PATH", "STATE", "DOING"]
+    for wide, narrow in itertools.pairwise(heads):
+        assert set(narrow) <= set(wide)
+
+
+def test_a_long_path_shows_its_end() -> None:
+    (row,) = table(actor("/run-1/" + "deep/" * 40 + "leaf")).body(80, 5, NOW)
+    assert re.search(r"> …\S*/leaf +running", row.text)
+
+
+def test_the_tree_is_sorted_so_that_children_follow_their_parents() -> None:
+    shown = table(actor("/a-b"), actor("/a/c"), actor("/a"), actor("/a/b/x"))
+    assert paths(shown.rows) == ["/a", "/a/b/x", "/a/c", "/a-b"]
+
+
+def test_every_order_shows_every_actor_and_the_most_first() -> None:
+    actors = [
+        actor("/a", mailbox=1, cost=3.0, doing_since="2026-01-02", input_tokens=2),
+        actor("/b", mailbox=2, cost=1.0, doing_since="2026-01-01", input_tokens=3, restarts=1),
+        actor("/c"),
+    ]
+    shown = table(*actors)
+    first = {}
+    for _ in SORTS:
+        assert len(shown.rows) == 3
+        first[shown.sort] = shown.rows[0].path
+        shown.next_sort()
+    assert first == {"path": "/a", "time": "/b", "mail": "/b", "tokens": "/b", "cost": "/a", "restarts": "/b"}
+    assert shown.sort == "path"
+
+
+def test_the_cursor_stays_with_its_actor_and_moves_on_when_that_is_gone() -> None:
+    shown = table(*(actor(f"/{name}") for name in "abcd"))
+    shown.move(2)
+    shown.take({path: actor(path) for path in ("/0", "/c", "/d")})
+    assert shown.chosen is not None
+    assert shown.chosen.path == "/c"
+    shown.take({path: actor(path) for path in ("/0", "/d")})
+    assert shown.chosen.path == "/d"
+    shown.take({})
+    assert shown.chosen is None
+    assert shown.body(80, 5) == []
+
+
+def test_a_filter_looks_at_path_state_and_doing_in_any_case() -> None:
+    shown = table(actor("/Plan"), actor("/b", doing="plan it"), actor("/c", paused=True))
+    shown.narrow("PLAN")
+    assert paths(shown.rows) == ["/Plan", "/b"]
+    shown.narrow("paused")
+    assert paths(shown.rows) == ["/c"]
+
+
+@given(st.lists(st.integers(-7, 7), max_size=30), st.integers(1, 9), st.integers(0, 20))
+def test_the_cursor_is_always_on_the_screen(moves: list[int], height: int, many: int) -> None:
+    shown = table(*(actor(f"/{number:02}") for number in range(many)))
+    for by in moves:
+        shown.move(by)
+        marked = [row for row in shown.body(80, height, NOW) if row.text.startswith(">")]
+        assert len(marked) == min(many, 1)
+
+
+def test_a_thousand_actors_cost_little_to_draw() -> None:
+    shown = table(*(actor(f"/run-1/map/item[{n}]", doing="x", doing_since="2026-11-03T11:00:00Z") for n in range(1000)))
+    shown.body(160, 50, NOW)
+    begun = time.process_time()
+    for _ in range(20):
+        shown.take(dict(shown._actors))  # as after a change
+        shown.body(160, 50, NOW)
+    assert (time.process_time() - begun) / 20 < 0.1  # measured: 4 ms
+
+
+def test_one_actor_is_shown_with_its_events_and_its_stack_and_nothing_is_sent_raw() -> None:
+    event = {"ts": "2026-11-03T12:00:00Z", "kind": "node.entered", "data": {"node": "\x1b[2J"}}
+    detail = ActorDetail(
+        path="/a\x1b[2J",
+        parent="",
+        name="a",
+        doing="x",
+        recent=[msgspec.Raw(msgspec.json.encode(event)), msgspec.Raw(b"{}")],
+        stack="  File x\n    await \x9bsleep()\n",
+    )
+    text = "\n".join(row.text for row in about(detail))
+    assert "path      /a\\x1b[2J" in text
+    assert "node.entered" in text
+    assert "    await \\x9bsleep()" in text
+    assert not set(text) & {"\x1b", "\x9b"}
+
+
+# --- keys --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("typed", "keys"),
+    [
+        ("\x1b[A\x1b[Bjk", ["up", "down", "j", "k"]),
+        ("\x1bOA\x1b[5~\x1b[6~\x1b[H\x1b[4~", ["up", "pgup", "pgdn", "home", "end"]),
+        ("\r\n\x7f\x04", ["enter", "enter", "backspace", "eof"]),
+        ("\x1b[1;5Cx\x1b[24~y", ["x", "y"]),
+        ("é漢", ["é", "漢"]),
+        ("\x1bq", ["esc", "q"]),
+        ("\x01\x02a", ["a"]),
+    ],
+)
+async def test_keys_go_by_their_names(typed: str, keys: list[str]) -> None:
+    reader, writer = os.pipe()
+    try:
+        for byte in typed.encode():  # as slowly as a terminal may send them
+            os.write(writer, bytes([byte]))
+        source = Keys(reader)
+        with trio.fail_after(10):
+            assert [await source.get() for _ in keys] == keys
+    finally:
+        os.close(reader)
+        os.close(writer)
+
+
+async def test_an_escape_alone_is_a_key_after_a_moment_and_an_end_is_one_too(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    reader, writer = os.pipe()
+    os.write(writer, b"\x1b")
+    keys = Keys(reader)
+    assert await keys.get() == "esc"
+    os.close(writer)
+    assert await keys.get() == "eof"
+    os.close(reader)
+
+
+# --- drawing -----------------------------------------------------------------------------------------------
+
+
+def test_only_rows_that_differ_are_drawn() -> None:
+    reader, writer = os.pipe()
+    drawn = Drawn(reader, writer, coloured=False)
+    drawn.show([Row("one"), Row("two", "here"), Row("wide" * 30)])
+    first = os.read(reader, 65536).decode()
+    assert "\x1b[1;1H\x1b[2Kone" in first
+    assert "\x1b[2;1H\x1b[2K\x1b[7mtwo\x1b[0m" in first
+    assert "wide" * 20 in first
+    assert "wide" * 21 not in first
+    drawn.show([Row("one"), Row("TWO"), Row("wide" * 30)])
+    assert os.read(reader, 65536).decode() == "\x1b[2;1H\x1b[2KTWO"
+    os.close(reader)
+    os.close(writer)
+
+
+# --- without a terminal ------------------------------------------------------------------------------------
+
+
+def test_where_there_is_no_terminal_it_prints_what_is_there_once(callboard: Callboard, house: House) -> None:
+    house.agent("gate", GATE)
+    run = house.start("gate", "Go").run
+    house.asked(run)
+    code, out, _err = callboard("top")
+    rows = [line.split() for line in out.splitlines()]
+    assert code == 0
+    assert rows[0] == ["PATH", "STATE", "MAIL", "TURNS", "TOKENS", "COST", "RST", "LAST", "DOING"]
+    assert f"/{run}" in [row[0] for row in rows]
+    whole = json.loads(callboard("top", run, "-o", "json")[1])
+    assert whole["schema_version"] == 1
+    assert {each["run"] for each in whole["actors"]} == {run}
+    assert callboard("top", "run-zz")[0] == 2
+
+
+# --- at a terminal -----------------------------------------------------------------------------------------
+
+
+async def begun(house: House, screen: Screen, nursery: trio.Nursery) -> tuple[str, trio.Process]:
+    """A run that has asked, and `top` on the screen, showing it."""
+
+    def begin() -> str:
+        house.agent("gate", GATE)
+        run = house.start("gate", "Go").run
+        house.asked(run)
+        return run
+
+    run = await trio.to_thread.run_sync(begin)
+    process = await nursery.start(
+        lambda task_status: trio.run_process(
+            [*COMMAND, "top"],
+            stdin=screen.slave,
+            stdout=screen.slave,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "TERM": "xterm-256color", "NO_COLOR": "1"},
+            check=False,
+            task_status=task_status,
+        )
+    )
+    await sees(screen, rf"1 open question[\s\S]*PATH[\s\S]*\? /{run}/gate/gate +waiting")
+    return run, process
+
+
+def picture(text: str) -> str:
+    """What the last of the pictures drawn looks like: row by row, of what was written to the alternate screen."""
+    rows: dict[int, str] = {}
+    for number, row in re.findall(
+        r"\x1b\[(\d+);1H\x1b\[2K([^\x1b]*(?:\x1b\[[\d;]*m[^\x1b]*)*)", text.rpartition("\x1b[?1049h")[2]
+    ):
+        rows[int(number)] = re.sub(r"\x1b\[[\d;]*m", "", row).rstrip()
+    return "\n".join(rows[number] for number in sorted(rows))
+
+
+async def sees(screen: Screen, pattern: str) -> None:
+    """Wait until the picture has this in it."""
+    try:
+        with trio.fail_after(20):
+            while not re.search(pattern, picture(screen.text)):
+                await trio.lowlevel.wait_readable(screen.master)
+                screen.text += os.read(screen.master, 65536).decode()
+    except trio.TooSlowError:
+        raise AssertionError(f"never seen: {pattern}\n{picture(screen.text)}") from None
+
+
+async def press(screen: Screen, keys: str, pattern: str) -> None:
+    """Press, and wait for it to show in the picture."""
+    screen.press(keys)
+    await sees(screen, pattern)
+
+
+async def test_keys_move_look_closer_filter_sort_and_quit_and_the_terminal_is_as_before(
+    house: House, screen: Screen, nursery: trio.Nursery
+) -> None:
+    before = screen.modes()
+    run, process = await begun(house, screen, nursery)
+    assert screen.text.startswith("\x1b[?1049h")
+    assert screen.modes() != before
+    await press(screen, "/gate/gate", r"1 of \d+ actors with 'gate/gate'")
+    await press(screen, "\r", rf"> /{run}/gate/gate ")
+    await press(screen, "\r", rf"path      /{run}/gate/gate[\s\S]*last events[\s\S]*question\.asked")
+    await press(screen, "q", r"by path")
+    await press(screen, "\x1b", rf"  /{run} ")
+    await press(screen, "s", r"by time")
+    await press(screen, "k", r"> /")
+    screen.press("q")
+    assert await process.wait() == 0
+    await screen.shows(r"\x1b\[\?1049l")
+    assert screen.modes() == before
+
+
+async def test_a_question_is_answered_from_the_table(house: House, screen: Screen, nursery: trio.Nursery) -> None:
+    run, process = await begun(house, screen, nursery)
+    screen.press("a")
+    await screen.shows(r"\x1b\[\?1049l[\s\S]*\? gate asks\s+Go\?[\s\S]*then enter")
+    screen.press("\x1b[B")
+    await screen.shows(r"> 2\. no")
+    await press(screen, "\r", r"q1 answered")
+    assert (await trio.to_thread.run_sync(house.ended, run)).output == "said no"
+    await press(screen, "a", r"no question is open")
+    screen.press("q")
+    assert await process.wait() == 0
+
+
+async def test_a_question_that_another_answers_is_withdrawn_from_the_screen(
+    house: House, screen: Screen, nursery: trio.Nursery
+) -> None:
+    run, process = await begun(house, screen, nursery)
+    screen.press("a")
+    await screen.shows(r"\? gate asks[\s\S]*then enter")
+    await trio.to_thread.run_sync(lambda: house.answer(house.asked(run), "yes"))
+    await sees(screen, "was not answered here")
+    screen.press("q")
+    assert await process.wait() == 0
+
+
+async def test_pause_and_cancel_ask_before_anything_is_lost(
+    house: House, screen: Screen, nursery: trio.Nursery
+) -> None:
+    run, process = await begun(house, screen, nursery)
+    await press(screen, f"/{run}/gate/gate\r", rf"> /{run}/gate/gate")
+    await press(screen, "p", r"begins nothing new[\s\S]*")
+    await press(screen, "p", r"goes on")
+    await press(screen, "c", rf"cancel /{run}/gate/gate\? y does")
+    await press(screen, "n", r"nothing was cancelled")
+    assert (await trio.to_thread.run_sync(house.get, run)).status == "waiting"
+    await press(screen, "c", r"y does")
+    await press(screen, "y", r"told to end")
+    assert (await trio.to_thread.run_sync(house.ended, run)).status in ("cancelled", "failed")
+    process.send_signal(signal.SIGINT)
+    assert await process.wait() == 130
+    await screen.shows(r"\x1b\[\?1049l")
+
+
+async def test_after_a_cut_it_shows_what_has_come_meanwhile(
+    house: House, screen: Screen, nursery: trio.Nursery
+) -> None:
+    run, process = await begun(house, screen, nursery)
+    await trio.to_thread.run_sync(house.drop)
+    another = (await trio.to_thread.run_sync(house.start, "gate", "More")).run
+    await sees(screen, rf"2 open questions[\s\S]*/{another}/gate/gate +waiting")
+    assert run != another
+    screen.press("q")
+    assert await process.wait() == 0
