@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import signal
+from collections.abc import Iterator
 from typing import Any
 
 import psutil
@@ -23,6 +25,26 @@ async def fake_model(nursery: trio.Nursery) -> FakeModels:
     server = FakeModels(port)
     nursery.start_soon(server.serve, listener)
     return server
+
+
+@pytest.fixture(autouse=True)
+def _logging_is_put_back() -> Iterator[None]:
+    """Commands that a test runs in this process set up logging, each for itself alone."""
+    kept = {logger: logger.level for logger in _loggers()}
+    top = logging.getLogger("callboard")
+    handlers, propagate = top.handlers, top.propagate
+    yield
+    for logger in _loggers():
+        logger.setLevel(kept.get(logger, logging.NOTSET))
+    top.handlers, top.propagate = handlers, propagate
+
+
+def _loggers() -> list[logging.Logger]:
+    return [
+        logger
+        for name, logger in logging.root.manager.loggerDict.items()
+        if isinstance(logger, logging.Logger) and name.split(".", 1)[0] == "callboard"
+    ]
 
 
 def pytest_sessionstart() -> None:
