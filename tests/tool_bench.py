@@ -135,7 +135,7 @@ async def result_of(ref: Any) -> Any:
     try:
         return await ref.result()
     except ActorFailed as failed:
-        raise failed.__cause__ from None  # type: ignore[misc]
+        raise failed.__cause__ from None
 
 
 def option(name: str, **more: Any) -> Argument:

@@ -25,9 +25,10 @@ import trio
 
 from ...protocol.control.caller import Caller
 from ...protocol.control.own import StartRun
-from ...protocol.control.things import ActorDetail, ActorInfo, GraphPicture, McpServerState, RunInfo, TargetInfo
+from ...protocol.control.things import ActorDetail, ActorInfo, GraphPicture, RunInfo, TargetInfo
 from ...protocol.errors import Conflict, Denied, NotFound, Saturated, ShuttingDown, UsageError
 from ...protocol.events import TERMINAL, Event
+from ...protocol.mcp.status import ServerStatus
 from ...protocol.messages import PersonSays
 from ...protocol.outcome import Outcome
 from ...protocol.questions import Question
@@ -421,10 +422,10 @@ class Hub:
 
     # --- what runs share ----------------------------------------------------------------------------------
 
-    def mcp_status(self, caller: Caller) -> builtins.list[McpServerState]:
+    def mcp_status(self, caller: Caller) -> builtins.list[ServerStatus]:
         """The MCP servers of `mcp.json`, running or not."""
         caller.need("admin:mcp")
-        return [msgspec.convert(msgspec.structs.asdict(state), McpServerState) for state in self.root.mcp.status()]
+        return self.root.mcp.status()
 
     async def mcp_reload(self, caller: Caller, server: str | None = None) -> builtins.list[str]:
         """Read `mcp.json` again and start what runs anew: one server, or all; their names."""

@@ -250,17 +250,17 @@ class Metrics:
 
 _HANDLERS: dict[type, Callable[[Metrics, Event], None]] = {
     RunStarted: Metrics._run_started,  # noqa: SLF001 - the class's own table
-    **dict.fromkeys(_ENDS, Metrics._run_ended),  # noqa: SLF001
-    LlmRequest: Metrics._llm_request,  # noqa: SLF001
-    LlmResponse: Metrics._llm_response,  # noqa: SLF001
-    LlmRetry: Metrics._llm_retry,  # noqa: SLF001
-    ActorStopped: Metrics._actor_over,  # noqa: SLF001
-    ActorFailed: Metrics._actor_over,  # noqa: SLF001
-    ToolFinished: Metrics._tool_finished,  # noqa: SLF001
-    QuestionAsked: Metrics._question_asked,  # noqa: SLF001
-    QuestionAnswered: Metrics._question_closed,  # noqa: SLF001
-    QuestionExpired: Metrics._question_closed,  # noqa: SLF001
-    ActorRestarted: Metrics._actor_restarted,  # noqa: SLF001
+    **dict.fromkeys(_ENDS, Metrics._run_ended),  # noqa: SLF001 - the class's own table
+    LlmRequest: Metrics._llm_request,  # noqa: SLF001 - the class's own table
+    LlmResponse: Metrics._llm_response,  # noqa: SLF001 - the class's own table
+    LlmRetry: Metrics._llm_retry,  # noqa: SLF001 - the class's own table
+    ActorStopped: Metrics._actor_over,  # noqa: SLF001 - the class's own table
+    ActorFailed: Metrics._actor_over,  # noqa: SLF001 - the class's own table
+    ToolFinished: Metrics._tool_finished,  # noqa: SLF001 - the class's own table
+    QuestionAsked: Metrics._question_asked,  # noqa: SLF001 - the class's own table
+    QuestionAnswered: Metrics._question_closed,  # noqa: SLF001 - the class's own table
+    QuestionExpired: Metrics._question_closed,  # noqa: SLF001 - the class's own table
+    ActorRestarted: Metrics._actor_restarted,  # noqa: SLF001 - the class's own table
 }
 
 

@@ -246,7 +246,7 @@ def _http(
     """What speaks HTTP; None without the extra."""
     try:
         import hypercorn.trio.tcp_server  # noqa: F401 - to see whether it is there
-        import starlette.applications  # noqa: F401
+        import starlette.applications  # noqa: F401 - the same
     except ImportError as error:
         log.warning("HTTP is not served, only the websocket at /ws (%s): pip install 'callboard[server]'", error)
         return None

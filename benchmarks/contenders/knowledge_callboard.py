@@ -77,7 +77,7 @@ class Prepared:
         self._vectors = vectors(n)
         self.embedded = 0
 
-    async def embed(self, me: Actor, texts: Sequence[str], *, query: bool = False) -> Floats:  # noqa: ARG002
+    async def embed(self, me: Actor, texts: Sequence[str], *, query: bool = False) -> Floats:  # noqa: ARG002 - no matter
         await trio.lowlevel.checkpoint()
         self.embedded += len(texts)
         return self._vectors[[number_of(text) for text in texts]]
@@ -149,8 +149,8 @@ def with_base(work: Callable[[Base, int], Awaitable[Any]]) -> Callable[[int], An
 
 def reopen(n: int) -> float:
     """Milliseconds until it is open, in a process that has never seen it but has imported what that takes."""
-    import tantivy  # noqa: F401
-    import usearch.index  # noqa: F401
+    import tantivy  # noqa: F401 - so that importing it is not measured
+    import usearch.index  # noqa: F401 - the same
 
     async def main() -> float:
         began = time.perf_counter()

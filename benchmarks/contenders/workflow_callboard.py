@@ -52,7 +52,7 @@ def node(id: str, kind: str) -> str:
 
 def play(plan: Plan, times: int) -> tuple[float, float, WorkflowResult]:
     """CPU and wall seconds of one run: the mean of so many, after one to warm up."""
-    custom.node_types = lambda: {"work": cast("Any", Work())}  # type: ignore[assignment]
+    custom.node_types = lambda: {"work": cast("Any", Work())}
     context = RunContext(
         gateway=cast("Any", None), limits=Limits(), config_dir=Path(), environ={}, run_agent=cast("Any", None)
     )

@@ -6,7 +6,8 @@ from typing import Any
 
 import msgspec
 
-from .things import ActorDetail, ActorInfo, McpServerState, RunInfo, TargetInfo
+from ..mcp.status import ServerStatus
+from .things import ActorDetail, ActorInfo, RunInfo, TargetInfo
 
 VERSION = 1
 """Of these methods. Additions don't change it."""
@@ -304,7 +305,7 @@ class ReloadServers(Params, frozen=True):
 class Servers(msgspec.Struct, kw_only=True):
     """Result of `_mcp/status`."""
 
-    servers: list[McpServerState]
+    servers: list[ServerStatus]
 
 
 class Reloaded(msgspec.Struct, kw_only=True):

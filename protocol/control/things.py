@@ -186,29 +186,3 @@ class GraphPicture(msgspec.Struct, kw_only=True):
     nodes: list[GraphNode]
     edges: list[GraphEdge]
     starts: list[str] = []
-
-
-class McpServerState(msgspec.Struct, kw_only=True):
-    """A server of `mcp.json`; see docs/mcp.md for its fields."""
-
-    name: str
-    type: str
-    share: str
-    state: str
-    key: str = ""
-    by: str = ""
-    breaker: str = "closed"
-    retry_seconds: float = 0.0
-    server: str = ""
-    version: str = ""
-    protocol: str = ""
-    tools: int | None = None
-    pid: int | None = None
-    rss: int | None = None
-    uptime: float = 0.0
-    leases: int = 0
-    pending: int = 0
-    calls: int = 0
-    errors: int = 0
-    restarts: int = 0
-    last_error: str = ""

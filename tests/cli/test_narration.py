@@ -43,7 +43,7 @@ def test_why_a_call_by_hand_failed_is_left_to_the_command(event: MakeEvent) -> N
 
 @pytest.mark.parametrize("severity", ["warning", "error"])
 def test_a_problem_of_a_file_says_its_severity_once(event: MakeEvent, severity: str) -> None:
-    problem = Problem(severity=severity, file="mcp.json", code="x", message="it is odd", line=3, column=1)  # type: ignore[arg-type]
+    problem = Problem(severity=severity, file="mcp.json", code="x", message="it is odd", line=3, column=1)
     assert told([event(ev.Warned(code="x", message=str(problem)))]) == [f"mcp.json:3:1: {severity}: it is odd"]
 
 

@@ -56,7 +56,7 @@ def person(monkeypatch: pytest.MonkeyPatch) -> Iterator[Person]:
 
 def choice(**more: object) -> Question:
     return Question(
-        **{"id": "q1", "actor": "", "text": "Send it?", "kind": "choice", "options": ("yes", "no", "later")} | more  # type: ignore[arg-type]
+        **{"id": "q1", "actor": "", "text": "Send it?", "kind": "choice", "options": ("yes", "no", "later")} | more
     )
 
 
@@ -314,7 +314,7 @@ def prompts(root: Root, person: Person, aside: Callable[[], object] = nullcontex
     def dialog(question: Question, more: int) -> Dialog:
         return Dialog(question, more=more, terminal=person.terminal)
 
-    return TerminalPrompts(root.questions, aside, dialog)  # type: ignore[arg-type]
+    return TerminalPrompts(root.questions, aside, dialog)
 
 
 def text(name: str, default: str | None = None) -> Question:

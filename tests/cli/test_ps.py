@@ -184,7 +184,7 @@ def test_without_a_text_and_a_terminal_there_is_nothing_to_answer_with(callboard
 def test_words_mean_an_answer_that_fits_the_question_or_are_refused(
     kind: str, options: tuple[str, ...], free: bool, texts: list[str], value: str | list[str] | None
 ) -> None:
-    question = Question(id="q1", actor="/r/a", text="?", kind=kind, options=options, free=free)  # type: ignore[arg-type]
+    question = Question(id="q1", actor="/r/a", text="?", kind=kind, options=options, free=free)
     if value is None:
         with pytest.raises(UsageError, match="question q1"):
             value_of(question, texts)

@@ -44,7 +44,7 @@ def needs(*names: str) -> pytest.MarkDecorator:
 
 def command(name: str, program: str | Path, *args: str | Path, **more: object) -> Server:
     """A `stdio` server."""
-    return Server(name=name, type="stdio", command=str(program), args=tuple(map(str, args)), **more)  # type: ignore[arg-type]
+    return Server(name=name, type="stdio", command=str(program), args=tuple(map(str, args)), **more)
 
 
 def npm(name: str, *args: str | Path, **more: object) -> Server:

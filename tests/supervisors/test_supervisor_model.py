@@ -309,14 +309,14 @@ class SupervisorMachine(RuleBasedStateMachine):
             ]
 
 
-class TestSupervisor(SupervisorMachine.TestCase):  # type: ignore[misc,name-defined]
+class TestSupervisor(SupervisorMachine.TestCase):
     settings = settings(
         max_examples=100, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
     )
 
 
 @pytest.mark.soak
-class TestSupervisorForLong(SupervisorMachine.TestCase):  # type: ignore[misc,name-defined]
+class TestSupervisorForLong(SupervisorMachine.TestCase):
     settings = settings(
         max_examples=2000, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
     )

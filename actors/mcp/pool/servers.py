@@ -22,6 +22,7 @@ import trio
 
 from ....protocol.errors import ActorFailed, CallboardError, InvalidFile, McpLost, ShuttingDown
 from ....protocol.mcp.config import McpConfig, PoolSettings, Server, resolved
+from ....protocol.mcp.status import ServerStatus
 from ....protocol.problems import errors_in
 from ....protocol.references import Secrets
 from ....supervisors import Actor, Lease, Pool, Root
@@ -32,7 +33,7 @@ from .keys import Key, digest_of
 from .live import Live
 from .opening import Opening
 from .scope import Scope
-from .status import Counters, Inquiry, ServerStatus, answer_inquiries, memory_of, socket_dir, status_of
+from .status import Counters, Inquiry, answer_inquiries, memory_of, socket_dir, status_of
 
 if TYPE_CHECKING:
     from ..client.connect import Abilities

@@ -32,6 +32,6 @@ def check_may_listen(settings: ApiSettings, host: str) -> bool:
 def _installed() -> None:
     try:
         import argon2  # noqa: F401 - to say so before anything is started
-        import jwt  # noqa: F401
+        import jwt  # noqa: F401 - to see whether it is there
     except ImportError as error:
         raise ConfigError(f"checking keys needs {error.name}: pip install 'callboard[server]'") from None

@@ -159,4 +159,4 @@ def _is_ours(connection: sqlite3.Connection) -> bool:
 
 def _note(row: Sequence[object]) -> Note:
     _, text, digest, model, vector = row
-    return Note(text=text, digest=digest, model=model, vector=vector)  # type: ignore[arg-type]
+    return Note(text=text, digest=digest, model=model, vector=vector)  # type: ignore[arg-type] # a row of our table

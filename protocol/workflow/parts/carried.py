@@ -201,7 +201,7 @@ def _guide_split(reading: WorkflowReading, fields: MapFields, config: Mapping, p
     kind = fields.split_type
     assert kind is not None
     if kind != "regex":
-        return GUIDE_SPLITS[kind]()  # type: ignore[call-arg]
+        return GUIDE_SPLITS[kind]()  # type: ignore[call-arg] # these want nothing
     if fields.pattern:
         check_pattern(reading, fields.pattern, config.entries["pattern"].value, (*path, "pattern"))
         return ByDelimiter(pattern=fields.pattern)

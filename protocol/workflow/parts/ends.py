@@ -17,7 +17,7 @@ def line_of(edge: Edge, graph: Mapping) -> int:
     """The line an edge of this graph stands on."""
     items = graph.entries["edges"].value
     index = edge.path[-1]
-    return items.items[index].line  # type: ignore[union-attr,index]
+    return items.items[index].line  # type: ignore[union-attr,index] # an edge was read from a list
 
 
 def has_ends(reading: WorkflowReading, edge: Edge, item: Node, ids: Collection[str]) -> bool:

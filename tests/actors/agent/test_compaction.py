@@ -23,7 +23,7 @@ def ask_often(request: Request) -> Reply | str:
     if "You shorten the record" in request.system:
         return Reply(text="SUMMARY", input_tokens=10, output_tokens=1)
     done = sum(1 for message in request.json["messages"] if message["role"] == "assistant")
-    turn = ask_often.turns = getattr(ask_often, "turns", 0) + 1  # type: ignore[attr-defined]
+    turn = ask_often.turns = getattr(ask_often, "turns", 0) + 1
     size = len(request.body) // 4
     if turn > ROUNDS:
         return Reply(text="done", input_tokens=size)
@@ -32,12 +32,12 @@ def ask_often(request: Request) -> Reply | str:
 
 @pytest.fixture(autouse=True)
 def _fresh() -> None:
-    ask_often.turns = 0  # type: ignore[attr-defined]
+    ask_often.turns = 0
 
 
 async def run(stage: Stage, **config: object) -> callboard.Outcome:
     stage.models.answer_with(ask_often)
-    agent = callboard.Agent(name="looker", instructions="Look.", can_ask_user=False, **config)  # type: ignore[arg-type]
+    agent = callboard.Agent(name="looker", instructions="Look.", can_ask_user=False, **config)
     return await stage.run("Look at all things.", target=agent, tools=[look])
 
 
@@ -56,7 +56,7 @@ async def test_older_turns_give_way_to_a_summary(stage: Stage) -> None:
 
 async def test_no_result_is_parted_from_its_call(stage: Stage) -> None:
     for keep in (1, 2, 3, 5):
-        ask_often.turns = 0  # type: ignore[attr-defined]
+        ask_often.turns = 0
         stage.models.requests.clear()
         await run(stage, compression_threshold=500, compression_keep_last=keep)
         for request in stage.models.requests:
@@ -102,8 +102,8 @@ async def test_a_summary_that_can_not_be_had_is_a_warning(stage: Stage) -> None:
 
 async def test_the_todo_list_stands_behind_the_summary_word_for_word(stage: Stage) -> None:
     def with_todo(request: Request) -> Reply | str:
-        if ask_often.turns == 0 and "You shorten" not in request.system:  # type: ignore[attr-defined]
-            ask_often.turns = 1  # type: ignore[attr-defined]
+        if ask_often.turns == 0 and "You shorten" not in request.system:
+            ask_often.turns = 1
             return Reply(calls=[("todo__init", {"goal": "see it all"}), ("todo__add", {"task": "look twice"})])
         return ask_often(request)
 
@@ -128,7 +128,7 @@ async def test_results_count_before_the_request_that_carries_them(stage: Stage, 
         size = len(request.body) // 4 if honest else 0
         if "You shorten the record" in request.system:
             return Reply(text="SUMMARY", input_tokens=size)
-        turn = ask_often.turns = ask_often.turns + 1  # type: ignore[attr-defined]
+        turn = ask_often.turns = ask_often.turns + 1
         if turn > ROUNDS:
             return Reply(text="done", input_tokens=size, output_tokens=0)
         return Reply(calls=[("big", {"number": turn})], input_tokens=size, output_tokens=0)

@@ -278,7 +278,7 @@ async def cancel_at(stage: Stage, moment: int) -> bool:
     check_ends(stage.events)
     assert not living() - before
     assert stage.root.questions.open == ()
-    children = stage.events[-1].data.outcome["children"]  # type: ignore[attr-defined]
+    children = stage.events[-1].data.outcome["children"]
     said = {child["output"] for child in children}
     assert {child["status"] for child in children} <= {"cancelled"}
     assert said <= {"", "hm", "I will wait", "I will ask"}
@@ -337,7 +337,7 @@ async def test_what_cancelled_children_had_said_is_in_the_parents_record(stage: 
             # A collect that is under way when a child asks returns with the question, and is made again.
             await until(lambda: (under_way("slow"), under_way("user__input"), under_way("agent__collect")) == (2, 1, 4))
             scope.cancel()
-    outcome = stage.events[-1].data.outcome  # type: ignore[attr-defined]
+    outcome = stage.events[-1].data.outcome
     said = sorted(child["output"] for child in outcome["children"])
     assert said == ["I will ask", "I will wait", "I will wait", "hm"]
     assert {child["status"] for child in outcome["children"]} == {"cancelled"}
@@ -362,7 +362,7 @@ async def test_what_a_reply_had_said_when_it_was_cancelled_is_kept(stage: Stage)
                 scope.cancel()
 
         await stage.run("go", target="boss", on_event=on_event)
-    (child,) = stage.events[-1].data.outcome["children"]  # type: ignore[attr-defined]
+    (child,) = stage.events[-1].data.outcome["children"]
     assert child["output"].startswith("word word ")
 
 
@@ -391,11 +391,11 @@ async def test_what_a_child_graph_had_said_when_it_was_cancelled_is_kept(stage: 
     with trio.CancelScope() as scope:
 
         def on_event(event: Event) -> None:
-            if event.kind == "node.entered" and event.data.node == "b":  # type: ignore[attr-defined]
+            if event.kind == "node.entered" and event.data.node == "b":
                 scope.cancel()
 
         await stage.run("go", target="boss", on_event=on_event)
-    (child,) = stage.events[-1].data.outcome["children"]  # type: ignore[attr-defined]
+    (child,) = stage.events[-1].data.outcome["children"]
     assert (child["output"], child["turns"]) == ("one done", 1)
 
 

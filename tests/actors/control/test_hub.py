@@ -115,7 +115,7 @@ async def test_a_run_of_somebody_else_is_denied_or_not_there(stage: Stage, hub: 
     path = f"/{info.run}"
     for call in (hub.get, hub.cancel, hub.subscribe, hub.graph_of, hub.questions, hub.tree):
         with pytest.raises(Denied):
-            call(BERT, info.run)  # type: ignore[operator]
+            call(BERT, info.run)
     for call in (hub.inspect, hub.pause, hub.resume, hub.cancel_actor):
         with pytest.raises(Denied):
             call(BERT, path)
@@ -321,7 +321,7 @@ async def test_the_first_answer_wins_and_the_others_are_told(stage: Stage, hub: 
     info = await hub.start(LOCAL, StartRun(target="asks"))
     question = await _asked(hub, info.run)
     with hub.watch_questions(LOCAL) as one, hub.watch_questions(LOCAL) as two:
-        assert [(await anext(feed)).question["id"] for feed in (one, two)] == [question, question]  # type: ignore[index]
+        assert [(await anext(feed)).question["id"] for feed in (one, two)] == [question, question]
         named = Caller("local", frozenset({"*"}), name="Zoe")
         assert [hub.answer(named, question, "Zoe"), hub.answer(LOCAL, question, "me")] == [True, False]
         for feed in (one, two):

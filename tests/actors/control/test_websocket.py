@@ -14,7 +14,7 @@ import wsproto
 import wsproto.events as ws
 from control_house import SCHEMA, TOKEN, Client, MadeRun, Served
 from stage import Stage
-from trio_websocket import ConnectionClosed, ConnectionRejected, open_websocket_url
+from trio_websocket import ConnectionClosed, ConnectionRejected, WebSocketConnection, open_websocket_url
 from waiting import until
 
 import callboard
@@ -173,10 +173,20 @@ async def test_a_half_open_connection_is_noticed(root: callboard.Root, hub: Hub,
     await trio.aclose_forcefully(raw.stream)
 
 
-async def test_a_client_that_answers_pings_stays(root: callboard.Root, hub: Hub, nursery: trio.Nursery) -> None:
-    served = await _impatient(root, hub, nursery, 5.0)
+async def test_a_client_that_answers_pings_stays(
+    root: callboard.Root, hub: Hub, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pings: list[object] = []
+    answered = WebSocketConnection._handle_ping_event
+
+    async def counted(connection: WebSocketConnection, event: ws.Ping) -> None:
+        pings.append(event)
+        await answered(connection, event)
+
+    monkeypatch.setattr(WebSocketConnection, "_handle_ping_event", counted)  # of the client: servers are not pinged
+    served = await _impatient(root, hub, nursery, 30.0)
     async with served.connect() as websocket:
-        await trio.sleep(0.15)
+        await until(lambda: len(pings) >= 3)  # the next one comes only after the answer to the last
         assert await Client(websocket).result("_server/info")
 
 

@@ -142,7 +142,7 @@ class Desk:
         """What is in the base, by source."""
         found: dict[str, list[Chunk]] = {}
         base = await Base.open(self.recipe.directory)
-        await base.export(lambda some: [found.setdefault(each.source, []).append(each) for each in some])  # type: ignore[func-returns-value,arg-type]
+        await base.export(lambda some: [found.setdefault(each.source, []).append(each) for each in some])
         base.close()
         return found
 

@@ -221,7 +221,7 @@ async def test_one_question_that_fails_is_told_and_the_others_are_used(stage: St
             return Reply(status=400, error="no such thing")
         return answer(request)
 
-    mind.research = research  # type: ignore[method-assign]
+    mind.research = research
     outcome = await stage.run(TOPIC, target=RESEARCH, answers={"approve": "accept"})
     assert outcome.status == "done", outcome.error
     assert stage.warnings == ["item_failed"]
@@ -234,7 +234,7 @@ async def test_with_no_reviewer_and_nobody_to_vet_there_is_still_a_report(stage:
     def fail(request: Request) -> Reply:
         return Reply(status=400, error="not today")
 
-    mind.vet = mind.review = fail  # type: ignore[assignment, method-assign]
+    mind.vet = mind.review = fail
     outcome = await stage.run(TOPIC, target=RESEARCH, answers={"approve": "accept"})
     assert outcome.status == "done", outcome.error
     assert outcome.output.startswith("# Tea\n")

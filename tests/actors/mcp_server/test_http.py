@@ -265,7 +265,7 @@ async def test_one_session_can_neither_cancel_nor_answer_for_another(stage: Stag
             await client.post(**legacy("notifications/cancelled", id=None, session=other, requestId=1))
             forged = {"jsonrpc": "2.0", "id": question, "result": {"action": "accept", "content": {"answer": "red"}}}
             await client.post("", json=forged, headers={"mcp-session-id": other})
-            forged["result"]["content"]["answer"] = "blue"  # type: ignore[index]
+            forged["result"]["content"]["answer"] = "blue"
             await client.post("", json=forged, headers={"mcp-session-id": mine})
             rest = [line async for line in lines if line.startswith("data: ")]
         assert json.loads(rest[-1][6:])["result"]["content"][0]["text"] == "chose blue"

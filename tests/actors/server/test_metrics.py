@@ -93,7 +93,7 @@ async def test_questions_are_counted_while_open_and_their_waits_when_closed(stag
     with metrics.listening(stage.root):
 
         async def ask(me: object) -> None:
-            await me.ask_person(Question(id="", actor="", text="well?"))  # type: ignore[attr-defined]
+            await me.ask_person(Question(id="", actor="", text="well?"))
 
         ref = stage.root.kernel.spawn(ask)
         with trio.fail_after(10):
@@ -131,7 +131,7 @@ async def test_how_late_the_loop_is_is_measured(stage: Stage) -> None:
     gate.metrics = metrics = Metrics()
 
     async def body(me: object) -> None:
-        await gate.start(me)  # type: ignore[arg-type]
+        await gate.start(me)
         await trio.sleep_forever()
 
     ref = stage.root.kernel.spawn(body)

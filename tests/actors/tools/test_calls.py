@@ -255,7 +255,7 @@ async def test_every_call_has_one_start_and_one_end_among_the_events(root: Any, 
         await me.spawn(body, stream=stream).wait()
     of_calls = [(event.id, event.kind.rpartition(".")[2]) for event in events if event.kind.startswith("tool.call")]
     assert sorted(of_calls) == [(id, kind) for id in "abc" for kind in ("finished", "started")]
-    errors = {event.id: event.data.error for event in events if event.kind == "tool.call.finished"}  # type: ignore[attr-defined]
+    errors = {event.id: event.data.error for event in events if event.kind == "tool.call.finished"}
     assert errors["a"] is None
     assert errors["b"] == "no"
     assert "Unknown tool 'ghost'" in errors["c"]

@@ -32,7 +32,7 @@ def doubling(directory: Path, edge: str = "") -> object:
 
 async def test_messages_that_double_every_round_end_the_run(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(perform, "MOST_QUEUED", 1000)
-    result = await house.run(doubling(house.directory), "x")  # type: ignore[arg-type]
+    result = await house.run(doubling(house.directory), "x")
     assert isinstance(result.error, GraphMistake)
     assert "messages wait for it, and 1000 are the most" in str(result.error)
 
@@ -40,7 +40,7 @@ async def test_messages_that_double_every_round_end_the_run(house: House, monkey
 async def test_a_text_that_doubles_every_round_ends_the_run(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(perform, "LONGEST", 1000)
     twice = ', clear_context: true, process: {type: template, config: {template: "{{content}}{{content}}"}}'
-    result = await house.run(doubling(house.directory, twice), "x")  # type: ignore[arg-type]
+    result = await house.run(doubling(house.directory, twice), "x")
     assert isinstance(result.error, GraphMistake)
     assert "the edge from 'A' to 'B': its processor makes a text of 1024 characters, 1000 are the most" in str(
         result.error

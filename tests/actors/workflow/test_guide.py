@@ -158,7 +158,7 @@ def test_a_store_may_say_what_makes_its_vectors() -> None:
     text = textwrap.dedent(EXAMPLES["5.1 store"]) + "  nodes:\n    - {id: A, type: human, config: {}}\n"
     found, _ = read_workflow(text, "wf.yaml", environ={"BASE_URL": "http://127.0.0.1:9/v1", "API_KEY": "k"})
     assert found is not None
-    embedding = found.graph.memory[0].config.embedding  # type: ignore[union-attr]
+    embedding = found.graph.memory[0].config.embedding
     assert embedding is not None
     assert (embedding.provider, embedding.model) == ("openai", "text-embedding-bge-reranker-v2-m3")
     assert (embedding.base_url, embedding.api_key) == ("http://127.0.0.1:9/v1", "k")
@@ -210,7 +210,7 @@ graph:
             queue.append(notice.message.text)
             states.append(list(queue))
         else:
-            for message in notice.messages:  # type: ignore[union-attr]
+            for message in notice.messages:
                 queue.remove(message.text)
 
     result = Stage(tell=hear).run(structure(found))

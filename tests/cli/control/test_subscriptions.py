@@ -48,7 +48,7 @@ async def test_events_come_in_order_each_once_until_the_run_ends(small: SmallSer
         await small.event(event(seq), "s1")
     await small.event(event(99), "another")
     await small.tell("_run/ended", subscription="s1", run=RUN, status="done")
-    assert [read_event(line).seq async for line in events] == [2, 3, 4]  # type: ignore[union-attr]
+    assert [read_event(line).seq async for line in events] == [2, 3, 4]
     assert (events.status, events.newest, events.seq) == ("done", 2, 4)
 
 

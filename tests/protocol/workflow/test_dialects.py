@@ -344,4 +344,4 @@ def test_plugins_bring_node_types() -> None:
     workflow, problems = read_workflow(text, "wf.yaml", known=known)
     assert problems == []
     assert workflow is not None
-    assert workflow.graph.nodes[0].config.values == {"arm": {"length": 2}}  # type: ignore[union-attr]
+    assert workflow.graph.nodes[0].config.values == {"arm": {"length": 2}}

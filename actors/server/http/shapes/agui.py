@@ -183,20 +183,20 @@ class Agui:
 
 _TELL = {
     "run.started": Agui._started,  # noqa: SLF001 - the table of this class
-    "llm.delta": Agui._delta,  # noqa: SLF001
-    "llm.reasoning": Agui._reasoning,  # noqa: SLF001
-    "llm.response": Agui._response,  # noqa: SLF001
-    "tool.call.started": Agui._call,  # noqa: SLF001
-    "tool.call.finished": Agui._result,  # noqa: SLF001
-    "node.entered": Agui._entered,  # noqa: SLF001
-    "node.exited": Agui._exited,  # noqa: SLF001
-    "question.asked": Agui._asked,  # noqa: SLF001
-    "question.answered": Agui._closed,  # noqa: SLF001
-    "question.expired": Agui._closed,  # noqa: SLF001
-    "run.warning": Agui._warned,  # noqa: SLF001
-    "run.finished": Agui._ended,  # noqa: SLF001
-    "run.failed": Agui._ended,  # noqa: SLF001
-    "run.cancelled": Agui._ended,  # noqa: SLF001
+    "llm.delta": Agui._delta,  # noqa: SLF001 - the class's own table
+    "llm.reasoning": Agui._reasoning,  # noqa: SLF001 - the class's own table
+    "llm.response": Agui._response,  # noqa: SLF001 - the class's own table
+    "tool.call.started": Agui._call,  # noqa: SLF001 - the class's own table
+    "tool.call.finished": Agui._result,  # noqa: SLF001 - the class's own table
+    "node.entered": Agui._entered,  # noqa: SLF001 - the class's own table
+    "node.exited": Agui._exited,  # noqa: SLF001 - the class's own table
+    "question.asked": Agui._asked,  # noqa: SLF001 - the class's own table
+    "question.answered": Agui._closed,  # noqa: SLF001 - the class's own table
+    "question.expired": Agui._closed,  # noqa: SLF001 - the class's own table
+    "run.warning": Agui._warned,  # noqa: SLF001 - the class's own table
+    "run.finished": Agui._ended,  # noqa: SLF001 - the class's own table
+    "run.failed": Agui._ended,  # noqa: SLF001 - the class's own table
+    "run.cancelled": Agui._ended,  # noqa: SLF001 - the class's own table
 }
 
 

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from .....protocol.control.things import McpServerState, RunInfo, RunStatus
+from .....protocol.control.things import RunInfo, RunStatus
+from .....protocol.mcp.status import ServerStatus
 
 Json = Any
 Number = Annotated[int, Meta(ge=0, le=2**53)]
@@ -161,7 +162,7 @@ class Info(msgspec.Struct, kw_only=True):
 class McpInfo(msgspec.Struct, kw_only=True):
     """The MCP servers, and what their pool did so far."""
 
-    servers: list[McpServerState]
+    servers: list[ServerStatus]
     counters: dict[str, Json]
 
 

@@ -209,15 +209,15 @@ class Completion:
 
 _TELL = {
     "run.started": Completion._started,  # noqa: SLF001 - the table of this class
-    "llm.delta": Completion._delta,  # noqa: SLF001
-    "llm.response": Completion._response,  # noqa: SLF001
-    "tool.call.started": Completion._tool_call,  # noqa: SLF001
-    "tool.call.finished": Completion._tool_result,  # noqa: SLF001
-    "agent.continued": Completion._continued,  # noqa: SLF001
-    "history.compacted": Completion._compacted,  # noqa: SLF001
-    "run.warning": Completion._warned,  # noqa: SLF001
-    "question.asked": Completion._asked,  # noqa: SLF001
-    "run.finished": Completion._ended,  # noqa: SLF001
-    "run.failed": Completion._ended,  # noqa: SLF001
-    "run.cancelled": Completion._ended,  # noqa: SLF001
+    "llm.delta": Completion._delta,  # noqa: SLF001 - the class's own table
+    "llm.response": Completion._response,  # noqa: SLF001 - the class's own table
+    "tool.call.started": Completion._tool_call,  # noqa: SLF001 - the class's own table
+    "tool.call.finished": Completion._tool_result,  # noqa: SLF001 - the class's own table
+    "agent.continued": Completion._continued,  # noqa: SLF001 - the class's own table
+    "history.compacted": Completion._compacted,  # noqa: SLF001 - the class's own table
+    "run.warning": Completion._warned,  # noqa: SLF001 - the class's own table
+    "question.asked": Completion._asked,  # noqa: SLF001 - the class's own table
+    "run.finished": Completion._ended,  # noqa: SLF001 - the class's own table
+    "run.failed": Completion._ended,  # noqa: SLF001 - the class's own table
+    "run.cancelled": Completion._ended,  # noqa: SLF001 - the class's own table
 }

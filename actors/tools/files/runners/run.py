@@ -36,7 +36,7 @@ def main() -> None:
         raise SystemExit(2)
     _take_over_stdin()
     for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(encoding="utf-8", errors="replace", line_buffering=True)  # type: ignore[union-attr]
+        stream.reconfigure(encoding="utf-8", errors="replace", line_buffering=True)  # type: ignore[union-attr] # text
     sys.dont_write_bytecode = True
     path = call["file"]
     sys.argv = [path]
@@ -264,7 +264,7 @@ class Stdin(io.TextIOBase):
         """For those who want bytes."""
         return io.BytesIO(self.read().encode())
 
-    def __next__(self) -> str:  # type: ignore[override]
+    def __next__(self) -> str:  # type: ignore[override] # TextIO says bytes or text
         line = self.read()
         if not line:
             raise StopIteration

@@ -59,4 +59,4 @@ def _change(rand: random.Random, texts: dict[str, list[str]]) -> None:
 
 
 def _said(hits: object) -> dict[tuple[str, tuple[int, int]], tuple[str, float]]:
-    return {(hit.source, hit.lines): (hit.text, pytest.approx(hit.score, abs=0.02)) for hit in hits}  # type: ignore[attr-defined]
+    return {(hit.source, hit.lines): (hit.text, pytest.approx(hit.score, abs=0.02)) for hit in hits}

@@ -41,7 +41,7 @@ async def found_by_words(stage: Stage, home: Path, query: str) -> bool:
     recipe = read_recipe(home / "look.kb")
 
     async def look(me: object) -> bool:
-        return bool((await stage.root.knowledge.retrieve(me, recipe, query, mode="keyword")).chunks)  # type: ignore[arg-type]
+        return bool((await stage.root.knowledge.retrieve(me, recipe, query, mode="keyword")).chunks)
 
     return bool(await stage.root.kernel.spawn(look, name="look", link=False).result())
 
@@ -78,7 +78,7 @@ async def test_another_language_is_told_and_takes_a_rebuild(knowing: Stage) -> N
     recipe = msgspec.structs.replace(read_recipe(home / "look.kb"), language="de")
 
     async def build(me: object) -> None:
-        await knowing.root.knowledge.build(me, recipe)  # type: ignore[arg-type]
+        await knowing.root.knowledge.build(me, recipe)
 
     with pytest.raises(Exception, match="built with language 'en', and is to be built with 'de'") as raised:
         await knowing.root.kernel.spawn(build, name="build", link=False).result()

@@ -34,7 +34,7 @@ def graph(home: Path, text: str = GRAPH) -> callboard.GraphAgent:
 
 
 def plain(home: Path, **fields: object) -> Recipe:
-    return Recipe(what="w", target="t", directory=home / "w.kb", documents=("x",), base=home, **fields)  # type: ignore[arg-type]
+    return Recipe(what="w", target="t", directory=home / "w.kb", documents=("x",), base=home, **fields)
 
 
 def test_every_rag_node_has_a_recipe_of_its_own(tmp_path: Path) -> None:

@@ -201,7 +201,7 @@ async def test_who_waits_for_a_vector_while_all_is_built_with_another_model_asks
             return np.ones((len(texts), self.dimension), np.float32)
 
     for model in ("ollama:old", "ollama:new"):
-        knowledge.embedders._embedders[model, None] = Slow(model)  # type: ignore[assignment]
+        knowledge.embedders._embedders[model, None] = Slow(model)
 
     async def body(me: Actor) -> None:
         await knowledge.build(me, msgspec.structs.replace(notes, embedding_model="ollama:old"))

@@ -45,7 +45,7 @@ def text(said: str, role: str = "user") -> dict[str, Any]:
 
 def talk_with(model: Model, **options: Any) -> Talk:
     context: RunContext = context_of({}, gateway=model, **options)
-    return Talk(scope=None, context=context, model="fake:small")  # type: ignore[arg-type]
+    return Talk(scope=None, context=context, model="fake:small")
 
 
 def server(sampling: Sampling = "on") -> Server:

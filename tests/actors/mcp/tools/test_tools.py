@@ -66,13 +66,13 @@ async def me() -> AsyncIterator[Actor]:
 
 def view_of(known: Known, name: str = "s", **entry: Any) -> View:
     server = Server(name=name, type="stdio", command="x", **entry)
-    return View(talk=Talk(scope=known, context=context_of({})), server=server)  # type: ignore[arg-type]
+    return View(talk=Talk(scope=known, context=context_of({})), server=server)
 
 
 async def offered(
     me: Actor, known: Known, mode: ToolMode, budget: int = 8000, taken: tuple[str, ...] = (), **choices: Any
 ) -> Offered:
-    talk = Talk(scope=known, context=context_of({}))  # type: ignore[arg-type]
+    talk = Talk(scope=known, context=context_of({}))
     servers = [Server(name=name, type="stdio", command="x") for name in known.servers]
     wanted = Wanted(choices=tuple(Choice(server=server, **choices) for server in servers), mode=mode, budget=budget)
     return await offer(me, talk, wanted, taken=taken)

@@ -346,7 +346,7 @@ async def test_log_lines_of_a_request_say_whose_it_is(app: Stage, caplog: pytest
             await http.get("/healthz/live")
     assert app.about[0] == {"request_id": "r-9", "subject": "alice", "peer": "127.0.0.1"}
     (record,) = caplog.records
-    assert (record.status, record.subject) == (200, "alice")  # type: ignore[attr-defined]
+    assert (record.status, record.subject) == (200, "alice")
 
 
 def test_the_table_has_only_scopes_that_exist() -> None:
@@ -363,5 +363,5 @@ async def test_other_kinds_of_connections_pass_untouched() -> None:
         seen.append(scope)
 
     layers = guarded(app, gate_for())
-    await layers({"type": "lifespan"}, None, None)  # type: ignore[arg-type]
+    await layers({"type": "lifespan"}, None, None)
     assert seen == [{"type": "lifespan"}]

@@ -172,7 +172,7 @@ async def test_a_key_that_is_not_known_makes_us_look_once_a_minute_at_most(
         return signer.published()
 
     house = House(signer, NOWHERE)
-    house.keys._get = fetch  # type: ignore[method-assign]
+    house.keys._get = fetch
     await house.tokens.check(signer.token())
     assert answers == 1
     signer.new_key("second")
@@ -201,7 +201,7 @@ async def test_an_address_that_does_not_answer_is_tried_again_with_growing_pause
         return signer.published()
 
     house = House(signer, NOWHERE, jwks_refresh_interval=300)
-    house.keys._get = fetch  # type: ignore[method-assign]
+    house.keys._get = fetch
     async with Root() as root:
         root.spawn(house.keys.keep_fresh)
         await trio.sleep(0.5)

@@ -173,7 +173,7 @@ async def test_requests_side_by_side_have_nothing_in_common(house: House) -> Non
         for number in range(10):
             nursery.start_soon(ask, number)
     assert sorted(str(reply["final_message"]) for reply in replies) == [f"got p{number}" for number in range(10)]
-    assert all(len(reply["tool_calls"]) == 1 for reply in replies)  # type: ignore[arg-type]
+    assert all(len(reply["tool_calls"]) == 1 for reply in replies)
 
 
 async def test_curl_says_that_json_is_a_form(house: House) -> None:

@@ -43,5 +43,5 @@ from callboard.actors.tools.files.handing import to_arguments
 def test_case_93_each_value_is_one_word(
     tmp_path: Path, arguments: list[Argument], given: dict[str, Any], words: list[str]
 ) -> None:
-    bench = Bench(None, tmp_path)  # type: ignore[arg-type]
+    bench = Bench(None, tmp_path)
     assert to_arguments(bench.declare(Path("tools.sh"), arguments=arguments), given) == words

@@ -81,7 +81,7 @@ def test_a_name_is_one_part_of_a_path() -> None:
 @pytest.fixture
 def bench_less(tmp_path: Path) -> Bench:
     """A bench that calls nothing."""
-    return Bench(None, tmp_path)  # type: ignore[arg-type]
+    return Bench(None, tmp_path)
 
 
 # --- .env ---------------------------------------------------------------------------------------------------------

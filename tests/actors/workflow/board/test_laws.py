@@ -76,7 +76,7 @@ class Bounded(Stage):
             self.fired.append(fired)
             return done(firing, fired)
 
-        board.done = remembered  # type: ignore[method-assign]
+        board.done = remembered
         return super().play(board, given)
 
 

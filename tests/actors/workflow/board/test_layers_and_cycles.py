@@ -49,7 +49,7 @@ def only_if(word: str) -> str:
 
 
 def played(yaml: str, compat: str | None = None, **stage: object) -> Result:
-    return Stage(**stage).run(structure(workflow(yaml, compat)))  # type: ignore[arg-type]
+    return Stage(**stage).run(structure(workflow(yaml, compat)))
 
 
 def order(yaml: str, compat: str | None = None) -> str:

@@ -35,7 +35,7 @@ def times(config: LoopTimerConfig, at: list[float], rules: Rules = STANDARD) -> 
     gate = Gate()
     found = []
     for second in at:
-        said = timed(config, gate, IN, lambda second=second: second, rules)  # type: ignore[misc]
+        said = timed(config, gate, IN, lambda second=second: second, rules)
         found.append(said[0].text if said else "-")
     return found
 
@@ -61,6 +61,6 @@ def test_q14_a_passthrough_timer_says_its_message_once_and_is_transparent_then()
 
 @pytest.mark.parametrize(("unit", "seconds"), [("seconds", 2.0), ("minutes", 120.0), ("hours", 7200.0)])
 def test_a_timer_knows_its_units(unit: str, seconds: float) -> None:
-    config = LoopTimerConfig(max_duration=2.0, duration_unit=unit)  # type: ignore[arg-type]
+    config = LoopTimerConfig(max_duration=2.0, duration_unit=unit)
     assert times(config, [50.0, 50.0 + seconds - 0.1]) == ["-", "-"]
     assert times(config, [50.0, 50.0 + seconds]) == ["-", f"Time limit reached (2.0 {unit})"]

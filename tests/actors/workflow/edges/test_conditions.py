@@ -79,7 +79,7 @@ async def _slow(text: str) -> bool:
     ("condition", "runs"), [(lambda text: text != "a", False), (_slow, True), (lambda text: 1 / 0, True)]
 )
 def test_a_named_condition_may_take_its_time_and_one_that_breaks_counts_as_met(condition: object, runs: bool) -> None:
-    functions = Functions(conditions={"mine": condition, "true": condition}, processors={"change": str.join})  # type: ignore[dict-item]
+    functions = Functions(conditions={"mine": condition, "true": condition}, processors={"change": str.join})
     result = Stage().run(structure(workflow(CONDITION), functions))
     assert ("B" in result.order) is runs
 

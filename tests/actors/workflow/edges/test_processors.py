@@ -24,7 +24,7 @@ def processed(processor: Processor, text: str, functions: Functions | None = Non
     process = process_of(processor, functions or Functions())
     assert callable(process)
     result = process(said(text), Around(known, {}, NOBODY))
-    arrived = now(result) if hasattr(result, "send") else result  # type: ignore[arg-type]
+    arrived = now(result) if hasattr(result, "send") else result
     return arrived.text if isinstance(arrived, Message) else None
 
 
@@ -102,7 +102,7 @@ CHANGES = [
 
 @pytest.mark.parametrize(("change", "arrives"), CHANGES)
 def test_functions_say_what_arrives(change: object, arrives: str | None) -> None:
-    functions = Functions(processors={"change": change})  # type: ignore[dict-item]
+    functions = Functions(processors={"change": change})
     assert processed(FunctionProcessor(name="change"), "ab", functions) == arrives
 
 
