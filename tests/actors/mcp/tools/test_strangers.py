@@ -121,7 +121,7 @@ SCHEMAS = st.recursive(
 )
 
 
-@settings(deadline=None)
+@settings(deadline=None, derandomize=True)
 @given(SCHEMAS, JSON)
 def test_what_fits_a_schema_fits_what_is_checked_of_it(schema: dict[str, Any], value: Any) -> None:
     try:
