@@ -15,9 +15,9 @@ import callboard
 from callboard.actors.server.serving import Served, ServeOptions, Server
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """A browser, once for all tests here: it takes a second to start."""
+    """A browser for the tests of a file: it takes a second to start. No longer, as others count our processes."""
     if program() is None:
         pytest.skip("no Chromium on this machine: install the package chromium to see the page tested")
     with launched() as found:
