@@ -16,6 +16,9 @@ SHOWN = 5
 """Errors of one value that are told at most."""
 
 
+_ENDLESS = "$: the value nests too deep to be checked, or the schema refers to itself without end"
+
+
 def schema_errors(value: Any, schema: dict[str, Any]) -> list[str]:
     """Where a value does not fit a schema, one sentence each, with the path."""
     return errors_by(validator(json.dumps(schema)), value)
@@ -29,6 +32,12 @@ def errors_by(check: Validator, value: Any) -> list[str]:
         errors = sorted(check.iter_errors(value), key=lambda error: list(map(str, error.path)))
     except Unresolvable as error:
         return [f"the schema refers to what is not in it: {error}"[:300]]
+    except RecursionError:
+        return [_ENDLESS]
+    except BaseException as error:  # the library's registry is Rust, which makes a panic of a RecursionError
+        if type(error).__name__ != "PanicException":
+            raise
+        return [_ENDLESS]
     return [f"{error.json_path}: {error.message[:300]}" for error in errors[:SHOWN]]
 
 

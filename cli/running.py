@@ -28,6 +28,7 @@ from .in_session import Wish, run_in_session
 from .render.progress import Progress, choose
 from .render.result import Result, for_format
 from .render.text import safe
+from .render.writer import from_any_thread
 from .stdin import prompt_text
 
 
@@ -208,8 +209,7 @@ async def _drive(
                 progress.note(f"model: {event.data.model} ({event.data.why})")
             result.on_event(event)
 
-        token = trio.lowlevel.current_trio_token()
-        result.when_gone(lambda: token.run_sync_soon(root.begin_stop))
+        result.when_gone(from_any_thread(root.begin_stop))
         try:
             if request.ui:
                 from .serving import serve_beside

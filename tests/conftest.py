@@ -11,6 +11,7 @@ import psutil
 import pytest
 import trio
 from fake_models import FakeModels, listening
+from hypothesis import settings
 
 from callboard.supervisors.processes import become_subreaper
 
@@ -45,6 +46,13 @@ def _loggers() -> list[logging.Logger]:
         for name, logger in logging.root.manager.loggerDict.items()
         if isinstance(logger, logging.Logger) and name.split(".", 1)[0] == "callboard"
     ]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """What hypothesis draws is the same in each run, so that red means the change; `make soak` draws anew."""
+    settings.register_profile("same", derandomize=True)
+    if config.option.markexpr != "soak":
+        settings.load_profile("same")
 
 
 def pytest_sessionstart() -> None:

@@ -7,6 +7,7 @@ the interpreter from ending.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import io
 import os
@@ -16,6 +17,19 @@ from queue import SimpleQueue
 from typing import TextIO
 
 MOST = 64 * 1024 * 1024
+
+
+def from_any_thread(callback: Callable[[], None]) -> Callable[[], None]:
+    """For `on_error`: has `callback` called in the trio run that is now, and not at all once that is over."""
+    import trio
+
+    token = trio.lowlevel.current_trio_token()
+
+    def call() -> None:
+        with contextlib.suppress(trio.RunFinishedError):
+            token.run_sync_soon(callback)
+
+    return call
 
 
 class LineWriter:

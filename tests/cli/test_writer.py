@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import io
 import os
+from collections.abc import Callable
 
 import pytest
+import trio
+import trio.testing
 
 from callboard.cli.render import writer
-from callboard.cli.render.writer import LineWriter
+from callboard.cli.render.writer import LineWriter, from_any_thread
 
 
 def test_lines_arrive_in_order() -> None:
@@ -61,3 +64,16 @@ def test_a_stream_without_a_descriptor_will_do() -> None:
     lines.put("a\n")
     lines.finish()
     assert stream.getvalue() == "a\n"
+
+
+def test_a_reader_that_goes_as_all_is_over_disturbs_nobody() -> None:
+    called: list[str] = []
+
+    async def main() -> Callable[[], None]:
+        tell = from_any_thread(lambda: called.append("in time"))
+        tell()
+        await trio.testing.wait_all_tasks_blocked()
+        return from_any_thread(lambda: called.append("too late"))
+
+    trio.run(main)()
+    assert called == ["in time"]

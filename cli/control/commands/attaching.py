@@ -21,6 +21,7 @@ from ...failure import told
 from ...frame import person_at_terminal
 from ...render.progress import Progress, choose
 from ...render.text import safe
+from ...render.writer import from_any_thread
 from ..client import Client
 from ..frame import Interrupted, tell, with_client
 from ..lookup import find_run
@@ -93,8 +94,7 @@ class _Attached:
         events = RunEvents(client, info.run)
         await events.begin()
         gone = trio.Event()
-        token = trio.lowlevel.current_trio_token()
-        self._relay.when_gone(lambda: token.run_sync_soon(gone.set))
+        self._relay.when_gone(from_any_thread(gone.set))
         async with trio.open_nursery() as nursery:
             with self._progress, ExitStack() as stack:
                 stack.callback(nursery.cancel_scope.cancel)

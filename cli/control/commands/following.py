@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import trio
 
 from ....protocol.errors import CallboardError, NoServer, NotFound
+from ...render.writer import from_any_thread
 from ..client import Client
 from ..frame import tell, with_client
 from ..lookup import find_run
@@ -86,8 +87,7 @@ def _from_server(request: Request, where: Where) -> int:
         await events.begin()
         last = None if request.follow else events.newest
         gone = trio.CancelScope()
-        token = trio.lowlevel.current_trio_token()
-        relay.when_gone(lambda: token.run_sync_soon(gone.cancel))
+        relay.when_gone(from_any_thread(gone.cancel))
         with gone:
             while last is None or events.seq < last:
                 try:

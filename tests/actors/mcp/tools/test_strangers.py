@@ -121,14 +121,10 @@ SCHEMAS = st.recursive(
 )
 
 
-@settings(deadline=None, derandomize=True)
+@settings(deadline=None)
 @given(SCHEMAS, JSON)
 def test_what_fits_a_schema_fits_what_is_checked_of_it(schema: dict[str, Any], value: Any) -> None:
-    try:
-        fits = not schema_errors(value, schema)
-    except RecursionError:  # one that refers to itself and gets nowhere
-        fits = False
-    if fits:
+    if not schema_errors(value, schema):
         assert schema_errors(value, quick(schema)) == []
 
 
