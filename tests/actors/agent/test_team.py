@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import random
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 import trio
+from below import living
 from fake_models import Reply, Request
 from stage import Stage
 from waiting import until
@@ -261,7 +260,7 @@ async def cancel_at(stage: Stage, moment: int) -> bool:
     stage.plain(PARENT, name="boss")
     (stage.plain("instructions: work", name="kid") / "tools.py").write_text(TOOLS)
     stage.models.answer_with(busy)
-    before = living()
+    before = living(stage.root.kernel)
     count = 0
     with trio.CancelScope() as scope, stage.root.questions.attach(People(stage)):
 
@@ -276,7 +275,7 @@ async def cancel_at(stage: Stage, moment: int) -> bool:
     stage.check_stream()
     assert stage.events[-1].kind == "run.cancelled"
     check_ends(stage.events)
-    assert not living() - before
+    assert {process.pid: process.cmdline() for process in living(stage.root.kernel) - before} == {}
     assert stage.root.questions.open == ()
     children = stage.events[-1].data.outcome["children"]
     said = {child["output"] for child in children}
@@ -285,16 +284,6 @@ async def cancel_at(stage: Stage, moment: int) -> bool:
     responses = sum(event.kind == "llm.response" and "/children/" in event.actor for event in stage.events)
     assert sum(child["turns"] for child in children) >= responses - len(children)
     return scope.cancel_called
-
-
-def living() -> set[psutil.Process]:
-    """Our children and theirs that live, the guardians left out."""
-    found = set()
-    for process in psutil.Process().children(recursive=True):
-        with contextlib.suppress(psutil.Error):
-            if process.status() != psutil.STATUS_ZOMBIE and "guardian" not in " ".join(process.cmdline()):
-                found.add(process)
-    return found
 
 
 def check_ends(events: list[Event]) -> None:

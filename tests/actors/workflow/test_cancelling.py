@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 
-import psutil
 import pytest
 import trio
+from below import living
 from fake_models import Reply, Request
 from mcp_house import SERVERS
 from waiting import until
@@ -45,18 +45,6 @@ graph:
 """
 
 
-def below() -> set[psutil.Process]:
-    """Processes that live below us, but for the guardian and orphans that nobody has looked at."""
-    found = set()
-    for child in psutil.Process().children(recursive=True):
-        try:
-            if child.status() != psutil.STATUS_ZOMBIE and "guardian" not in " ".join(child.cmdline()):
-                found.add(child)
-        except psutil.NoSuchProcess:
-            continue
-    return found
-
-
 async def test_cancelling_reaches_everybody_below_units_of_a_subgraph(agents: Agents, nursery: trio.Nursery) -> None:
     def answer(request: Request) -> Reply:
         return (
@@ -66,14 +54,15 @@ async def test_cancelling_reaches_everybody_below_units_of_a_subgraph(agents: Ag
         )
 
     agents.models.answer_with(answer)
-    before = below()
+    kernel = agents.root.kernel
+    before = living(kernel)
 
     def all_at_work() -> bool:
         asked = len(agents.of("question.asked"))
         calls = [data for data in agents.of("tool.call.started") if "slow" in data.tool]
         if len(agents.models.requests) < 2 * UNITS or not asked == len(calls) == UNITS:
             return False
-        return len([child for child in below() if child.name() == "sleep"]) == UNITS
+        return len([child for child in living(kernel) if child.name() == "sleep"]) == UNITS
 
     async def cancel() -> None:
         await until(all_at_work, 25)
@@ -84,7 +73,7 @@ async def test_cancelling_reaches_everybody_below_units_of_a_subgraph(agents: Ag
         result = await agents.run(deep())
         assert sorted(result.order) == sorted(["S", "T", *["Code", "Model", "Tool", "Person"] * UNITS])
         await agents.models.until(lambda models: models.cut == UNITS)
-        await until(lambda: below() <= before)
+        await until(lambda: living(kernel) <= before)
 
 
 # --- what errors end a run with ---------------------------------------------------------------------------

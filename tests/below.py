@@ -1,0 +1,23 @@
+"""Processes below us."""
+
+from __future__ import annotations
+
+import contextlib
+
+import psutil
+
+from callboard.supervisors import Root
+
+
+def living(root: Root) -> set[psutil.Process]:
+    """Our children and theirs that live, but for the guardian of `root`; orphans that nobody has looked at are dead.
+
+    Whoever looks takes what was there before away: other tests in our process may have a browser open.
+    """
+    found = set()
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):  # it ended as we looked
+            # The guardian by its number: a process has no command line yet as it is being executed.
+            if process.status() != psutil.STATUS_ZOMBIE and process.pid != root.processes.link.pid:
+                found.add(process)
+    return found
