@@ -11,7 +11,7 @@ import psutil
 import pytest
 import trio
 from fake_models import FakeModels, listening
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from callboard.supervisors.processes import become_subreaper
 
@@ -49,10 +49,13 @@ def _loggers() -> list[logging.Logger]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """What hypothesis draws is the same in each run, so that red means the change; `make soak` draws anew."""
-    settings.register_profile("same", derandomize=True)
-    if config.option.markexpr != "soak":
-        settings.load_profile("same")
+    """How hypothesis draws: the same in each run, so that red means the change, and however slow the machine is.
+
+    `make soak` draws anew.
+    """
+    for name, same in (("same", True), ("anew", False)):
+        settings.register_profile(name, derandomize=same, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("anew" if config.option.markexpr == "soak" else "same")
 
 
 def pytest_sessionstart() -> None:
