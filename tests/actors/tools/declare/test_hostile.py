@@ -188,7 +188,7 @@ def texts(pieces: Sequence[str]) -> st.SearchStrategy[str]:
     return st.lists(st.sampled_from(pieces) | st.text(max_size=3), max_size=60).map("".join)
 
 
-@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 @pytest.mark.parametrize(("name", "pieces"), [("t.sh", BASH), ("t.py", PYTHON), ("t.ts", TYPESCRIPT)])
 @given(data=st.data(), agent=st.booleans())
 def test_no_text_crashes_the_reader(
@@ -199,7 +199,7 @@ def test_no_text_crashes_the_reader(
     check(read_tools(tmp_path / name, agent=agent), text.count("\n") + 1)
 
 
-@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 @pytest.mark.parametrize(
     ("name", "pieces", "around"),
     [

@@ -187,7 +187,7 @@ async def test_a_global_tool_does_not_see_the_env_file_of_the_agent_that_calls_i
 
 
 @given(st.text(st.sampled_from("AB=\"'\\\n #$\r\te x\0\ufeff")))
-@settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=300, suppress_health_check=list(HealthCheck))
 def test_any_text_is_read_or_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / ".env").write_text(text, "utf-8", newline="")
     try:
