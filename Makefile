@@ -104,7 +104,7 @@ $(INTEROP)/%.made: requirements/interop/%.lock $(VENV)/.made
 
 $(INTEROP)/node.made: requirements/interop/package-lock.json $(VENV)/.made
 	@command -v npm >/dev/null || { echo "npm is missing: MCP servers from npm can't be had"; exit 1; }
-	@echo "installing $(INTEROP)/node (MCP servers from npm)"
+	@echo "installing $(INTEROP)/node (MCP servers and clients from npm)"
 	@rm -rf $(INTEROP)/node
 	@mkdir -p $(INTEROP)/node
 	@cp requirements/interop/package.json requirements/interop/package-lock.json $(INTEROP)/node

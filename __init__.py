@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .actors.runs.root import Root
     from .actors.runs.run import run
     from .actors.runs.target import GraphAgent, LoopAgent, WorkflowAgent, load, validate
+    from .actors.telemetry.attach import telemetry
     from .actors.tools.functions import function_tool
     from .protocol.agent import Agent
     from .protocol.errors import CallboardError
@@ -45,6 +46,7 @@ _HOMES = {
     "function_tool": ".actors.tools.functions",
     "load": ".actors.runs.target",
     "run": ".actors.runs.run",
+    "telemetry": ".actors.telemetry.attach",
     "validate": ".actors.runs.target",
 }
 
@@ -54,6 +56,7 @@ __all__ = [  # noqa: RUF022 - in the order of docs/python-api.md
     "validate",
     "Agent",
     "function_tool",
+    "telemetry",
     "Root",
     "Limits",
     "Outcome",

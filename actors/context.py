@@ -22,6 +22,7 @@ from .tools.permissions import Permissions
 from .tools.tool import Tool
 
 if TYPE_CHECKING:
+    from ..protocol.mcp.config import Server
     from ..supervisors import Actor
     from .agent.mail import Seat
     from .knowledge.of_run import RunKnowledge
@@ -85,6 +86,7 @@ class RunContext:
         max_depth: how deep agents may call agents.
         settings: what `config.yaml` says.
         mcp: the MCP servers; they are made when this is first called. None in a run that has none.
+        servers: those that the run's own agent has beside the ones it names.
     """
 
     def __init__(
@@ -107,6 +109,7 @@ class RunContext:
         settings: Settings | None = None,
         mcp: Callable[[], McpServers] | None = None,
         knowledge: Callable[[Meter], RunKnowledge] | None = None,
+        servers: tuple[Server, ...] = (),
     ) -> None:
         self.gateway = gateway
         self.meter = Meter(limits)
@@ -123,9 +126,15 @@ class RunContext:
         self.functions = functions
         self.settings = settings or Settings()
         self.mcp = mcp
+        self.servers = servers
         self._knowledge = knowledge
         self._known: RunKnowledge | None = None
         self._streams = streams
+
+    @property
+    def cwd(self) -> Path | None:
+        """The directory that the run's tools and scripts work in; None for ours."""
+        return None if self.tool_options is None else self.tool_options.cwd
 
     @property
     def knowledge(self) -> RunKnowledge:

@@ -125,21 +125,35 @@ async def connected(url: str, count: int) -> AsyncIterator[list[Client]]:
 async def watched(url: str, count: int, runs: int, seconds: float) -> None:
     """`count` clients watch `runs` runs, and give commands."""
     async with connected(url, 1) as (first,):
-        before = (await first.call("_bench/memory"))["rss"]
+        before = (await first.call("_bench/used"))["rss"]
         async with connected(url, count) as clients:
             for number, client in enumerate(clients):
                 await client.call("_run/subscribe", run=f"run-made{number % runs}")
-            each = ((await first.call("_bench/memory"))["rss"] - before) / count / 1024
-            commands: list[float] = []
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(commanding, clients, runs, commands)
-                said = (await first.call("_bench/emit", rate=RATE, seconds=seconds))["said"]
-                await trio.sleep(1)
-                nursery.cancel_scope.cancel()
-            lags = [lag for client in clients for lag in client.lags]
-    print(f"{count} clients watch {runs} runs: {each:.0f} KB per client, {len(lags) / seconds:.0f} events/s delivered")
-    print(f"  every event delivered: {'yes' if len(lags) == said * count // runs else 'NO'}")
-    print(f"  event lag: {shown(lags)};  a command meanwhile: {shown(commands)}")
+            each = ((await first.call("_bench/used"))["rss"] - before) / count / 1024
+            print(f"{count} clients watch {runs} runs: {each:.0f} KB per client")
+            for burst in (1, 10):
+                await told(first, clients, runs, seconds, burst)
+
+
+async def told(first: Client, clients: list[Client], runs: int, seconds: float, burst: int) -> None:
+    """The runs say words, `burst` at a time, while random clients give commands."""
+    for client in clients:
+        client.lags.clear()
+    commands: list[float] = []
+    async with trio.open_nursery() as nursery:
+        if burst == 1:
+            nursery.start_soon(commanding, clients, runs, commands)
+        before = (await first.call("_bench/used"))["cpu"]
+        said = (await first.call("_bench/emit", rate=RATE, seconds=seconds, burst=burst))["said"]
+        await trio.sleep(1)
+        cpu = (await first.call("_bench/used"))["cpu"] - before
+        nursery.cancel_scope.cancel()
+    lags = [lag for client in clients for lag in client.lags]
+    wanted = said * len(clients) // runs
+    print(f"  {burst} at a time: {len(lags) / seconds:.0f} events/s delivered, missing {wanted - len(lags)};", end=" ")
+    print(f"{cpu / max(1, len(lags)) * 1e6:.0f} µs of the server's CPU each; lag {shown(lags)}")
+    if commands:
+        print(f"  a command meanwhile: {shown(commands)}")
 
 
 async def commanding(clients: list[Client], runs: int, commands: list[float]) -> None:
@@ -156,7 +170,7 @@ async def answered(url: str, count: int, clients_count: int) -> None:
     """`count` runs wait for a person, and are answered by random clients."""
     chance = random.Random(7)
     async with connected(url, clients_count) as clients:
-        before = (await clients[0].call("_bench/memory"))["rss"]
+        before = (await clients[0].call("_bench/used"))["rss"]
         starts: list[float] = []
         answers: list[float] = []
 
@@ -173,7 +187,7 @@ async def answered(url: str, count: int, clients_count: int) -> None:
         questions: list[Any] = []
         while len(questions) < count:
             questions = (await clients[0].call("_question/list"))["questions"]
-        each = ((await clients[0].call("_bench/memory"))["rss"] - before) / count / 1024
+        each = ((await clients[0].call("_bench/used"))["rss"] - before) / count / 1024
         chance.shuffle(questions)
         began = time.perf_counter()
         async with trio.open_nursery() as nursery:

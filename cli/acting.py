@@ -27,6 +27,7 @@ def act(
     config_dir: str | None,
     progress: Progress | None = None,
     person: bool = False,
+    traced: bool = False,
 ) -> T:
     """What `body` returns, played to its end by an actor of its own.
 
@@ -34,13 +35,14 @@ def act(
         config_dir: see `directories.config_dir`.
         progress: told its events; None for nobody.
         person: whether somebody at the terminal can be asked.
+        traced: whether it has runs (see `open_frame`).
 
     Raises:
         CallboardError: it failed.
         click.exceptions.Exit: it was interrupted.
     """
     logging.configure()
-    end: list[T] | CallboardError | int = trio.run(_play, body, config_dir, progress or Silent(), person)
+    end: list[T] | CallboardError | int = trio.run(_play, body, config_dir, progress or Silent(), person, traced)
     if isinstance(end, int):
         raise click.exceptions.Exit(end)
     if isinstance(end, CallboardError):
@@ -49,10 +51,14 @@ def act(
 
 
 async def _play(
-    body: Callable[[Actor, Root], Awaitable[T]], config_dir: str | None, progress: Progress, person: bool
+    body: Callable[[Actor, Root], Awaitable[T]],
+    config_dir: str | None,
+    progress: Progress,
+    person: bool,
+    traced: bool,
 ) -> list[T] | CallboardError | int:
     """A list of what it returned; why it failed; the exit code if it was interrupted."""
-    async with open_frame(progress, config_dir=config_dir, person=person) as root:
+    async with open_frame(progress, config_dir=config_dir, person=person, traced=traced) as root:
         stream = root.bus.open(f"call-{secrets.token_hex(4)}")
         try:
             with stream.listen(progress.on_event):

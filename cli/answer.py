@@ -10,13 +10,14 @@ from . import options
 
 
 @click.command("answer", short_help="List open questions of a server's runs, or answer one.")
-@click.argument("question", required=False)
+@click.argument("question", required=False, shell_complete=options.complete_run)
 @click.argument("texts", metavar="[TEXT]...", nargs=-1)
 @options.text_or_json
 @options.server
 def command(question: str | None, texts: tuple[str, ...], output: str, url: str | None, token: str | None) -> int:
-    """Answers QUESTION (its id) with TEXT; without TEXT it is asked at the terminal, without QUESTION all open ones are
-    listed. `-` as TEXT reads the answer from standard input. A question with boxes to tick takes several TEXTs.
+    """Answers QUESTION (its id, or that of a run that asks just one) with TEXT; without TEXT it is asked at the
+    terminal, without QUESTION all open ones are listed. `-` as TEXT reads the answer from standard input. A question
+    with boxes to tick takes several TEXTs.
 
     Exit code 2 if no such question is open, if somebody else was faster, or if TEXT is no answer to it.
     """

@@ -93,7 +93,7 @@ def run_tasks(request: Request) -> int:
 
     journal = Journal(path)
     try:
-        given_up = act(batch, config_dir=request.config_dir, progress=progress)
+        given_up = act(batch, config_dir=request.config_dir, progress=progress, traced=True)
     except click.exceptions.Exit:
         sys.stderr.write("callboard: what is done is kept; the same command goes on from there\n")
         if request.output == "json":

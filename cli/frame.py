@@ -30,23 +30,23 @@ _CLEAR_LINE = b"\r\x1b[2K"
 
 @asynccontextmanager
 async def open_frame(
-    progress: Progress, *, config_dir: str | None, person: bool, serving: bool = False
+    progress: Progress, *, config_dir: str | None, person: bool, serving: bool = False, traced: bool = True
 ) -> AsyncIterator[Root]:
     """The root to work under.
 
     Args:
         person: whether somebody at the terminal can be asked.
         serving: whether we are here for long.
+        traced: whether there may be runs, which OpenTelemetry is told of if the environment says so.
 
     The block should let no error of ours out: it would arrive wrapped in a group.
     """
     from .. import Root  # heavy, and not needed by those who only want to know who is at the terminal
+    from ..actors.telemetry.export import exporting
 
     raise_file_limit()
-    async with (
-        Root(config_dir=config_dir, signals=True, on_signal=_tell_signal, serving=serving) as root,
-        trio.open_nursery() as nursery,
-    ):
+    root = Root(config_dir=config_dir, signals=True, on_signal=_tell_signal, serving=serving)
+    async with exporting(root, os.environ if traced else {}), root, trio.open_nursery() as nursery:
         with progress, ExitStack() as stack:
             stack.callback(nursery.cancel_scope.cancel)
             nursery.start_soon(progress.animate)

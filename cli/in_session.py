@@ -9,9 +9,9 @@ from uuid import uuid4
 
 from .. import Agent, Outcome, Root
 from .. import run as run_target
-from ..actors.runs.target import LoopAgent, find, read
+from ..actors.runs.target import find, read
 from ..protocol.chat import Turn
-from ..protocol.errors import CallboardError
+from ..protocol.errors import CallboardError, ConfigError
 from ..protocol.questions import Question
 
 WAIT = 30.0
@@ -23,7 +23,7 @@ class Wish:
     """What the user says of sessions.
 
     Attributes:
-        name: of the session, or its id; None for what the agent's file says (`agent_session`).
+        name: of the session, or its id; None for what the agent's file or the settings say.
         save: whether it is kept; None for what the session and the settings say.
         person: whether somebody at the terminal can be asked.
         note: tells the user something.
@@ -37,7 +37,7 @@ class Wish:
 
 async def run_in_session(root: Root, target: str | Agent, prompt: str, wish: Wish, **options: Any) -> Outcome:
     """Run the target, in a session if one is wanted."""
-    name = wish.name or _named_by_agent(root, target, options)
+    name = wish.name or _named_elsewhere(root, target, options)
     if name is None:
         return await run_target(target, prompt, root=root, **options)
     from ..actors.sessions.names import TEMP
@@ -72,16 +72,19 @@ async def run_in_session(root: Root, target: str | Agent, prompt: str, wish: Wis
     )
 
 
-def _named_by_agent(root: Root, target: str | Agent, options: dict[str, Any]) -> str | None:
-    """The session that the agent's file names, or the settings for all agents."""
-    if not isinstance(target, str):
-        return None
-    found = find(target, config_dir=root.config_dir)
-    if found.dialect != "agent":
-        return None
-    loaded = read(found, root.config_dir, strict=options["strict"], compat=options["compat"], shelf=root.shelf)
-    own = loaded.agent.agent_session if isinstance(loaded, LoopAgent) else None
-    return own or str(root.settings.other.get("agent_session") or "") or None
+def _named_elsewhere(root: Root, target: str | Agent, options: dict[str, Any]) -> str | None:
+    """The session that the agent's file names, or the settings for all agents; `cmd_prelude` where there is none."""
+    if isinstance(target, str):
+        from ..actors.sessions.play import session_of_agent
+
+        return session_of_agent(root, target, strict=options["strict"], compat=options["compat"])
+    prelude = str(root.settings.other.get("cmd_prelude") or "")
+    kind, colon, name = prelude.partition(":")
+    if not prelude or kind == "role":
+        return None  # roles are not there
+    if not colon or not kind or not name:
+        raise ConfigError(f"`cmd_prelude` is session:NAME, SESSION:ROLE or role:NAME, not '{prelude}'")
+    return name if kind == "session" else kind
 
 
 async def _temporary(

@@ -15,12 +15,12 @@ import msgspec
 
 from ..actors.directories import config_dir as configured
 from ..actors.sessions.export import Form, exported
-from ..actors.sessions.names import as_id
+from ..actors.sessions.live import forget_all
 from ..actors.sessions.store import SessionMeta, SessionStore, Stored
 from ..protocol.errors import CallboardError, UsageError
 from . import logging
-from .render.table import columns
-from .render.text import safe
+from .render.table import columns, fitted
+from .render.text import one_line, safe
 
 
 def _store(config_dir: str | None) -> SessionStore:
@@ -29,10 +29,7 @@ def _store(config_dir: str | None) -> SessionStore:
 
 
 def _found(store: SessionStore, name: str, agent: str | None) -> Stored:
-    id = as_id(name)
-    if id is not None:
-        return store.open(id, store.locate(id))
-    return store.open(store.resolve(name, agent), agent)
+    return store.open(*store.find(name, agent))
 
 
 @contextmanager
@@ -49,10 +46,15 @@ def listed(agent: str | None, *, as_json: bool, config_dir: str | None) -> str:
     found = _store(config_dir).list(agent, everywhere=agent is None)
     if as_json:
         return json.dumps([msgspec.to_builtins(meta) for meta in found], indent=2, ensure_ascii=False) + "\n"
+    if not found and agent is not None:
+        return f'agent {safe(agent)} has no sessions: callboard run {safe(agent)} -s NAME "..." begins one\n'
     if not found:
         return 'no sessions yet: callboard ask -s NAME "..." begins one\n'
-    rows = [(meta.alias or meta.id, meta.agent or "-", _when(meta), meta.title or "") for meta in found]
-    return "".join(f"{line}\n" for line in columns([[safe(cell) for cell in row] for row in rows]))
+    rows = [
+        (safe(meta.alias or meta.id), safe(meta.agent or "-"), _when(meta), one_line(meta.title or ""))
+        for meta in found
+    ]
+    return fitted(columns(rows))
 
 
 def _when(meta: SessionMeta) -> str:
@@ -83,8 +85,11 @@ def exported_to(session: str, file: str | None, form: str | None, agent: str | N
 def path_of(session: str, agent: str | None, config_dir: str | None) -> Path:
     """Where a session's file is."""
     store = _store(config_dir)
-    stored = _found(store, session, agent)
-    return store.path(stored.id, stored.agent)
+    id, whose = store.find(session, agent)
+    path = store.path(id, whose)
+    if not path.is_file():
+        store.open(id, whose)  # an older program's, which is copied now
+    return path
 
 
 def renamed(session: str, name: str, agent: str | None, config_dir: str | None) -> None:
@@ -99,11 +104,16 @@ def renamed(session: str, name: str, agent: str | None, config_dir: str | None) 
 def deleted(sessions: tuple[str, ...], agent: str | None, config_dir: str | None) -> None:
     """Remove sessions for good."""
     store = _store(config_dir)
-    found = [_found(store, name, agent) for name in sessions]  # all are there before the first one goes
-    for stored in found:
-        with _held(store, stored):
-            store.delete(stored.id, stored.agent)
-        sys.stderr.write(f"callboard: session {safe(stored.label)} deleted\n")
+    found = [(name, *store.find(name, agent)) for name in sessions]  # all are there before the first one goes
+    for name, id, whose in found:
+        if not store.path(id, whose).is_file():
+            store.open(id, whose)  # an older program's, which is copied now
+        lock = store.try_hold(id, whose)
+        if lock is None:
+            raise store.in_use(store.open(id, whose))
+        with lock:
+            store.delete(id, whose)
+        sys.stderr.write(f"callboard: session {safe(name)} deleted\n")
 
 
 def emptied(session: str, agent: str | None, config_dir: str | None) -> None:
@@ -112,7 +122,7 @@ def emptied(session: str, agent: str | None, config_dir: str | None) -> None:
     stored = _found(store, session, agent)
     with _held(store, stored):
         stored = store.fresh(stored)
-        stored.session.messages, stored.session.compressed_messages, stored.session.data_urls = [], [], {}
+        forget_all(stored.session)
         store.save(stored)
     sys.stderr.write(f"callboard: session {safe(stored.label)} is empty now\n")
 

@@ -229,7 +229,7 @@ knowledge = several(
 
 def complete_session(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
     """Sessions of the target, or of nobody."""
-    from ..actors.sessions.places import scope_of
+    from ..actors.sessions.disk.places import scope_of
 
     home, _ = configured(ctx.params.get("config_dir"), os.environ)
     target = ctx.params.get("target")
@@ -242,9 +242,11 @@ session = several(
         "-s",
         "--session",
         metavar="SESSION",
+        is_flag=False,
+        flag_value="temp",
         shell_complete=complete_session,
         help="Goes on with a conversation that is kept, or begins one: a UUID is the id of a session, all else is a"
-        " name that you give it; temp is one that is not kept.",
+        " name that you give it; temp, or -s with nothing behind it, is one that is not kept.",
     ),
     click.option(
         "--save-session/--no-save-session",

@@ -1,4 +1,4 @@
-"""What `callboard serve` does: a root that waits for people, a server under it, two lines on stderr."""
+"""What `callboard serve` does: a root that waits for people, a server under it, a few lines on stderr."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from .. import Root
 from ..actors.server.logs import ServerLog, install
 from ..actors.server.redact import Redactor, secrets_of
 from ..actors.server.serving import Served, ServeOptions, Server
+from ..actors.telemetry.export import exporting
 from ..protocol.errors import CallboardError
 from ..supervisors import Actor, End
 from . import logging
@@ -51,7 +52,7 @@ async def serve_beside(root: Root, note: Callable[[str], None], *, quiet: bool) 
     Raises:
         ConfigError: the settings forbid it.
     """
-    server = Server(ServeOptions(host="127.0.0.1", port=0, beside=True))
+    server = Server(ServeOptions(host="127.0.0.1", port=0, read=True))
     settled = trio.Event()
 
     def listening(served: Served) -> None:
@@ -80,7 +81,7 @@ async def serve_beside(root: Root, note: Callable[[str], None], *, quiet: bool) 
 
 async def _serve(request: ServeRequest, /) -> CallboardError | int:
     """The exit code, or why nothing can be served."""
-    server = Server(ServeOptions(host=request.host, port=request.port))
+    server = Server(ServeOptions(host=request.host, port=request.port, read=sys.stderr.isatty()))
 
     def say(text: str) -> None:
         if not request.quiet:
@@ -97,16 +98,19 @@ async def _serve(request: ServeRequest, /) -> CallboardError | int:
         say(f"serving at {served.url}" + ("" if served.http else " (the websocket only)"))
         if served.http and (request.ui or sys.stderr.isatty()):
             say(f"the page: {served.page}")
+        if sys.stderr.isatty():
+            say("from other terminals: callboard ps, top, attach, answer, stop; Ctrl-C here ends the server")
 
     raise_file_limit()
-    async with Root(
+    root = Root(
         config_dir=request.config_dir,
         signals=True,
         patient=True,
         serving=True,
         on_drain=drain,
         on_hangup=server.hang_up,
-    ) as root:
+    )
+    async with exporting(root, os.environ), root:
         written = _log_of(root)
         try:
             if root.settings.mcp_server_support:
@@ -124,9 +128,16 @@ async def _serve(request: ServeRequest, /) -> CallboardError | int:
 
 
 def _log_of(root: Root) -> ServerLog | None:
-    """The log as a server writes it; one that `CALLBOARD_LOG` asks for stays as it is, for people."""
+    """The log as a server writes it; one that `CALLBOARD_LOG` asks for stays as it is, for people.
+
+    A person at a terminal is told what is wrong, and not of each request: the page's address must not scroll away.
+    """
     if os.environ.get("CALLBOARD_LOG"):
         return None
-    settings = root.settings.api
+    settings, person = root.settings.api, sys.stderr.isatty()
     redactor = Redactor(secrets_of(root.settings, os.environ))
-    return install(sys.stderr, format=settings.log_format, level=settings.log_level, redactor=redactor)
+    format = "text" if person else settings.log_format
+    written = install(sys.stderr, format=format, level=settings.log_level, redactor=redactor)
+    if person and settings.log_level != "debug":
+        written.setLevel("WARNING")
+    return written

@@ -14,12 +14,12 @@ from . import options
 @options.text_or_json
 @options.server
 def command(run: str | None, output: str, url: str | None, token: str | None) -> int:
-    """Shows all actors of a server, or those of RUN: where each is in the tree, its state, the mail that waits for it,
-    what it does and for how long, what it has used, its restarts and its last event.
+    """Shows all actors of a server, or those of RUN: where each is in the tree, its state and kind, the mail that waits
+    for it, what it does and for how long, what it has used, its restarts, its events and the last of them.
 
     \b
     Keys: arrows or j k move, enter looks closer, c cancels (asks first), p pauses and resumes,
-    a answers a question, / filters, s sorts by another column, q quits.
+    a answers a question, / filters, s and S sort by another column, q quits.
 
     Where stdout is no terminal, and with -o json, it prints what is there now and ends.
     """

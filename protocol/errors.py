@@ -40,6 +40,11 @@ class CallboardError(Exception):
         return self
 
 
+def code_of(error: BaseException) -> str:
+    """The code of any error: that of one that is not ours is `error`."""
+    return error.code if isinstance(error, CallboardError) else CallboardError.code
+
+
 # --- the user's words and files ---------------------------------------------------------------------------
 
 
@@ -78,6 +83,12 @@ class Unsupported(CallboardError):
 
     code = "unsupported"
     exit_code = 2
+
+
+class NotKept(CallboardError):
+    """A session's files can't be read or written: the disk is full, or may not be written to."""
+
+    code = "not_kept"
 
 
 class ConfigError(CallboardError):

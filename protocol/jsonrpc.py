@@ -123,17 +123,17 @@ def _told_apart(any: _Any) -> Message:
 
 def encode_request(id: Id, method: str, params: Json) -> bytes:
     """A request without a newline."""
-    return _ENCODER.encode({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
+    return _encoded({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
 
 
 def encode_notification(method: str, params: Json) -> bytes:
     """A notification without a newline."""
-    return _ENCODER.encode({"jsonrpc": "2.0", "method": method, "params": params})
+    return _encoded({"jsonrpc": "2.0", "method": method, "params": params})
 
 
 def encode_result(id: Id, result: Json) -> bytes:
     """An answer without a newline."""
-    return _ENCODER.encode({"jsonrpc": "2.0", "id": id, "result": result})
+    return _encoded({"jsonrpc": "2.0", "id": id, "result": result})
 
 
 def encode_failure(id: Id | None, code: int, message: str, data: Json = None) -> bytes:
@@ -141,4 +141,24 @@ def encode_failure(id: Id | None, code: int, message: str, data: Json = None) ->
     error: dict[str, Json] = {"code": code, "message": message}
     if data is not None:
         error["data"] = data
-    return _ENCODER.encode({"jsonrpc": "2.0", "id": id, "error": error})
+    return _encoded({"jsonrpc": "2.0", "id": id, "error": error})
+
+
+def _encoded(message: dict[str, Json]) -> bytes:
+    try:
+        return _ENCODER.encode(message)
+    except UnicodeEncodeError:  # half a surrogate pair, in what a program printed or a file is called
+        return _ENCODER.encode(_readable(msgspec.to_builtins(message, builtin_types=(msgspec.Raw,))))
+
+
+def _readable(value: Json) -> Json:
+    if isinstance(value, str):
+        return readable(value)
+    if isinstance(value, dict):
+        return {_readable(key): _readable(each) for key, each in value.items()}
+    return [_readable(each) for each in value] if isinstance(value, list) else value
+
+
+def readable(text: str) -> str:
+    """The text, with a question mark for whatever UTF-8 can't say."""
+    return text if text.isascii() else text.encode(errors="replace").decode()

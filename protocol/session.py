@@ -10,8 +10,8 @@
     - role: assistant
       content: Tension and compression.
 
-`_meta` is ours. Keys that nobody here knows stay as they are, in the file and in its messages. Text is read by the
-YAML 1.2 core schema (`yes` and dates are text), as serde writes it. `session_turns` makes a history of the messages.
+`_meta` is ours. Keys that nobody here knows stay as they are, in the file and in its messages. `session_yaml` reads and
+writes the text; `session_turns` makes a history of the messages.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ import re
 from typing import Any
 
 import msgspec
-import yaml
 
 from .errors import InvalidFile
+from .session_yaml import read_yaml, write_yaml
 
 Json = Any
 
-MOST_BYTES = 256 * 1024 * 1024
+MOST_BYTES = 64 * 1024 * 1024
 """A file that is longer is no conversation."""
 
 
@@ -44,12 +44,28 @@ class Meta(msgspec.Struct, omit_defaults=True):
     created_by_key_id: str | None = None
 
 
+class Todo(msgspec.Struct, kw_only=True):
+    """One item of a todo list; `id` counts from 1."""
+
+    id: int
+    desc: str
+    done: bool = False
+
+
+class Todos(msgspec.Struct, kw_only=True):
+    """An agent's todo list, which goes on from turn to turn: what is reached when all is done, and the steps to it."""
+
+    goal: str = ""
+    items: list[Todo] = []
+
+
 class Session(msgspec.Struct, kw_only=True):
     """What the file says.
 
     Attributes:
         model: `client:model` that was chosen for it; None for what its agent says.
         enabled_tools, enabled_mcp_servers: of one without an agent: names with commas between them.
+        auto_continue, max_auto_continues, inject_todo_instructions, continuation_prompt: of one without an agent.
         save_session: true keeps it without asking, false never, None asks.
         compression_threshold: tokens from which on it is shortened; 0 or less for never.
         role_name, agent_instructions: kept for Loki; nothing here reads them.
@@ -57,6 +73,7 @@ class Session(msgspec.Struct, kw_only=True):
         compressed_messages: what was said before the summary that `messages` begin with.
         messages: what the next turn builds on.
         title: what it is about, in a few words.
+        todo: the todo list of its agent.
         meta: whose it is.
         other: keys that nobody knows.
     """
@@ -76,6 +93,7 @@ class Session(msgspec.Struct, kw_only=True):
     agent_variables: dict[str, str] = {}
     agent_instructions: str | None = None
     title: str | None = None
+    todo: Todos | None = None
     compressed_messages: list[dict[str, Json]] = []
     messages: list[dict[str, Json]] = []
     data_urls: dict[str, str] = {}
@@ -98,12 +116,7 @@ def read_session(text: str, file: str) -> Session:
     """
     if len(text) > MOST_BYTES:
         raise InvalidFile(f"{file}: a session of {len(text)} characters is too long")
-    try:
-        found = yaml.load(text, _Loader)  # noqa: S506 - a safe loader with fewer guesses
-    except yaml.YAMLError as error:
-        raise InvalidFile(f"{file} is no YAML: {' '.join(str(error).split())}") from None
-    except RecursionError:
-        raise InvalidFile(f"{file}: it nests too deeply") from None
+    found = read_yaml(text, file)
     found = {} if found is None else found
     if not isinstance(found, dict) or not all(isinstance(key, str) for key in found):
         raise InvalidFile(f"{file}: a session is a mapping with text for keys")
@@ -124,10 +137,11 @@ def _is_gap(key: str, value: object) -> bool:
 def write_session(session: Session) -> str:
     """The text of the file; keys that say nothing are left out."""
     told: dict[str, Json] = {"_meta": meta} if (meta := msgspec.to_builtins(session.meta)) else {}
-    told |= {key: value for key, field in _FIELDS.items() if _says(value := getattr(session, field.name), key)}
+    said = {key: getattr(session, field.name) for key, field in _FIELDS.items()}
+    told |= {key: msgspec.to_builtins(value) for key, value in said.items() if _says(value, key)}
     told |= session.other
     told |= {key: getattr(session, key) for key in _LONG if getattr(session, key) or key == "messages"}
-    return yaml.dump(told, Dumper=_Dumper, allow_unicode=True, sort_keys=False, width=120)
+    return write_yaml(told)
 
 
 def _says(value: Json, key: str) -> bool:
@@ -138,50 +152,3 @@ def head_of(text: str) -> str:
     """The text of the file without what was said, if it was written here: all that a list of sessions shows."""
     found = _LONG_KEY.search(text)
     return text if found is None else text[: found.start()]
-
-
-class _Loader(yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader):  # type: ignore[misc]  # one of two
-    """A safe loader that guesses by the core schema of YAML 1.2."""
-
-
-class _Dumper(yaml.CSafeDumper if yaml.__with_libyaml__ else yaml.SafeDumper):  # type: ignore[misc]  # one of two
-    """A safe dumper that writes long texts as people read them."""
-
-    def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 - each value is written where it stands
-        return True
-
-
-_CORE = {
-    "null": (r"~|null|Null|NULL|", "~nN\0"),
-    "bool": (r"true|True|TRUE|false|False|FALSE", "tTfF"),
-    "int": (r"[-+]?(?:0|[1-9][0-9]*)|0o[0-7]+|0x[0-9a-fA-F]+", "-+0123456789"),
-    "float": (
-        r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)",
-        "-+0123456789.",
-    ),
-}
-_GUESSED = re.compile("|".join(f"(?:{pattern})" for pattern, _ in _CORE.values()))
-"""Texts that would be read as something else; PyYAML quotes what YAML 1.1 would guess, which is not quite the same."""
-
-_Loader.yaml_implicit_resolvers = {}
-for _tag, (_pattern, _first) in _CORE.items():
-    _firsts = ["" if letter == "\0" else letter for letter in _first]
-    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"^(?:{_pattern})$"), _firsts)
-
-
-def _whole(_: Any, node: yaml.ScalarNode) -> int:
-    text = str(node.value)
-    digits = text.lstrip("+-")
-    base = 8 if digits.startswith("0o") else 16 if digits.startswith("0x") else 10
-    return int(text, base)
-
-
-def _text(dumper: Any, value: str) -> yaml.ScalarNode:
-    plain = value.encode("utf-8", "replace").decode()  # half a surrogate can't be written
-    style = "|" if "\n" in plain else "'" if _GUESSED.fullmatch(plain) else None
-    node: yaml.ScalarNode = dumper.represent_scalar("tag:yaml.org,2002:str", plain, style=style)
-    return node
-
-
-_Loader.add_constructor("tag:yaml.org,2002:int", _whole)
-_Dumper.add_representer(str, _text)

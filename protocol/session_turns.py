@@ -98,7 +98,8 @@ def _turns(message: Message, index: int) -> Iterator[Turn]:
 
 
 def _calls(content: Message, index: int) -> Iterator[Turn]:
-    results = [each for each in content.get("tool_results") or [] if isinstance(each, dict)]
+    told = content.get("tool_results")
+    results = [each for each in told if isinstance(each, dict)] if isinstance(told, list) else []
     calls = [_call(each.get("call"), f"call_{index}_{place}") for place, each in enumerate(results)]
     groups = [[place] for place in range(len(calls))] if content.get("sequence") else [list(range(len(calls)))]
     text = str(content.get("text") or "")

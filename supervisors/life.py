@@ -26,13 +26,14 @@ import trio
 from ..protocol.errors import ActorCancelled, ActorDead, ActorError, ActorFailed, CallboardError
 from ..protocol.events import ActorFailed as ActorFailedEvent
 from ..protocol.events import ActorSpawned, ActorStopped, ActorStuck, DeadLetter
-from .mailbox import BOUND, Mailbox
+from .mailbox import BOUND
 from .ref import End, Reason, Ref, Request, State, describe
 
 if TYPE_CHECKING:
     from .actor import Actor
     from .bus import Stream
     from .escalation import Policy
+    from .mailbox import Mailbox
     from .root import Root
 
 Bond = Literal["linked", "watched", "supervised"]
@@ -124,7 +125,7 @@ class Life:
         self.name = name
         self.path: str = f"{parent.path}/{name}" if parent is not None and parent.parent is not None else f"/{name}"
         """`/` for the root, else the parent's path and my name."""
-        self.mailbox: Mailbox = Mailbox(bound)
+        self.mailbox: Mailbox = root.mailbox(bound)
         self._ref: Ref[Any] | None = None
         self.state: State = "starting"
         self.end: End | None = None

@@ -40,6 +40,9 @@ class Mailbox:
 
     __slots__ = ("bound", "closed", "mail", "reader", "room", "signals", "turn", "writers")
 
+    lane: Callable[[], deque[Any]] = deque
+    """Makes the mail lane; who wants to measure it has a mailbox with another one (see `Root.mailbox`)."""
+
     def __init__(self, bound: int = BOUND) -> None:
         self.bound = bound
         self.room = bound
@@ -57,7 +60,7 @@ class Mailbox:
             raise ActorDead("the actor has ended")
         mail = self.mail
         if mail is None:
-            mail = self.mail = deque()
+            mail = self.mail = self.lane()
         if len(mail) >= self.room:
             raise MailboxFull(
                 f"{len(self)} messages are waiting (the bound is {self.bound}); use `await tell` to wait for room"

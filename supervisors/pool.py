@@ -47,6 +47,7 @@ from .lease import Holder, Lease
 from .life import STOP_WITHIN
 from .ref import End, describe
 from .root import Root
+from .tally import Tally
 
 K = TypeVar("K", bound=Hashable)
 R = TypeVar("R")
@@ -111,6 +112,9 @@ class Pool(Generic[K, R]):
             answer within `health_interval` closes the resource.
         health_interval: seconds between two rounds of checks.
         stop_within: seconds a resource has to close.
+
+    Attributes:
+        waited: how long those had to wait who did.
     """
 
     def __init__(
@@ -138,6 +142,7 @@ class Pool(Generic[K, R]):
         self._health = health
         self._health_interval = health_interval
         self._stop_within = stop_within
+        self.waited = Tally()
         self._count = PoolStatistics()
         self._holders: dict[K, Holder[K, R]] = {}  # starting or open, at most one per key
         self._leaving: dict[K, list[Holder[K, R]]] = {}  # no longer leased out, not yet ended
@@ -264,7 +269,9 @@ class Pool(Generic[K, R]):
                 self._retire(holder, "unwanted")
             raise
         finally:
-            self._count.seconds_waited += trio.current_time() - since
+            waited = trio.current_time() - since
+            self._count.seconds_waited += waited
+            self.waited.add(waited)
         if holder.leases:  # counted for me by `_opened`
             return holder
         if self.closed:

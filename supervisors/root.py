@@ -38,6 +38,7 @@ from .alarms import Alarms
 from .bus import Bus
 from .escalation import Desk
 from .life import Life
+from .mailbox import Mailbox
 from .ref import Ref
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ class Root:
     Attributes:
         bus: all events (see `bus`).
         questions: the open questions (see `escalation`).
+        mailbox: what actors get as a mailbox from now on.
         pauses: who is paused, if anybody is (see `census`).
         hurry: set by the second Ctrl-C. Graces end where it is set.
         signal: the first signal that made the root stop, or None.
@@ -91,6 +93,7 @@ class Root:
         self.hurry = trio.Event()
         self.signal: int | None = None
         self.bus = Bus()
+        self.mailbox = Mailbox
         self.alarms = Alarms(self)
         self.questions = Desk(patient=patient)
         self.pauses: Pauses | None = None

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+import secret_watch
 import trio
 from fake_models import FakeModels, listening
 from hypothesis import HealthCheck, settings
@@ -64,10 +66,24 @@ def pytest_sessionstart() -> None:
     And have the programs under test get the signals we send, even if we were started by nohup or in the background.
     """
     become_subreaper()
+    secret_watch.listen()
     if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: Any) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A test that has had a secret written down fails, whatever else it was about."""
+    report = yield
+    if report.when == "teardown":
+        directory = getattr(item, "funcargs", {}).get("tmp_path")
+        found = secret_watch.leaks(report.sections, directory if isinstance(directory, Path) else None)
+        if found and report.outcome != "failed":
+            report.outcome = "failed"
+            report.longrepr = "\n".join(("secrets were written down (see tests/secret_watch.py):", *found))
+    return report
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

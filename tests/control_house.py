@@ -60,13 +60,16 @@ class MadeRun:
 
 
 @contextlib.asynccontextmanager
-async def hub_of(root: callboard.Root, state: Path, **options: Any) -> AsyncIterator[Hub]:
+async def hub_of(
+    root: callboard.Root, state: Path, *, redact: Callable[[bytes], bytes] | None = None, **options: Any
+) -> AsyncIterator[Hub]:
     """A hub under this root, as an actor `/control` would have it."""
     opened: list[Hub] = []
     up, down = trio.Event(), trio.Event()
 
     async def control(me: Actor) -> None:
-        async with open_hub(me, root, directory=state / "runs", options=HubOptions(**options)) as hub:
+        directory, held = state / "runs", HubOptions(**options)
+        async with open_hub(me, root, directory=directory, options=held, redact=redact) as hub:
             opened.append(hub)
             up.set()
             await down.wait()

@@ -20,8 +20,8 @@ import msgspec
 import trio
 
 from ...protocol.agent import Agent
-from ...protocol.chat import ChatRequest
-from ...protocol.errors import Unsupported
+from ...protocol.chat import ChatRequest, Content, Part, TextPart
+from ...protocol.errors import Unsupported, code_of
 from ...protocol.events import AgentContinued, AgentFinished, AgentStarted
 from ..tools.calls import RESULT_LIMIT, Calls
 from ..tools.guard import AS_CHILD, AT_ROOT, RepeatGuard
@@ -32,7 +32,7 @@ from .history import History
 from .loop import Conversation
 from .prompt import blocks, filled_in, system_prompt
 from .record import Record
-from .todo import TodoList, refusing_todo_tools, todo_tools
+from .todo import refusing_todo_tools, todo_tools
 from .user import user_tools
 
 if TYPE_CHECKING:
@@ -79,6 +79,7 @@ async def run_agent(
     seat: Seat | None = None,
     escalation_timeout: float | None = None,
     history: History | None = None,
+    parts: tuple[Part, ...] = (),
 ) -> str:
     """Body of an agent's actor: all it said.
 
@@ -88,6 +89,7 @@ async def run_agent(
         seat: its place among siblings, if an agent spawned it.
         escalation_timeout: seconds its questions may wait; None for what its file says. At the root they wait.
         history: the conversation that this goes on with.
+        parts: what is said beside the prompt: images, files.
 
     Raises:
         OutOfTurns: it went on for `max_turns`.
@@ -95,8 +97,11 @@ async def run_agent(
     """
     record = record if record is not None else Record()
     agent = _Agent(me, cast, context, depth, record, seat, escalation_timeout, history or History())
-    if cast.servers is None:
-        return await agent.play(prompt)
+    said: Content = (*((TextPart(prompt),) if prompt else ()), *parts) if parts else prompt
+    brings = depth == 0 and bool(context.servers)
+    if cast.servers is None and not brings:
+        return await agent.play(said)
+    from ..mcp.tools.chosen import with_guests
     from ..mcp.tools.offer import servers_at_work
 
     model, timeout = cast.agent.model or "", cast.agent.tool_timeout
@@ -104,8 +109,10 @@ async def run_agent(
         servers_at_work(me, context, own=agent.permissions, model=model, timeout=timeout) as servers,
         servers.conversation(me) as talk,
     ):
-        await agent.take_up(talk, cast.servers)
-        return await agent.play(prompt)
+        wanted = with_guests(cast.servers, context, talk.scope) if brings else cast.servers
+        assert wanted is not None
+        await agent.take_up(talk, wanted)
+        return await agent.play(said)
 
 
 class _Agent:
@@ -125,16 +132,16 @@ class _Agent:
         self._me = me
         self._history = history
         self._cast = cast
-        self._agent = cast.agent
+        self._agent = history.wishes.of(cast.agent)
         self._context = context
         self._depth = depth
         self._record = record
         self._seat = seat
-        self._todos = TodoList()
+        self._todos = history.todos
         self._children: Children | None = None
         self._escalations: Escalations | None = None
         waits = self._agent.escalation_timeout if escalation_timeout is None else escalation_timeout
-        self._tools: list[Tool] = list(cast.tools.tools.values())
+        self._tools: list[Tool] = [tool for tool in cast.tools.tools.values() if depth == 0 or not tool.elsewhere]
         self._of_servers: tuple[Tool, ...] = ()
         self._unlisted: Mapping[str, Tool] = {}
         self._said_about: list[str] = []
@@ -199,7 +206,7 @@ class _Agent:
         self._tools += mail_tools(seat, self._children.office)
         self._me.policy = self._escalations.policy
 
-    async def play(self, prompt: str) -> str:
+    async def play(self, prompt: Content) -> str:
         """The whole life of the agent."""
         me, agent = self._me, self._agent
         began = trio.current_time()
@@ -207,16 +214,16 @@ class _Agent:
         if me.stream.heard:
             names = [tool.name for tool in self._tools]
             me.emit(AgentStarted(agent=agent.name, depth=self._depth, tools=names, child=child))
-        stop, error = "done", "interrupted"
+        stop, error, code = "done", "interrupted", "cancelled"
         try:
             talk = await self._conversation()
             try:
                 stop = await self._go_on(talk, prompt)
             finally:
                 self._history.over(talk.messages, talk.unfinished)
-            error = ""
+            error = code = ""
         except Exception as failed:  # only to tell it; it goes on
-            error = str(failed) or repr(failed)
+            error, code = str(failed) or repr(failed), code_of(failed)
             raise
         finally:
             if me.stream.heard:
@@ -230,16 +237,18 @@ class _Agent:
                         error=error or None,
                         depth=self._depth,
                         child=child,
+                        code=code,
                     )
                 )
         return self._record.output
 
-    async def _go_on(self, talk: Conversation, prompt: str) -> str:
+    async def _go_on(self, talk: Conversation, prompt: Content) -> str:
         """Talk until the agent is done; why it stopped."""
         agent, todos = self._agent, self._todos
-        said = await talk.say(self._me, prompt)
+        goes_on = self._history.waits_for_the_model and not prompt
+        said = await (talk.reply(self._me) if goes_on else talk.say(self._me, prompt))
         count = 0
-        while agent.auto_continue and todos.incomplete:
+        while agent.auto_continue and todos.incomplete and not talk.handed_out:
             if count >= agent.max_auto_continues:
                 return "todo_limit"
             count += 1
@@ -249,10 +258,10 @@ class _Agent:
             )
             answer = await talk.say(self._me, f"{agent.continuation_prompt or CONTINUE}\n\n{before}")
             idle = self._record.tool_calls == played and todos.render() == before
-            if answer == said and idle:
+            if answer == said and idle and not talk.handed_out:
                 return "todo_stuck"
             said = answer
-        return "done"
+        return "handed_out" if talk.handed_out else "done"
 
     async def _conversation(self) -> Conversation:
         agent, context = self._agent, self._context
@@ -270,12 +279,14 @@ class _Agent:
         return Conversation(
             context,
             calls,
-            ChatRequest(
-                model=model,
-                messages=self._history.turns,
-                system=await self._system(),
-                temperature=agent.temperature,
-                top_p=agent.top_p,
+            self._history.wishes.asked(
+                ChatRequest(
+                    model=model,
+                    messages=self._history.turns,
+                    system=await self._system(),
+                    temperature=agent.temperature,
+                    top_p=agent.top_p,
+                )
             ),
             self._record,
             max_turns=agent.max_turns,
@@ -295,7 +306,7 @@ class _Agent:
                 )
             instructions = await ask(self._me)
         listed = [*self._cast.tools.tools.values(), *self._of_servers]
-        instructions = filled_in(instructions, self._cast.values, self._context.environ, listed)
+        instructions = filled_in(instructions, self._cast.values, self._context.environ, listed, self._context.cwd)
         return system_prompt(instructions, self._said_about)
 
     def _compaction(self, model: str) -> Compaction | None:

@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import final
 
 from ...protocol.chat import AssistantTurn, ToolTurn, Turn, UserTurn
+from .todo import TodoList
+from .wishes import Wishes
 
 INTERRUPTED = "interrupted: this call did not come to its end"
 
@@ -21,11 +23,26 @@ class History:
     Args:
         turns: what was said before.
         keep: told the whole conversation, once, when the run is over.
+        wishes: what is wanted of the agent beside.
+        todos: the agent's todo list, which it goes on with.
     """
 
-    def __init__(self, turns: Sequence[Turn] = (), keep: Callable[[Sequence[Turn]], None] | None = None) -> None:
+    def __init__(
+        self,
+        turns: Sequence[Turn] = (),
+        keep: Callable[[Sequence[Turn]], None] | None = None,
+        wishes: Wishes | None = None,
+        todos: TodoList | None = None,
+    ) -> None:
         self.turns = tuple(turns)
+        self.wishes = wishes or Wishes()
+        self.todos = TodoList() if todos is None else todos
         self._keep = keep
+
+    @property
+    def waits_for_the_model(self) -> bool:
+        """Whether it ends with results of tools, so that it goes on without a prompt."""
+        return bool(self.turns) and isinstance(self.turns[-1], ToolTurn)
 
     def over(self, messages: Sequence[Turn], said: str = "") -> None:
         """The run is over; `said` is what the model had said of a reply that did not come to its end."""

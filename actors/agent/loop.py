@@ -71,6 +71,7 @@ class Conversation:
     Attributes:
         messages: the history, oldest first.
         unfinished: what the model had said of a reply that did not come to its end.
+        handed_out: whether it ended with calls that the caller of the run has to play (`Tool.elsewhere`).
     """
 
     def __init__(
@@ -90,6 +91,7 @@ class Conversation:
     ) -> None:
         self.messages: list[Turn] = list(request.messages)
         self.unfinished = ""
+        self.handed_out = False
         self._context = context
         self._calls = calls
         self._request = msgspec.structs.replace(request, tools=tuple(tool.spec for tool in calls.tools.values()))
@@ -120,7 +122,7 @@ class Conversation:
             reply = await self._turn(me)
             if reply.text:
                 said.append(reply.text)
-            if not reply.tool_calls and not self._hear(me):
+            if self.handed_out or (not reply.tool_calls and not self._hear(me)):
                 return "\n".join(said)
         raise OutOfTurns(f"the tool loop hit {self._bound} ({self._max_turns})")
 
@@ -141,6 +143,9 @@ class Conversation:
         """One reply of the model, its calls played."""
         if self._compaction is not None:
             await self._compaction.shorten(me, self.messages)
+        if me.root.pauses is not None:  # what is written to a paused agent is read when it goes on
+            await me.root.pauses.passed(me)
+            self._hear(me)
         request = msgspec.structs.replace(self._request, messages=tuple(self.messages))
         reply = await self._ask(me, request)
         text = reply.text[:LONGEST_TEXT]
@@ -151,10 +156,12 @@ class Conversation:
         self.messages.append(AssistantTurn(text, calls))
         if self._compaction is not None:
             self._compaction.count(reply.usage, self.messages)
-        if calls:
+        own = tuple(call for call in calls if not self._calls.elsewhere(call))
+        self.handed_out = len(own) < len(calls)
+        if own:
             before = self._calls.played
             try:
-                results = await self._calls.play(me, calls)
+                results = await self._calls.play(me, own)
             finally:
                 played = self._calls.played - before
                 self._record.tool_calls += played

@@ -53,7 +53,9 @@ When only the user can know or decide something, ask: `user__ask` (one of severa
 no), `user__input` (free text), `user__checkbox` (any number of options). Ask seldom, one thing at a time."""
 
 
-def special_variables(environ: Mapping[str, str], tools: Iterable[Tool] = ()) -> dict[str, str]:
+def special_variables(
+    environ: Mapping[str, str], tools: Iterable[Tool] = (), cwd: Path | None = None
+) -> dict[str, str]:
     """The values of `__os__`, `__now__`, `__tools__` and the other variables that are ours."""
     now = datetime.now(UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
     listed = [f"{number}. {tool.name}: {_first_line(tool.spec.description)}" for number, tool in enumerate(tools, 1)]
@@ -65,16 +67,22 @@ def special_variables(environ: Mapping[str, str], tools: Iterable[Tool] = ()) ->
         "__shell__": Path(environ.get("SHELL") or "/bin/sh").name,
         "__locale__": _locale(environ),
         "__now__": now,
-        "__cwd__": str(Path.cwd()),
+        "__cwd__": str(cwd or Path.cwd()),
         "__tools__": "\n".join(listed),
     }
 
 
-def filled_in(text: str, values: Mapping[str, str], environ: Mapping[str, str], tools: Iterable[Tool] = ()) -> str:
+def filled_in(
+    text: str,
+    values: Mapping[str, str],
+    environ: Mapping[str, str],
+    tools: Iterable[Tool] = (),
+    cwd: Path | None = None,
+) -> str:
     """Instructions with all variables put in."""
     if "{{" not in text:
         return text
-    known = {**special_variables(environ, tools), **values}
+    known = {**special_variables(environ, tools, cwd), **values}
     return _NAME.sub(lambda found: known.get(found.group(1), found.group(0)), text)
 
 

@@ -1,4 +1,5 @@
 """The todo list of an agent: kept for the model outside of its conversation, so that nothing can summarize it away.
+A session keeps it from turn to turn.
 
 The agent loop looks at `incomplete` when the model thinks it is done, and shows it `render()` when it goes on.
 """
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ...protocol.errors import ToolFailed
+from ...protocol.session import Todo, Todos
 from ..tools.rendering import shortened
 from ..tools.tool import Arguments, Json, Tool
 from .family import family_tool, number, text, whole_number
@@ -27,14 +29,6 @@ LONGEST = 2_000
 _DISABLED = "Auto-continue is not enabled. Set 'auto_continue: true' in your config to use todo tools."
 
 
-class Todo(msgspec.Struct, kw_only=True):
-    """One item; `id` counts from 1."""
-
-    id: int
-    desc: str
-    done: bool = False
-
-
 class TodoList:
     """A goal, and the steps to it.
 
@@ -43,9 +37,16 @@ class TodoList:
         items: in the order they were added.
     """
 
-    def __init__(self) -> None:
-        self.goal = ""
-        self.items: list[Todo] = []
+    def __init__(self, kept: Todos | None = None) -> None:
+        kept = kept or Todos()
+        self.goal = kept.goal
+        self.items = [msgspec.structs.replace(item) for item in kept.items]
+
+    def told(self) -> Todos | None:
+        """The list as a session keeps it; None if there is nothing on it."""
+        if not self.goal and not self.items:
+            return None
+        return Todos(goal=self.goal, items=[msgspec.structs.replace(item) for item in self.items])
 
     @property
     def incomplete(self) -> list[Todo]:

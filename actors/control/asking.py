@@ -31,10 +31,8 @@ class Asking:
     @contextlib.contextmanager
     def watch(self, concerns: Concerns) -> Iterator[QuestionFeed]:
         """The open ones that concern the reader, then each as it is asked or closed."""
-        feed: QuestionFeed = Feed(self._bound)
-        for question in self.open.values():
-            if concerns(question):
-                feed.put(QuestionAsked(shown(question)))
+        asked = [QuestionAsked(shown(question)) for question in self.open.values() if concerns(question)]
+        feed: QuestionFeed = Feed(self._bound, asked)
         self._feeds[feed] = concerns
         try:
             yield feed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Generic, Self, TypeVar, final
 
@@ -21,11 +22,15 @@ class FeedLagged(CallboardError):
 
 @final
 class Feed(Generic[T]):
-    """`async for item in feed`; who is more than `bound` items behind gets `FeedLagged`."""
+    """`async for item in feed`; who is more than `bound` items behind gets `FeedLagged`.
 
-    def __init__(self, bound: int = 10_000) -> None:
-        self._bound = bound
-        self._items: deque[T] = deque()
+    Args:
+        first: what there is at the beginning, which does not count: who is told to begin anew must get through.
+    """
+
+    def __init__(self, bound: int = 10_000, first: Iterable[T] = ()) -> None:
+        self._items: deque[T] = deque(first)
+        self._bound = bound + len(self._items)
         self._cut = False
         self._lot = trio.lowlevel.ParkingLot()
 

@@ -10,8 +10,11 @@ import binascii
 import hmac
 import ipaddress
 from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 from urllib.parse import urlsplit
+
+import trio
 
 from ...protocol.control.caller import LOCAL, Caller
 from ...protocol.errors import CallboardError, Denied, Unauthorized
@@ -40,6 +43,15 @@ class Gate(Protocol):
         self, caller: Caller, method: str, target: str | None = None, error: CallboardError | None = None
     ) -> None:
         """After each method: what came of it."""
+
+    def room(self, caller: Caller) -> AbstractContextManager[None]:
+        """A block for a connection, entered before it is opened: raises `Saturated` if the caller has too many."""
+
+    def stay(self, caller: Caller) -> AbstractContextManager[trio.CancelScope]:
+        """A block for a connection, which is cancelled when the caller's key does not count any more."""
+
+    def frame(self, direction: str) -> None:
+        """A frame came `in`, or went `out`: for who counts them."""
 
 
 class LocalGate:
@@ -74,6 +86,17 @@ class LocalGate:
         self, caller: Caller, method: str, target: str | None = None, error: CallboardError | None = None
     ) -> None:
         """See `Gate`: nobody keeps a log of it."""
+
+    def room(self, caller: Caller) -> AbstractContextManager[None]:  # noqa: ARG002 - it is all the same to us
+        """See `Gate`: its own user may have as many as they want."""
+        return nullcontext()
+
+    def stay(self, caller: Caller) -> AbstractContextManager[trio.CancelScope]:  # noqa: ARG002 - there is one token
+        """See `Gate`: the token counts as long as we live."""
+        return trio.CancelScope()
+
+    def frame(self, direction: str) -> None:
+        """See `Gate`: nobody counts them."""
 
 
 def token_of(headers: Mapping[str, str]) -> str | None:

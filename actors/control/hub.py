@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import logging
 import os
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -25,14 +26,12 @@ import trio
 
 from ...protocol.control.caller import Caller
 from ...protocol.control.own import StartRun
-from ...protocol.control.things import ActorDetail, ActorInfo, GraphPicture, RunInfo, TargetInfo
-from ...protocol.errors import Conflict, Denied, NotFound, Saturated, ShuttingDown, UsageError
+from ...protocol.control.things import GraphPicture, RunInfo, TargetInfo
+from ...protocol.errors import Conflict, Saturated, ShuttingDown, UsageError
 from ...protocol.events import TERMINAL, Event
 from ...protocol.mcp.status import ServerStatus
-from ...protocol.messages import PersonSays
 from ...protocol.outcome import Outcome
 from ...protocol.questions import Question
-from ...supervisors import census
 from ..directories import state_dir
 from .asking import Asking, QuestionFeed
 from .logs.reading import LoggedEvent
@@ -40,27 +39,24 @@ from .logs.runs import RunLogs, order
 from .methods import METHODS
 from .runs.access import check_owner, no_run, sees
 from .runs.outcomes import outcome_of
-from .runs.record import Record
 from .runs.running import Running
 from .starting import arguments_of
+from .steering import Steering
 from .subscription import Subscription
-from .tree import Tree, TreeWatch
+from .tree import Tree
 
 if TYPE_CHECKING:
     from ...supervisors import Actor
     from ..runs.root import Root
 
-RECENT = 50
-"""Events that `inspect` shows of an actor."""
+log = logging.getLogger("callboard.control")
 
 PRUNE_EVERY = 3600.0
-"""Seconds."""
+LOOK_EVERY = 2.0
+"""Seconds between two clearings of old runs, and two looks at what other processes have begun."""
 
 END_WITHIN = 6.0
 """Seconds for the logs to be written at the end."""
-
-LONGEST_TEXT = 100_000
-"""Characters that may be written to an agent at work."""
 
 
 class HubOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,6 +81,9 @@ class Sessions(Protocol):
 
     async def start(self, caller: Caller, wanted: StartRun) -> RunInfo:
         """The prompt is the session's next; the run that comes of it."""
+
+    async def placed(self, caller: Caller, wanted: StartRun) -> StartRun:
+        """What is wanted, in the session that the agent is always run in."""
 
 
 @contextlib.asynccontextmanager
@@ -126,6 +125,7 @@ class Hub:
         logs: what is kept of runs.
         options: see there.
         sessions: set by who has them.
+        actors: what can be seen of the actors of runs, and done with them.
         methods: what a peer may be asked, by name; who has more to offer adds to them.
         since: when it was opened, in trio's time.
         closing: set by who is about to end the process: nothing new begins.
@@ -158,6 +158,7 @@ class Hub:
             ring_bytes=self.options.ring_bytes,
             redact=redact,
         )
+        self.actors = Steering(root, self._tree, self._runs, self.get)
 
     @contextlib.asynccontextmanager
     async def at_work(self) -> AsyncIterator[None]:
@@ -167,6 +168,7 @@ class Hub:
                 async with trio.open_nursery() as nursery:
                     self._runs.nursery = nursery
                     nursery.start_soon(self._prune)
+                    nursery.start_soon(self._look_around)
                     self._offer_sessions(nursery)
                     yield
                     nursery.cancel_scope.cancel()
@@ -201,7 +203,7 @@ class Hub:
         """
         if self.closing:
             raise ShuttingDown("the server is about to end and begins nothing new")
-        arguments = {**arguments_of(caller, wanted), **more}
+        arguments = {**arguments_of(caller, wanted, self.root.config_dir), **more}
         if wanted.session is not None and not more:
             if self.sessions is None:
                 raise UsageError("there are no sessions here")
@@ -254,9 +256,15 @@ class Hub:
         return outcome_of(record.info, record.ring[-1])
 
     def cancel(self, caller: Caller, run: str) -> bool:
-        """Cancel a run; False if it has ended already."""
+        """Cancel a run; False if it has ended already.
+
+        Raises:
+            Conflict: it goes on in another process.
+        """
         caller.need("write:runs")
-        self.get(caller, run)
+        info = self.get(caller, run)
+        if not info.over and run not in self._runs.live:
+            raise _elsewhere(run)
         actor = self.root.kernel.actor.child(run)
         if actor is None or actor.end is not None:
             return False
@@ -283,32 +291,25 @@ class Hub:
 
         Raises:
             UsageError: `after` is negative, or beyond the newest event.
-            Conflict: the run goes on in another process.
         """
         info = self.get(caller, run)
-        if not 0 <= after <= info.seq:
-            raise UsageError(f"`after` is a number from 0 to {info.seq}, that of the newest event, not {after}")
         record = self._runs.live.get(run)
-        if record is None and not info.over:
-            raise _elsewhere(run)
-        return Subscription(self.logs, run, record, after)
+        newest = after if record is None and not info.over else info.seq  # of another process's run nobody knows
+        if not 0 <= after <= newest:
+            raise UsageError(f"`after` is a number from 0 to {newest}, that of the newest event, not {after}")
+        return Subscription(self.logs, info, record, after)
 
     async def events(self, caller: Caller, run: str, after: int = 0, limit: int = 1000) -> builtins.list[LoggedEvent]:
-        """A page of what has happened after number `after`."""
+        """A page of what has happened after number `after`: at least one event if there is any, and `limit` at most."""
         self.get(caller, run)
         record = self._runs.live.get(run)
         if record is not None:
             if after + 1 >= record.first:
                 return record.after(after)[:limit]
             await self.logs.flush()
-        found: builtins.list[LoggedEvent] = []
-        offset = 0
-        while len(found) < limit:
-            page = await self.logs.page(run, offset, after, limit - len(found))
-            if not page.events:
-                break
-            offset, after = page.offset, page.events[-1].seq
-            found += page.events
+        found = await self.logs.several(run, after, limit)
+        if not found and record is not None:  # they could not be written down; what is in memory comes after them
+            found = record.after(max(after, record.first - 1))[:limit]
         return found
 
     def graph_of(self, caller: Caller, run: str) -> GraphPicture:
@@ -323,7 +324,7 @@ class Hub:
             from .targets import picture_of
 
             found = picture_of(info.target, self.root.config_dir)
-            if not info.over:
+            if run in self._runs.live and not info.over:
                 self._pictures[run] = found
         return found
 
@@ -341,7 +342,7 @@ class Hub:
         if run is not None:
             self.get(caller, run)
         asked = self._asking.open.values()
-        return [each for each in asked if run in (None, each.run) and self._sees(caller, each.run)]
+        return [each for each in asked if run in (None, each.run) and sees(caller, self._runs.owner_of(each.run))]
 
     def answer(self, caller: Caller, question: str, value: str | builtins.list[str]) -> bool:
         """Answer a question; False if it is not open any more."""
@@ -354,71 +355,11 @@ class Hub:
 
     def watch_questions(self, caller: Caller) -> contextlib.AbstractContextManager[QuestionFeed]:
         """The open ones, then each as it is asked or closed."""
-        return self._asking.watch(lambda question: self._sees(caller, question.run))
-
-    # --- actors -------------------------------------------------------------------------------------------
-
-    def tree(self, caller: Caller, run: str | None = None) -> builtins.list[ActorInfo]:
-        """The actors of a run, or all that the caller may see; parents before their children."""
-        caller.need("read:runs")
-        if run is not None:
-            self.get(caller, run)
-        return [self._with_totals(actor) for actor in self._tree.all(run) if self._may_see(caller, actor.run)]
-
-    def watch_tree(self, caller: Caller, run: str | None = None, interval: float = 0.25) -> TreeWatch:
-        """Changes of the tree, at most one of them per interval."""
-        caller.need("read:runs")
-        if run is not None:
-            self.get(caller, run)
-        if not 0.02 <= interval <= 60:
-            raise UsageError(f"`interval` is a number of seconds from 0.02 to 60, not {interval:g}")
-        return self._tree.watch(interval, lambda of: run in (None, of) and self._may_see(caller, of))
+        return self._asking.watch(lambda question: sees(caller, self._runs.owner_of(question.run)))
 
     async def drained(self) -> None:
         """Wait until no run is under way."""
         await self._runs.drained()
-
-    def inspect(self, caller: Caller, path: str) -> ActorDetail:
-        """An actor, looked at closely."""
-        caller.need("read:runs")
-        actor = self._actor(caller, path)
-        shown = msgspec.structs.asdict(self._with_totals(self._tree.info(actor)))
-        record = self._runs.live.get(actor.stream.run)
-        recent: builtins.list[msgspec.Raw] = []
-        if record is not None:
-            recent = [msgspec.Raw(event.data) for event in record.ring if event.actor == path][-RECENT:]
-        return ActorDetail(**shown, stack=self.root.kernel.stack_of(actor), recent=recent)
-
-    async def send(self, caller: Caller, path: str, text: str) -> None:
-        """Write to an LLM agent at work, which reads it before its next request to the model.
-
-        Raises:
-            UsageError: the text is empty, or too long.
-            Conflict: it is no agent, or it is at its end.
-        """
-        caller.need("write:runs")
-        actor = self._actor(caller, path)
-        if not text.strip() or len(text) > LONGEST_TEXT:
-            raise UsageError(f"a text for an agent has 1 to {LONGEST_TEXT} characters, this one {len(text)}")
-        if not self._tree.talks(path) or actor.stopping:
-            raise Conflict(f"{path} is no LLM agent at work, so nobody would read this")
-        await actor.ref.tell(PersonSays(text=text, by=caller.called))
-
-    def pause(self, caller: Caller, path: str) -> bool:
-        """Let an actor and all below it begin nothing new; False if it is paused already."""
-        return census.pause(self._steered(caller, path))
-
-    def resume(self, caller: Caller, path: str) -> bool:
-        """Let it go on; False if it was not paused itself."""
-        return census.resume(self._steered(caller, path))
-
-    def cancel_actor(self, caller: Caller, path: str) -> bool:
-        """Interrupt an actor of a run; False if it is at its end already."""
-        actor = self._steered(caller, path)
-        if actor.stopping:
-            return False
-        actor.interrupt()
-        return True
 
     # --- what runs share ----------------------------------------------------------------------------------
 
@@ -436,50 +377,27 @@ class Hub:
 
     def _hear(self, event: Event) -> None:
         """Everything that happens under this root, at once, in the task in which it happens."""
-        if event.run:
-            self._runs.hear(event)
-        self._tree.take(event)
-        if event.kind in TERMINAL:
-            self._tree.forget_run(event.run)
-            self._pictures.pop(event.run, None)
+        try:
+            if event.run:
+                self._runs.hear(event)
+            self._tree.take(event)
+            if event.kind in TERMINAL:
+                self._tree.forget_run(event.run)
+                self._pictures.pop(event.run, None)
+        except Exception:  # reported; a listener that raises is dropped, and that would end every run's log
+            log.exception("the hub could not take event %d of %s (%s)", event.seq, event.run, event.kind)
 
     async def _prune(self) -> None:
         while True:
             await self.logs.prune()
             await trio.sleep(PRUNE_EVERY)
 
-    def _actor(self, caller: Caller, path: str) -> Actor:
-        actor = self._tree.find(path)
-        if actor is not None and path != "/":
-            run = actor.stream.run
-            if not run and caller.has("admin:runs"):
-                return actor
-            if run:
-                check_owner(caller, self._runs.owner_of(run), run)
-                return actor
-        raise NotFound(f"there is no actor {path[:200]!r}; it may have ended")
-
-    def _steered(self, caller: Caller, path: str) -> Actor:
-        caller.need("write:runs")
-        actor = self._actor(caller, path)
-        if not actor.stream.run:
-            raise Denied(f"{path} belongs to no run: all runs share it")
-        return actor
-
-    def _sees(self, caller: Caller, run: str) -> bool:
-        return sees(caller, self._runs.owner_of(run))
-
-    def _may_see(self, caller: Caller, run: str) -> bool:
-        """Whether actors of this run are shown to the caller; "" stands for what all runs share."""
-        return self._sees(caller, run) if run else caller.has("admin:runs")
-
-    def _with_totals(self, actor: ActorInfo) -> ActorInfo:
-        record: Record | None = self._runs.live.get(actor.run) if actor.kind == "run" else None
-        if record is not None:
-            info = record.info
-            actor.input_tokens, actor.output_tokens, actor.cost = info.input_tokens, info.output_tokens, info.cost
-        return actor
+    async def _look_around(self) -> None:
+        """Notice the runs of other processes that write into the same directory."""
+        while True:
+            await trio.sleep(LOOK_EVERY)
+            await self.logs.look_again(self._runs.live)
 
 
 def _elsewhere(run: str) -> Conflict:
-    return Conflict(f"{run} goes on in another process; watch it there, or read its events page by page")
+    return Conflict(f"{run} goes on in another process, which alone can steer it; from here it can only be watched")

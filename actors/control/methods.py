@@ -5,6 +5,7 @@ Who has more to offer (sessions) puts it into `hub.methods`. docs/control.md has
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ import trio
 from ... import __version__
 from ...protocol.control import own, schema
 from ...protocol.control.things import GraphPicture, QuestionAsked
-from ...protocol.errors import NotFound, UsageError
+from ...protocol.errors import UsageError
 from .asking import shown
 from .feed import FeedLagged
 from .peer import Follow, Peer
@@ -27,6 +28,11 @@ MOST_EVENTS = 1000
 """Of one page."""
 
 MOST_RUNS = 1000
+
+AGAIN_AFTER = 1.0
+"""Seconds until a reader of a log that can't be read is told to come back."""
+
+log = logging.getLogger("callboard.control")
 
 
 class Method(msgspec.Struct, frozen=True):
@@ -47,7 +53,9 @@ class Method(msgspec.Struct, frozen=True):
 
 
 async def _start(peer: Peer, params: own.StartRun) -> own.OneRun:
-    return own.OneRun(run=await peer.hub.start(peer.caller, params))
+    sessions = peer.hub.sessions
+    wanted = params if sessions is None else await sessions.placed(peer.caller, params)
+    return own.OneRun(run=await peer.hub.start(peer.caller, wanted))
 
 
 def _list(peer: Peer, params: own.ListRuns) -> own.Runs:
@@ -82,23 +90,25 @@ async def _tell_events(peer: Peer, id: str, events: Subscription) -> None:
     opening = msgspec.json.encode(head)[:-2] + b',"event":'
     told: tuple[int, int] | None = None
     try:
-        while several := await events.batch():
+        while True:
+            several = await events.batch()
             if events.lost != told and events.lost is not None:
                 told = events.lost
                 lost = own.RunLost(subscription=id, run=events.run, first=told[0], last=told[1])
                 await peer.notify("_run/lost", lost)
+            if not several:
+                break
             for event in several:
                 await peer.send(opening + event.data + b"}}")
                 events.seq = event.seq
-    except Lagged as lagged:
-        behind = own.RunLagged(subscription=id, run=events.run, after=lagged.after, seq=lagged.seq)
+    except (Lagged, OSError) as error:
+        if isinstance(error, OSError):  # too many open files, perhaps: the client may try again, but not at once
+            log.warning("the log of %s can't be read: %s", events.run, error)
+            await trio.sleep(AGAIN_AFTER)
+        behind = own.RunLagged(subscription=id, run=events.run, after=events.seq, seq=events.info.seq)
         await peer.notify("_run/lagged", behind)
         return
-    try:
-        status = peer.hub.get(peer.caller, events.run).status
-    except NotFound:  # somebody has removed it meanwhile
-        return
-    await peer.notify("_run/ended", own.RunEnded(subscription=id, run=events.run, status=status))
+    await peer.notify("_run/ended", own.RunEnded(subscription=id, run=events.run, status=events.info.status))
 
 
 async def _events(peer: Peer, params: own.ReadEvents) -> own.Events:
@@ -109,12 +119,12 @@ async def _events(peer: Peer, params: own.ReadEvents) -> own.Events:
     found = await peer.hub.events(peer.caller, params.run, params.after, params.limit)
     after = found[-1].seq if found else params.after
     info = peer.hub.get(peer.caller, params.run)
-    at_the_end = info.over and after >= info.seq
+    at_the_end = info.over and (after >= info.seq or not found)
     return own.Events(events=[msgspec.Raw(event.data) for event in found], next=None if at_the_end else after)
 
 
-def _graph(peer: Peer, params: own.OfRun) -> GraphPicture:
-    return peer.hub.graph_of(peer.caller, params.run)
+async def _graph(peer: Peer, params: own.OfRun) -> GraphPicture:
+    return await trio.to_thread.run_sync(peer.hub.graph_of, peer.caller, params.run)  # files are read
 
 
 def _unsubscribe(peer: Peer, params: own.Unsubscribe) -> own.Unsubscribed:
@@ -125,43 +135,42 @@ def _unsubscribe(peer: Peer, params: own.Unsubscribe) -> own.Unsubscribed:
 
 
 def _tree(peer: Peer, params: own.TreeOf) -> own.Actors:
-    return own.Actors(actors=peer.hub.tree(peer.caller, params.run))
+    return own.Actors(actors=peer.hub.actors.tree(peer.caller, params.run))
 
 
 def _watch_tree(peer: Peer, params: own.WatchTree) -> Follow:
-    watch = peer.hub.watch_tree(peer.caller, params.run, params.interval)
+    watch = peer.hub.actors.watch_tree(peer.caller, params.run, params.interval)
     id = peer.new_subscription()
-    watch.__enter__()  # from here on nothing is missed; `_tell_changes` leaves it
-    result = own.WatchingTree(subscription=id, actors=peer.hub.tree(peer.caller, params.run))
-    return Follow(result, _tell_changes, peer, id, watch, id=id)
+    watch.__enter__()  # from here on nothing is missed
+    result = own.WatchingTree(subscription=id, actors=peer.hub.actors.tree(peer.caller, params.run))
+    return Follow(result, _tell_changes, peer, id, watch, id=id, after=watch.__exit__)
 
 
 async def _tell_changes(peer: Peer, id: str, watch: TreeWatch) -> None:
-    with watch:
-        async for change in watch:
-            told = own.ActorsChanged(subscription=id, changed=change.changed, gone=change.gone)
-            await peer.notify("_actor/changed", told)
+    async for change in watch:
+        told = own.ActorsChanged(subscription=id, changed=change.changed, gone=change.gone)
+        await peer.notify("_actor/changed", told)
 
 
 def _inspect(peer: Peer, params: own.OfActor) -> own.OneActor:
-    return own.OneActor(actor=peer.hub.inspect(peer.caller, params.path))
+    return own.OneActor(actor=peer.hub.actors.inspect(peer.caller, params.path))
 
 
 async def _send(peer: Peer, params: own.SendText) -> own.Done:
-    await peer.hub.send(peer.caller, params.path, params.text)
+    await peer.hub.actors.send(peer.caller, params.path, params.text)
     return own.Done()
 
 
 def _pause(peer: Peer, params: own.OfActor) -> own.Paused:
-    return own.Paused(paused=peer.hub.pause(peer.caller, params.path))
+    return own.Paused(paused=peer.hub.actors.pause(peer.caller, params.path))
 
 
 def _resume(peer: Peer, params: own.OfActor) -> own.Resumed:
-    return own.Resumed(resumed=peer.hub.resume(peer.caller, params.path))
+    return own.Resumed(resumed=peer.hub.actors.resume(peer.caller, params.path))
 
 
 def _cancel_actor(peer: Peer, params: own.OfActor) -> own.Cancelled:
-    return own.Cancelled(cancelled=peer.hub.cancel_actor(peer.caller, params.path))
+    return own.Cancelled(cancelled=peer.hub.actors.cancel_actor(peer.caller, params.path))
 
 
 # --- questions ---------------------------------------------------------------------------------------------
@@ -204,8 +213,8 @@ async def _mcp_reload(peer: Peer, params: own.ReloadServers) -> own.Reloaded:
     return own.Reloaded(reloaded=await peer.hub.mcp_reload(peer.caller, params.server))
 
 
-def _targets(peer: Peer, params: own.Nothing) -> own.Targets:  # noqa: ARG001 - it has none
-    return own.Targets(targets=peer.hub.targets(peer.caller))
+async def _targets(peer: Peer, params: own.Nothing) -> own.Targets:  # noqa: ARG001 - it has none
+    return own.Targets(targets=await trio.to_thread.run_sync(peer.hub.targets, peer.caller))  # files are read
 
 
 def _server_info(peer: Peer, params: own.Nothing) -> own.ServerInfo:  # noqa: ARG001 - it has none

@@ -8,9 +8,10 @@ slows down its own subscriptions, which then fall behind and are told so, and no
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Coroutine
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -18,7 +19,7 @@ import trio
 
 from ...protocol.control.caller import Caller
 from ...protocol.control.errors import REQUEST_CANCELLED, SATURATED, Refused, error_data
-from ...protocol.errors import CallboardError, Saturated
+from ...protocol.errors import CallboardError, Saturated, ShuttingDown
 from ...protocol.jsonrpc import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -63,13 +64,25 @@ class Gone(Exception):
 
 
 class Follow:
-    """What a method returns that goes on after its answer: the answer, and what to do then, as an actor."""
+    """What a method returns that goes on after its answer: the answer, and what to do then, as an actor.
 
-    def __init__(self, result: Json, body: Callable[..., Awaitable[None]], *args: Any, id: str) -> None:
+    Args:
+        after: called once when it is over, whether or not it ever came to `body`.
+    """
+
+    def __init__(
+        self,
+        result: Json,
+        body: Callable[..., Awaitable[None]],
+        *args: Any,
+        id: str,
+        after: Callable[[], None] | None = None,
+    ) -> None:
         self.result = result
         self.body = body
         self.args = args
         self.id = id
+        self.after = after
 
 
 class AcpSide(Protocol):
@@ -149,18 +162,34 @@ class Peer:
         except msgspec.ValidationError as error:
             batch = frame.lstrip()[:1] == b"["
             why = "a batch is not taken; send one object per frame" if batch else str(error)
-            await self._send(encode_failure(None, INVALID_REQUEST, f"this is no JSON-RPC message: {why}"))
+            await self._not_understood(frame, why)
         except msgspec.DecodeError as error:
             await self._send(encode_failure(None, PARSE_ERROR, f"this is no JSON: {error}"))
         except UNREADABLE as error:
-            await self._send(encode_failure(None, INVALID_REQUEST, f"this is no JSON-RPC message: {error}"))
+            await self._not_understood(frame, str(error))
         else:
             if isinstance(message, Request):
                 await self._requested(message)
             elif isinstance(message, Notification):
-                await self._notified(message)
+                if _ided(frame).id is None:
+                    await self._not_understood(
+                        frame, "an `id` is a number or a text, not null; a notification has none"
+                    )
+                else:
+                    await self._notified(message)
             else:
                 self._settled(message)
+
+    async def _not_understood(self, frame: bytes, why: str) -> None:
+        """Refuse it, by its id if it has one: whoever waits for an answer gets it."""
+        head = _ided(frame)
+        id = head.id if isinstance(head.id, int | str) and not isinstance(head.id, bool) else None
+        if head.method is msgspec.UNSET and id in self._asked:  # an answer to us, but none that can be read
+            self._settled(Failure(id, ErrorData(INVALID_REQUEST, f"the client's answer is none: {why}")))
+            return
+        if isinstance(id, str) and len(id) > LONGEST_ID:
+            id = None
+        await self._send(encode_failure(id, INVALID_REQUEST, f"this is no JSON-RPC message: {why}"))
 
     async def _requested(self, request: Request) -> None:
         id, name = request.id, request.method
@@ -182,13 +211,13 @@ class Peer:
             else:
                 assert method is not None
                 result = method.call(self, msgspec.json.decode(request.params, type=method.params))
+            if inspect.iscoroutine(result):
+                self._begin(request, result)
+                return
         except Exception as error:  # noqa: BLE001 - each is told to the client, and a bug to the log
             await self._failed(request, error)
             return
-        if inspect.isawaitable(result):
-            self._begin(request, result)
-        else:
-            await self._succeeded(request, result)
+        await self._succeeded(request, result)
 
     def _refuse(self, request: Request) -> ErrorData | None:
         if isinstance(request.id, str) and len(request.id) > LONGEST_ID:
@@ -223,11 +252,15 @@ class Peer:
 
     # --- requests that take their time, and subscriptions -------------------------------------------------
 
-    def _begin(self, request: Request, work: Awaitable[Json]) -> None:
+    def _begin(self, request: Request, work: Coroutine[Any, Any, Json]) -> None:
         name = request.method.replace("/", ".").strip("_$")
-        self._under_way[request.id] = self.me.spawn(self._answer, request, work, name=name, link=False)
+        try:
+            self._under_way[request.id] = self.me.spawn(self._answer, request, work, name=name, link=False)
+        except ShuttingDown:
+            work.close()
+            raise
 
-    async def _answer(self, me: Actor, request: Request, work: Awaitable[Json]) -> None:
+    async def _answer(self, me: Actor, request: Request, work: Coroutine[Any, Any, Json]) -> None:
         """Body of a request's actor."""
         id = request.id
         ref = me.ref
@@ -249,11 +282,16 @@ class Peer:
     async def _succeeded(self, request: Request, result: Json) -> None:
         if self._gate is not None:
             self._gate.audited(self.caller, request.method, _target_of(request))
-        if isinstance(result, Follow):
-            await self._send(encode_result(request.id, result.result))
-            self._follow(result)
-        else:
+        if not isinstance(result, Follow):
             await self._send(encode_result(request.id, result))
+            return
+        try:
+            await self._send(encode_result(request.id, result.result))
+        except BaseException:  # the client is gone, or we are: nobody will follow
+            if result.after is not None:
+                result.after()
+            raise
+        self._follow(result)
 
     async def _failed(self, request: Request, error: Exception) -> None:
         id, name = request.id, request.method
@@ -290,9 +328,16 @@ class Peer:
         return True
 
     def _follow(self, follow: Follow) -> None:
-        self._subscriptions[follow.id] = self.me.spawn(
-            self._followed, follow, name=f"subscription-{follow.id}", link=False
-        )
+        after = follow.after
+        try:
+            ref = self.me.spawn(self._followed, follow, name=f"subscription-{follow.id}", link=False)
+        except ShuttingDown:  # the connection is about to be closed
+            if after is not None:
+                after()
+            return
+        self._subscriptions[follow.id] = ref
+        if after is not None:
+            ref.on_end(lambda _: after())
 
     async def _followed(self, me: Actor, follow: Follow) -> None:
         """Body of a subscription's actor."""
@@ -335,6 +380,11 @@ class Peer:
             await asked.settled.wait()
         except Gone:
             raise Refused("the client is gone") from None
+        except trio.Cancelled:  # somebody else has answered: it need not show the question any more
+            if not self._closed:
+                with contextlib.suppress(ShuttingDown):
+                    self.me.spawn(self._withdraw, id, name="withdrawal", link=False)
+            raise
         finally:
             del self._asked[id]
         answer = asked.answer
@@ -343,6 +393,11 @@ class Peer:
         if answer is None:
             raise Refused("the client is gone")
         return msgspec.json.decode(answer.result)
+
+    async def _withdraw(self, _: Actor, id: str) -> None:
+        """Body of the actor that takes a question back."""
+        with contextlib.suppress(Gone):
+            await self.notify("$/cancel_request", {"requestId": id})
 
     def _settled(self, answer: Result | Failure) -> None:
         asked = None if answer.id is None else self._asked.get(answer.id)
@@ -390,6 +445,19 @@ def _target_of(request: Request) -> str | None:
         return None
     found = next((value for value in msgspec.structs.astuple(about) if isinstance(value, str) and value), None)
     return None if found is None else found[:200]
+
+
+class _Ided(msgspec.Struct):
+    id: Any = msgspec.UNSET
+    method: Any = msgspec.UNSET
+
+
+def _ided(frame: bytes) -> _Ided:
+    """The id of what is no message; nothing, if not even that can be read."""
+    try:
+        return msgspec.json.decode(frame, type=_Ided)
+    except UNREADABLE:
+        return _Ided()
 
 
 class _CancelRequest(msgspec.Struct, rename="camel"):

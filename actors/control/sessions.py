@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -10,11 +11,13 @@ import trio
 
 from ...protocol.control.caller import LOCAL
 from ...protocol.control.own import Done, Params, StartRun
-from ...protocol.errors import ActorCancelled, ShuttingDown
+from ...protocol.errors import ActorCancelled, CallboardError
 from ..runs.target import find, read
-from ..sessions.play import agent_of, on_stage, round_off
+from ..sessions.names import TEMP
+from ..sessions.play import agent_of, on_stage, round_off, session_of_agent
 from ..sessions.store import SessionMeta
 from .methods import Method
+from .starting import arguments_of
 
 if TYPE_CHECKING:
     from ...protocol.control.caller import Caller
@@ -33,11 +36,15 @@ class HubSessions:
         self._nursery = nursery
         self._kept: dict[str, trio.Event] = {}
 
-    async def start(self, caller: Caller, wanted: StartRun) -> RunInfo:
-        """The prompt is the session's next; returns when the run that comes of it has begun."""
+    async def start(self, caller: Caller, wanted: StartRun, **more: Any) -> RunInfo:
+        """The prompt is the session's next; returns when the run that comes of it has begun.
+
+        Args:
+            more: further arguments of `callboard.run`.
+        """
         caller.need("write:sessions")
         begun = _Begun()
-        self._nursery.start_soon(self._play, caller, wanted, begun)
+        self._nursery.start_soon(self._play, caller, wanted, begun, more)
         try:
             await begun.settled.wait()
         except trio.Cancelled:
@@ -52,19 +59,35 @@ class HubSessions:
         assert begun.info is not None
         return begun.info
 
+    async def placed(self, caller: Caller, wanted: StartRun) -> StartRun:
+        """What `caller` wants, in the session that the agent is always run in, if there is one.
+
+        That is for the person at this machine alone, as with `callboard run`: others would find themselves in a session
+        that belongs to whoever came first. A session of "" is none.
+        """
+        if wanted.session is not None:
+            return wanted if wanted.session else msgspec.structs.replace(wanted, session=None)
+        if caller.subject != LOCAL.subject or not wanted.target or not caller.has("write:sessions"):
+            return wanted
+        arguments_of(caller, wanted, self._hub.root.config_dir)  # it may be started at all
+        name = await trio.to_thread.run_sync(
+            partial(session_of_agent, self._hub.root, wanted.target, compat=wanted.compat)
+        )
+        return wanted if name in (None, TEMP) else msgspec.structs.replace(wanted, session=name)
+
     async def kept(self, run: str) -> None:
         """Wait until what a run of a session has brought is on disk."""
         event = self._kept.get(run)
         if event is not None:
             await event.wait()
 
-    async def _play(self, caller: Caller, wanted: StartRun, begun: _Begun) -> None:
+    async def _play(self, caller: Caller, wanted: StartRun, begun: _Begun, more: dict[str, Any]) -> None:
         """A turn, from the waiting for it to its being kept."""
         try:
             with begun.scope:
-                await self._turn(caller, wanted, begun)
+                await self._turn(caller, wanted, begun, more)
         except Exception as error:  # who has started it is told; after that it should not happen
-            if begun.settled.is_set() and not isinstance(error, ShuttingDown):
+            if begun.settled.is_set() and not isinstance(error, CallboardError):  # the store has told those
                 log.exception("a turn of session %s ended badly", wanted.session)
             begun.error = begun.error or error
         finally:
@@ -74,7 +97,7 @@ class HubSessions:
             if begun.info is not None:
                 self._kept.pop(begun.info.run).set()
 
-    async def _turn(self, caller: Caller, wanted: StartRun, begun: _Begun) -> None:
+    async def _turn(self, caller: Caller, wanted: StartRun, begun: _Begun, more: dict[str, Any]) -> None:
         hub, root = self._hub, self._hub.root
         assert wanted.session is not None
         target: Any = None
@@ -96,7 +119,7 @@ class HubSessions:
             rag = turn.session.other.get("rag")
             if isinstance(rag, str) and rag:
                 arguments["knowledge"] = [*wanted.knowledge, rag]
-            begun.info = await hub.start(caller, known, **arguments)
+            begun.info = await hub.start(caller, known, **arguments, **more)
             self._kept[begun.info.run] = trio.Event()
             if begun.abandoned:
                 hub.cancel(LOCAL, begun.info.run)

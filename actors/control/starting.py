@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
 from ...protocol.control.caller import Caller
 from ...protocol.control.own import StartRun
-from ...protocol.errors import Denied
+from ...protocol.errors import Denied, UsageError
+from ..knowledge.shelf import is_path
 from ..meter import Limits
+from ..runs.target import is_installed
 
 
-def arguments_of(caller: Caller, wanted: StartRun) -> dict[str, Any]:
+def arguments_of(caller: Caller, wanted: StartRun, config_dir: Path) -> dict[str, Any]:
     """What to call `callboard.run` with.
+
+    Args:
+        config_dir: where agents have names.
 
     Raises:
         Denied: the caller may not start this, or not like this.
@@ -20,7 +26,7 @@ def arguments_of(caller: Caller, wanted: StartRun) -> dict[str, Any]:
     """
     caller.need("run:agents")
     if not caller.has("run:files"):
-        _refuse_paths(wanted)
+        _refuse_paths(wanted, config_dir)
     if (wanted.yes or wanted.allow) and not caller.has("answer:questions"):
         raise Denied("`yes` and `allow` need the scope 'answer:questions': they answer for a person")
     return {
@@ -45,9 +51,14 @@ def arguments_of(caller: Caller, wanted: StartRun) -> dict[str, Any]:
     }
 
 
-def _refuse_paths(wanted: StartRun) -> None:
+def _refuse_paths(wanted: StartRun, config_dir: Path) -> None:
+    """A name means what is installed, and nothing that happens to lie in the directory in which we were started."""
     target = wanted.target
     if os.sep in target or "\0" in target or target in (".", "..") or target.endswith((".yaml", ".yml")):
         raise Denied("a target that is a path needs the scope 'run:files'; give the name of an agent")
+    if target and not is_installed(target, config_dir):
+        raise UsageError(f"there is no agent {target[:60]!r}; `_target/list` and GET /v1/agents have those there are")
     if wanted.files or wanted.attach:
         raise Denied("`files` and `attach` need the scope 'run:files': they are read on this machine")
+    if any(is_path(name) for name in wanted.knowledge):
+        raise Denied("a knowledge base that is a path needs the scope 'run:files'; give its name")

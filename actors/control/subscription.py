@@ -4,6 +4,8 @@ A reader has no queue of its own. It knows the number of the event it was given 
 run's ring in memory, or from the log if they have left that: so any number of readers cost next to nothing, and none of
 them can make the run wait. One that was reading along and has become too slow for the ring is told so (`Lagged`); when
 it has time again, it subscribes anew, after what it had last, and reads from the log what it has missed.
+
+Of a run that goes on in another process there is only the log, which is looked at again and again (`logs.elsewhere`).
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from collections import deque
 from types import TracebackType
 from typing import Self
 
+from ...protocol.control.things import RunInfo
 from ...protocol.errors import CallboardError
 from .logs.reading import LoggedEvent
 from .logs.runs import RunLogs
@@ -47,12 +50,15 @@ class Subscription:
         lost: first and last number of events that can't be had any more, if the log could not be written.
     """
 
-    def __init__(self, logs: RunLogs, run: str, record: Record | None, after: int) -> None:
-        self.run = run
+    def __init__(self, logs: RunLogs, info: RunInfo, record: Record | None, after: int) -> None:
+        self.run = info.run
         self.seq = after
+        self._info = info
+        logs.readers.add(self)
         self.lost: tuple[int, int] | None = None
         self._logs = logs
         self._record = record
+        self._elsewhere = logs.elsewhere(info.run) if record is None and not info.over else None
         self._offset = 0
         self._live = False
         self._batch: deque[LoggedEvent] = deque()
@@ -85,9 +91,7 @@ class Subscription:
         """
         record = self._record
         if record is None:
-            page = await self._logs.page(self.run, self._offset, self.seq)
-            self._offset = page.offset
-            return page.events
+            return await self._written()
         if self.seq + 1 >= record.first:
             self._live = True
             await record.more_than(self.seq)
@@ -96,6 +100,28 @@ class Subscription:
         if self._live:
             raise Lagged(self.seq, record.seq)
         return await self._from_log(record)
+
+    async def _written(self) -> list[LoggedEvent]:
+        """The next events of a run that is not under way here; what another process still writes is waited for."""
+        if self._elsewhere is not None:
+            page = await self._elsewhere.page(self._offset, self.seq)
+        else:
+            page = await self._logs.page(self.run, self._offset, self.seq)
+        self._offset = page.offset
+        if not page.events:
+            self._miss(self.info.seq)
+        return page.events
+
+    @property
+    def info(self) -> RunInfo:
+        """The run, as far as it is known; also when all that was kept of it has been removed."""
+        return self._info if self._record is not None else self._logs.past.get(self.run, self._info)
+
+    def _miss(self, last: int) -> None:
+        """What comes up to this number can't be had any more."""
+        if self.seq < last:
+            self.lost = (self.seq + 1, last)
+            self.seq = last
 
     async def _from_log(self, record: Record) -> list[LoggedEvent]:
         """The next events that have left the ring. What is not in the log is lost, and the ring goes on after it."""
@@ -106,7 +132,5 @@ class Subscription:
         self._offset = page.offset
         if page.events:
             return page.events
-        if self.seq + 1 < record.first:
-            self.lost = (self.seq + 1, record.first - 1)
-            self.seq = record.first - 1
+        self._miss(record.first - 1)
         return record.after(self.seq)

@@ -32,8 +32,11 @@ from ...protocol.events import (
     UsageUpdate,
 )
 from ...supervisors import Actor
-from ...supervisors.census import census, find, look_at
+from ...supervisors.census import Seen, census, find, look_at
 from .runs.summary import rfc3339
+
+TURN = 1000
+"""Actors that are looked at in a row, before others get a look in."""
 
 
 class Known(msgspec.Struct, gc=False):
@@ -49,6 +52,7 @@ class Known(msgspec.Struct, gc=False):
     output_tokens: int = 0
     cost: float = 0.0
     restarts: int = 0
+    events: int = 0
     last_event: str = ""
 
     def at(self, doing: str, since: datetime) -> None:
@@ -82,13 +86,18 @@ class Tree:
         else:
             known = self._known.get(path)
             if known is None:
+                if self.find(path) is None:
+                    return  # told after its end: nobody would take it out again
                 known = self._known[path] = Known("run" if path == f"/{event.run}" else "actor")
             known.last_event = event.kind
+            known.events += 1
             self._learn(known, event)
         if self._watches:
-            touched = (path, event.parent) if kind in _MOVES else (path,)
+            moved = kind in _MOVES
             for watch in self._watches:
-                watch.note(event.run, touched)
+                watch.note(event.run, path, began=kind is ActorSpawned, ended=moved and kind is not ActorSpawned)
+                if moved:
+                    watch.note(event.run, event.parent)
 
     def _learn(self, known: Known, event: Event) -> None:
         data = event.data
@@ -145,14 +154,23 @@ class Tree:
         top = None if run is None else self._root.actor.child(run)
         if run is not None and top is None:
             return []
-        return [self._shown(msgspec.structs.asdict(seen)) for seen in census(self._root, top)]
+        return [self._shown(seen) for seen in census(self._root, top)]
 
     def info(self, actor: Actor) -> ActorInfo:
         """One actor."""
-        return self._shown(msgspec.structs.asdict(look_at(actor)))
+        return self._shown(look_at(actor))
 
-    def _shown(self, seen: dict[str, object]) -> ActorInfo:
-        info = ActorInfo(**seen)  # type: ignore[arg-type]  # the fields of `Seen` are some of it
+    def _shown(self, seen: Seen) -> ActorInfo:
+        info = ActorInfo(  # one by one: a tree may have ten thousand
+            path=seen.path,
+            parent=seen.parent,
+            name=seen.name,
+            run=seen.run,
+            state=seen.state,
+            paused=seen.paused,
+            mailbox=seen.mailbox,
+            children=seen.children,
+        )
         known = self._known.get(info.path)
         if known is None:
             info.kind = _by_place(info.path)
@@ -160,7 +178,7 @@ class Tree:
         info.kind = known.kind if known.kind != "actor" else _by_place(info.path)
         info.doing, info.turns, info.restarts = known.doing, known.turns, known.restarts
         info.input_tokens, info.output_tokens, info.cost = known.input_tokens, known.output_tokens, known.cost
-        info.last_event = known.last_event
+        info.events, info.last_event = known.events, known.last_event
         info.since = "" if known.since is None else rfc3339(known.since)
         info.doing_since = rfc3339(known.doing_since) if known.doing and known.doing_since is not None else ""
         return info
@@ -191,7 +209,7 @@ class TreeWatch:
         self._concerns = concerns
         self._interval = interval
         self._all = all
-        self._touched: set[str] = set()
+        self._touched: dict[str, bool] = {}
         self._news = trio.lowlevel.ParkingLot()
 
     def __enter__(self) -> Self:
@@ -201,12 +219,19 @@ class TreeWatch:
     def __exit__(self, *_: object) -> None:
         self._all.pop(self, None)
 
-    def note(self, run: str, paths: tuple[str, ...]) -> None:
-        """Something has happened to these."""
-        if self._concerns(run):
-            if not self._touched:
-                self._news.unpark_all()
-            self._touched.update(paths)
+    def note(self, run: str, path: str, *, began: bool = False, ended: bool = False) -> None:
+        """Something has happened to this actor.
+
+        One that began and ended since the last change is not worth a word: so what waits for a reader who is slow
+        grows no further than the tree and what the reader knows of.
+        """
+        if not self._concerns(run):
+            return
+        if ended and self._touched.pop(path, False):
+            return
+        if not self._touched:
+            self._news.unpark_all()
+        self._touched.setdefault(path, began)
 
     def __aiter__(self) -> TreeWatch:
         return self
@@ -216,15 +241,17 @@ class TreeWatch:
             while not self._touched:
                 await self._news.park()
             await trio.sleep(self._interval)
-            change = self._change()
+            change = await self._change()
             if change.changed or change.gone:
                 return change
 
-    def _change(self) -> TreeChange:
-        touched, self._touched = self._touched, set()
+    async def _change(self) -> TreeChange:
+        touched, self._touched = self._touched, {}
         changed: list[ActorInfo] = []
         gone: list[str] = []
-        for path in sorted(touched - {"", "/"}):
+        for number, path in enumerate(sorted(touched.keys() - {"", "/"})):
+            if number % TURN == TURN - 1:
+                await trio.lowlevel.checkpoint()
             actor = self._tree.find(path)
             if actor is None:
                 gone.append(path)

@@ -22,6 +22,7 @@ from trio_websocket import wrap_server_stream as wrap
 from ...protocol.control.caller import Caller
 from ...protocol.errors import CallboardError, Denied, NotFound, Saturated, Unauthorized
 from .gate import SUBPROTOCOL, Gate
+from .outbox import Outbox
 from .peer import AcpSide, Gone, Peer
 
 if TYPE_CHECKING:
@@ -79,25 +80,35 @@ async def serve_websocket(
         acp: makes the side that answers the methods of ACP.
     """
     options = options or WebSocketOptions()
+    room = contextlib.ExitStack()
     try:
         async with trio.open_nursery() as nursery:
-            connection = await _shake_hands(nursery, stream, gate, peer, options)
+            connection = await _shake_hands(nursery, stream, gate, room, peer, options)
             if connection is not None:
                 websocket, caller = connection
                 nursery.start_soon(_ping, websocket, options, nursery.cancel_scope)
-                await _talk(me, websocket, hub, caller, gate, acp)
+                outbox = Outbox(websocket)
+                nursery.start_soon(outbox.write)
+                with gate.stay(caller) as stay:
+                    await _talk(me, websocket, outbox, hub, caller, gate, acp, stay)
                 await _hang_up(websocket, stream)
             nursery.cancel_scope.cancel()
     except* (ConnectionClosed, trio.BrokenResourceError, trio.ClosedResourceError, wsproto.utilities.ProtocolError):
         log.debug("%s: the connection broke", me.path)
     finally:
+        room.close()
         await trio.aclose_forcefully(stream)
 
 
 async def _shake_hands(
-    nursery: trio.Nursery, stream: trio.abc.Stream, gate: Gate, peer: str, options: WebSocketOptions
+    nursery: trio.Nursery,
+    stream: trio.abc.Stream,
+    gate: Gate,
+    room: contextlib.ExitStack,
+    peer: str,
+    options: WebSocketOptions,
 ) -> tuple[WebSocketConnection, Caller] | None:
-    """Answer the request to upgrade; None if it was refused, or never came."""
+    """Answer the request to upgrade; None if it was refused, or never came. `room` holds the place it takes."""
     with trio.move_on_after(options.handshake_within):
         request = await wrap(nursery, stream, max_message_size=options.max_frame)
         headers = _headers(request)
@@ -105,6 +116,7 @@ async def _shake_hands(
             if request.path.partition("?")[0] not in PATHS:
                 raise NotFound(f"the websocket is at {' and '.join(PATHS)}")
             caller = await gate.admit(headers, peer)
+            room.enter_context(gate.room(caller))
         except CallboardError as error:
             await _refuse(request, error)
             return None
@@ -115,7 +127,10 @@ async def _shake_hands(
 
 def _headers(request: WebSocketRequest) -> dict[str, str]:
     """All of them; wsproto keeps those it understands apart."""
-    headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in request.headers}
+    headers: dict[str, str] = {}
+    for raw, value in request.headers:  # what is given twice is joined, so that it equals nothing
+        name, text = raw.decode("latin-1").lower(), value.decode("latin-1")
+        headers[name] = f"{headers[name]}, {text}" if name in headers else text
     headers.setdefault("host", request._event.host)  # noqa: SLF001 - there is no other way to it
     headers.setdefault("sec-websocket-protocol", ", ".join(request.proposed_subprotocols))
     return headers
@@ -131,20 +146,26 @@ async def _refuse(request: WebSocketRequest, error: CallboardError) -> None:
 
 
 async def _talk(
-    me: Actor, websocket: WebSocketConnection, hub: Hub, caller: Caller, gate: Gate, acp: AcpMaker | None
+    me: Actor,
+    websocket: WebSocketConnection,
+    outbox: Outbox,
+    hub: Hub,
+    caller: Caller,
+    gate: Gate,
+    acp: AcpMaker | None,
+    stay: trio.CancelScope,
 ) -> None:
     """Hand frames in and out until either side has had enough."""
 
     async def send(frame: bytes) -> None:
-        try:
-            await websocket.send_message(frame.decode())
-        except (ConnectionClosed, wsproto.utilities.LocalProtocolError):
-            raise Gone from None
+        gate.frame("out")
+        await outbox.put(frame)
 
     peer = Peer(me, hub, caller, send, acp=None if acp is None else acp(hub, caller), gate=gate)
     try:
         while True:
             message = await websocket.get_message()
+            gate.frame("in")
             if isinstance(message, bytes):
                 await _close(websocket, 1003, "frames are text")
                 return
@@ -153,10 +174,29 @@ async def _talk(
         return
     except trio.Cancelled:
         with me.cleanup():
-            await _close(websocket, 1001, "the server stops")
+            if stay.cancel_called:
+                peer.close()  # nothing new is said to a stranger
+                with trio.move_on_after(CLOSE_WITHIN):
+                    await outbox.between()
+                await _say_goodbye(websocket, outbox, 1008, "the key counts no more")
+            else:
+                await _finish(outbox)
+                await _say_goodbye(websocket, outbox, 1001, "the server stops")
         raise
     finally:
         peer.close()
+
+
+async def _finish(outbox: Outbox) -> None:
+    """What is on its way still goes out."""
+    with trio.move_on_after(CLOSE_WITHIN), contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+        await outbox.finish()
+
+
+async def _say_goodbye(websocket: WebSocketConnection, outbox: Outbox, code: int, reason: str) -> None:
+    """The closing words, unless they would come in the middle of a frame."""
+    if not outbox.torn:
+        await _close(websocket, code, reason)
 
 
 async def _close(websocket: WebSocketConnection, code: int, reason: str) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import trio
 
-from ...protocol.errors import CallboardError, NodeFailed
+from ...protocol.errors import CallboardError, NodeFailed, code_of
 from ...protocol.events import NodeEntered, NodeExited
 
 if TYPE_CHECKING:
@@ -66,6 +66,6 @@ async def once(
             timed(id, seconds)
     if heard:
         targets, why = leads(left)
-        told = None if why is None else str(why)
-        me.emit(NodeExited(node=id, seconds=seconds, next=list(targets), item=item, error=told))
+        told, code = (None, "") if why is None else (str(why), code_of(why))
+        me.emit(NodeExited(node=id, seconds=seconds, next=list(targets), item=item, error=told, code=code))
     return left

@@ -19,10 +19,11 @@ import msgspec
 import trio
 
 from ...protocol.chat import ChatReply, ChatRequest, Delta, ReasoningDelta, Restarted, TextDelta, TokenUsage
-from ...protocol.errors import ConfigError, ModelError, TimedOut, UpstreamError
+from ...protocol.errors import CallboardError, ConfigError, ModelError, TimedOut, UpstreamError
 from ...protocol.events import (
     EventData,
     LlmDelta,
+    LlmFailed,
     LlmReasoning,
     LlmRequest,
     LlmResponse,
@@ -167,14 +168,15 @@ class Gateway:
         call.need_text = need_text
         if request.stream is None and not self._settings.stream:
             call.stream = False
-        if deadline is None:
-            reply = await self._tries(call, attempts, None)
-        else:
-            with trio.move_on_at(deadline) as scope:
-                reply = await self._tries(call, attempts, deadline)
-            if scope.cancelled_caught:
-                raise TimedOut(f"{target.id} did not answer in time")
-        return reply
+        try:
+            if deadline is None:
+                return await self._tries(call, attempts, None)
+            with trio.move_on_at(deadline):
+                return await self._tries(call, attempts, deadline)
+            raise TimedOut(f"{target.id} did not answer in time")
+        except CallboardError as error:
+            call.gives_up(error)
+            raise
 
     async def _tries(self, call: _Call, attempts: Attempts, deadline: float | None) -> ChatReply:
         attempt = 0
@@ -253,6 +255,7 @@ class _Call:
         self._on_delta = on_delta
         self._on_usage = on_usage
         self._heard = False
+        self._asked = False
         self._began = 0.0
         self.need_text = False
 
@@ -266,6 +269,7 @@ class _Call:
 
     def _begins(self, attempt: int) -> None:
         self._began = trio.current_time()
+        self._asked = True
         request = self.request
         self.emit(
             LlmRequest(
@@ -293,6 +297,10 @@ class _Call:
             self._on_delta(Restarted())
         self._heard = False
 
+    def gives_up(self, error: CallboardError) -> None:
+        if self._asked:  # else nothing went out
+            self.emit(LlmFailed(model=self.target.id, error=str(error), code=error.code))
+
     def ends(self, reply: ChatReply) -> None:
         self.emit(
             LlmResponse(
@@ -301,6 +309,7 @@ class _Call:
                 input_tokens=reply.usage.input_tokens,
                 output_tokens=reply.usage.output_tokens,
                 stop=reply.stop,
+                cached_tokens=reply.usage.cached_tokens,
             )
         )
         totals = self._on_usage(reply.model, reply.usage, reply.cost) if self._on_usage is not None else None

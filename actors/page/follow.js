@@ -14,6 +14,7 @@ export class Follower extends EventTarget {
     this.info = null; // as the server lists it
     this.picture = null; // its graph
     this.problem = null;
+    this.elsewhere = false; // it goes on in another process: it can be watched, and nothing else
     this.behind = 0; // events that are known to be still to come
     this.queue = [];
     this.subscription = null;
@@ -86,6 +87,7 @@ export class Follower extends EventTarget {
     const result = await this.wire.call("_actor/subscribe", { run: this.run, interval: 0.5 }).catch(() => null);
     if (!result) return;
     this.census = result.subscription;
+    this.elsewhere = (result.actors ?? []).length === 0; // a run under way here has actors
     this.#overlay(result.actors ?? []);
   }
 

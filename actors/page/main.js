@@ -4,6 +4,7 @@ import { Header } from "./views/header.js";
 import { Gate } from "./views/gate.js";
 import { RunView } from "./views/run.js";
 import { RunsView } from "./views/runs.js";
+import { isShortcut, shortcuts } from "./views/shortcuts.js";
 import { StartView } from "./views/start.js";
 import { applyTheme } from "./views/theme.js";
 import { adopt, read } from "./token.js";
@@ -43,6 +44,13 @@ function route() {
   view.focus?.();
 }
 
+addEventListener("keydown", (event) => {
+  if (!isShortcut(event)) return;
+  const act = { "?": shortcuts, r: () => (location.hash = "#/"), n: () => (location.hash = "#/start") }[event.key];
+  if (!act) return;
+  event.preventDefault();
+  act();
+});
 addEventListener("hashchange", (event) => {
   if (location.hash === "#main") {
     history.replaceState(null, "", new URL(event.oldURL).hash || "#/");

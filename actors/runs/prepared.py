@@ -14,6 +14,7 @@ import msgspec
 import trio
 
 from ...protocol.agent import Agent
+from ...protocol.chat import Part
 from ...protocol.errors import CallboardError, InvalidFile, RunFailed, Unsupported
 from ...protocol.graph import AgentNode, AnyNode, Graph, LlmNode, RagNode
 from ..agent.agent import Cast, run_agent
@@ -46,12 +47,14 @@ class Consulted(msgspec.Struct, frozen=True, kw_only=True):
         recipes: knowledge bases to look it up in (`--kb`).
         files: what is put before it (`-f`).
         attachments: what a workflow's task comes with (`--attach`).
+        parts: what an LLM agent is told beside the prompt.
         workspace: where a workflow's python nodes work; None for a directory that goes with the run.
     """
 
     recipes: tuple[Recipe, ...] = ()
     files: tuple[str, ...] = ()
     attachments: tuple[Path, ...] = ()
+    parts: tuple[Part, ...] = ()
     workspace: Path | None = None
 
 
@@ -212,7 +215,7 @@ class Prepared:
         else:
             assert self._cast is not None
             cast = msgspec.structs.replace(self._cast, recipes=at_hand)
-            body = (cast, prompt, context, depth, record, seat, escalation_timeout, history)
+            body = (cast, prompt, context, depth, record, seat, escalation_timeout, history, given.parts)
             loop = me.spawn(run_agent, *body, name=self.name, link=False)
             end = await _its_end(me, loop)
             result.output = str(end.value or "")
@@ -242,7 +245,7 @@ class Prepared:
         await knowledge.ready(me, (*self.recipes.values(), *given.recipes))
         attached = await knowledge.attached(me, given.files, prompt)
         how = self._cast.agent.knowledge if self._cast is not None else "prompt"
-        if how != "tool":
+        if how != "tool" and (prompt or given.files):
             prompt = await knowledge.prompt(me, asked, prompt)
         return f"{attached}\n\n{prompt}".strip() if attached else prompt, asked if how != "prompt" else ()
 

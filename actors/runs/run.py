@@ -20,13 +20,14 @@ import msgspec
 import trio
 
 from ...protocol.agent import Agent
-from ...protocol.chat import Turn
+from ...protocol.chat import Part, Turn
 from ...protocol.errors import CallboardError, ConfigError, ShuttingDown, TimedOut, UsageError
 from ...protocol.events import Event, RunCancelled, RunFailed, RunFinished, RunStarted, Warned
 from ...protocol.outcome import ErrorReport, Message, Outcome, Status
 from ...protocol.problems import Problem
 from ..agent.history import History
 from ..agent.record import Record
+from ..agent.wishes import Wishes
 from ..context import RunContext
 from ..graph.compat import MODES
 from ..graph.scheduler import GraphResult
@@ -46,7 +47,9 @@ from .target import GraphAgent, Loaded, LoopAgent, WorkflowAgent, find, read
 from .tool_checks import check_listed, check_user
 
 if TYPE_CHECKING:
+    from ...protocol.mcp.config import Server
     from ...supervisors import Actor, End
+    from ..agent.todo import TodoList
     from ..knowledge.of_run import RunKnowledge
 
 INTERRUPTED = 130
@@ -87,6 +90,11 @@ async def run(
     id: str | None = None,
     history: Sequence[Turn] = (),
     on_history: Callable[[Sequence[Turn]], None] | None = None,
+    cwd: str | os.PathLike[str] | None = None,
+    servers: Sequence[Server] = (),
+    parts: Sequence[Part] = (),
+    wishes: Wishes | None = None,
+    todos: TodoList | None = None,
 ) -> Outcome:
     """Run an agent or a workflow to its end.
 
@@ -116,6 +124,11 @@ async def run(
         history: what was said before; an LLM agent goes on from there. Graphs and workflows know nothing of it.
         on_history: told, once, what was said now, `history` included: at the end of an LLM agent's run, whatever ended
             it, if the model has said something; of other runs the prompt and the output, if they are done.
+        cwd: the directory that the run's tools and scripts work in; by default ours.
+        servers: MCP servers that an LLM agent has beside those it names, all their tools included.
+        parts: images and files that an LLM agent is told beside the prompt.
+        wishes: what is wanted of an LLM agent beside what its file says (see `actors.agent.wishes`).
+        todos: the todo list that an agent with `auto_continue` goes on with; it is changed.
 
     Returns:
         How it ended. A run that failed, or was cancelled by its root's end, does not raise.
@@ -151,6 +164,11 @@ async def run(
                 id=id,
                 history=history,
                 on_history=on_history,
+                cwd=cwd,
+                servers=servers,
+                parts=parts,
+                wishes=wishes,
+                todos=todos,
             )
     if compat is not None and compat not in COMPAT:
         raise UsageError(f"compat must be one of {', '.join(COMPAT)}, not '{compat}'")
@@ -169,13 +187,15 @@ async def run(
         compat=compat,
         streams=root.settings.stream,
         shelf=root.shelf,
-        tool_options=ToolOptions(yes=yes, roots=tuple(Path(path) for path in roots)),
+        tool_options=ToolOptions(yes=yes, roots=tuple(Path(path) for path in roots), cwd=_directory(cwd)),
         permissions=Permissions(root.shelf.permissions(root.settings.permissions), allowed=allow, yes=yes),
         functions=functions,
         settings=root.settings,
         mcp=lambda: root.mcp,
         knowledge=partial(_knowledge_of_run, root, rebuild=rebuild_knowledge, agreed=yes),
+        servers=tuple(servers),
     )
+    _check_brought(agent, root, servers, parts)
     if isinstance(agent, LoopAgent) and not root.settings.calls_functions:
         raise ConfigError("Please enable function calling support before using the agent.")
     prepared = Prepared(agent, variables or {}, compat, context)
@@ -184,8 +204,11 @@ async def run(
     if attach and not isinstance(agent, WorkflowAgent):
         raise UsageError(f"'{agent.name}' is no workflow: `attach` is for those; `-f` puts files before a prompt")
     id = _checked_id(id, root) if id is not None else new_id()
-    given = msgspec.structs.replace(_consulted(root, knowledge, files), attachments=attached(attach))
-    if isinstance(agent, LoopAgent) and not prompt.strip() and not files:
+    given = msgspec.structs.replace(
+        _consulted(root, knowledge, files), attachments=attached(attach), parts=tuple(parts)
+    )
+    past = History(history, on_history, wishes, todos)
+    if isinstance(agent, LoopAgent) and not (prompt.strip() or files or parts or past.waits_for_the_model):
         raise UsageError(f"'{agent.name}' is an LLM agent: it needs a prompt to answer")
     given_state = plain_state(state or {})
     check_unicode("the prompt", prompt)
@@ -205,7 +228,6 @@ async def run(
     saved = None if save is None else Saved(Path(save) / id)
     if saved is not None:
         given = msgspec.structs.replace(given, workspace=saved.workspace)
-    past = History(history, on_history)
     performance = _Performance(id, root, prepared, context, prompt, given, given_state, Answers(answers), saved, past)
     # What tools a workflow has is known when it runs, so nobody can say that one of them is not there.
     checked = () if isinstance(agent, WorkflowAgent) else allow
@@ -213,6 +235,27 @@ async def run(
     of_servers = root.mcp.config.problems_of(prepared.servers) if prepared.servers else ()
     problems = (*root.problems, *of_servers, *agent.problems, *strange)
     return await performance.run(started, problems, on_event)
+
+
+def _directory(cwd: str | os.PathLike[str] | None) -> Path | None:
+    if cwd is None:
+        return None
+    path = Path(cwd).absolute()
+    if not path.is_dir():
+        raise UsageError(f"there is no directory {path} for the run to work in (`cwd`)")
+    return path
+
+
+def _check_brought(agent: Loaded, root: Root, servers: Sequence[Server], parts: Sequence[Part]) -> None:
+    """Raise for what only LLM agents can make use of, and for servers where MCP is turned off."""
+    if (servers or parts) and not isinstance(agent, LoopAgent):
+        what = "MCP servers (`servers`)" if servers else "images and files (`parts`)"
+        raise UsageError(f"'{agent.name}' is no LLM agent: a run of it can't be given {what}")
+    if servers and not root.settings.mcp_server_support:
+        raise ConfigError(
+            f"MCP support is disabled, so a run can't be given servers; set `mcp_server_support: true` in "
+            f"{root.settings.file}"
+        )
 
 
 def new_id() -> str:

@@ -211,6 +211,14 @@ def find(
     raise UsageError(_not_found(name, base))
 
 
+def is_installed(name: str, base: Path) -> bool:
+    """Whether `base`, the configuration directory, or the library has an agent of this name: no path, no file."""
+    try:
+        return bool(name) and _home(name, base) is not None
+    except (OSError, ValueError):  # no file can have such a name
+        return False
+
+
 def _home(name: str, base: Path) -> Path | None:
     """The directory of the agent with this name; None if there is none, or it is a path and no name."""
     if os.sep in name or name in (".", "..") or name.endswith((".yaml", ".yml")):

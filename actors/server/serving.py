@@ -16,14 +16,14 @@ import os
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import msgspec
 import trio
 
 from ...protocol.control.caller import LOCAL
-from ...protocol.errors import ConfigError, NotFound
+from ...protocol.errors import ConfigError, Conflict, NotFound
 from ...supervisors import Actor
 from ..control.hub import Hub, HubOptions, open_hub
 from ..runs.root import Root
@@ -31,7 +31,8 @@ from .access.audit import Audit
 from .access.gate import Gate
 from .access.reload import reload
 from .access.start import check_may_listen
-from .listener import Opened, listen, serve_port
+from .crowd import Crowd
+from .listener import GOODBYE_WITHIN, Opened, listen, serve_port
 from .notify import notify
 from .redact import Redactor, secrets_of
 from .speaking import say_missing, speaker_of
@@ -47,6 +48,9 @@ END_WITHIN = 2.0
 """Seconds for a server to end in when whoever serves is cancelled."""
 
 LOOK_EVERY = 0.05
+CANCEL_WITHIN = 3.0
+"""Seconds for runs to end in that are cancelled when the grace is over."""
+
 LAST_WORDS = 1.0
 """Seconds after the last run in which those who followed it are told its end."""
 
@@ -55,12 +59,12 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Where to listen; what is None stands in `api.listen_addr`. Port 0 is a free one.
 
     Attributes:
-        beside: the process is there for something else that is told on stderr, so no audit trail goes there.
+        read: somebody reads stderr, so the audit trail of a loopback address does not go there.
     """
 
     host: str | None = None
     port: int | None = None
-    beside: bool = False
+    read: bool = False
 
 
 class Served(msgspec.Struct, frozen=True, kw_only=True):
@@ -147,11 +151,14 @@ class Server:
         async with open_hub(me, root, options=options, redact=redactor.data) as hub:
             self.under_way = lambda: hub.under_way
             with ExitStack() as stack:
-                metrics = stack.enter_context(_metrics(root))
-                audit = Audit(settings.audit, stream=None if self._options.beside else sys.stderr, redactor=redactor)
+                metrics = stack.enter_context(_metrics(root, hub))
+                stream = None if loopback and self._options.read else sys.stderr
+                audit = Audit(settings.audit, stream=stream, redactor=redactor)
                 stack.callback(audit.close)
                 stack.enter_context(root.bus.listen(audit.trail(_owners(hub))))
                 gate = Gate(settings, local_token=self._token, loopback=loopback, audit=audit, metrics=metrics)
+                if metrics is not None:
+                    metrics.rates = lambda: gate.rates
                 await gate.start(me)
                 health = _health(root, hub, gate)
                 http = _http(root, hub, gate, metrics, health)
@@ -162,7 +169,8 @@ class Server:
                     nursery.start_soon(self._end, root, hub, gate, health)
                     notify("READY=1")
                     on_listening(served)
-                    await serve_port(listener, http=http or say_missing, websocket=_websocket(me, hub, gate))
+                    crowd = Crowd(gate)
+                    await serve_port(listener, crowd, http=http or say_missing, websocket=_websocket(me, hub, gate))
 
     def _told(self, host: str, port: int, *, http: bool) -> Served:
         shown = f"[{host}]" if ":" in host else host
@@ -201,10 +209,19 @@ class Server:
         with trio.move_on_after(root.settings.api.shutdown_grace_seconds):
             await _until(lambda: not hub.under_way)
         self.drained = not hub.under_way
-        if self.drained:
-            with trio.move_on_after(LAST_WORDS):
-                await _until(lambda: not gate.places.taken)
+        _cancel_all(hub)
+        with trio.move_on_after(CANCEL_WITHIN):
+            await _until(lambda: not hub.under_way)
+        with trio.move_on_after(LAST_WORDS):  # those who wait for an end hear of it
+            await _until(lambda: not gate.places.taken)
         root.begin_stop()
+
+
+def _cancel_all(hub: Hub) -> None:
+    for info in hub.list(LOCAL, limit=sys.maxsize):
+        if not info.over:
+            with suppress(Conflict):  # another process's
+                hub.cancel(LOCAL, info.run)
 
 
 async def _until(condition: Callable[[], bool]) -> None:
@@ -213,14 +230,14 @@ async def _until(condition: Callable[[], bool]) -> None:
 
 
 @contextmanager
-def _metrics(root: Root) -> Iterator[Metrics | None]:
+def _metrics(root: Root, hub: Hub) -> Iterator[Metrics | None]:
     try:
         from .metrics import Metrics
     except ImportError:  # without the extra
         yield None
         return
-    metrics = Metrics(lambda: root.sessions.live)
-    with metrics.listening(root):
+    metrics = Metrics()
+    with metrics.listening(root, logs=hub.logs.writer):
         yield metrics
 
 
@@ -273,6 +290,11 @@ def _websocket(me: Actor, hub: Hub, gate: Gate) -> Callable[[Opened], Awaitable[
         ref = me.spawn(speak, name="ws", link=False)
         try:
             end = await ref.wait()
+        except trio.Cancelled:
+            ref.cancel()
+            with me.root.shield(GOODBYE_WITHIN):  # the client is told that we end
+                await ref.wait()
+            raise
         finally:
             ref.cancel()
         if end.error is not None:

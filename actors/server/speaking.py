@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from .listener import Opened
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
 log = logging.getLogger("callboard.http")
 
@@ -20,28 +20,62 @@ KEEP_ALIVE = 60.0
 """Seconds that a connection may be idle; longer than clients keep theirs, so that it is they who hang up."""
 
 MISSING = "callboard: HTTP is not served here, only the websocket at /ws: pip install 'callboard[server]'\n"
+TOO_LATE = (
+    b'{"error": {"code": "usage", "message": "a websocket needs a connection of its own: '
+    b'the request to upgrade has to be the first that is made on it"}}'
+)
 
 
 def speaker_of(app: ASGIApp) -> Callable[[Opened], Awaitable[None]]:
     """What speaks HTTP on one connection at a time and has the application answer."""
     from hypercorn.app_wrappers import ASGIWrapper
     from hypercorn.config import Config
+    from hypercorn.events import Event, Updated
     from hypercorn.trio.tcp_server import TCPServer
     from hypercorn.trio.worker_context import WorkerContext
     from hypercorn.typing import ConnectionState
+
+    class Connection(TCPServer):
+        """One connection; over when its client has left, where hypercorn would wait for it to be idle for long."""
+
+        over = False
+
+        async def _read_data(self) -> None:
+            await super()._read_data()
+            self.over = True
+            await self.idle_task.stop()
+
+        async def protocol_send(self, event: Event) -> None:
+            if not (self.over and isinstance(event, Updated)):
+                await super().protocol_send(event)
 
     config = Config()
     config.errorlog = log
     config.keep_alive_timeout = KEEP_ALIVE
     config.include_server_header = False
     context = WorkerContext(None)
-    wrapped = ASGIWrapper(cast("Any", app))
-    speaks: Any = TCPServer  # typed for TLS alone
+    wrapped = ASGIWrapper(cast("Any", without_websockets(app)))
+    speaks: Any = Connection  # typed for TLS alone
 
     async def speak(connection: Opened) -> None:
         await speaks(wrapped, config, context, ConnectionState({}), connection)
 
     return speak
+
+
+def without_websockets(app: ASGIApp) -> ASGIApp:
+    """The application, and an answer for who asks for a websocket on a connection that has spoken HTTP before."""
+
+    async def spoken(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "websocket":
+            await app(scope, receive, send)
+            return
+        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(TOO_LATE)).encode())]
+        await receive()
+        await send({"type": "websocket.http.response.start", "status": 400, "headers": headers})
+        await send({"type": "websocket.http.response.body", "body": TOO_LATE})
+
+    return spoken
 
 
 async def say_missing(connection: Opened) -> None:

@@ -6,6 +6,7 @@ port listens and removed at the end; what a server that was killed has left is r
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 from collections.abc import Mapping
@@ -27,15 +28,18 @@ class ServerFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def new_token() -> str:
-    """A token that nobody guesses."""
-    return secrets.token_urlsafe(32)
+    """A token that nobody guesses, and that everybody recognises, as the keys of `callboard keys`."""
+    return f"cb_local_{secrets.token_urlsafe(32)}"
 
 
 def write_server(server: ServerFile, port: int, environ: Mapping[str, str]) -> Path:
     """Leave the file; where it is."""
     folder = _folder(environ)
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    folder.chmod(0o700)
+    for each in (folder.parent, folder):  # who may write into either could put a directory of their own there
+        each.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if each.is_symlink() or each.stat().st_uid != os.geteuid():
+            raise PermissionError(errno.EPERM, "it is a link, or belongs to somebody else", str(each))
+        each.chmod(0o700)
     path = folder / f"{port}.json"
     write_whole(path, msgspec.json.encode(server), private=True)
     return path
@@ -53,7 +57,7 @@ def read_servers(environ: Mapping[str, str]) -> list[ServerFile]:
     alive = []
     for path in sorted(_folder(environ).glob("[0-9]*.json")):
         server = _read(path)
-        if server is None or not _is_alive(server.pid):
+        if server is None or not is_alive(server.pid):
             path.unlink(missing_ok=True)
         else:
             alive.append(server)
@@ -71,11 +75,16 @@ def _read(path: Path) -> ServerFile | None:
         return None
 
 
-def _is_alive(pid: int) -> bool:
+def is_alive(pid: int) -> bool:
+    """Whether there is such a process, whoever's it is; one that has ended and that nobody has waited for is none."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
     except PermissionError:
         return True
-    return True
+    try:
+        state = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[:1]
+    except OSError:  # another system, or it has just gone; then the next look tells
+        return True
+    return state not in ([b"Z"], [b"X"])

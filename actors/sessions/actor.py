@@ -1,6 +1,6 @@
 """A session that somebody works with: an actor that gives out turns, one at a time, in the order of the asking.
 
-So two writers of one process never meet; what keeps out another process is the lock (see `files`).
+So two writers of one process never meet; what keeps out another process is the lock (see `disk.files`).
 
 Who has the turn has the session: it may change it until it gives the turn back. A holder that ends without giving it
 back can't be: the turn is a context manager (see `live`).

@@ -11,6 +11,7 @@ import msgspec
 from ...protocol.chat import AssistantTurn, ToolTurn, Turn, UserTurn, text_of
 from ...protocol.session import Session
 from ...protocol.session_turns import turns_of
+from ..agent.todo import TodoList
 from ..tools.rendering import shortened
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ def as_markdown(stored: Stored) -> str:
     lines += [f"- {name}: {value}" for name, value in facts.items() if value]
     for turn in all_turns(session):
         lines += ["", *_told(turn)]
+    if session.todo is not None:
+        lines += ["", "## Todo list", "", *_fenced(TodoList(session.todo).render())]
     return "\n".join(lines).rstrip() + "\n"
 
 

@@ -10,28 +10,26 @@ with a session is here as well, for callers from outside, too: see `access` for 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import trio
 
-from ...protocol.chat import Turn as Said
 from ...protocol.errors import ActorDead, CallboardError, Conflict
 from ...protocol.session import Session
-from ...protocol.session_turns import messages_of, same_beginning, turns_of
 from .access import claim
 from .actor import LiveSession, Loan, TakeTurn
 from .export import Form, exported
-from .names import as_id
 from .store import SessionMeta, SessionStore, Stored
+from .turn import Turn
 
 if TYPE_CHECKING:
     from ...protocol.control.caller import Caller
     from ...supervisors import Actor
     from ..runs.root import Root
-    from .files import Lock
+    from .disk.files import Lock
 
 T = TypeVar("T")
 SAVE_WITHIN = 5.0
@@ -39,57 +37,12 @@ SAVE_WITHIN = 5.0
 _LOOK_AGAIN = 0.05
 
 
-class Turn:
-    """A session in the hands of whoever has its turn.
-
-    Attributes:
-        stored: the session; its `session` may be changed, say so with `touch`.
-        history: what was said so far.
-        dirty: whether it is written when the turn ends, unless nothing of it is kept (`keeps`).
-    """
-
-    def __init__(self, stored: Stored) -> None:
-        self.stored = stored
-        self.history: tuple[Said, ...] = tuple(turns_of(stored.session))
-        self.dirty = False
-        self.keeps = True
-        self.added: list[dict[str, Any]] = []
-
-    @property
-    def session(self) -> Session:
-        """What the file says."""
-        return self.stored.session
-
-    def touch(self) -> None:
-        """It was changed."""
-        self.dirty = True
-
-    def keep(self, turns: Sequence[Said]) -> None:
-        """The whole conversation as it is now: `on_history` of a run."""
-        session = self.session
-        if same_beginning(self.history, turns):
-            self.added = messages_of(turns[len(self.history) :])
-            session.messages = [*session.messages, *self.added]
-        else:  # it was shortened on the way
-            session.compressed_messages = [*session.compressed_messages, *session.messages]
-            session.messages = messages_of(turns)
-        self.history = tuple(turns)
-        self.dirty = True
-
-    def variables(self, given: Mapping[str, str] | None) -> dict[str, str]:
-        """The values of the agent's variables: those of the session, and those given now, which are kept."""
-        values = {**self.session.agent_variables, **(given or {})}
-        if values != self.session.agent_variables:
-            self.session.agent_variables = values
-            self.dirty = True
-        return values
-
-
 class Sessions:
-    """See the module. Attribute `store`: the files."""
+    """See the module. Attributes: `store`, the files; `created`, how many sessions this process has made."""
 
     def __init__(self, root: Root) -> None:
         self.store = SessionStore(root.config_dir)
+        self.created = 0
         self._root = root
         self._house: Actor | None = None
         self._live: dict[str, tuple[LiveSession, Actor]] = {}
@@ -116,6 +69,7 @@ class Sessions:
         Raises:
             NotFound, Denied: there is none, or it is somebody else's.
             Conflict: another process works with it.
+            CallboardError: at the end of the turn: what it has brought could not be written (`Turn.unkept`).
         """
         stored = await self._found(caller, name, agent, "write:sessions")
         loan: Loan = await self._ask_turn(stored.id)
@@ -130,16 +84,27 @@ class Sessions:
                 try:
                     yield turn
                 finally:
-                    if not turn.keeps:
-                        loan.known = None
-                    elif turn.dirty:
-                        loan.known = None  # until it is written nobody knows it
-                        with self._root.kernel.shield(SAVE_WITHIN):
-                            loan.known = await _threaded(self._write, turn)
+                    await self._finish(turn, loan)
+                if turn.unkept is not None:
+                    raise turn.unkept
             finally:
                 lock.release()
         finally:
             loan.give_back()
+
+    async def _finish(self, turn: Turn, loan: Loan) -> None:
+        """What the turn has brought comes into the file; why it does not, if so, is told in `turn.unkept`."""
+        if turn.keeps and not turn.dirty:
+            return
+        loan.known = None  # until it is written nobody knows it
+        if not turn.keeps:
+            return
+        with self._root.kernel.shield(SAVE_WITHIN):
+            try:
+                loan.known = await _threaded(turn.write, self.store)
+            except CallboardError as error:
+                turn.unkept = error
+                self.store.warn(f"what was said in session '{turn.stored.label}' could not be kept: {error}")
 
     async def _ask_turn(self, id: str) -> Loan:
         while True:
@@ -180,20 +145,6 @@ class Sessions:
             await trio.sleep(_LOOK_AGAIN)
         return lock
 
-    def _write(self, turn: Turn) -> Stored:
-        """Write what the turn has brought; beside what somebody has written past the lock, if that can be."""
-        stored = turn.stored
-        try:
-            self.store.save(stored)
-        except Conflict:
-            if not turn.added:
-                raise
-            now = self.store.open(stored.id, stored.agent)
-            now.session.messages = [*now.session.messages, *turn.added]
-            self.store.save(now)
-            return now
-        return stored
-
     @property
     def live(self) -> int:
         """How many sessions somebody works with, or has worked with a moment ago."""
@@ -225,6 +176,7 @@ class Sessions:
         other = {key: value for key, value in (("rag", rag), ("cwd", cwd)) if value}
         session = Session(model=model, agent_variables=dict(variables or {}), other=other)
         stored = await _threaded(self.store.create, agent, alias, session, caller=caller)
+        self.created += 1
         return await self._meta(stored)
 
     async def set_agent(
@@ -280,7 +232,8 @@ class Sessions:
     async def empty(self, caller: Caller | None, name: str, *, agent: str | None = None) -> None:
         """Forget all that was said."""
         async with self._change(caller, name, agent) as turn:
-            turn.session.messages, turn.session.compressed_messages, turn.session.data_urls = [], [], {}
+            forget_all(turn.session)
+            turn.todos.clear()
 
     async def compress(self, caller: Caller | None, name: str, *, agent: str | None = None) -> bool:
         """Put a summary in the place of what was said; False if there is too little to shorten."""
@@ -345,13 +298,15 @@ class Sessions:
         return await _threaded(self._find, caller, name, agent)
 
     def _find(self, caller: Caller | None, name: str, agent: str | None) -> Stored:
-        id = as_id(name)
-        if id is not None:
-            return self.store.open(id, self.store.locate(id), caller=caller)
-        return self.store.open(self.store.resolve(name, agent), agent, caller=caller)
+        return self.store.open(*self.store.find(name, agent, caller=caller), caller=caller)
 
     async def _meta(self, stored: Stored) -> SessionMeta:
         return await _threaded(self.store.meta, stored)
+
+
+def forget_all(session: Session) -> None:
+    """Forget all that was said in it."""
+    session.messages, session.compressed_messages, session.data_urls, session.todo = [], [], {}, None
 
 
 async def _keep_house(me: Actor) -> None:

@@ -18,14 +18,16 @@ from ...protocol.session import Session
 from ...protocol.session_turns import messages_of, system_of
 from ..runs.run import run
 from ..runs.target import GraphAgent, Loaded, LoopAgent, WorkflowAgent, find, read
+from ..telemetry.carried import conversation
 from .names import as_id
+from .own import sampled, with_wishes
 from .summary import automatic_alias, compressed, first_words, threshold_of, titled, too_long
 
 if TYPE_CHECKING:
     from ...protocol.control.caller import Caller
     from ..runs.root import Root
-    from .live import Turn
     from .store import Stored
+    from .turn import Turn
 
 FORGET_WITHIN = 2.0
 
@@ -47,13 +49,13 @@ async def say(
     on_wait: Callable[[CallboardError], None] | None = None,
     **options: Any,
 ) -> Outcome:
-    """Run an agent in a session, and wait for its end: see `on_stage`.
+    """Run an agent in a session, and wait for its end: see `on_stage`. What can't be kept is told in `unsaved`.
 
     Args:
         compress: whether the session is shortened after the turn, if it has become long.
         options: more arguments of `runs.run`.
     """
-    async with on_stage(
+    acting = on_stage(
         root,
         caller,
         name,
@@ -66,9 +68,18 @@ async def say(
         on_wait=on_wait,
         strict=bool(options.get("strict")),
         compat=options.get("compat"),
-    ) as (turn, arguments):
-        outcome = await run(prompt=prompt, on_event=on_event, root=root, **arguments, **options)
-        await round_off(root, turn, arguments["target"], prompt, compress=compress)
+    )
+    outcome: Outcome | None = None
+    turn: Turn | None = None
+    try:
+        async with acting as (turn, arguments):
+            outcome = await run(prompt=prompt, on_event=on_event, root=root, **arguments, **options)
+            await round_off(root, turn, arguments["target"], prompt, compress=compress)
+    except CallboardError as error:
+        if outcome is None or turn is None or turn.unkept is not error:
+            raise
+        outcome.unsaved = f"the answer was not kept in session '{turn.stored.label}': {error}"
+        outcome.exit_code = outcome.exit_code or 1
     return outcome
 
 
@@ -102,6 +113,7 @@ async def on_stage(
         of = f"agent '{stored.agent}'" if stored.agent is not None else "no agent (callboard ask)"
         raise UsageError(f"session '{stored.label}' is one of {of}, so '{agent or 'ask'}' can't go on with it")
     turn: Turn | None = None
+    before = conversation.get()
     try:
         async with root.sessions.turn(caller, stored.id, agent=stored.agent, wait=wait, on_wait=on_wait) as turn:
             turn.keeps = _keeps(turn.session, root, keep)
@@ -109,6 +121,7 @@ async def on_stage(
             given = variables_of(playing, turn, variables)
             if model:
                 turn.session.model = model
+            conversation.set(stored.id)
             yield (
                 turn,
                 {
@@ -117,25 +130,58 @@ async def on_stage(
                     "variables": given,
                     "history": turn.history,
                     "on_history": turn.keep,
+                    "todos": turn.todos,
                 },
             )
     finally:
+        conversation.set(before)
         if made and (turn is None or not turn.keeps or not turn.session.messages):
             with root.kernel.shield(FORGET_WITHIN):
                 await _forget(root, stored)
 
 
-async def round_off(root: Root, turn: Turn, target: Loaded | Agent, prompt: str, *, compress: bool = True) -> bool:
+class RoundedOff(msgspec.Struct, frozen=True, kw_only=True):
+    """What was done with a session after its turn.
+
+    Attributes:
+        compressed: whether it was shortened.
+        autonamed: the name that a model has found for it, if it was given one.
+    """
+
+    compressed: bool = False
+    autonamed: str | None = None
+
+
+async def round_off(
+    root: Root, turn: Turn, target: Loaded | Agent, prompt: str, *, compress: bool = True
+) -> RoundedOff:
     """After a turn that brought something: the session gets a title, and is shortened if it has become long.
 
-    Returns:
-        Whether it was shortened.
+    One that nobody has named gets its title and its name from a model, where `save_session` is true.
     """
     if not turn.keeps or not turn.dirty:
-        return False
+        return RoundedOff()
+    named = None
     if turn.session.title is None:
-        turn.session.title = first_words(prompt) or None
-    return compress and await _shorten(root, turn, target)
+        if turn.stored.alias is None and _wish(turn.session, root) is True:
+            named = await _name(root, turn)
+        else:
+            turn.session.title = first_words(prompt) or None
+    return RoundedOff(compressed=compress and await _shorten(root, turn, target), autonamed=named)
+
+
+async def _name(root: Root, turn: Turn) -> str | None:
+    """A model names the session."""
+    store, stored = root.sessions.store, turn.stored
+    stored.session.title = await titled(root, stored.session, None)
+    alias = automatic_alias(stored.session.title)
+    try:
+        await trio.to_thread.run_sync(store.rename, stored.id, alias, stored.agent)
+    except CallboardError as error:
+        store.warn(f"session '{stored.label}' could not be named: {error}")
+        return None
+    stored.alias = alias
+    return alias
 
 
 async def keep_temporary(root: Root, turns: list[Said], *, agent: str | None, model: str | None) -> Stored:
@@ -151,6 +197,16 @@ def agent_of(target: Loaded | Agent) -> str | None:
     if isinstance(target, Agent) or (isinstance(target, LoopAgent) and target.directory is None):
         return None
     return target.name.replace("/", "_")
+
+
+def session_of_agent(root: Root, target: str, *, strict: bool = False, compat: str | None = None) -> str | None:
+    """The session that an LLM agent is always run in: its file's `agent_session`, else the one of the settings."""
+    found = find(target, config_dir=root.config_dir)
+    if found.dialect != "agent":
+        return None
+    loaded = read(found, root.config_dir, strict=strict, compat=compat, shelf=root.shelf)
+    own = loaded.agent.agent_session if isinstance(loaded, LoopAgent) else None
+    return own or str(root.settings.other.get("agent_session") or "") or None
 
 
 async def _stored(root: Root, caller: Caller | None, name: str, agent: str | None) -> tuple[Stored, bool]:
@@ -180,20 +236,15 @@ def playing_of(
     wanted = target if target is not None else turn.stored.agent
     session = turn.session
     if wanted is None:
-        return _sampled(Agent(name="ask", instructions=system_of(session), can_ask_user=False), session)
+        wanted = Agent(name="ask", instructions=system_of(session), can_ask_user=False)
     if isinstance(wanted, Agent):
-        return _sampled(wanted, session)
+        return with_wishes(wanted, session, root.settings)
     if not isinstance(wanted, GraphAgent | LoopAgent | WorkflowAgent):
         found = find(wanted, config_dir=root.config_dir)
         wanted = read(found, root.config_dir, strict=strict, compat=compat, shelf=root.shelf)
     if isinstance(wanted, LoopAgent):
-        return msgspec.structs.replace(wanted, agent=_sampled(wanted.agent, session))
+        return msgspec.structs.replace(wanted, agent=sampled(wanted.agent, session))
     return wanted
-
-
-def _sampled(agent: Agent, session: Session) -> Agent:
-    chosen = {key: value for key in ("temperature", "top_p") if (value := getattr(session, key)) is not None}
-    return msgspec.structs.replace(agent, **chosen) if chosen else agent
 
 
 def variables_of(target: Loaded | Agent, turn: Turn, given: Mapping[str, str] | None) -> dict[str, str]:
@@ -211,8 +262,12 @@ def variables_of(target: Loaded | Agent, turn: Turn, given: Mapping[str, str] | 
 
 def _keeps(session: Session, root: Root, wanted: bool | None) -> bool:
     """Whether what is said is kept: a session with a name is, unless somebody says no."""
-    wishes = (wanted, session.save_session, root.settings.other.get("save_session"))
-    return next((wish for wish in wishes if wish is not None), True) is not False
+    return (wanted if wanted is not None else _wish(session, root)) is not False
+
+
+def _wish(session: Session, root: Root) -> object:
+    """`save_session` of the session, else of the settings; None where neither says anything."""
+    return session.save_session if session.save_session is not None else root.settings.other.get("save_session")
 
 
 async def _shorten(root: Root, turn: Turn, target: Loaded | Agent) -> bool:

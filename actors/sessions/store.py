@@ -17,71 +17,46 @@ import contextlib
 import logging
 import shutil
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-import msgspec
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from ...protocol.errors import Conflict, InvalidFile, NotFound, UsageError
 from ...protocol.problems import did_you_mean
-from ...protocol.session import Session, head_of, read_session, write_session
-from .access import check_read, claim, may_see, new_meta
-from .files import Lock, holder, private, sweep, try_lock, wait_lock, write_whole
-from .legacy import alias_of_legacy, legacy_file, legacy_sessions
-from .names import as_id, checked_alias, is_automatic, legacy_id, new_id
-from .places import Scope, all_scopes, scope_of
+from ...protocol.session import Session, read_session, write_session
+from .access import check_read, claim, new_meta
+from .disk.catalog import alias_of, aliases_of, id_of, is_there, migrate, pointed
+from .disk.files import Lock, holder, private, stamp, sweep, telling, text_of, try_lock, wait_lock, write_whole
+from .disk.legacy import alias_of_legacy, legacy_sessions
+from .disk.listing import listed
+from .disk.places import Scope, all_scopes, scope_of
+from .disk.stored import SessionMeta, Stored, meta_of
+from .names import as_id, checked_alias, new_id
 
 if TYPE_CHECKING:
     from ...protocol.control.caller import Caller
 
+__all__ = ["SessionMeta", "SessionStore", "Stored"]
+
 log = logging.getLogger("callboard.sessions")
+P = ParamSpec("P")
+R = TypeVar("R")
 
 NAMES_WITHIN = 10.0
 """Seconds to wait for another process that changes names."""
 
-Stamp = tuple[int, int, int]
 
+def _on_disk(
+    method: Callable[Concatenate[SessionStore, P], R],
+) -> Callable[Concatenate[SessionStore, P], R]:
+    """What the disk refuses is told as `NotKept`."""
 
-class Stored(msgspec.Struct, kw_only=True):
-    """A session that was opened.
+    @wraps(method)
+    def told(self: SessionStore, /, *args: P.args, **options: P.kwargs) -> R:
+        with telling(self.config_dir):
+            return method(self, *args, **options)
 
-    Attributes:
-        stamp: of the file when it was read or written last.
-    """
-
-    id: str
-    alias: str | None
-    agent: str | None
-    session: Session
-    stamp: Stamp = (0, 0, 0)
-
-    @property
-    def label(self) -> str:
-        """How people call it."""
-        return self.alias or self.id
-
-
-class SessionMeta(msgspec.Struct, frozen=True, kw_only=True):
-    """A session, as a list shows it.
-
-    Attributes:
-        last_modified: RFC 3339.
-        is_autoname: nobody chose its alias.
-        legacy: an older program's, which was not opened here yet.
-    """
-
-    id: str
-    alias: str | None
-    agent: str | None
-    last_modified: str
-    is_autoname: bool = False
-    title: str | None = None
-    owner: str | None = None
-    created_at: str | None = None
-    model: str | None = None
-    cwd: str | None = None
-    legacy: bool = False
+    return told
 
 
 class SessionStore:
@@ -93,30 +68,28 @@ class SessionStore:
 
     # --- finding --------------------------------------------------------------------------------------------
 
+    @_on_disk
     def resolve_alias(self, alias: str, agent: str | None = None) -> str | None:
         """The id that an alias stands for; None if it stands for none."""
-        scope = scope_of(self.config_dir, agent)
-        alias = checked_alias(alias)
-        found = self._pointed(scope, alias)
-        if found is None and legacy_file(scope, alias) is not None:
-            return legacy_id(agent, alias)
-        return found
+        return id_of(scope_of(self.config_dir, agent), checked_alias(alias), self.warn)
 
-    def resolve(self, name: str, agent: str | None = None) -> str:
-        """The id of the session that somebody calls `name`: an id or an alias.
+    @_on_disk
+    def resolve(self, name: str, agent: str | None = None, *, caller: Caller | None = None) -> str:
+        """The id of the session that somebody calls `name`: an id or an alias. Hints name none but those of `caller`.
 
         Raises:
             NotFound: there is none.
             UsageError: nothing can be called so.
         """
         id = as_id(name) or self.resolve_alias(name, agent)
-        if id is not None and self._is_there(scope_of(self.config_dir, agent), id):
+        if id is not None and is_there(scope_of(self.config_dir, agent), id):
             return id
-        aliases = [each.alias for each in self.list(agent) if each.alias]
+        aliases = [each.alias for each in self.list(agent, caller=caller) if each.alias]
         of = f" of agent '{agent}'" if agent is not None else ""
         hint = did_you_mean(name, aliases) or "callboard sessions list shows those there are"
         raise NotFound(f"there is no session '{name}'{of}; {hint}")
 
+    @_on_disk
     def locate(self, id: str) -> str | None:
         """Whose session this is: the agent's name, or None for no agent.
 
@@ -126,29 +99,42 @@ class SessionStore:
         wanted = as_id(id)
         if wanted is not None:
             for scope in all_scopes(self.config_dir):
-                if self._is_there(scope, wanted):
+                if is_there(scope, wanted):
                     return scope.agent
         raise NotFound(f"there is no session '{id}'")
 
+    def find(self, name: str, agent: str | None = None, *, caller: Caller | None = None) -> tuple[str, str | None]:
+        """Id and agent of the session with this id, whosever it is, or with this alias among those of `agent`.
+
+        Raises:
+            NotFound: there is none.
+        """
+        id = as_id(name)
+        return (id, self.locate(id)) if id is not None else (self.resolve(name, agent, caller=caller), agent)
+
+    @_on_disk
     def list(
         self, agent: str | None = None, *, everywhere: bool = False, caller: Caller | None = None
     ) -> list[SessionMeta]:
         """The sessions of an agent, of none, or all there are; newest first. Others' are left out."""
         scopes = all_scopes(self.config_dir) if everywhere else [scope_of(self.config_dir, agent)]
-        found = [meta for scope in scopes for meta in self._in(scope, caller)]
+        found = [meta for scope in scopes for meta in listed(scope, caller, self.warn)]
         return sorted(found, key=lambda meta: (meta.last_modified, meta.id), reverse=True)
 
     def path(self, id: str, agent: str | None = None) -> Path:
         """The session's file, which is there unless an older program's was not opened yet."""
         return scope_of(self.config_dir, agent).state(id)
 
+    @_on_disk
     def meta(self, stored: Stored) -> SessionMeta:
         """The session, as a list shows it."""
         path = self.path(stored.id, stored.agent)
-        return _meta(stored.session, stored.id, stored.alias, stored.agent, _stamp(path))
+        written = stamp(path) if path.is_file() else stored.stamp
+        return meta_of(stored.session, stored.id, stored.alias, stored.agent, written)
 
     # --- opening --------------------------------------------------------------------------------------------
 
+    @_on_disk
     def create(
         self,
         agent: str | None = None,
@@ -169,6 +155,7 @@ class SessionStore:
                 raise Conflict(f"there is a session called '{alias}' already; choose another name for the new one")
             return self._create(scope, alias, initial, caller)
 
+    @_on_disk
     def open(self, id: str, agent: str | None = None, *, caller: Caller | None = None) -> Stored:
         """The session with this id.
 
@@ -185,11 +172,10 @@ class SessionStore:
             if alias is None:
                 raise NotFound(f"there is no session '{id}'")
             with self._names(scope):
-                self._migrate(scope, alias)
-        stored = self._read(scope, known)
-        check_read(caller, stored.session.meta, known)
-        return stored
+                migrate(scope, alias)
+        return self._opened(scope, known, None, caller)
 
+    @_on_disk
     def open_or_create_by_alias(
         self,
         alias: str,
@@ -205,35 +191,41 @@ class SessionStore:
         """
         scope = scope_of(self.config_dir, agent)
         alias = checked_alias(alias)
-        id = self._pointed(scope, alias)
+        id = pointed(scope.pointer(alias), scope, self.warn)
         if id is None:
             with self._names(scope):
-                id = self._pointed(scope, alias) or self._migrate(scope, alias)
+                id = pointed(scope.pointer(alias), scope) or migrate(scope, alias)
                 if id is None:
                     return self._create(scope, alias, initial(), caller)
-        return self.open(id, agent, caller=caller)
+        return self._opened(scope, id, alias, caller)
 
+    @_on_disk
     def fresh(self, stored: Stored) -> Stored:
         """The session as it is now: `stored` itself if nobody has changed the file."""
         scope = scope_of(self.config_dir, stored.agent)
         path = scope.state(stored.id)
-        if path.is_file() and _stamp(path) == stored.stamp:
-            stored.alias = self._alias_of(scope, stored.id)
+        if path.is_file() and stamp(path) == stored.stamp:
+            stored.alias = alias_of(scope, stored.id, stored.alias)
             return stored
-        return self.open(stored.id, stored.agent)
+        return self._opened(scope, stored.id, stored.alias, None)
 
     # --- changing -------------------------------------------------------------------------------------------
 
+    @_on_disk
     def try_hold(self, id: str, agent: str | None = None) -> Lock | None:
         """The session's lock, to change it; None while another process works with it.
 
         Raises:
             NotFound: there is no such session any more.
         """
+        folder = scope_of(self.config_dir, agent).folder(id)
         try:
-            return try_lock(scope_of(self.config_dir, agent).folder(id) / "lock")
+            lock = try_lock(folder / "lock")
         except FileNotFoundError:
             raise NotFound(f"there is no session '{id}'") from None
+        if lock is not None:
+            sweep(folder)
+        return lock
 
     def in_use(self, stored: Stored) -> Conflict:
         """What to tell who can't have the lock."""
@@ -241,6 +233,7 @@ class SessionStore:
         by = f"process {pid}" if pid is not None else "another process"
         return Conflict(f"session '{stored.label}' is in use by {by}; try again when that is done")
 
+    @_on_disk
     def save(self, stored: Stored) -> None:
         """Write what was changed. Hold the lock meanwhile.
 
@@ -251,11 +244,19 @@ class SessionStore:
         path = scope_of(self.config_dir, stored.agent).state(stored.id)
         if not path.is_file():
             raise NotFound(f"session '{stored.label}' was deleted meanwhile")
-        if _stamp(path) != stored.stamp:
+        if stamp(path) != stored.stamp:
             raise Conflict(f"session '{stored.label}' was changed by somebody else meanwhile: {path}")
         write_whole(path, write_session(stored.session))
-        stored.stamp = _stamp(path)
+        stored.stamp = stamp(path)
 
+    @_on_disk
+    def save_beside(self, stored: Stored) -> Path:
+        """Write it where nobody looks for it but a person, since its file holds something that can't be read."""
+        path = self.path(stored.id, stored.agent).with_name(f"state-{new_id()[:8]}.yaml")
+        write_whole(path, write_session(stored.session))
+        return path
+
+    @_on_disk
     def rename(self, id: str, alias: str, agent: str | None = None, *, caller: Caller | None = None) -> Stored:
         """Give it this alias in place of the one it has; its file stays as it is.
 
@@ -269,20 +270,27 @@ class SessionStore:
             other = self.resolve_alias(alias, agent)
             if other is not None and other != id:
                 raise Conflict(f"there is a session called '{alias}' already")
-            old = self._alias_of(scope, id)
             write_whole(scope.pointer(alias), f"{id}\n")
-            if old is not None and old != alias:
-                scope.pointer(old).unlink(missing_ok=True)
+            for old in aliases_of(scope, id):
+                if old != alias:
+                    scope.pointer(old).unlink(missing_ok=True)
         stored.alias = alias
         return stored
 
+    @_on_disk
     def delete(self, id: str, agent: str | None = None, *, caller: Caller | None = None) -> None:
-        """Remove it for good, an older program's file of it as well. Hold the lock meanwhile."""
+        """Remove it for good, an older program's file of it as well. Hold the lock meanwhile.
+
+        The person at this machine may also remove one whose file can't be read.
+        """
         scope = scope_of(self.config_dir, agent)
-        self._for_change(id, agent, caller)
+        try:
+            self._for_change(id, agent, caller)
+        except InvalidFile:
+            if caller is not None:  # nobody knows whose it is
+                raise
         with self._names(scope):
-            aliases = [path.name for path in scope.pointers() if self._pointed(scope, path.name) == id]
-            for alias in aliases:
+            for alias in aliases_of(scope, id):
                 scope.pointer(alias).unlink(missing_ok=True)
             for found, _, path in [*legacy_sessions(scope)]:
                 if found == id:
@@ -290,6 +298,7 @@ class SessionStore:
             scope.state(id).unlink(missing_ok=True)
             shutil.rmtree(scope.folder(id), ignore_errors=True)
 
+    @_on_disk
     def move(self, id: str, agent: str | None, to: str | None, *, caller: Caller | None = None) -> Stored:
         """Make it a session of another agent, or of none. Hold the lock meanwhile.
 
@@ -301,7 +310,9 @@ class SessionStore:
             return stored
         old, new = scope_of(self.config_dir, agent), scope_of(self.config_dir, to)
         with self._names(old), self._names(new):
-            alias = self._alias_of(old, id)
+            alias = alias_of(old, id)
+            if any(found == id for found, _, _ in legacy_sessions(old)):
+                raise Conflict(f"session '{stored.label}' is one of an older program, which keeps it where it is")
             if alias is not None and self.resolve_alias(alias, to) is not None:
                 raise Conflict(f"there is a session called '{alias}' already where this one should go")
             private(new.folder(id).parent)
@@ -311,6 +322,7 @@ class SessionStore:
                 old.pointer(alias).unlink(missing_ok=True)
         return self.open(id, to)
 
+    @_on_disk
     def set_owner(
         self, id: str, owner: str | None, agent: str | None = None, *, caller: Caller | None = None
     ) -> Stored:
@@ -336,6 +348,7 @@ class SessionStore:
         if lock is None:
             raise Conflict(f"another process keeps the names of sessions locked: {scope.home / 'lock'}")
         with lock:
+            sweep(scope.home / "by-name")
             yield
 
     def _create(self, scope: Scope, alias: str | None, initial: Session | None, caller: Caller | None) -> Stored:
@@ -345,103 +358,15 @@ class SessionStore:
         write_whole(scope.state(id), write_session(session))
         if alias is not None:
             write_whole(scope.pointer(alias), f"{id}\n")
-        return Stored(id=id, alias=alias, agent=scope.agent, session=session, stamp=_stamp(scope.state(id)))
+        return Stored(id=id, alias=alias, agent=scope.agent, session=session, stamp=stamp(scope.state(id)))
 
-    def _migrate(self, scope: Scope, alias: str) -> str | None:
-        """Copy an older program's session; its id, or None if there is no such one."""
-        path = legacy_file(scope, alias)
-        if path is None:
-            return None
-        text = _text_of(path)
-        read_session(text, str(path))
-        id = legacy_id(scope.agent, alias)
-        if not scope.state(id).is_file():
-            write_whole(scope.state(id), text)
-        write_whole(scope.pointer(alias), f"{id}\n")
-        return id
-
-    def _is_there(self, scope: Scope, id: str) -> bool:
-        return scope.state(id).is_file() or alias_of_legacy(scope, id) is not None
-
-    def _pointed(self, scope: Scope, alias: str) -> str | None:
-        """The id in an alias' file; None, with a warning, if that file is of no use."""
-        path = scope.pointer(alias)
-        try:
-            text = path.read_bytes()[:100].decode("utf-8", "replace").strip()
-        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-            return None
-        id = as_id(text)
-        if id is not None and scope.state(id).is_file():
-            return id
-        what = "names a session that is not there" if id is not None else "does not hold the id of a session"
-        self.warn(f"{path} {what}; it counts as missing")
-        return None
-
-    def _alias_of(self, scope: Scope, id: str) -> str | None:
-        return next((path.name for path in scope.pointers() if self._pointed(scope, path.name) == id), None)
-
-    def _read(self, scope: Scope, id: str) -> Stored:
+    def _opened(self, scope: Scope, id: str, guess: str | None, caller: Caller | None) -> Stored:
         path = scope.state(id)
-        sweep(path.parent)
         try:
-            stamp = _stamp(path)
-            session = read_session(_text_of(path), str(path))
+            written = stamp(path)
+            session = read_session(text_of(path), str(path))
         except FileNotFoundError:
             raise NotFound(f"there is no session '{id}'") from None
-        alias = self._alias_of(scope, id)
-        return Stored(id=id, alias=alias, agent=scope.agent, session=session, stamp=stamp)
-
-    def _in(self, scope: Scope, caller: Caller | None) -> Iterator[SessionMeta]:
-        sweep(scope.home / "by-name")
-        aliases = {self._pointed(scope, path.name): path.name for path in scope.pointers()}
-        here = scope.ids()
-        for id in here:
-            sweep(scope.folder(id))
-            yield from self._shown(scope, id, aliases.get(id), scope.state(id), caller)
-        for id, alias, path in legacy_sessions(scope):
-            if id not in here:
-                yield from self._shown(scope, id, alias, path, caller, legacy=True)
-
-    def _shown(
-        self, scope: Scope, id: str, alias: str | None, path: Path, caller: Caller | None, *, legacy: bool = False
-    ) -> Iterator[SessionMeta]:
-        try:
-            text, stamp = _text_of(path), _stamp(path)
-            session = read_session(head_of(text), str(path))
-            if session.meta.owner is None:
-                session = read_session(text, str(path))
-        except FileNotFoundError:
-            return  # deleted while we looked
-        except (InvalidFile, OSError) as error:
-            self.warn(f"a session can't be read: {error}")
-            return
-        if may_see(caller, session.meta):
-            meta = _meta(session, id, alias, scope.agent, stamp)
-            yield msgspec.structs.replace(meta, legacy=legacy)
-
-
-def _meta(session: Session, id: str, alias: str | None, agent: str | None, stamp: Stamp) -> SessionMeta:
-    return SessionMeta(
-        id=id,
-        alias=alias,
-        agent=agent,
-        last_modified=datetime.fromtimestamp(stamp[0] / 1e9, UTC).isoformat().replace("+00:00", "Z"),
-        is_autoname=is_automatic(alias),
-        title=session.title,
-        owner=session.meta.owner,
-        created_at=session.meta.created_at,
-        model=session.model,
-        cwd=cwd if isinstance(cwd := session.other.get("cwd"), str) else None,
-    )
-
-
-def _stamp(path: Path) -> Stamp:
-    status = path.stat()
-    return (status.st_mtime_ns, status.st_size, status.st_ino)
-
-
-def _text_of(path: Path) -> str:
-    try:
-        return path.read_text("utf-8")
-    except UnicodeDecodeError as error:
-        raise InvalidFile(f"{path} is not UTF-8: {error}") from None
+        check_read(caller, session.meta, id)
+        alias = alias_of(scope, id, guess)
+        return Stored(id=id, alias=alias, agent=scope.agent, session=session, stamp=written)

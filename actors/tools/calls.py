@@ -20,7 +20,7 @@ import msgspec
 import trio
 
 from ...protocol.chat import ToolCall, ToolTurn
-from ...protocol.errors import BudgetReached, CallboardError, ShuttingDown, ToolFailed, TurnsReached
+from ...protocol.errors import BudgetReached, CallboardError, ShuttingDown, ToolFailed, TurnsReached, code_of
 from ...protocol.events import ToolFinished, ToolStarted
 from ...protocol.permissions import Permissions as Rules
 from ...protocol.problems import did_you_mean
@@ -85,6 +85,11 @@ class Calls:
         self._limit = result_limit
         self._validators: dict[str, Validator] = {}
         self._looked_at: set[tuple[str, str]] = set()
+
+    def elsewhere(self, call: ToolCall) -> bool:
+        """Whether it is for the caller of the run to play."""
+        tool = self.tools.get(call.name)
+        return tool is not None and tool.elsewhere
 
     async def play(self, me: Actor, calls: Sequence[ToolCall]) -> list[ToolTurn]:
         """Play these calls as children of `me`; their results in the order of the calls.
@@ -176,8 +181,10 @@ class Calls:
         began = trio.current_time()
         heard = me.stream.heard
         if heard:
-            me.emit(ToolStarted(tool=tool.name, arguments=shortened(text_of(arguments), _EVENT_LIMIT)), id=id)
+            text = shortened(text_of(arguments), _EVENT_LIMIT)
+            me.emit(ToolStarted(tool=tool.name, arguments=text, origin=tool.origin), id=id)
         error: str | None = "interrupted"
+        code = "cancelled"
         result = ""
         try:
             await self._permissions.admit(me, tool, arguments, self._own)
@@ -187,16 +194,17 @@ class Calls:
             began = trio.current_time()  # what a person took to allow it does not count
             value = await self._in_time(me, tool, arguments)
             error = _admitted_failure(value)
+            code = "tool_error" if error is not None else ""
             if heard and error is None:
                 result = shortened(text_of(value), _EVENT_LIMIT)
             return value
         except Exception as failed:  # only to tell it; it goes on
-            error = shortened(str(failed) or repr(failed), _EVENT_LIMIT)
+            error, code = shortened(str(failed) or repr(failed), _EVENT_LIMIT), code_of(failed)
             raise
         finally:
             if heard:
                 seconds = trio.current_time() - began
-                me.emit(ToolFinished(tool=tool.name, seconds=seconds, error=error, result=result), id=id)
+                me.emit(ToolFinished(tool=tool.name, seconds=seconds, error=error, result=result, code=code), id=id)
 
     async def _in_time(self, me: Actor, tool: Tool, arguments: Arguments) -> Json:
         if tool.timeout is None:
@@ -283,7 +291,8 @@ def _tell_refusal(me: Actor, call: ToolCall, why: dict[str, Json]) -> None:
     if me.stream.heard:
         name = shortened(call.name, LONGEST_NAME)
         me.emit(ToolStarted(tool=name, arguments=shortened(text_of(call.arguments), _EVENT_LIMIT)), id=call.id)
-        me.emit(ToolFinished(tool=name, seconds=0.0, error=shortened(text_of(why), _EVENT_LIMIT)), id=call.id)
+        error = shortened(text_of(why), _EVENT_LIMIT)
+        me.emit(ToolFinished(tool=name, seconds=0.0, error=error, code="refused"), id=call.id)
 
 
 def _without_nulls(arguments: Arguments, tool: Tool) -> Arguments:

@@ -43,10 +43,12 @@ class ToolOptions(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         yes: nothing asks for permission; tools see `AUTO_CONFIRM`.
         roots: directories beside the working directory, and those of the settings, in which `fs_*` may read and write.
+        cwd: the working directory of the run's tools; None for ours.
     """
 
     yes: bool = False
     roots: tuple[Path, ...] = ()
+    cwd: Path | None = None
 
 
 class AgentTools(msgspec.Struct, kw_only=True):
@@ -191,12 +193,13 @@ class Shelf:
             environ=tool_environ(self._environ, agent_dir=directory, config_dir=self.config_dir),
             cache=cache_dir(self._environ),
             auto_confirm=options.yes,
+            cwd=options.cwd,
         )
 
     def _tool(self, name: str, home: Home, options: ToolOptions, timeout: float) -> Tool:
         path = self._files().get(name)
         if path is None:
-            return self._builtin((*map(Path, self.settings.tool_roots), *options.roots))[name]
+            return self._builtin((*map(Path, self.settings.tool_roots), *options.roots), options.cwd)[name]
         from .files.dotenv import tool_environ
         from .files.tools import file_tool
 
@@ -205,13 +208,14 @@ class Shelf:
         home = msgspec.structs.replace(home, root=self.config_dir, agent_dir=home.root, environ=environ)
         return file_tool(declaration, home, timeout=timeout)
 
-    def _builtin(self, roots: tuple[Path, ...]) -> dict[str, Tool]:
-        key = (Path.cwd(), *(root.expanduser() for root in roots))
+    def _builtin(self, roots: tuple[Path, ...], cwd: Path | None) -> dict[str, Tool]:
+        here = cwd or Path.cwd()
+        key = (here, *(root.expanduser() for root in roots))
         table = self._ours.get(key)
         if table is None:
             from .builtin import builtin_tools
 
-            table = self._ours[key] = builtin_tools(self._environ, key)
+            table = self._ours[key] = builtin_tools(self._environ, key, here=here)
         return table
 
     def _our_names(self) -> list[str]:

@@ -58,6 +58,8 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
         alias: what rules may call it as well: a server's own name for it, where models know it by another.
         means: for a tool that calls others (`mcp_invoke_*`): the tool and the arguments that a call of it means. They
             need permission as well, and are what is run. Raises `ToolFailed` for a call that means nothing.
+        elsewhere: it is the caller of the run who plays it: a call of it ends the agent's work, and the next run goes
+            on from its result. Only the agent that was named is offered it.
     """
 
     spec: ToolSpec
@@ -70,6 +72,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     shell: bool = False
     alias: str = ""
     means: Meaning | None = None
+    elsewhere: bool = False
 
     @property
     def waits(self) -> bool:

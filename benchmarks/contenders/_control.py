@@ -1,7 +1,7 @@
 """A process with a control channel on it, for benchmarks/control.py: prints its port, ends with its stdin.
 
 Beside the channel's own methods it has `_bench/emit` (as many made runs as wanted say so many words a second) and
-`_bench/memory`.
+`_bench/used` (memory and CPU).
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +29,11 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class Emit(Params, frozen=True):
-    """How much is said."""
+    """How much is said: so many words a second by each run, `burst` of them at a time."""
 
     rate: float = 0.0
     seconds: float = 0.0
+    burst: int = 1
 
 
 async def _idle(me: Actor) -> None:
@@ -55,20 +57,21 @@ class Made:
     async def emit(self, _: Peer, wanted: Emit) -> dict[str, int]:
         """All runs say something, evenly spread, for so many seconds."""
         said, began = 0, trio.current_time()
-        pause = 1 / (wanted.rate * len(self.actors))
+        pause = wanted.burst / (wanted.rate * len(self.actors))
         while trio.current_time() < began + wanted.seconds:
             due = int((trio.current_time() - began) / pause)
             while said < due:
-                self.actors[said % len(self.actors)].emit(LlmDelta(text="some words of an answer"))
+                for _ in range(wanted.burst):
+                    self.actors[said % len(self.actors)].emit(LlmDelta(text="some words of an answer"))
                 said += 1
             await trio.sleep(pause)
-        return {"said": said}
+        return {"said": said * wanted.burst}
 
 
-def memory(_: Peer, __: Emit) -> dict[str, int]:
-    """Resident bytes, after a collection."""
+def used(_: Peer, __: Emit) -> dict[str, float]:
+    """Resident bytes, after a collection, and seconds of CPU until now."""
     gc.collect()
-    return {"rss": int(Path("/proc/self/statm").read_text().split()[1]) * PAGE}
+    return {"rss": int(Path("/proc/self/statm").read_text().split()[1]) * PAGE, "cpu": time.process_time()}
 
 
 async def main(config: Path, state: Path, runs: int, token: str) -> None:
@@ -80,7 +83,7 @@ async def main(config: Path, state: Path, runs: int, token: str) -> None:
                 made = Made(root, runs)
                 hub.methods |= {
                     "_bench/emit": Method(Emit, Any, made.emit),
-                    "_bench/memory": Method(Emit, Any, memory),
+                    "_bench/used": Method(Emit, Any, used),
                 }
                 listeners = await trio.open_tcp_listeners(0, host="127.0.0.1", backlog=2048)
                 print(listeners[0].socket.getsockname()[1], flush=True)

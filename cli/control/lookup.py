@@ -23,11 +23,18 @@ async def find_run(client: Client, word: str) -> RunInfo:
     except CallboardError as error:
         if error.code != NotFound.code:
             raise
-        known = [info.run for info in await runs_of(client)]
-        id = meant(word, known)
+        known = await runs_of(client)
+        id = meant(word, [info.run for info in known])
         if id is None:
-            raise
+            raise NotFound(_unknown(word, known)) from None
     return (await client.ask("_run/get", own.OneRun, run=id)).run
+
+
+def _unknown(word: str, known: Iterable[RunInfo]) -> str:
+    """Who has given the name of what runs wants to know the ids."""
+    named = [info.run for info in known if word in (info.target, info.name, info.title)]
+    hint = f"runs of that name: {', '.join(named[:5])}" if named else "callboard ps -a lists those there are"
+    return f"there is no run '{word[:60]}' ({hint})"
 
 
 def meant(word: str, ids: Iterable[str]) -> str | None:

@@ -52,7 +52,8 @@ async def open_connection(nursery: trio.Nursery, server: Server) -> Connection:
     with trio.move_on_after(WITHIN):
         connection = await nursery.start(_hold, server)
     if connection is None:
-        raise ServerLost(f"the server at {server.url} does not answer within {WITHIN:g} s")
+        plain = "; if it speaks no TLS, its address begins with http://" if server.tls else ""
+        raise ServerLost(f"the server at {server.url} does not answer within {WITHIN:g} s{plain}")
     try:
         info = msgspec.json.decode(await connection.request("_server/info", {}), type=_Info)
     except msgspec.ValidationError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -46,7 +45,9 @@ class Server:
     @property
     def gone(self) -> bool:
         """Whether its process is known to have ended."""
-        return self.pid is not None and not _alive(self.pid)
+        from ...actors.server.token_file import is_alive
+
+        return self.pid is not None and not is_alive(self.pid)
 
 
 def find_server(where: Where, environ: Mapping[str, str]) -> Server:
@@ -95,13 +96,3 @@ def _at(url: str, token: str, *, pid: int | None = None, others: int = 0) -> Ser
         pid=pid,
         others=others,
     )
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

@@ -6,9 +6,13 @@ Source: https://agentclientprotocol.com/protocol (schema v1).
 
 from __future__ import annotations
 
+import base64
+import binascii
 from typing import Any, Literal
 
 import msgspec
+
+from ..chat import ImagePart
 
 Json = Any
 
@@ -45,10 +49,17 @@ class Elicitation(Params, frozen=True):
     url: dict[str, Json] | None = None
 
 
+class ClientSessions(Params, frozen=True):
+    """What of sessions a client can show; present is able."""
+
+    notices: dict[str, Json] | None = None
+
+
 class ClientCapabilities(Params, frozen=True):
     """What the client can do."""
 
     elicitation: Elicitation | None = None
+    session: ClientSessions | None = None
 
 
 class Initialize(Params, frozen=True):
@@ -65,11 +76,36 @@ class Authenticate(Params, frozen=True):
     method_id: str
 
 
-class NewSession(Params, frozen=True):
-    """`session/new`; `_meta: {callboard: {agent: NAME}}` chooses the agent."""
+class Pair(Params, frozen=True):
+    """A variable of an environment, a header."""
+
+    name: str
+    value: str
+
+
+class McpServer(Params, frozen=True):
+    """An MCP server that the client names; without a `type` it is a program."""
+
+    name: str
+    type: Literal["stdio", "http", "sse"] = "stdio"
+    command: str = ""
+    args: list[str] | None = None
+    env: list[Pair] | None = None
+    url: str = ""
+    headers: list[Pair] | None = None
+
+
+class Place(Params, frozen=True):
+    """Where a session works, and what the client brings along; `null` is nothing."""
 
     cwd: str
-    mcp_servers: list[Json] = []
+    mcp_servers: list[McpServer] | None = None
+    additional_directories: list[str] | None = None
+
+
+class NewSession(Place, frozen=True):
+    """`session/new`; `_meta: {callboard: {agent: NAME}}` chooses the agent."""
+
     meta: dict[str, Json] | None = msgspec.field(default=None, name="_meta")
 
     @property
@@ -80,12 +116,10 @@ class NewSession(Params, frozen=True):
         return name if isinstance(name, str) and name else None
 
 
-class OldSession(Params, frozen=True):
+class OldSession(Place, frozen=True, kw_only=True):
     """`session/load`, `session/resume`."""
 
     session_id: str
-    cwd: str = ""
-    mcp_servers: list[Json] = []
 
 
 class ListSessions(Params, frozen=True):
@@ -120,28 +154,67 @@ class SetConfigOption(OfSession, frozen=True):
     value: Json
 
 
-def text_of_prompt(blocks: list[dict[str, Json]]) -> str:
-    """The words of a prompt: texts as they are, files that come along fenced under their names, links by name.
+def read_prompt(blocks: list[dict[str, Json]]) -> tuple[str, tuple[ImagePart, ...]]:
+    """The words and the images of a prompt.
+
+    Texts are taken as they are, files that come along fenced under their names, links by name and address.
 
     Raises:
-        ValueError: there is a block that can't be said in words.
+        ValueError: there is a block that is neither words nor an image.
     """
-    return "\n\n".join(part for block in blocks if (part := _block(block)))
+    words: list[str] = []
+    images: list[ImagePart] = []
+    for block in blocks:
+        found = _block(block)
+        if isinstance(found, ImagePart):
+            images.append(found)
+        elif found:
+            words.append(found)
+    return "\n\n".join(words), tuple(images)
 
 
-def _block(block: dict[str, Json]) -> str:
+def _block(block: dict[str, Json]) -> str | ImagePart:
     kind = block.get("type")
     if kind == "text":
         return str(block.get("text") or "")
+    if kind == "image":
+        return _image(block.get("mimeType"), block.get("data"), block.get("uri"))
     if kind == "resource_link":
         return f"[{block.get('name') or 'link'}]({block.get('uri')})"
     inner = block.get("resource")
-    if kind == "resource" and isinstance(inner, dict) and isinstance(inner.get("text"), str):
-        fence = "```"
-        while fence in inner["text"]:
-            fence += "`"
-        return f"{inner.get('uri')}\n{fence}\n{inner['text']}\n{fence}"
-    raise ValueError(f"a content block of type {kind!r} can't be read here; text, resource_link and text resources can")
+    if kind == "resource" and isinstance(inner, dict):
+        if isinstance(inner.get("text"), str):
+            return _fenced(f"{inner.get('uri')}", inner["text"])
+        if str(inner.get("mimeType")).startswith("image/"):
+            return _image(inner.get("mimeType"), inner.get("blob"), None)
+        kind = f"resource of the type {inner.get('mimeType')}"
+    raise ValueError(f"a content block of type {kind!r} can't be read here; texts, images, links and text files can")
+
+
+def _fenced(name: str, text: str) -> str:
+    fence = "```"
+    while fence in text:
+        fence += "`"
+    return f"{name}\n{fence}\n{text}\n{fence}"
+
+
+def _image(kind: Json, data: Json, uri: Json) -> ImagePart:
+    if not (isinstance(kind, str) and kind.startswith("image/")):
+        raise ValueError(f"an image has a `mimeType` such as image/png, not {str(kind)[:60]!r}")
+    if isinstance(data, str) and data:
+        try:
+            return ImagePart(media_type=kind, data=base64.b64decode(data, validate=True))
+        except binascii.Error as error:
+            raise ValueError(f"the `data` of an image is base64: {error}") from error
+    if isinstance(uri, str) and uri.startswith(("http://", "https://")):
+        return ImagePart(media_type=kind, url=uri)
+    raise ValueError("an image has `data` in base64")
+
+
+def image_block(image: ImagePart) -> dict[str, Json]:
+    """An image as a content block."""
+    block = {"type": "image", "mimeType": image.media_type, "data": base64.b64encode(image.data).decode()}
+    return {**block, "uri": image.url} if image.url else block
 
 
 def text_block(text: str) -> dict[str, Json]:

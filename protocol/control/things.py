@@ -81,6 +81,7 @@ class ActorInfo(msgspec.Struct, kw_only=True):
         doing: the node, tool or model it is at, since `doing_since`.
         turns, input_tokens, output_tokens, cost: of its own requests to models; of a run, those of all in it.
         restarts: by its supervisor.
+        events: how many it has told so far, pieces of text left out: a measure of how busy it is.
         last_event: kind of the newest event about it.
     """
 
@@ -101,6 +102,7 @@ class ActorInfo(msgspec.Struct, kw_only=True):
     output_tokens: int = 0
     cost: float = 0.0
     restarts: int = 0
+    events: int = 0
     last_event: str = ""
 
 

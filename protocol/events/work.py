@@ -60,7 +60,7 @@ class NodeEntered(EventData, frozen=True, kw_only=True):
 
 
 class NodeExited(EventData, frozen=True, kw_only=True):
-    """A node ended; `next` is where its lane goes. With `error`, it failed and was routed all the same."""
+    """A node ended; `next` is where its lane goes. With `error` (and `code`) it failed, and was routed all the same."""
 
     kind = "node.exited"
     node: str
@@ -68,6 +68,7 @@ class NodeExited(EventData, frozen=True, kw_only=True):
     next: list[str] = msgspec.field(default_factory=list)
     item: int | None = None
     error: str | None = None
+    code: str = ""
 
 
 class NodeSkipped(EventData, frozen=True, kw_only=True):
@@ -114,7 +115,7 @@ class LlmReasoning(EventData, frozen=True, kw_only=True):
 
 
 class LlmResponse(EventData, frozen=True, kw_only=True):
-    """An answer is complete."""
+    """An answer is complete. `cached_tokens` are part of `input_tokens`."""
 
     kind = "llm.response"
     model: str
@@ -122,6 +123,7 @@ class LlmResponse(EventData, frozen=True, kw_only=True):
     input_tokens: int = 0
     output_tokens: int = 0
     stop: str = ""
+    cached_tokens: int = 0
 
 
 class LlmRetry(EventData, frozen=True, kw_only=True):
@@ -134,12 +136,25 @@ class LlmRetry(EventData, frozen=True, kw_only=True):
     error: str
 
 
+class LlmFailed(EventData, frozen=True, kw_only=True):
+    """A request is given up: the last error, of that `code`. One that is interrupted has no event of its own."""
+
+    kind = "llm.failed"
+    model: str
+    error: str
+    code: str
+
+
 class ToolStarted(EventData, frozen=True, kw_only=True):
-    """A tool call (or a script node's process) starts. `arguments` is their JSON text, its middle left out if long."""
+    """A tool call (or a script node's process) starts. `arguments` is their JSON text, its middle left out if long.
+
+    `origin` says where the tool comes from: `builtin`, `file`, `function`, `family` (what agents are given), `mcp`.
+    """
 
     kind = "tool.call.started"
     tool: str
     arguments: str = ""
+    origin: str = "builtin"
 
 
 class ToolDelta(EventData, frozen=True, kw_only=True):
@@ -163,7 +178,7 @@ class ToolProgress(EventData, frozen=True, kw_only=True):
 class ToolFinished(EventData, frozen=True, kw_only=True):
     """A tool call ended; `status` is the process' exit status where it is a process.
 
-    `result` is what a model's call came to, as text, its middle left out if long.
+    `result` is what a model's call came to, as text, its middle left out if long; `code` that of the error.
     """
 
     kind = "tool.call.finished"
@@ -172,6 +187,7 @@ class ToolFinished(EventData, frozen=True, kw_only=True):
     status: int | None = None
     error: str | None = None
     result: str = ""
+    code: str = ""
 
 
 class UsageUpdate(EventData, frozen=True, kw_only=True):
@@ -202,7 +218,7 @@ class AgentStarted(EventData, frozen=True, kw_only=True):
 
 
 class AgentFinished(EventData, frozen=True, kw_only=True):
-    """An agent's loop ended; `stop` says why (`done`, `todo_limit`, `todo_stuck`), `error` what ended it otherwise."""
+    """An agent's loop ended; `stop` says why (`done`, `handed_out`, `todo_limit`, `todo_stuck`), else `error` does."""
 
     kind = "agent.finished"
     agent: str
@@ -213,6 +229,7 @@ class AgentFinished(EventData, frozen=True, kw_only=True):
     error: str | None = None
     depth: int = 0
     child: str | None = None
+    code: str = ""
 
 
 class AgentTold(EventData, frozen=True, kw_only=True):

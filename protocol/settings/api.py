@@ -94,6 +94,11 @@ class ApiLimits(msgspec.Struct, frozen=True, kw_only=True):
     max_frame_bytes: Annotated[int, Meta(ge=1024, le=100 * MIB, description="Of a websocket frame.")] = MIB
     max_concurrent_requests: Annotated[int, Meta(ge=1, le=100_000, description="Of all subjects.")] = 64
     per_subject_concurrency: Annotated[int, Meta(ge=1, le=100_000, description="Of one subject.")] = 8
+    max_connections: Annotated[int, Meta(ge=1, le=1_000_000, description="Open at a time, of all.")] = 4096
+    connections_per_address: Annotated[
+        int, Meta(ge=1, le=1_000_000, description="Open at a time, of one address; loopback and proxies are free.")
+    ] = 256
+    websockets_per_subject: Annotated[int, Meta(ge=1, le=1_000_000, description="Open at a time, of one subject.")] = 64
     rate_limit_per_minute: Annotated[
         int | None, Meta(description="Requests of one subject; 0: no limit. Left out: 60, and none on loopback.")
     ] = None

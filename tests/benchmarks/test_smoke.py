@@ -31,7 +31,8 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
             ["a literal, in a chain", "a map of 500", "until all people are asked"],
         ),
         ("runs", ["20"], ["20 runs parked", "40 of 40 finished"]),
-        ("control", ["--small"], ["100 clients watch 10 runs", "every event delivered: yes", "NOT MET|met"]),
+        ("control", ["--small"], ["100 clients watch 10 runs", "missing 0", "NOT MET|met"]),
+        ("telemetry", ["--rounds=1", "--scale=0.02"], ["telemetry off: ×", "telemetry on: ×"]),
         ("knowledge", ["--chunks=300", "--rivals=/no/python"], ["open again", "no /no/python", "NOT MET|met"]),
     ],
 )

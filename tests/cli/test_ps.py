@@ -10,6 +10,7 @@ from collections.abc import Callable
 import pytest
 from served_house import House
 
+from callboard.cli.control import opening
 from callboard.cli.control.commands.answering import value_of
 from callboard.protocol.control.caller import LOCAL
 from callboard.protocol.errors import UsageError
@@ -55,6 +56,15 @@ def test_nobody_at_the_url_is_told_as_json_too(callboard: Callboard, house: Hous
     code, out, err = callboard("ps", "-o", "json", "--url", "http://127.0.0.1:1")
     assert (code, json.loads(out)["error"]["code"]) == (3, "no_server")
     assert err == "callboard: no server answers at http://127.0.0.1:1: Connection refused\n"
+
+
+def test_a_server_without_tls_that_is_asked_for_it_is_told_from_one_that_is_gone(
+    callboard: Callboard, house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opening, "WITHIN", 0.2)
+    code, _out, err = callboard("ps", "--url", house.url.replace("http:", "https:"))
+    assert code in (3, 6)  # it says nothing, or nothing that TLS knows
+    assert "http://" in err or "no server of callboard" in err
 
 
 def test_a_token_that_is_not_right_is_refused(callboard: Callboard, house: House) -> None:
@@ -114,7 +124,7 @@ def test_stop_ends_a_run_and_waits_for_its_end(callboard: Callboard, house: Hous
 
 def test_stop_ends_an_actor_by_its_path(callboard: Callboard, house: House) -> None:
     run, _ = asking(house)
-    path = next(actor.path for actor in house.call(house.hub.tree, LOCAL, run) if actor.name == "gate")
+    path = next(actor.path for actor in house.call(house.hub.actors.tree, LOCAL, run) if actor.name == "gate")
     code, out, _err = callboard("stop", path, "-o", "json")
     assert code == 0
     assert json.loads(out)["stopped"] == [{"target": path, "status": "cancelled", "changed": True}]
@@ -123,8 +133,18 @@ def test_stop_ends_an_actor_by_its_path(callboard: Callboard, house: House) -> N
 
 def test_stop_refuses_what_is_not_there(callboard: Callboard, house: House) -> None:
     asking(house)
-    assert callboard("stop", "run-zz")[0] == 2
+    assert callboard("stop", "run-zz") == (
+        2,
+        "",
+        "callboard: there is no run 'run-zz' (callboard ps -a lists those there are)\n",
+    )
     assert callboard("stop", "/run-zz/a")[0] == 2
+    assert "there is no actor '/run-zz/a'" in callboard("stop", "run-zz/a")[2]
+
+
+def test_who_names_what_runs_is_told_its_runs(callboard: Callboard, house: House) -> None:
+    run, _ = asking(house)
+    assert callboard("attach", "gate")[2] == f"callboard: there is no run 'gate' (runs of that name: {run})\n"
 
 
 # --- answer ------------------------------------------------------------------------------------------------
@@ -149,7 +169,18 @@ def test_an_answer_is_taken_once(callboard: Callboard, house: House) -> None:
     assert house.ended(run).output == "said yes"
     code, out, err = callboard("answer", question, "no", "-o", "json")
     assert (code, json.loads(out)["error"]["code"]) == (2, "not_found")
-    assert err == f"callboard: no question '{question}' is open; there is none\n"
+    assert err == (
+        f"callboard: no question '{question}' is open: it was answered or withdrawn, or never asked; none is open now\n"
+    )
+
+
+def test_a_run_that_asks_one_question_stands_for_it(callboard: Callboard, house: House) -> None:
+    run, question = asking(house)
+    code, _, err = callboard("answer", "q-none", "yes")
+    assert code == 2
+    assert err.endswith(f"or never asked; there are: {question}\n")
+    assert callboard("answer", run[4:], "yes") == (0, f"{question} answered ({run})\n", "")
+    assert house.ended(run).output == "said yes"
 
 
 def test_an_answer_can_be_piped_in(callboard: Callboard, house: House, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import sys
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -13,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
+from screen import Screen
+from serve_process import CALLBOARD, SOON, Serving
 
 from callboard.actors.control.logs.runs import look
 
-CALLBOARD = str(Path(sys.executable).with_name("callboard"))
 SLOW = """
 name: slow
 start: work
@@ -24,48 +25,6 @@ nodes:
   work: {type: script, script: work.sh, timeout: 60, next: done}
   done: {type: end, output: done}
 """
-SOON = 20.0
-
-
-class Serving:
-    """One `callboard serve`, and what it has said on stderr."""
-
-    def __init__(self, home: Path, *flags: str) -> None:
-        self.home = home
-        self.said: list[str] = []
-        environ = {"PATH": "/usr/bin:/bin", "HOME": str(home), "XDG_STATE_HOME": str(home / "state")}
-        argv = [CALLBOARD, "serve", "--port", "0", "--config-dir", str(home / "config"), *flags]
-        self.process = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True, env=environ)
-
-    def see(self, text: str) -> str:
-        """Wait for a line that holds this."""
-        assert self.process.stderr is not None
-        for line in self.process.stderr:
-            self.said.append(line)
-            if text in line:
-                return line
-        raise AssertionError("".join(self.said))
-
-    def ask(self, path: str, body: Any = None, *, status: int | None = None) -> Any:
-        (file,) = (self.home / "state" / "callboard" / "servers").glob("*.json")
-        server = json.loads(file.read_text())
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(server["url"] + path, data, {"authorization": f"Bearer {server['token']}"})
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        try:
-            with opener.open(request, timeout=SOON) as response:
-                assert status is None
-                return json.load(response)
-        except urllib.error.HTTPError as error:
-            if error.code != status:
-                raise
-            return json.load(error)
-
-    def end(self) -> int:
-        """The exit code; what is left on stderr is added to `said`."""
-        _, rest = self.process.communicate(timeout=SOON)
-        self.said += rest.splitlines(keepends=True)
-        return self.process.returncode
 
 
 Start = Callable[..., Serving]
@@ -192,3 +151,28 @@ def test_a_run_can_be_seen_on_a_page_while_it_goes_on(tmp_path: Path) -> None:
     assert out == "done\n"
     assert process.returncode == 0
     assert "timestamp" not in rest
+
+
+async def test_at_a_terminal_it_says_how_to_go_on_and_requests_do_not_push_that_away(
+    tmp_path: Path, screen: Screen
+) -> None:
+    (tmp_path / "config").mkdir()
+    environ = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "state")}
+    argv = [CALLBOARD, "serve", "--port", "0", "--config-dir", str(tmp_path / "config")]
+    with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stderr=screen.slave, env=environ) as process:
+        try:
+            await screen.shows(r"the page: \S+[\s\S]*from other terminals: .*Ctrl-C here ends the server")
+            page = screen.text.partition("the page: ")[2].split()[0].partition("#")[0]
+            opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+            with await trio.to_thread.run_sync(lambda: opener.open(page, timeout=SOON)) as response:
+                assert b"Callboard" in response.read()
+            with pytest.raises(urllib.error.HTTPError, match="401"):
+                await trio.to_thread.run_sync(lambda: opener.open(f"{page}v1/runs", timeout=SOON))
+            process.send_signal(signal.SIGINT)
+            await screen.shows("stopping")
+            assert await trio.to_thread.run_sync(process.wait, SOON) == 0
+        finally:
+            process.kill()
+    assert "request_id" not in screen.text
+    assert "AuthFailure" not in screen.text
+    assert "GET" not in screen.text

@@ -145,3 +145,85 @@ def test_a_name_that_is_a_path_is_wrong_usage(callboard: Callboard, models: Fake
     assert callboard("ask", "-s", name, "hi")[0] == 2
     assert models.requests == []
     assert not (home / "sessions").exists()
+
+
+def test_s_with_nothing_behind_it_is_a_session_that_is_not_kept(
+    callboard: Callboard, models: FakeModels, home: Path
+) -> None:
+    assert callboard("ask", "-q", "one", "-s") == (0, "ok\n", "")
+    assert callboard("ask", "-q", "one", "--session") == (0, "ok\n", "")
+    assert json.loads(callboard("sessions", "-o", "json")[1]) == []
+
+
+def test_cmd_prelude_names_the_session_of_ask(
+    callboard: Callboard, models: FakeModels, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for prelude in ("session:daily", "daily:coder"):
+        monkeypatch.setenv("CALLBOARD_CMD_PRELUDE", prelude)
+        assert callboard("ask", "-q", "one")[0] == 0
+    assert roles(models) == ["user", "assistant", "user"]
+    assert callboard("ask", "-q", "one", "-s", "other")[0] == 0
+    monkeypatch.setenv("CALLBOARD_CMD_PRELUDE", "role:coder")
+    assert callboard("ask", "-q", "one")[0] == 0
+    assert roles(models) == ["user"]
+    monkeypatch.setenv("CALLBOARD_CMD_PRELUDE", "daily")
+    code, _, err = callboard("ask", "-q", "one")
+    assert code == 3
+    assert "`cmd_prelude` is session:NAME, SESSION:ROLE or role:NAME, not 'daily'" in err
+    found = json.loads(callboard("sessions", "-o", "json")[1])
+    assert {each["alias"] for each in found} == {"daily", "other"}
+
+
+def test_agent_session_of_the_settings_holds_for_all_llm_agents_and_for_no_graph(
+    callboard: Callboard, models: FakeModels, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent(home, "")
+    graph = home / "agents" / "drawn"
+    graph.mkdir()
+    (graph / "graph.yaml").write_text("name: drawn\nstart: a\nnodes:\n  a: {type: end, output: hi}\n")
+    monkeypatch.setenv("CALLBOARD_AGENT_SESSION", "default")
+    for target in ("clerk", "drawn"):
+        assert callboard("run", "-q", target, "one")[0] == 0
+    assert callboard("ask", "-q", "one")[0] == 0
+    found = json.loads(callboard("sessions", "-o", "json")[1])
+    assert [(each["alias"], each["agent"]) for each in found] == [("default", "clerk")]
+
+
+def test_a_session_that_can_not_be_read_is_told_by_its_file_and_can_be_removed(
+    callboard: Callboard, models: FakeModels, home: Path
+) -> None:
+    callboard("ask", "-q", "-s", "x", "one")
+    path = Path(callboard("sessions", "path", "x")[1].strip())
+    path.write_text("messages: [")
+    for command in (("ask", "-s", "x", "two"), ("sessions", "show", "x")):
+        code, out, err = callboard(*command)
+        assert (code, out) == (2, "")
+        assert f"{path} is no YAML" in err
+    assert Path(callboard("sessions", "path", "x")[1].strip()) == path
+    assert callboard("sessions", "delete", "x") == (0, "", "callboard: session x deleted\n")
+    assert not path.exists()
+
+
+def test_an_answer_that_can_not_be_kept_is_printed_and_the_reason_told(
+    callboard: Callboard, models: FakeModels, home: Path
+) -> None:
+    callboard("ask", "-q", "-s", "x", "one")
+    path = Path(callboard("sessions", "path", "x")[1].strip())
+
+    def vanish(_: object) -> str:
+        path.unlink()
+        return "forty-two"
+
+    models.answer_with(vanish)
+    code, out, err = callboard("ask", "-q", "-s", "x", "two")
+    assert (code, out) == (1, "forty-two\n")
+    assert err.splitlines()[-1] == (
+        "callboard: the answer was not kept in session 'x': session 'x' was deleted meanwhile"
+    )
+
+
+def test_a_list_of_nothing_says_how_to_begin(callboard: Callboard, home: Path) -> None:
+    assert callboard("sessions")[1] == 'no sessions yet: callboard ask -s NAME "..." begins one\n'
+    assert callboard("sessions", "-a", "clerk")[1] == (
+        'agent clerk has no sessions: callboard run clerk -s NAME "..." begins one\n'
+    )

@@ -76,22 +76,38 @@ def test_a_row_tells_what_an_actor_does_and_for_how_long() -> None:
         output_tokens=345,
         cost=0.0123,
         restarts=1,
+        kind="agent",
+        events=1200,
         last_event="llm.request",
         doing="fake:model",
         doing_since="2026-11-03T11:59:18Z",
     )
     shown = table(one)
-    assert shown.head(140).split() == ["PATH", "STATE", "MAIL", "TURNS", "TOKENS", "COST", "RST", "LAST", "DOING"]
+    assert shown.head(140).split() == [
+        "PATH",
+        "STATE",
+        "KIND",
+        "MAIL",
+        "TURNS",
+        "TOKENS",
+        "COST",
+        "RST",
+        "EVTS",
+        "LAST",
+        "DOING",
+    ]
     (row,) = shown.body(140, 10, NOW)
     assert row.text.split() == [
         ">",
         "/run-1/plan",
         "waiting",
+        "agent",
         "3",
         "2",
         "12.3k",
         "$0.0123",
         "1",
+        "1.2k",
         "llm.request",
         "42s",
         "fake:model",
@@ -132,7 +148,7 @@ def test_every_order_shows_every_actor_and_the_most_first() -> None:
     actors = [
         actor("/a", mailbox=1, cost=3.0, doing_since="2026-01-02", input_tokens=2),
         actor("/b", mailbox=2, cost=1.0, doing_since="2026-01-01", input_tokens=3, restarts=1),
-        actor("/c"),
+        actor("/c", events=7),
     ]
     shown = table(*actors)
     first = {}
@@ -140,8 +156,12 @@ def test_every_order_shows_every_actor_and_the_most_first() -> None:
         assert len(shown.rows) == 3
         first[shown.sort] = shown.rows[0].path
         shown.next_sort()
-    assert first == {"path": "/a", "time": "/b", "mail": "/b", "tokens": "/b", "cost": "/a", "restarts": "/b"}
+    assert first == {"path": "/a", "time": "/b", "mail": "/b", "tokens": "/b", "cost": "/a", "restarts": "/b"} | {
+        "events": "/c"
+    }
     assert shown.sort == "path"
+    shown.next_sort(-1)
+    assert shown.sort == "events"
 
 
 def test_the_cursor_stays_with_its_actor_and_moves_on_when_that_is_gone() -> None:
@@ -269,7 +289,7 @@ def test_where_there_is_no_terminal_it_prints_what_is_there_once(callboard: Call
     code, out, _err = callboard("top")
     rows = [line.split() for line in out.splitlines()]
     assert code == 0
-    assert rows[0] == ["PATH", "STATE", "MAIL", "TURNS", "TOKENS", "COST", "RST", "LAST", "DOING"]
+    assert rows[0] == ["PATH", "STATE", "KIND", "MAIL", "TURNS", "TOKENS", "COST", "RST", "EVTS", "LAST", "DOING"]
     assert f"/{run}" in [row[0] for row in rows]
     whole = json.loads(callboard("top", run, "-o", "json")[1])
     assert whole["schema_version"] == 1
@@ -393,6 +413,21 @@ async def test_pause_and_cancel_ask_before_anything_is_lost(
     process.send_signal(signal.SIGINT)
     assert await process.wait() == 130
     await screen.shows(r"\x1b\[\?1049l")
+
+
+async def test_keys_mean_the_actor_that_is_looked_at_closely(
+    house: House, screen: Screen, nursery: trio.Nursery
+) -> None:
+    run, process = await begun(house, screen, nursery)
+    await press(screen, "/gate/gate\r\r", rf"path      /{run}/gate/gate")
+    await press(screen, "p", r"begins nothing new[\s\S]*")
+    await press(screen, "p", r"goes on")
+    await press(screen, "c", rf"cancel /{run}/gate/gate\? y does")
+    await press(screen, "y", r"told to end")
+    assert (await trio.to_thread.run_sync(house.ended, run)).over
+    await press(screen, "q", r"by path")
+    screen.press("q")
+    assert await process.wait() == 0
 
 
 async def test_after_a_cut_it_shows_what_has_come_meanwhile(

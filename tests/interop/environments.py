@@ -3,7 +3,7 @@
     modern    mcp 2 and servers written with it; its Python also runs our scripts for the SDK (servers/, clients/)
     legacy    mcp 1, and the one server that needs it
     control   clients of our own server: OpenAI's SDK, schemathesis, AG-UI, ACP
-    node      servers from npm
+    node      servers from npm, and clients of ours: AG-UI's, the SDK of ACP (with its JSON schema)
 
 A test that needs one of them carries `needs("modern")`: it is skipped where the environment is absent, and conftest.py
 counts those that were. With CALLBOARD_INTEROP=required, as in .ci/run, nothing is skipped.

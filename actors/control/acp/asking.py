@@ -59,7 +59,7 @@ async def _permission(peer: Peer, session: str, question: Question) -> str | Non
             "sessionId": session,
             "toolCall": {
                 "toolCallId": question["actor"] if tool else question["id"],
-                "title": tool or text.splitlines()[0][:200],
+                "title": tool or text.partition("\n")[0][:200],
                 "status": "pending",
                 "content": [{"type": "content", "content": text_block(text)}],
             },

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import trio
 
+from ....protocol.chat import ImagePart
 from ....protocol.control.acp import StopReason
 from ....protocol.control.errors import RUN_FAILED, Refused
 from ....protocol.control.own import StartRun
 from ....protocol.control.things import QuestionAsked
-from ....protocol.errors import ConfigError, NobodyToAsk
+from ....protocol.errors import ConfigError, NobodyToAsk, UsageError
 from ....protocol.outcome import Outcome
 from ..subscription import Lagged
 from .asking import ask
@@ -21,28 +22,40 @@ if TYPE_CHECKING:
     from ....supervisors import Actor, Ref
     from ..peer import Peer
     from ..sessions import HubSessions
+    from .surroundings import Surroundings
 
 Json = Any
 
 _REASONS: dict[str, StopReason] = {"max_turns": "max_turn_requests", "budget": "max_tokens", "refused": "refusal"}
 
 
+class Shows(msgspec.Struct, frozen=True, kw_only=True):
+    """What the client can show beside what all can: `forms`, `notices`."""
+
+    forms: bool = False
+    notices: bool = False
+
+
 class Prompting:
     """A prompt that is played.
 
     Args:
-        forms: whether the client can show forms.
+        around: where it is played.
+        shows: what the client can show.
 
     Attributes:
         run: id of its run, once it has begun.
+        spent: what the session has cost on this connection, in USD.
     """
 
-    def __init__(self, peer: Peer, session: str, *, forms: bool) -> None:
+    def __init__(self, peer: Peer, session: str, around: Surroundings, shows: Shows, spent: float) -> None:
         self.run: str | None = None
+        self.spent = spent
         self._peer = peer
         self._hub = peer.hub
         self._session = session
-        self._forms = forms
+        self._around = around
+        self._shows = shows
         self._cancelled = False
         self._waiting = trio.CancelScope()
         self._asked: dict[str, Ref[None]] = {}
@@ -55,15 +68,19 @@ class Prompting:
         else:
             self._hub.cancel(self._peer.caller, self.run)
 
-    async def play(self, wanted: StartRun) -> StopReason:
+    async def play(self, wanted: StartRun, images: tuple[ImagePart, ...] = ()) -> StopReason:
         """Why it stopped.
+
+        Args:
+            images: what is shown beside the words.
 
         Raises:
             Refused: the run failed.
             CallboardError: it could not start.
         """
         with self._waiting:
-            info = await self._hub.start(self._peer.caller, wanted)
+            brought = {**self._around.options, "parts": images}
+            info = await self._sessions.start(self._peer.caller, wanted, **brought)
             self.run = info.run
         if self.run is None:
             return "cancelled"
@@ -77,18 +94,17 @@ class Prompting:
         return self._reason(outcome)
 
     async def _follow(self, run: str) -> Outcome:
-        updates = Updates(self._window)
+        updates = Updates(self._window, cwd=self._around.cwd, notices=self._shows.notices, spent=self.spent)
         asking = self._peer.me.spawn(self._questions, run, name="questions", link=False)
         try:
             await self._tell(run, updates)
         finally:
+            self.spent = updates.cost
             asking.cancel()  # and what it asks at the moment
         outcome = await self._hub.wait(self._peer.caller, run)
         if outcome.output and not updates.said:
             await self._update(chunk("agent_message_chunk", outcome.output))
-        sessions: HubSessions | None = self._hub.sessions  # type: ignore[assignment]  # the hub's own
-        if sessions is not None:
-            await sessions.kept(run)
+        await self._sessions.kept(run)
         return outcome
 
     async def _tell(self, run: str, updates: Updates) -> None:
@@ -119,7 +135,7 @@ class Prompting:
         """Body of a question's actor; it is cancelled when somebody else has answered."""
         answer: str | list[str] | None = None
         try:
-            answer = await ask(self._peer, self._session, question, forms=self._forms)
+            answer = await ask(self._peer, self._session, question, forms=self._shows.forms)
         except NobodyToAsk as nobody:
             await self._update(chunk("agent_message_chunk", f"\n\n{nobody}\n"))
         self._asked.pop(id, None)
@@ -127,6 +143,13 @@ class Prompting:
             self.cancel()
         else:
             self._hub.answer(self._peer.caller, id, answer)
+
+    @property
+    def _sessions(self) -> HubSessions:
+        sessions: HubSessions | None = self._hub.sessions  # type: ignore[assignment]  # the hub's own
+        if sessions is None:
+            raise UsageError("there are no sessions here")
+        return sessions
 
     def _window(self, model: str) -> int | None:
         try:

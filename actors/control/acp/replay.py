@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ....protocol.chat import AssistantTurn, ToolTurn, UserTurn, text_of
+from ....protocol.chat import AssistantTurn, ImagePart, TextPart, ToolTurn, UserTurn, parts_of, text_of
+from ....protocol.control.acp import image_block
 from ....protocol.session import Session
 from ...sessions.export import all_turns
 from .updates import Plan, Update, chunk, kind_of, tool_call, tool_call_update
@@ -17,7 +18,11 @@ def replay(session: Session) -> Iterator[Update]:
     ids: dict[str, str] = {}
     for index, turn in enumerate(all_turns(session)):
         if isinstance(turn, UserTurn):
-            yield chunk("user_message_chunk", text_of(turn.content))
+            for part in parts_of(turn.content):
+                if isinstance(part, TextPart):
+                    yield chunk("user_message_chunk", part.text)
+                elif isinstance(part, ImagePart):
+                    yield {"sessionUpdate": "user_message_chunk", "content": image_block(part)}
         elif isinstance(turn, AssistantTurn):
             if turn.text:
                 yield chunk("agent_message_chunk", turn.text)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,31 +12,20 @@ from .... import __version__
 from ....protocol.control import acp
 from ....protocol.control.errors import Refused
 from ....protocol.control.own import StartRun
-from ....protocol.errors import Conflict, NotFound, UsageError
+from ....protocol.errors import CallboardError, Conflict, NotFound, UsageError
 from ....protocol.jsonrpc import INVALID_PARAMS, UNREADABLE, Json
-from .prompting import Prompting
+from .opened import MODEL, MODES, Opened
+from .prompting import Prompting, Shows
 from .replay import replay
+from .surroundings import surroundings_of
 
 if TYPE_CHECKING:
+    from ...runs.root import Root
     from ...sessions.live import Sessions
     from ...sessions.store import Stored
     from ..peer import Peer
 
-MODES = {"ask": "Ask first", "yes": "Allow all"}
-"""Whether tools ask before they change something. `ask` is what the user's settings say."""
-
-MODEL = "model"
 PAGE = 100
-
-
-class _Open:
-    """A session that this client works with."""
-
-    def __init__(self, agent: str | None, model: str | None) -> None:
-        self.agent = agent
-        self.model = model
-        self.mode = "ask"
-        self.prompting: Prompting | None = None
 
 
 class Side:
@@ -52,7 +41,8 @@ class Side:
         self._agent = agent
         self._peer: Peer
         self._forms = False
-        self._open: dict[str, _Open] = {}
+        self._notices = False
+        self._open: dict[str, Opened] = {}
         self._calls: dict[str, tuple[Any, Callable[[Any], Any]]] = {
             "initialize": (acp.Initialize, self._initialize),
             "authenticate": (acp.Authenticate, self._authenticate),
@@ -73,10 +63,14 @@ class Side:
         """The connection is there."""
         self._peer = peer
 
-    async def call(self, method: str, params: msgspec.Raw) -> Json:
+    def call(self, method: str, params: msgspec.Raw) -> Coroutine[Any, Any, Json]:
         """Answer a request."""
         kind, answer = self._calls[method]
-        return await answer(msgspec.json.decode(params, type=kind))
+        given = msgspec.json.decode(params, type=kind)
+        if isinstance(given, acp.Prompt) and (session := self._open.get(given.session_id)) is not None:
+            session.arrived.append(given)
+        work: Coroutine[Any, Any, Json] = answer(given)
+        return work
 
     def notified(self, method: str, params: msgspec.Raw) -> None:
         """`session/cancel`."""
@@ -86,8 +80,8 @@ class Side:
             except UNREADABLE:
                 return
             session = self._open.get(id)
-            if session is not None and session.prompting is not None:
-                session.prompting.cancel()
+            if session is not None:
+                session.cancel()
 
     def close(self) -> None:
         """The connection is gone; its prompts are cancelled with their requests."""
@@ -96,15 +90,22 @@ class Side:
     # --- the beginning --------------------------------------------------------------------------------------
 
     async def _initialize(self, params: acp.Initialize) -> Json:
-        shows = params.client_capabilities.elicitation
-        self._forms = shows is not None and (shows.form is not None or shows.url is None)
+        able = params.client_capabilities
+        self._forms = able.elicitation is not None and able.elicitation.form is not None
+        self._notices = able.session is not None and able.session.notices is not None
         return {
             "protocolVersion": acp.VERSION,
             "agentCapabilities": {
                 "loadSession": True,
-                "promptCapabilities": {"image": False, "audio": False, "embeddedContext": True},
-                "mcpCapabilities": {"http": False, "sse": False},
-                "sessionCapabilities": {"list": {}, "resume": {}, "close": {}, "delete": {}},
+                "promptCapabilities": {"image": True, "audio": False, "embeddedContext": True},
+                "mcpCapabilities": {"http": True, "sse": True},
+                "sessionCapabilities": {
+                    "list": {},
+                    "resume": {},
+                    "close": {},
+                    "delete": {},
+                    "additionalDirectories": {},
+                },
             },
             "agentInfo": {"name": "callboard", "title": "Callboard", "version": __version__},
             "authMethods": [],
@@ -118,31 +119,32 @@ class Side:
     # --- sessions -------------------------------------------------------------------------------------------
 
     async def _new(self, params: acp.NewSession) -> Json:
-        _check_place(params.cwd)
         agent = params.agent or self._agent
-        scope = None if agent is None else self._checked(agent)
+        scope, refused = (None, "") if agent is None else self._checked(agent)
+        around = await surroundings_of(self._peer.caller, params, refused=refused)
         made = await self._sessions.create(self._peer.caller, agent=scope, cwd=params.cwd)
-        session = self._open[made.id] = _Open(agent, made.model)
-        return {"sessionId": made.id, **self._state(session)}
+        session = self._open[made.id] = Opened(agent, made.model, around)
+        return {"sessionId": made.id, **session.state(self._root)}
 
     async def _load(self, params: acp.OldSession) -> Json:
-        stored = await self._opened(params)
+        stored, session = await self._opened(params)
         for update in replay(stored.session):
             await self._peer.notify("session/update", {"sessionId": stored.id, "update": update})
-        return self._state(self._open[stored.id])
+        return session.state(self._root)
 
     async def _resume(self, params: acp.OldSession) -> Json:
-        stored = await self._opened(params)
-        return self._state(self._open[stored.id])
+        _, session = await self._opened(params)
+        return session.state(self._root)
 
-    async def _opened(self, params: acp.OldSession) -> Stored:
-        if params.cwd:
-            _check_place(params.cwd)
+    async def _opened(self, params: acp.OldSession) -> tuple[Stored, Opened]:
         stored = await self._sessions.get(self._peer.caller, _checked_id(params.session_id))
+        refused = self._checked(stored.agent)[1] if params.mcp_servers and stored.agent is not None else ""
+        around = await surroundings_of(self._peer.caller, params, refused=refused)
         known = self._open.get(stored.id)
         if known is None or known.prompting is None:
-            self._open[stored.id] = _Open(stored.agent, stored.session.model)
-        return stored
+            title = stored.session.title
+            known = self._open[stored.id] = Opened(stored.agent, stored.session.model, around, title)
+        return stored, known
 
     async def _list(self, params: acp.ListSessions) -> Json:
         found = await self._sessions.list(self._peer.caller)
@@ -169,8 +171,7 @@ class Side:
         session = self._open.pop(params.session_id, None)
         if session is None:
             raise NotFound(f"there is no open session '{params.session_id[:60]}'")
-        if session.prompting is not None:
-            session.prompting.cancel()
+        session.cancel()
         return {}
 
     async def _delete(self, params: acp.OfSession) -> Json:
@@ -182,12 +183,15 @@ class Side:
 
     async def _prompt(self, params: acp.Prompt) -> Json:
         session = self._of(params.session_id)
+        if session.was_cancelled(params):
+            return {"stopReason": "cancelled"}
         if session.prompting is not None:
             raise Conflict("a prompt of this session is at work; wait for its end, or cancel it")
-        text = acp.text_of_prompt(params.prompt)
-        if not text.strip():
+        text, images = acp.read_prompt(params.prompt)
+        if not text.strip() and not images:
             raise UsageError("the prompt says nothing")
-        prompting = session.prompting = Prompting(self._peer, params.session_id, forms=self._forms)
+        shows = Shows(forms=self._forms, notices=self._notices)
+        prompting = session.prompting = Prompting(self._peer, params.session_id, session.around, shows, session.spent)
         wanted = StartRun(
             target=session.agent or "",
             prompt=text,
@@ -196,9 +200,22 @@ class Side:
             yes=session.mode == "yes",
         )
         try:
-            return {"stopReason": await prompting.play(wanted)}
+            reason = await prompting.play(wanted, images)
         finally:
-            session.prompting = None
+            session.prompting, session.spent = None, prompting.spent
+        await self._tell_title(params.session_id, session)
+        return {"stopReason": reason}
+
+    async def _tell_title(self, id: str, session: Opened) -> None:
+        """The first prompt gives a session its title."""
+        try:
+            found = await self._sessions.get(self._peer.caller, id)
+        except CallboardError:
+            return  # it was removed meanwhile
+        if found.session.title is not None and found.session.title != session.title:
+            session.title = found.session.title
+            update = {"sessionUpdate": "session_info_update", "title": session.title}
+            await self._peer.notify("session/update", {"sessionId": id, "update": update})
 
     async def _set_mode(self, params: acp.SetMode) -> Json:
         session = self._of(params.session_id)
@@ -218,60 +235,38 @@ class Side:
         if not isinstance(params.value, str):
             raise UsageError("the value of `model` is the id of a model, client:model")
         session.model = self._peer.hub.root.gateway.check(params.value) if params.value else None
-        return {"configOptions": self._options(session)}
+        return {"configOptions": session.options(self._root)}
 
     # --- inside ---------------------------------------------------------------------------------------------
 
     @property
-    def _sessions(self) -> Sessions:
-        return self._peer.hub.root.sessions
+    def _root(self) -> Root:
+        return self._peer.hub.root
 
-    def _of(self, id: str) -> _Open:
+    @property
+    def _sessions(self) -> Sessions:
+        return self._root.sessions
+
+    def _of(self, id: str) -> Opened:
         session = self._open.get(id)
         if session is None:
             raise NotFound(f"there is no open session '{id[:60]}'; session/load or session/resume opens one")
         return session
 
-    def _checked(self, agent: str) -> str | None:
-        """Whose sessions an agent's are; that it can be run is seen now, not with the first prompt."""
-        from ...runs.target import find, read
+    def _checked(self, agent: str) -> tuple[str | None, str]:
+        """Whose sessions an agent's are, and why it can't be given servers.
+
+        That it can be run is seen now, not with the first prompt.
+        """
+        from ...runs.target import LoopAgent, find, read
         from ...sessions.play import agent_of
         from ..starting import arguments_of
 
-        arguments_of(self._peer.caller, StartRun(target=agent))
-        root = self._peer.hub.root
-        return agent_of(read(find(agent, config_dir=root.config_dir), root.config_dir, shelf=root.shelf))
-
-    def _state(self, session: _Open) -> dict[str, Json]:
-        modes = [{"id": id, "name": name} for id, name in MODES.items()]
-        return {
-            "modes": {"currentModeId": session.mode, "availableModes": modes},
-            "configOptions": self._options(session),
-        }
-
-    def _options(self, session: _Open) -> list[Json]:
-        settings = self._peer.hub.root.settings
-        known = [
-            f"{client.name or client.type}:{model.name}"
-            for client in settings.clients
-            for model in client.models
-            if model.type == "chat"
-        ]
-        models = list(dict.fromkeys(id for id in (settings.model, session.model, *known) if id))
-        option = {
-            "id": MODEL,
-            "name": "Model",
-            "category": "model",
-            "type": "select",
-            "currentValue": session.model or "",
-            "options": [{"value": "", "name": "As the agent says"}, *({"value": id, "name": id} for id in models)],
-        }
-        return [option]
-
-
-def _check_place(cwd: str) -> None:
-    if not Path(cwd).is_absolute() or "\0" in cwd:
-        raise UsageError(f"`cwd` is an absolute path, not {cwd[:100]!r}")
+        root = self._root
+        arguments_of(self._peer.caller, StartRun(target=agent), root.config_dir)
+        target = read(find(agent, config_dir=root.config_dir), root.config_dir, shelf=root.shelf)
+        only = f"'{agent}' is no LLM agent: it has the servers that its own file names; send an empty list"
+        return agent_of(target), "" if isinstance(target, LoopAgent) else only
 
 
 def _checked_id(id: str) -> str:

@@ -3,13 +3,15 @@
 llm.delta, llm.reasoning        agent_message_chunk, agent_thought_chunk (of the agent itself, not of its children)
 tool.call.*                     tool_call, tool_call_update; the todo family makes a `plan` as well
 node.entered, node.exited       tool_call of kind `other`, so that one sees where a graph is
-llm.response                    usage_update, where the window of the model is known
+usage.update                    usage_update, where the window of the model is known
+run.warning                     notice, if the client shows those
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from ....protocol.control.acp import text_block
@@ -46,16 +48,27 @@ class Updates:
 
     Args:
         window: tokens that a model takes, None if nobody knows.
+        cwd: where its tools work; None for our directory.
+        notices: whether the client shows warnings beside the conversation.
+        spent: what the prompts before it have cost.
 
     Attributes:
         said: whether the agent's text was told as it came.
     """
 
-    def __init__(self, window: Callable[[str], int | None]) -> None:
+    def __init__(
+        self, window: Callable[[str], int | None], *, cwd: Path | None = None, notices: bool = False, spent: float = 0.0
+    ) -> None:
         self.said = False
         self._window = window
+        self._cwd = cwd
+        self._notices = notices
+        self._message = ""
         self._plan = Plan()
-        self._cost = 0.0
+        self._costs: dict[str, float] = {}  # of the run, by model
+        self._spent = spent
+        self._used = 0
+        self._size: int | None = None
         self._arguments: dict[str, tuple[str, str]] = {}
 
     def of(self, event: Mapping[str, Json]) -> Iterator[Update]:
@@ -65,9 +78,11 @@ class Updates:
         main = actor.count("/") == 2
         if kind == "llm.delta" and main:
             self.said = True
-            yield chunk("agent_message_chunk", str(data["text"]))
+            yield self._chunk("agent_message_chunk", event)
         elif kind == "llm.reasoning" and main:
-            yield chunk("agent_thought_chunk", str(data["text"]))
+            yield self._chunk("agent_thought_chunk", event)
+        elif kind in ("llm.request", "llm.retry") and main:
+            self._message = ""
         elif kind == "tool.call.started":
             yield self._started(actor, data)
         elif kind == "tool.call.finished":
@@ -77,15 +92,33 @@ class Updates:
             yield tool_call(actor, title, kind="other")
         elif kind == "node.exited":
             yield tool_call_update(actor, str(data.get("error") or ""), failed=bool(data.get("error")))
-        elif kind == "usage.update":
-            self._cost = float(data.get("cost") or 0.0)
         elif kind == "llm.response" and main:
-            yield from self._usage(data)
+            self._used = int(data.get("input_tokens") or 0) + int(data.get("output_tokens") or 0)
+            self._size = self._window(str(data.get("model") or ""))
+        elif kind == "usage.update":
+            self._costs[str(data["model"])] = float(data.get("cost") or 0.0)
+            yield from self._usage()
+        elif kind == "run.warning" and self._notices:
+            title, _, rest = str(data["message"]).strip().partition("\n")
+            notice = {"sessionUpdate": "notice", "severity": "warning", "title": title or str(data["code"])}
+            yield {**notice, "description": rest} if rest else notice
+
+    def _chunk(self, kind: str, event: Mapping[str, Json]) -> Update:
+        """A piece of what the agent says; all pieces of a message have its id."""
+        thought = kind == "agent_thought_chunk"
+        if not self._message or self._message.endswith("-thought") is not thought:
+            self._message = f"{event['run']}-{event['seq']}" + ("-thought" if thought else "")
+        return {**chunk(kind, str(event["data"]["text"])), "messageId": self._message}
 
     def _started(self, actor: str, data: Mapping[str, Json]) -> Update:
         tool, arguments = str(data["tool"]), str(data.get("arguments") or "")
         self._arguments[actor] = (tool, arguments)
-        return tool_call(actor, tool, kind=kind_of(tool), raw=_decoded(arguments))
+        raw = _decoded(arguments)
+        call = tool_call(actor, tool, kind=kind_of(tool), raw=raw)
+        path = raw.get("path") if tool.startswith("fs_") and isinstance(raw, dict) else None
+        if isinstance(path, str) and path and "\0" not in path:
+            call["locations"] = [{"path": str((self._cwd or Path.cwd()) / path)}]
+        return call
 
     def _finished(self, actor: str, data: Mapping[str, Json]) -> Iterator[Update]:
         tool, arguments = self._arguments.pop(actor, (str(data["tool"]), ""))
@@ -96,13 +129,16 @@ class Updates:
             if changed:
                 yield {"sessionUpdate": "plan", "entries": self._plan.entries}
 
-    def _usage(self, data: Mapping[str, Json]) -> Iterator[Update]:
-        size = self._window(str(data.get("model") or ""))
-        if size:
-            used = int(data.get("input_tokens") or 0) + int(data.get("output_tokens") or 0)
-            update: Update = {"sessionUpdate": "usage_update", "used": used, "size": size}
-            if self._cost:
-                update["cost"] = {"amount": self._cost, "currency": "USD"}
+    @property
+    def cost(self) -> float:
+        """What the session has cost so far, in USD."""
+        return self._spent + sum(self._costs.values())
+
+    def _usage(self) -> Iterator[Update]:
+        if self._size:
+            update: Update = {"sessionUpdate": "usage_update", "used": self._used, "size": self._size}
+            if self.cost:
+                update["cost"] = {"amount": self.cost, "currency": "USD"}
             yield update
 
 

@@ -53,10 +53,12 @@ class Alive:
         path = self._directory / token
         try:
             file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        except OSError:
+        except FileNotFoundError:
             return False
+        except OSError:  # too many open files, perhaps: who can't look must not say that its runs are lost
+            return True
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: two who look must not take each other for it
         except OSError:
             return True
         finally:

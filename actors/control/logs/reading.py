@@ -5,14 +5,17 @@ A line that is torn (the process was killed while it wrote) and whatever follows
 
 from __future__ import annotations
 
+import contextlib
 from datetime import datetime
 from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 
 from ....protocol.control.things import RunInfo
 from ....protocol.events import KINDS
-from ..runs.summary import CONCERNS, Summary
+from ....protocol.jsonrpc import UNREADABLE
+from ..runs.summary import CONCERNS, Summary, rfc3339
 from .files import EVENTS
 
 PAGE = 256 * 1024
@@ -56,23 +59,18 @@ def read_page(directory: Path, offset: int, after: int, most: int = 1_000_000) -
     events: list[LoggedEvent] = []
     try:
         with (directory / EVENTS).open("rb") as file:
+            if not offset and after:
+                offset = _place_after(file, after)
             while not events:
                 file.seek(offset)
-                block = file.read(PAGE)
-                while block and b"\n" not in block[-PAGE:]:
-                    more = file.read(PAGE)
-                    if not more:
-                        return Page(events, offset)  # a line that is not complete
-                    block += more
-                whole = block.rfind(b"\n") + 1
-                if not whole:
-                    return Page(events, offset)
-                for line in block[: whole - 1].split(b"\n"):
+                block = _lines(file)
+                if not block:
+                    break  # nothing, or a line that is not complete
+                for line in block[:-1].split(b"\n"):
                     if len(events) >= most:
                         return Page(events, offset)
-                    try:
-                        head = _HEAD.decode(line)
-                    except (msgspec.MsgspecError, UnicodeDecodeError):
+                    head = _head(line)
+                    if head is None:
                         return Page(events, offset)
                     if head.seq > after:
                         events.append(LoggedEvent(head.seq, head.kind, line, head.actor))
@@ -80,6 +78,49 @@ def read_page(directory: Path, offset: int, after: int, most: int = 1_000_000) -
     except FileNotFoundError:
         pass
     return Page(events, offset)
+
+
+def _lines(file: BinaryIO) -> bytes:
+    """Whole lines from where the file stands: as many as `PAGE` holds, or one that is longer."""
+    block, size = b"", PAGE
+    while True:
+        more = file.read(size)
+        end = more.rfind(b"\n") + 1
+        if end or not more:
+            return block + more[:end] if end else b""
+        block += more
+        size = len(block)  # twice as much each time: a line of 100 MB takes ten reads
+
+
+def _place_after(file: BinaryIO, after: int) -> int:
+    """Where to begin to read for what comes after a number: at a line not far before it. The numbers grow."""
+    low, high = 0, file.seek(0, 2)
+    while high - low > PAGE:
+        middle = (low + high) // 2
+        file.seek(middle)
+        file.readline()  # the rest of the line that stands there
+        begin = file.tell()
+        head = _head(file.readline().removesuffix(b"\n"))
+        if head is None or head.seq > after:  # unreadable: what is before it can be read in any case
+            high = middle
+        else:
+            low = begin
+    return low
+
+
+def _head(line: bytes) -> _Head | None:
+    try:
+        return _HEAD.decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+
+
+def size_of(directory: Path) -> int:
+    """Bytes of a log; 0 if there is none."""
+    try:
+        return (directory / EVENTS).stat().st_size
+    except OSError:
+        return 0
 
 
 def last_event(directory: Path) -> LoggedEvent | None:
@@ -95,11 +136,9 @@ def last_event(directory: Path) -> LoggedEvent | None:
                 end = begin
                 lines = block.split(b"\n")
                 for line in reversed(lines[1:] if begin else lines):
-                    try:
-                        head = _HEAD.decode(line)
-                    except (msgspec.MsgspecError, UnicodeDecodeError):
-                        continue
-                    return LoggedEvent(head.seq, head.kind, line, head.actor)
+                    head = _head(line)
+                    if head is not None:
+                        return LoggedEvent(head.seq, head.kind, line, head.actor)
     except FileNotFoundError:
         pass
     return None
@@ -116,13 +155,14 @@ def summed_up(directory: Path, info: RunInfo) -> RunInfo:
             break
         offset = page.offset
         for event in page.events:
-            told = _TOLD.decode(event.data)
-            kind = KINDS.get(told.kind)
-            if kind in CONCERNS:
-                assert kind is not None
-                summary.take(msgspec.json.decode(told.data, type=kind), told.id, told.ts)
-            after = told.seq
-            last = told.ts.isoformat().replace("+00:00", "Z")
+            after = event.seq
+            with contextlib.suppress(*UNREADABLE):  # of another version, perhaps; that must not hide all other runs
+                told = _TOLD.decode(event.data)
+                last = rfc3339(told.ts)
+                kind = KINDS.get(told.kind)
+                if kind in CONCERNS:
+                    assert kind is not None
+                    summary.take(msgspec.json.decode(told.data, type=kind), told.id, told.ts)
     info = summary.info
     info.seq = after
     if not info.over:

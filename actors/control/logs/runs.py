@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
+from weakref import WeakSet, WeakValueDictionary
 
 import msgspec
 import trio
@@ -24,9 +26,16 @@ import trio
 from ....protocol.control.things import RunInfo
 from ....protocol.errors import ConfigError
 from .alive import Alive
+from .elsewhere import Elsewhere
 from .files import Kept, is_id, make_private, read_kept, write_kept
-from .reading import LoggedEvent, Page, last_event, read_page, summed_up
+from .reading import LoggedEvent, Page, last_event, read_page, size_of, summed_up
 from .writer import LogFile, Writer
+
+MOST_AT_ONCE = 1024 * 1024
+"""Bytes of several events, after which there come no more of them at once."""
+
+QUICKLY_READ = 1024 * 1024
+"""Bytes of a log that can be summed up while everybody waits."""
 
 CLOSE_WITHIN = 5.0
 """Seconds that the writer has to end; a disk that stands still must not hold the process up for longer."""
@@ -69,6 +78,12 @@ class RunLog:
         self._logs.writer.close(self._file, self._logs.soon(done))
 
 
+class Reader(Protocol):
+    """Who reads the log of a run."""
+
+    run: str
+
+
 class RunLogs:
     """See the module.
 
@@ -77,14 +92,17 @@ class RunLogs:
         keep: how many of those that are over are kept, the newest; 0 for all.
 
     Attributes:
-        past: the runs that are not this process's, and those of it that are over, oldest first.
+        past: the runs that are not this process's, and those of it that are over.
+        readers: who is reading along, for as long as they do.
     """
 
     def __init__(self, directory: Path, *, keep: int = 1000) -> None:
         self.directory = directory
         self.writer = Writer()
         self.past: dict[str, RunInfo] = {}
+        self.readers: WeakSet[Reader] = WeakSet()
         self._keep = keep
+        self._followed: WeakValueDictionary[str, Elsewhere] = WeakValueDictionary()
         self._alive = Alive(directory / ".alive")
         self._token: trio.lowlevel.TrioToken
 
@@ -118,18 +136,59 @@ class RunLogs:
         """Whether no run has this id."""
         return run not in self.past and not (self.directory / run).exists()
 
-    def get(self, run: str) -> RunInfo | None:
-        """A run that is over, or goes on in another process; None if there is none."""
+    def get(self, run: str, *, patient: bool = False) -> RunInfo | None:
+        """A run that is over, or goes on in another process; None if there is none.
+
+        That the process of a run is gone is said of one with a long log only when it has been summed up, in a thread.
+
+        Args:
+            patient: sum it up, however long that takes.
+        """
         info = self.past.get(run)
         if (info is None or not info.over) and is_id(run):
-            found = _looked_at(self.directory / run, self._alive)
+            found = _looked_at(self.directory / run, self._alive, None if patient else QUICKLY_READ)
             if found is not None:
                 info = self.past[run] = found
         return info
 
+    async def is_over(self, run: str) -> bool:
+        """Whether a run that is not this process's has ended."""
+        info = self.past.get(run)
+        if info is None or not info.over:
+            info = await trio.to_thread.run_sync(partial(self.get, run, patient=True))
+        return info is None or info.over
+
+    def elsewhere(self, run: str) -> Elsewhere:
+        """The log of a run that goes on in another process, one for all who follow it."""
+        found = self._followed.get(run)
+        if found is None:
+            found = self._followed[run] = Elsewhere(self, run)
+        return found
+
+    async def look_again(self, ours: Collection[str]) -> None:
+        """Take in what other processes have begun, ended and deleted since; `ours` are those under way in this one."""
+        over = {run for run, info in self.past.items() if info.over}
+        for info in await trio.to_thread.run_sync(self._others, over.union(ours)):
+            self.past[info.run] = info
+        for run in await trio.to_thread.run_sync(_gone, self.directory, over.difference(ours)):
+            self.past.pop(run, None)
+
     async def page(self, run: str, offset: int, after: int, most: int = 1_000_000) -> Page:
         """See `reading.read_page`."""
         return await trio.to_thread.run_sync(read_page, self.directory / run, offset, after, most)
+
+    async def several(self, run: str, after: int, most: int) -> list[LoggedEvent]:
+        """So many of the events after a number, fewer if they are long; at least one, if there is any."""
+        found: list[LoggedEvent] = []
+        offset = size = 0
+        while len(found) < most and size < MOST_AT_ONCE:
+            page = await self.page(run, offset, after, most - len(found))
+            if not page.events:
+                break
+            offset, after = page.offset, page.events[-1].seq
+            found += page.events
+            size += sum(len(event.data) for event in page.events)
+        return found
 
     async def last(self, run: str) -> LoggedEvent | None:
         """The newest event of a run that is on disk."""
@@ -142,11 +201,12 @@ class RunLogs:
         await done.wait()
 
     async def prune(self) -> None:
-        """Remove the oldest runs that are over, until only as many are left as shall be kept."""
+        """Remove the oldest runs that are over, until only as many are left as shall be kept, and those being read."""
         if self._keep <= 0:
             return
-        over = [run for run, info in self.past.items() if info.over]
-        too_many = over[: max(0, len(over) - self._keep)]
+        over = [info.run for info in sorted(self.past.values(), key=order) if info.over]
+        being_read = {reader.run for reader in self.readers}
+        too_many = [run for run in over[: max(0, len(over) - self._keep)] if run not in being_read]
         for run in too_many:
             del self.past[run]
         await trio.to_thread.run_sync(_remove, [self.directory / run for run in too_many])
@@ -169,6 +229,21 @@ class RunLogs:
                 self._token.run_sync_soon(call)
 
         return told
+
+    def _others(self, known: Collection[str]) -> list[RunInfo]:
+        """The runs of other processes that are not among the known ones."""
+        found: list[RunInfo | None] = []
+        try:
+            paths = list(self.directory.iterdir())
+        except OSError:  # it has been removed under our feet
+            return []
+        for path in paths:
+            if path.name in known or not is_id(path.name):
+                continue
+            kept = read_kept(path)
+            if kept is not None and kept.process != self._alive.token:
+                found.append(_looked_at(path, self._alive))
+        return sorted((info for info in found if info is not None), key=order)
 
     def _begin(self) -> dict[str, RunInfo]:
         make_private(self.directory)
@@ -196,7 +271,8 @@ def order(info: RunInfo) -> tuple[str, str]:
     return info.started, info.run
 
 
-def _looked_at(directory: Path, alive: Alive) -> RunInfo | None:
+def _looked_at(directory: Path, alive: Alive, most: int | None = None) -> RunInfo | None:
+    """A run as it is now; one whose process is gone as it was, if its log is longer than `most`."""
     kept = read_kept(directory)
     if kept is None or kept.info.run != directory.name:
         return None
@@ -205,10 +281,20 @@ def _looked_at(directory: Path, alive: Alive) -> RunInfo | None:
     again = read_kept(directory)  # it may have ended, run and process, in between
     if again is not None and again.info.over:
         return again.info
+    if most is not None and size_of(directory) > most:
+        return kept.info
     info = summed_up(directory, kept.info)
     with contextlib.suppress(OSError):  # whoever looks next sums it up again
         write_kept(directory, Kept(process=kept.process, info=info))
     return info
+
+
+def _gone(directory: Path, runs: set[str]) -> set[str]:
+    """Those of which nothing is kept any more."""
+    try:
+        return runs.difference(path.name for path in directory.iterdir())
+    except OSError:  # who can't look knows nothing
+        return set()
 
 
 def _remove(directories: list[Path]) -> None:

@@ -11,11 +11,13 @@ import contextlib
 import logging
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
 
+from ....supervisors.tally import Tally
 from .files import EVENTS, Kept, make_private, write_kept
 
 GATHER = 0.05
@@ -71,6 +73,8 @@ class LogFile:
             write_kept(self.directory, kept, sync=kept.info.over)
         except OSError as error:
             self.spoil(error.strerror or str(error))
+        except ValueError as error:  # it can't be encoded; the events go on
+            log.warning("the summary of %s could not be written: %s", kept.info.run, error)
 
     def spoil(self, why: str) -> None:
         """Write nothing more."""
@@ -110,9 +114,16 @@ Item: TypeAlias = "tuple[LogFile | None, bytes | _Summarise | _Close]"
 
 
 class Writer:
-    """See the module. All methods but `_work` and below are the event loop's."""
+    """See the module. All methods but `_work` and below are the event loop's.
+
+    Attributes:
+        times: how long writes took.
+        bytes: how many were written.
+    """
 
     def __init__(self) -> None:
+        self.times = Tally()
+        self.bytes = 0
         self._queue: deque[Item] = deque()
         self._wake = threading.Event()
         self._urgent = threading.Event()
@@ -215,7 +226,10 @@ class Writer:
     def _write_lines(self, lines: dict[LogFile, list[bytes]]) -> None:
         for file, several in lines.items():
             block = b"\n".join([*several, b""])
+            began = time.monotonic()
             file.write(block)
+            self.times.add(time.monotonic() - began)
+            self.bytes += len(block)
             self._written += len(block) - len(several)
             self._open.pop(file, None)
             self._open[file] = None

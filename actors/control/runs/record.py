@@ -10,6 +10,8 @@ import json
 import logging
 from collections import deque
 from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Generic, TypeVar
 
 import msgspec
 import trio
@@ -18,7 +20,9 @@ from ....protocol.control.things import RunInfo
 from ....protocol.events import SCHEMA_VERSION, TERMINAL, Event, encode
 from ..logs.reading import LoggedEvent
 from ..logs.runs import RunLog
-from .summary import CONCERNS, Summary
+from .summary import CONCERNS, Summary, rfc3339
+
+T = TypeVar("T")
 
 log = logging.getLogger("callboard.control")
 
@@ -79,7 +83,9 @@ class Record:
         data = event.data
         line = _encoded(event)
         if self._redact is not None:
-            line = self._redact(line)
+            line, told = self._redact(line), line
+            if type(data) in CONCERNS and line != told:  # the summary is shown as well
+                data = msgspec.json.decode(line, type=_Data[type(data)]).data  # type: ignore[misc]  # made at run time
         logged = LoggedEvent(event.seq, event.kind, line, event.actor)
         ring = self.ring
         ring.append(logged)
@@ -90,7 +96,10 @@ class Record:
         self.info.seq = event.seq
         self.log.append(line)
         if type(data) in CONCERNS:
-            self._summary.take(data, event.id, event.ts)
+            try:
+                self._summary.take(data, event.id, event.ts)
+            except Exception:  # reported; a run must come to its end here even if we can't sum it up
+                log.exception("%s can't be summed up", event.run)
             if event.kind in TERMINAL:
                 self._end()
         if self._news:
@@ -99,7 +108,7 @@ class Record:
     def lose(self) -> None:
         """No end was told, and none will be: it is over all the same."""
         if not self.over:
-            self.info.status = "lost"
+            self.info.status, self.info.ended, self.info.open_questions = "lost", rfc3339(datetime.now(UTC)), 0
             self._end()
             self._news.unpark_all()
 
@@ -126,15 +135,19 @@ class Record:
         self.log.close(self.info, self._on_disk)
 
 
+class _Data(msgspec.Struct, Generic[T]):
+    data: T
+
+
 def _encoded(event: Event) -> bytes:
     try:
         return encode(event)
-    except (TypeError, ValueError):  # half a surrogate pair in what a program printed, mostly
+    except (TypeError, ValueError, RecursionError):  # half a surrogate pair in what a program printed, mostly
         log.warning("event %d of %s (%s) is no JSON as it is", event.seq, event.run, event.kind)
-        data = json.dumps(msgspec.structs.asdict(event.data), default=repr, ensure_ascii=False)
-        readable = msgspec.json.decode(data.encode(errors="replace"))
-        return msgspec.json.encode({**_envelope(event), "data": readable})
-
-
-def _envelope(event: Event) -> dict[str, object]:
-    return {"schema_version": SCHEMA_VERSION, **{name: getattr(event, name) for name in event.__struct_fields__}}
+    told = {"schema_version": SCHEMA_VERSION, **{name: getattr(event, name) for name in event.__struct_fields__}}
+    told["ts"] = rfc3339(event.ts)
+    try:
+        text = json.dumps({**told, "data": msgspec.structs.asdict(event.data)}, default=repr, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError):  # numbered it is in any case: a gap would be the end of the log
+        text = json.dumps({**told, "data": {}}, default=repr, ensure_ascii=False)
+    return msgspec.json.encode(msgspec.json.decode(text.encode(errors="replace")))

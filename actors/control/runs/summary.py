@@ -24,6 +24,7 @@ from ....protocol.events import (
     RunStarted,
     UsageUpdate,
 )
+from ....protocol.jsonrpc import readable
 from ....protocol.outcome import ErrorReport
 
 LONGEST_PROMPT = 2_000
@@ -74,7 +75,7 @@ class Summary:
             self._count_questions()
         elif isinstance(data, RunStarted):
             info.target, info.name, info.dialect, info.model = data.target, data.name, data.dialect, data.model
-            info.prompt = data.prompt[:LONGEST_PROMPT]
+            info.prompt = readable(data.prompt[:LONGEST_PROMPT])
             info.started = rfc3339(ts)
         elif isinstance(data, RunFinished | RunFailed | RunCancelled):
             self._end(data, ts)
@@ -93,9 +94,10 @@ class Summary:
         info.ended = rfc3339(ts)
         info.open_questions = 0
         said = data.outcome if isinstance(data.outcome, dict) else {}
-        info.output = str(said.get("output") or "")[:LONGEST_OUTPUT]
+        info.output = readable(str(said.get("output") or "")[:LONGEST_OUTPUT])
         if said.get("error"):
-            info.error = msgspec.convert(said["error"], ErrorReport)
+            error = msgspec.convert(said["error"], ErrorReport)
+            info.error = msgspec.structs.replace(error, message=readable(error.message))
         info.exit_code = exit_code_of(info)
 
 

@@ -53,6 +53,7 @@ async def run_script_node(me: Actor, job: Job) -> Result:
             argv,
             name=path.name,
             env=_environment(job, state),
+            cwd=job.context.cwd,
             on_stderr=lambda line: me.emit(ToolDelta(tool=node.script, text=line)),
         )
     if me.stream.heard:

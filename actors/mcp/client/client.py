@@ -81,6 +81,7 @@ class McpClient:
         capabilities: what it says it can. instructions: how it says it is to be used.
         pid: of its process, if it is one of ours.
         dropped: notifications about requests that are over.
+        on_exchange: told a request's method and how many seconds it took, whatever came of it.
     """
 
     link: Link
@@ -101,6 +102,7 @@ class McpClient:
         self.instructions: str | None = None
         self.pid: int | None = None
         self.dropped = 0
+        self.on_exchange: Callable[[str, float], None] | None = None
         self._name = server.name
         self._introduction = {
             "capabilities": abilities.declared(),
@@ -307,6 +309,7 @@ class McpClient:
         else:
             await self._line.park()  # whoever wakes us leaves us its place
         id = self.next_id()
+        began = trio.current_time()
         try:
             if caller is not None:
                 self._calls[id] = caller
@@ -320,6 +323,8 @@ class McpClient:
             if caller is not None:
                 del self._calls[id]
                 self._questions.call_over(id)
+            if self.on_exchange is not None:
+                self.on_exchange(method, trio.current_time() - began)
             if self._line:
                 self._line.unpark()
             else:

@@ -27,6 +27,7 @@ from ....protocol.events import (
 )
 from ....protocol.mcp.config import PoolSettings, Server
 from ....protocol.mcp.model import Implementation, LogMessage, Tool
+from ....supervisors.tally import Tally
 from .catalog import Catalog, Catalogs
 from .live import Live, Record
 
@@ -71,6 +72,7 @@ class Opening:
         self.live: dict[Key, Live] = {}
         self.records: dict[str, Record] = {}
         self.causes: dict[Key, Actor] = {}
+        self.operations: dict[str, Tally] = {}
         self.tolerated = 0
         self._environ = environ
         self._abilities = abilities
@@ -119,6 +121,7 @@ class Opening:
                 remembered="" if known is None else known.version,
             ) as client:
                 live.client = client
+                client.on_exchange = self._exchanged
                 await self._learn(live)
                 live.open = True
                 record.restarts.over()
@@ -143,6 +146,9 @@ class Opening:
         finally:
             record.restarts.over()
             del self.live[key]
+
+    def _exchanged(self, method: str, seconds: float) -> None:
+        self.operations.setdefault(method, Tally()).add(seconds)
 
     def _ended(self, live: Live) -> None:
         """It is about to be closed, or was lost."""

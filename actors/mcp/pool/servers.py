@@ -27,6 +27,7 @@ from ....protocol.problems import errors_in
 from ....protocol.references import Secrets
 from ....supervisors import Actor, Lease, Pool, Root
 from ....supervisors.process import ProcessStop
+from ....supervisors.tally import Tally
 from ..links.link import Json
 from .catalog import Catalogs
 from .keys import Key, digest_of
@@ -184,6 +185,16 @@ class McpServers:
         return sorted({key.server.name for key in running})
 
     # --- how it is ----------------------------------------------------------------------------------------
+
+    @property
+    def operations(self) -> dict[str, Tally]:
+        """How long requests to servers took, by method."""
+        return self._opening.operations
+
+    @property
+    def waits(self) -> Tally:
+        """How long those waited who found their server not open."""
+        return Tally() if self._pool is None else self._pool.waited
 
     def statistics(self) -> Counters:
         """What the pool did so far."""

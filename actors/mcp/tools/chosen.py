@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ....protocol.agent import Agent
     from ....protocol.graph.model import McpTools
     from ...context import RunContext
+    from ..pool.servers import Scope
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,6 +65,14 @@ def wanted_by_agent(agent: Agent, context: RunContext) -> Wanted | None:
     servers = servers_of(agent.name, agent.mcp_servers, context)
     choices = tuple(Choice(server=server, lists=_lists(server, context, agent.mcp_tools)) for server in servers)
     return _wanted(choices, context, agent.mcp_tools) if choices else None
+
+
+def with_guests(wanted: Wanted | None, context: RunContext, scope: Scope) -> Wanted:
+    """What an agent asks for, and all that the servers have which its run brings along."""
+    choices = tuple(Choice(server=scope.bring(server)) for server in context.servers)
+    if wanted is None:
+        return _wanted(choices, context)
+    return msgspec.structs.replace(wanted, choices=(*wanted.choices, *choices))
 
 
 def wanted_by_nodes(graph: Graph, context: RunContext) -> dict[str, Wanted]:

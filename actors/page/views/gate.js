@@ -67,7 +67,7 @@ const WORDS = {
   refused: {
     title: "The server does not let this page in",
     text: () =>
-      "Most likely it does not know the token: it is mistyped, or the server was started again and has a new one. Open the address that callboard serve printed when it started, or put the new token in here. If it only has too many connections, the page gets in by itself.",
+      "Most likely it does not know the token: it is mistyped, or the server was started again and has a new one. Open the address that callboard serve printed when it started, or put the new token in here. If it only has too many connections, the page gets in by itself. If the token is right, something between here and the server (a proxy, an extension) may not let websockets through.",
     token: true,
     retry: true,
   },

@@ -1,6 +1,7 @@
 // The bar on top: where one is, how the connection stands, questions that wait, light or dark.
 
 import { h, mark, say } from "../dom.js";
+import { shortcuts } from "./shortcuts.js";
 import { nextTheme, theme } from "./theme.js";
 
 const WORDS = {
@@ -11,6 +12,7 @@ const WORDS = {
   refused: "Refused",
 };
 const THEMES = { system: "Auto", light: "Light", dark: "Dark" };
+const SIGNS = { system: "\u25d0", light: "\u25cb", dark: "\u25cf" };
 
 export class Header {
   constructor(host, wire) {
@@ -24,6 +26,11 @@ export class Header {
       h("span", { class: "dot", "aria-hidden": "true" }),
       h("span", { class: "word" }),
     );
+    this.keys = h(
+      "button",
+      { class: "quiet small", "aria-label": "Keyboard shortcuts", title: "Keyboard shortcuts (?)", onclick: shortcuts },
+      "?",
+    );
     this.theme = h("button", { class: "quiet small theme", onclick: () => this.#theme(nextTheme()) });
     host.append(
       h(
@@ -36,6 +43,7 @@ export class Header {
       h("span", { class: "filler" }),
       this.asking,
       this.state,
+      this.keys,
       this.theme,
     );
     this.#theme(theme());
@@ -52,7 +60,7 @@ export class Header {
   }
 
   #theme(chosen) {
-    say(this.theme, THEMES[chosen]);
+    say(this.theme, `${SIGNS[chosen]} ${THEMES[chosen]}`);
     mark(this.theme, "aria-label", `Colours: ${THEMES[chosen]}. Change`);
     mark(this.theme, "title", "Colours: as the system, light, dark");
   }

@@ -4,15 +4,19 @@ import { confirmed, h, mark, say, tell } from "../dom.js";
 import { Follower } from "../follow.js";
 import { cost, count, duration, instant, line, tokens } from "../model/format.js";
 import { ENDED } from "../model/actors.js";
-import { EventsView } from "./events.js";
-import { GraphView } from "./graph.js";
-import { inspect } from "./inspect.js";
+import { Aloud } from "./run/aloud.js";
+import { EventsView } from "./run/events.js";
+import { GraphView } from "./run/graph.js";
+import { inspect } from "./run/inspect.js";
 import { badge, setBadge } from "./marks.js";
-import { QuestionsView } from "./questions.js";
-import { TreeView } from "./tree.js";
-import { WorkView } from "./work.js";
+import { QuestionsView } from "./run/questions.js";
+import { isShortcut } from "./shortcuts.js";
+import { TreeView } from "./run/tree.js";
+import { WorkView } from "./run/work.js";
 
 const TABS = ["Work", "Actors", "Graph", "Events"];
+const ELSEWHERE =
+  "This run goes on in another process. It can be watched here as it writes its log; to answer, pause or cancel, go to the page or the terminal of that process.";
 
 export class RunView {
   constructor(wire, id) {
@@ -41,7 +45,8 @@ export class RunView {
     this.follower.addEventListener("change", () => this.draw());
     this.follower.addEventListener("problem", () => this.#problem());
     this.timer = setInterval(() => state.ended || (this.#head(), this.tree.draw()), 1000);
-    this.element.addEventListener("keydown", (event) => this.#key(event));
+    this.heard = (event) => this.#key(event); // wherever the focus is: after a click it is nowhere
+    document.addEventListener("keydown", this.heard);
     this.draw();
   }
 
@@ -54,6 +59,7 @@ export class RunView {
     for (const [name, value] of this.figures) this.numbers.append(h("div", {}, h("dt", {}, name), value));
     this.stop = h("button", { class: "quiet", onclick: () => this.stopRun() }, "Cancel run\u2026");
     this.behind = h("div", { class: "behind", role: "status", hidden: true });
+    this.elsewhere = h("div", { class: "elsewhere", role: "status", hidden: true }, ELSEWHERE);
     this.tabs = h(
       "div",
       { class: "tabs", role: "tablist", "aria-label": "Parts of the run" },
@@ -90,17 +96,20 @@ export class RunView {
         this.stop,
       ),
       this.behind,
+      this.elsewhere,
       this.questions.element,
       this.tabs,
       this.grid,
     );
     this.missing = h("div", { class: "empty", hidden: true });
-    this.element = h("div", { class: "runpage" }, this.content, this.missing);
+    this.aloud = new Aloud(this.follower.state);
+    this.element = h("div", { class: "runpage" }, this.content, this.missing, this.aloud.element);
     this.show("work");
   }
 
   close() {
     clearInterval(this.timer);
+    document.removeEventListener("keydown", this.heard);
     this.follower.close();
     for (const view of this.views) view.close();
   }
@@ -122,10 +131,15 @@ export class RunView {
     this.#head();
     this.questions.draw();
     this.tree.draw();
-    this.work.draw(state.work.take());
+    const changed = state.work.take();
+    this.work.draw(changed);
+    this.aloud.hear(changed, this.follower.behind === 0);
     if (picture) this.graph.picture(picture);
     this.graph.draw();
     this.events.draw();
+    const elsewhere = this.follower.elsewhere && !state.ended;
+    this.elsewhere.hidden = !elsewhere;
+    this.questions.lock(elsewhere);
     const behind = this.follower.behind;
     this.behind.hidden = behind < 500;
     say(this.behind, `Catching up: ${count(behind)} events to go`);
@@ -161,7 +175,7 @@ export class RunView {
         .map(([id, each]) => `${id}: ${tokens(each.input_tokens, each.output_tokens)} ${cost(each.cost)}`)
         .join("\n") || null,
     );
-    this.stop.hidden = !known || Boolean(state.ended);
+    this.stop.hidden = !known || Boolean(state.ended) || this.follower.elsewhere;
   }
 
   #problem() {
@@ -241,10 +255,20 @@ export class RunView {
   }
 
   #key(event) {
-    if (event.key !== "/" || event.target.closest("input, textarea, select, dialog")) return;
+    if (!isShortcut(event)) return;
+    const go = (tab, element) => () => (this.show(tab), element.focus());
+    const act = {
+      "/": go("actors", this.tree.filter),
+      t: go("actors", this.tree.host),
+      w: go("work", this.work.scroll),
+      g: go("graph", this.graph.canvas),
+      e: go("events", this.events.host),
+      a: () => this.questions.focus(),
+    }[event.key];
+    if (!act) return;
     event.preventDefault();
-    this.show("actors");
-    this.tree.filter.focus();
+    event.stopPropagation();
+    act();
   }
 
   #tabKey(event) {

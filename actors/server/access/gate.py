@@ -15,25 +15,27 @@ import base64
 import binascii
 import contextlib
 import logging
+import math
 import os
 import secrets
 import time
-from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import TYPE_CHECKING, Any, NoReturn, final
 
 import trio
 
 from ....protocol.control.caller import LOCAL, Caller
-from ....protocol.errors import CallboardError, Denied, RateLimited, Unauthorized
+from ....protocol.errors import CallboardError, Denied, RateLimited, Saturated, Unauthorized
 from ....protocol.settings.api import ApiSettings
 from .jwks import KeySet
-from .keys import KeyRing
+from .keys import KeyRing, caller_of
 from .origins import Headers, Origins, is_loopback, network_of, peer_of
 from .places import Places
 from .rates import Rates
-from .scopes import METHODS, Rule, need
-from .signed import SignedTokens, looks_signed
+from .scopes import EVERYTHING, METHODS, Rule, need
+from .signed import SignedCaller, SignedTokens, looks_signed
+from .stays import Stays
 
 if TYPE_CHECKING:
     from ....supervisors import Actor, Ref
@@ -101,6 +103,7 @@ class Gate:
         self._lines = Rates(LINES_OF_STRANGERS)
         self._told: set[str] = set()
         limits = settings.limits
+        self._stays = Stays()
         self.places = Places(limits.per_subject_concurrency, limits.max_concurrent_requests)
         self._rates = self._new_rates(settings)
         self.origins = Origins(settings, loopback=loopback)
@@ -157,14 +160,25 @@ class Gate:
         signed = self._signed if looks_signed(token) else None
         if signed is None or not signed.knows_key_of(token):
             self._be_patient(peer)
-        if signed is not None:
-            try:
-                return await signed.check(token)
-            except Unauthorized as error:
-                self._bad_login(peer, "jwt", str(error))
+            return await self._newcomer(token, signed, peer)
+        return await self._by_signature(token, signed, peer)
+
+    async def _by_signature(self, token: str, signed: SignedTokens, peer: str) -> Caller:
+        try:
+            return await signed.check(token)
+        except Unauthorized as error:
+            self._bad_login(peer, "jwt", str(error))
+
+    async def _newcomer(self, token: str, signed: SignedTokens | None, peer: str) -> Caller:
+        """A token that it costs something to check: a hash, or a look at who signs."""
         async with self._logins.place(network_of(peer)):
             self._be_patient(peer)  # it may have become too much while we waited
-            caller = await self._ring.check(token)
+            if signed is not None:
+                return await self._by_signature(token, signed, peer)
+            ring, caller = None, None
+            while ring is not self._ring:  # else the keys were reloaded while it was checked
+                ring = self._ring
+                caller = await ring.check(token)
             if caller is None:
                 self._bad_login(peer, "key", "this key is nobody's")
         return caller
@@ -210,16 +224,15 @@ class Gate:
     def allow(self, caller: Caller, method: str) -> None:
         """Before a method of the websocket: whether the caller may, and has not asked too often.
 
-        A method that is not in the table passes: it is refused as unknown by whoever serves it.
+        A method that is not in the table, and is served all the same, needs `*`.
 
         Raises:
             Denied, RateLimited: they may not.
         """
-        rule = METHODS.get(method)
-        if rule is not None:
-            self.need(caller, rule)
-            if rule.costs:
-                self.charge(caller)
+        rule = METHODS.get(method, EVERYTHING)
+        self.need(caller, rule)
+        if rule.costs:
+            self.charge(caller)
 
     def audited(
         self, caller: Caller, method: str, target: str | None = None, error: CallboardError | None = None
@@ -233,6 +246,11 @@ class Gate:
         self.audit.log(rule.action, result, caller=caller, target=target, reason=reason, details={"method": method})  # type: ignore[arg-type] # a conditional of literals
 
     # --- how much -------------------------------------------------------------------------------------------
+
+    @property
+    def rates(self) -> Rates:
+        """How often subjects have asked lately."""
+        return self._rates
 
     def charge(self, caller: Caller) -> None:
         """Count a request of the caller.
@@ -255,6 +273,43 @@ class Gate:
             Saturated: there was none for a while.
         """
         return self.places.place(None if caller == LOCAL else caller.subject)
+
+    # --- how long -------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def room(self, caller: Caller) -> Iterator[None]:
+        """A block for a websocket, from before its handshake is answered, so that who knocks often at once is counted.
+
+        Raises:
+            Saturated: the subject has as many as may be. For whoever runs the server there is no bound.
+        """
+        most = self.settings.limits.websockets_per_subject
+        if caller != LOCAL and self._stays.connections_of(caller.subject) >= most:
+            self._count_rejection("connections")
+            raise Saturated(f"{caller.subject} has {most} websockets open, which is the most")
+        with self._stays.connection(caller.subject):
+            yield
+
+    @contextlib.contextmanager
+    def stay(self, caller: Caller) -> Iterator[trio.CancelScope]:
+        """A block for a websocket, which is cancelled when the caller's key does not count any more."""
+        if isinstance(caller, SignedCaller):
+            left = caller.until - self._now()
+        else:  # it may have been taken away since we looked
+            static = self.settings.auth.static
+            left = math.inf if caller == LOCAL or any(caller_of(key) == caller for key in static) else 0.0
+        open = contextlib.nullcontext() if self.metrics is None else self.metrics.websocket()
+        with open, self._stays.stay(caller, seconds=max(0.0, left)) as scope:
+            yield scope
+
+    def frame(self, direction: str) -> None:
+        """Count a frame of a websocket."""
+        if self.metrics is not None:
+            self.metrics.frame(direction)
+
+    def request(self, caller: Caller) -> AbstractContextManager[trio.CancelScope]:
+        """The same for a request; a signed token that expires meanwhile was good when it came."""
+        return self._stays.stay(caller, seconds=math.inf)
 
     # --- in the background ----------------------------------------------------------------------------------
 
@@ -289,12 +344,23 @@ class Gate:
         if before.auth.signed != settings.auth.signed:
             self._signed = self._new_signed(settings)
             self._start_keeper()
+        self._end_stays(before)
         if self.audit is not None:
             self.audit.turn_to(settings.audit)
         fixed = [key for key in FIXED if getattr(before, key) != getattr(settings, key)]
         sizes = ("max_body_bytes", "max_frame_bytes")
         fixed += [f"limits.{key}" for key in sizes if getattr(before.limits, key) != getattr(limits, key)]
         return fixed
+
+    def _end_stays(self, before: ApiSettings) -> None:
+        """Close what was opened with a key that has gone."""
+        kept = {caller_of(key) for key in self.settings.auth.static if key in before.auth.static}
+        same = before.auth.signed == self.settings.auth.signed
+
+        def counts(caller: Caller) -> bool:
+            return caller == LOCAL or (same if isinstance(caller, SignedCaller) else caller in kept)
+
+        self._stays.end(counts)
 
     def _new_rates(self, settings: ApiSettings) -> Rates:
         return Rates(*_rate(settings, loopback=self._loopback))

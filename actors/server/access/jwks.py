@@ -28,6 +28,7 @@ MOST_KEYS = 100
 NOT_SOONER = 60.0
 """Seconds between two looks that tokens made us take."""
 
+_HEADERS = {"accept": "application/json", "accept-encoding": "identity"}
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 
 
@@ -112,12 +113,12 @@ class KeySet:
 
         async with (
             httpx.AsyncClient(transport=TrioTransport(environ=self._environ), timeout=TIMEOUT) as client,
-            client.stream("GET", self._url, headers={"accept": "application/json"}) as response,
+            client.stream("GET", self._url, headers=_HEADERS) as response,
         ):
             if response.status_code != 200:
                 raise ValueError(f"it answered with status {response.status_code}")
             body = bytearray()
-            async for piece in response.aiter_bytes():
+            async for piece in response.aiter_raw():  # as it comes: a small reply must not unpack to a huge one
                 body += piece
                 if len(body) > MOST_BYTES:
                     raise ValueError(f"it sent more than {MOST_BYTES} bytes")

@@ -5,8 +5,10 @@ each of a thousand requests. So what was found out about a token is remembered, 
 random and long, so that nothing can be guessed from it. Hashes are computed in threads, two at a time, with a bounded
 line before them; whoever comes when it is full is told to come again.
 
-A key that callboard made names its entry (`cb_<id>_<secret>`), so that only one hash has to be computed for it, and
-none for an id that does not exist. Other keys are tried against every entry without an id.
+A key that callboard made names its entry (`cb_<id>_<secret>`), so that only one hash has to be computed for it. One
+that names no entry costs a hash as well, so that nobody learns by the clock which ids there are; but these have a
+thread and a line of their own, and keys that may be good don't wait behind them. Other keys are tried against every
+entry without an id.
 """
 
 from __future__ import annotations
@@ -65,6 +67,9 @@ class KeyRing:
         self._known: OrderedDict[bytes, Caller | None] = OrderedDict()
         self._under_way: dict[bytes, trio.Event] = {}
         self._threads = trio.CapacityLimiter(AT_ONCE)
+        self._decoy = tuple(keys[:1])
+        self._aside = trio.CapacityLimiter(1)
+        self._pretended = 0
 
     def known(self, token: str) -> Caller | None:
         """Whose token this is, if that was found out before."""
@@ -78,6 +83,7 @@ class KeyRing:
         """
         candidates = self._candidates(token)
         if not candidates:
+            await self._pretend(token)
             return None
         digest = _digest(token)
         while digest not in self._known:
@@ -88,13 +94,24 @@ class KeyRing:
                 raise Saturated("too many keys are being checked at the moment; try again in a second")
             self._under_way[digest] = trio.Event()
             try:
-                found = await trio.to_thread.run_sync(
-                    _owner, token, candidates, limiter=self._threads, abandon_on_cancel=True
-                )
+                # Not to be abandoned: whoever hangs up meanwhile has shown a bad key all the same.
+                found = await trio.to_thread.run_sync(_owner, token, candidates, limiter=self._threads)
                 self._remember(digest, found)
             finally:
                 self._under_way.pop(digest).set()
         return self._known[digest]
+
+    async def _pretend(self, token: str) -> None:
+        """Take as long over a key that names nobody as over any other."""
+        if len(token) > LONGEST or not self._decoy:
+            return
+        if self._pretended >= IN_LINE:
+            raise Saturated("too many keys are being checked at the moment; try again in a second")
+        self._pretended += 1
+        try:
+            await trio.to_thread.run_sync(_owner, token, self._decoy, limiter=self._aside)
+        finally:
+            self._pretended -= 1
 
     def _candidates(self, token: str) -> tuple[ApiKey, ...]:
         if len(token) > LONGEST:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
-from ipaddress import ip_address, ip_network
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import final
 from urllib.parse import urlsplit
 
@@ -80,29 +80,30 @@ def host_of(netloc: str) -> str | None:
 
 def peer_of(headers: Headers, peer: str, trusted: tuple[str, ...]) -> str:
     """Who is at the other end: behind proxies that are trusted, whom the last of them saw."""
-    if not trusted or not _within(peer, trusted):
+    if not trusted or not is_within(peer, trusted):
         return peer
     for hop in reversed(headers.get("x-forwarded-for", "").split(",")):
         name = hop.strip()
         if not _is_address(name):
             break
         peer = name
-        if not _within(name, trusted):
+        if not is_within(name, trusted):
             break
     return peer
 
 
 def is_loopback(peer: str) -> bool:
     """Whether this address is the machine's own."""
-    return _is_address(peer) and ip_address(peer).is_loopback
+    address = _address(peer)
+    return address is not None and address.is_loopback
 
 
 def network_of(peer: str) -> str:
     """Whom bad logins are counted for: an address, or the /64 that one IPv6 host has to itself."""
-    if not _is_address(peer):
-        return peer
-    address = ip_address(peer)
-    return str(address) if address.version == 4 else str(ip_network((address, 64), strict=False))
+    address = _address(peer)
+    if address is None:
+        return peer[:64]
+    return str(address) if address.version == 4 else str(ip_network((int(address), 64), strict=False))
 
 
 def _same(origin: str, host: str) -> bool:
@@ -118,13 +119,22 @@ def _same(origin: str, host: str) -> bool:
         return False
 
 
-def _is_address(text: str) -> bool:
+def is_within(peer: str, networks: tuple[str, ...]) -> bool:
+    """Whether the address is one of these, or of these networks."""
+    address = _address(peer)
+    return address is not None and any(address in ip_network(network, strict=False) for network in networks)
+
+
+def _address(text: str) -> IPv4Address | IPv6Address | None:
+    """The address; one of IPv4 is one of IPv4 also in the clothes of IPv6 (`::ffff:192.0.2.1`)."""
     try:
-        ip_address(text)
+        address = ip_address(text.partition("%")[0])
     except ValueError:
-        return False
-    return True
+        return None
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+        return address.ipv4_mapped
+    return address
 
 
-def _within(peer: str, networks: tuple[str, ...]) -> bool:
-    return _is_address(peer) and any(ip_address(peer) in ip_network(network, strict=False) for network in networks)
+def _is_address(text: str) -> bool:
+    return _address(text) is not None

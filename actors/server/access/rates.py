@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import final
 
 import trio
@@ -74,6 +74,16 @@ class Rates:
             return 0.0
         now = self._clock()
         return self._wait(self._window(subject, now), now)
+
+    def current(self) -> Iterator[tuple[str, float]]:
+        """What counts of each subject now: the requests of the last minute."""
+        now = self._clock() / WINDOW
+        minute = math.floor(now)
+        for subject, window in self._windows.items():
+            if window.minute == minute:
+                yield subject, window.before * (1 - (now - minute)) + window.now
+            elif window.minute == minute - 1:
+                yield subject, window.now * (1 - (now - minute))
 
     def _window(self, subject: str, now: float) -> _Window:
         """The subject's window with its buckets as they are now, as the latest that asked."""

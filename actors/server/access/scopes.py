@@ -1,6 +1,6 @@
 """What each route and each method asks for: the one table, for HTTP and for the websocket.
 
-A route that is not in it can be used with the scope `*` only, and by others it is not found. The same table says what
+What is not in it can be used with the scope `*` only; a route is not found by others. The same table says what
 the audit log calls a request, and gives the metrics the templates that they have for labels.
 """
 
@@ -30,6 +30,9 @@ class Rule:
     open: bool = False
     costs: bool = False
 
+
+EVERYTHING = Rule(("*",))
+"""For what is not in the tables."""
 
 OPEN = Rule(open=True)
 ANYBODY = Rule()

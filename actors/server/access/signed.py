@@ -22,6 +22,12 @@ LONGEST = 16_384
 MOST_SCOPES = 200
 
 
+class SignedCaller(Caller, frozen=True):
+    """Who comes with a signed token. `until`: when it expires, by the wall clock."""
+
+    until: float = 0.0
+
+
 def looks_signed(token: str) -> bool:
     """Whether a token is of this kind, rather than a key."""
     return token.count(".") == 2 and token.startswith("ey")
@@ -45,7 +51,7 @@ class SignedTokens:
         header = _header(token)
         return header is not None and self.keys.has(str(header.get("kid", "")))
 
-    async def check(self, token: str) -> Caller:
+    async def check(self, token: str) -> SignedCaller:
         """Who comes with this token.
 
         Raises:
@@ -57,6 +63,8 @@ class SignedTokens:
         algorithm, kid = header.get("alg"), header.get("kid")
         if algorithm not in ALGORITHMS or algorithm not in self._settings.algorithms:
             raise Unauthorized(f"the token's algorithm must be one of {', '.join(self._settings.algorithms)}")
+        if "crit" in header:  # extensions that must be understood, and none is understood here
+            raise Unauthorized("the token wants something understood (`crit`) that is not understood here")
         if not isinstance(kid, str) or not kid:
             raise Unauthorized("the token does not say which key it was signed with (`kid`)")
         if not self.keys.has(kid):
@@ -100,7 +108,7 @@ class SignedTokens:
         if max(times.get("nbf", 0), times.get("iat", 0)) > now + leeway:
             raise Unauthorized("the token is not valid yet")
 
-    def _caller(self, claims: Mapping[str, Any]) -> Caller:
+    def _caller(self, claims: Mapping[str, Any]) -> SignedCaller:
         subject = claims.get(self._settings.subject_claim)
         if not isinstance(subject, str) or not subject or len(subject) > 256 or not subject.isprintable():
             raise Unauthorized(f"the token's `{self._settings.subject_claim}` names no subject")
@@ -110,8 +118,12 @@ class SignedTokens:
         scopes = found.split() if isinstance(found, str) else found if isinstance(found, list | tuple) else ()
         texts = [scope for scope in scopes if isinstance(scope, str)][:MOST_SCOPES]
         id = claims.get("jti")
-        return Caller(
-            subject=subject, scopes=frozenset(texts), key=id[:64] if isinstance(id, str) else None, name=subject
+        return SignedCaller(
+            subject=subject,
+            scopes=frozenset(texts),
+            key=id[:64] if isinstance(id, str) else None,
+            name=subject,
+            until=claims["exp"] + self._settings.leeway_seconds,
         )
 
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from functools import cache
+from types import NoneType
+from typing import Any, Union, get_args, get_type_hints
 
 import msgspec
+import trio
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -14,8 +18,9 @@ from starlette.routing import Route as Path
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ....protocol.errors import CallboardError, UsageError
+from ...telemetry.carried import continue_trace
 from .call import Api, Call
-from .errors import CODES, WrongMedia, refusal, told
+from .errors import CODES, BodyTooSlow, WrongMedia, refusal, told
 from .every import routes
 from .table import Route
 
@@ -23,6 +28,9 @@ log = logging.getLogger("callboard.http")
 
 JSON_TYPES = ("", "application/json", "application/x-www-form-urlencoded")
 """Kinds of bodies that are read as JSON: the last is what curl calls everything."""
+
+BODY_WITHIN = 30.0
+"""Seconds that a client has to send a body."""
 
 GONE = 499
 """The status of a reply that nobody waits for (nginx's)."""
@@ -46,6 +54,7 @@ class _Endpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive, send)
+        continue_trace(request.headers)
         call = Call(self._api, request)
         watched = _Begun(send)
         try:
@@ -101,10 +110,25 @@ def _query(request: Request, kind: type) -> object:
     given = dict(request.query_params)
     if strange := [name for name in given if name not in names]:
         raise UsageError(f"the query: there is no '{strange[0][:60]}'; there is {', '.join(names)}")
-    try:
-        return msgspec.convert(given, kind, strict=False)
-    except msgspec.ValidationError as error:
-        raise UsageError(f"the query: {error}") from None
+    values = {}
+    for name, text in given.items():
+        try:
+            values[name] = msgspec.convert(text, _said_types(kind)[name], strict=False)
+        except msgspec.ValidationError as error:
+            raise UsageError(f"the query's {name}: {error}") from None
+    return kind(**values)
+
+
+@cache
+def _said_types(kind: type) -> dict[str, Any]:
+    """The types of a query's fields without None, which no query can say: `null` is a word like others."""
+    hints = get_type_hints(kind, include_extras=True)
+    return {
+        name: Union[tuple(each for each in get_args(hint) if each is not NoneType)]  # noqa: UP007 - of a variable
+        if NoneType in get_args(hint)
+        else hint
+        for name, hint in hints.items()
+    }
 
 
 async def _body(request: Request, route: Route) -> object:
@@ -112,7 +136,11 @@ async def _body(request: Request, route: Route) -> object:
     media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media not in JSON_TYPES:
         raise WrongMedia(f"the body must be application/json, not {media}")
-    body = await request.body()
+    body = b""
+    with trio.move_on_after(BODY_WITHIN) as waiting:
+        body = await request.body()
+    if waiting.cancelled_caught:
+        raise BodyTooSlow(f"the body did not come to its end within {BODY_WITHIN:g} s")
     if not body and route.optional_body:
         body = b"{}"
     try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -13,6 +13,7 @@ from ....protocol.control.caller import LOCAL, Caller
 from ....protocol.control.own import StartRun
 from ....protocol.control.things import RunInfo
 from ....protocol.errors import UsageError
+from .shapes.handed import HandedOut, Remembered
 
 if TYPE_CHECKING:
     from ...control.hub import Hub
@@ -29,6 +30,7 @@ class Api:
         hub: runs and questions, of all front ends.
         metrics, health: what is told about the process; None where nobody wants to know.
         started: when we began to serve, by trio's clock.
+        remembered: runs that wait for tools of their clients.
     """
 
     hub: Hub
@@ -36,6 +38,7 @@ class Api:
     metrics: Metrics | None = None
     health: Health | None = None
     started: float = 0.0
+    remembered: Remembered = field(default_factory=Remembered)
 
     def end(self, run: str) -> None:
         """End a run that a request of ours has started, whatever its caller may do to runs."""
@@ -73,6 +76,14 @@ class Call:
     async def begin(self, wanted: StartRun, **more: Any) -> RunInfo:
         """Start a run for the caller; `more` are arguments of `callboard.run` that no caller can give."""
         return await self.hub.start(self.caller, wanted, **more)
+
+    def handed(self, call: str) -> HandedOut | None:
+        """The caller's run that ended with this call of a tool of the client's, if it is remembered."""
+        return self.api.remembered.find(self.caller.subject, call)
+
+    def hand_out(self, handed: HandedOut) -> None:
+        """Remember a run until its client comes back with what the tools gave."""
+        self.api.remembered.keep(self.caller.subject, handed)
 
     def path(self, name: str) -> str:
         """A part of the path."""

@@ -15,7 +15,10 @@ STATUS = {
     "unauthorized": 401,
     "forbidden": 403,
     "not_found": 404,
+    "request_timeout": 408,
     "conflict": 409,
+    "knowledge_busy": 409,
+    "knowledge_missing": 409,
     "cancelled": 499,
     "not_implemented": 501,
     "model": 502,
@@ -23,9 +26,13 @@ STATUS = {
     "credentials": 502,
     "saturated": 503,
     "shutting_down": 503,
+    "timeout": 504,
     "rate_limited": 429,
 }
 """By the code of an error; what is not in here is 500."""
+
+AGAIN = {"saturated": 1.0, "shutting_down": 5.0}
+"""Seconds after which to try again, where the error itself does not know it."""
 
 CODES = {404: "not_found", 405: "method_not_allowed", 406: "not_acceptable", 413: "too_large", 415: "unsupported_media"}
 """Codes of what HTTP itself refuses."""
@@ -35,6 +42,12 @@ class NotImplementedYet(CallboardError):
     """The route is part of the API, and what it is about is not there yet."""
 
     code = "not_implemented"
+
+
+class BodyTooSlow(CallboardError):
+    """The body did not come to its end."""
+
+    code = "request_timeout"
 
 
 class WrongMedia(CallboardError):
@@ -50,8 +63,11 @@ def status_of(code: str) -> int:
 
 def refusal(error: CallboardError, request_id: str) -> Response:
     """The reply that an error is told with."""
-    headers = {}
-    if (after := getattr(error, "retry_after", None)) is not None:
+    headers = {"connection": "close"} if isinstance(error, BodyTooSlow) else {}
+    after = getattr(error, "retry_after", None)
+    if after is None and error.code in AGAIN:
+        after = AGAIN[error.code]
+    if after is not None:
         headers["retry-after"] = str(max(1, round(after)))
     return told(status_of(error.code), error.code, str(error), request_id, headers)
 

@@ -33,6 +33,11 @@ async def follow(call: Call, run: str, take: Take, after: int = 0) -> None:
         return
 
 
+def check_after(call: Call, run: str, after: int) -> None:
+    """Raise what `follow` would raise, as long as there is no reply yet that it could break off."""
+    call.hub.subscribe(call.caller, run, after)
+
+
 class Running:
     """A block for a run, which is over when the block is.
 

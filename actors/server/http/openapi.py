@@ -9,14 +9,17 @@ from typing import Any
 import msgspec
 
 from .shapes.error import ErrorBody
-from .table import Route
+from .table import SSE, Route
 
 Json = Any
 
-ANYWHERE = (400, 401, 403, 405, 429, 500, 503)
+ANYWHERE = (400, 401, 403, 405, 429, 500, 503, 504)
 """Statuses that any route may have that is not open to everybody."""
 
-WITH_BODY = (413, 415)
+WITH_BODY = (408, 413, 415)
+
+TEXT = {"type": "string"}
+EVENTS = {"description": "Server-sent events; docs/server.md says which. This dialect has no schema for one of them."}
 
 SAID = {
     400: "The request is not as it should be",
@@ -24,6 +27,7 @@ SAID = {
     403: "The caller may not do this",
     404: "There is no such thing, or the caller may not see it",
     405: "Not with this method",
+    408: "The body did not come to its end",
     409: "Not in the state it is in",
     413: "The body is too long",
     415: "The body is not JSON",
@@ -32,7 +36,8 @@ SAID = {
     500: "Something went wrong here",
     501: "Not there yet",
     502: "A model's provider failed",
-    503: "As much is under way as may be, or the server is about to end",
+    503: "As much is under way as may be, or the server is about to end; Retry-After says when to try again",
+    504: "It took too long",
 }
 
 
@@ -72,7 +77,7 @@ def _operation(route: Route, by_type: dict[Any, Json], error: Json) -> Json:
     parameters = [*_path_parameters(route), *_query_parameters(route)]
     if route.resumes:
         about = "The id of the last event that was seen; the stream goes on after it."
-        schema = {"type": "string", "pattern": "^[0-9]{1,15}$"}
+        schema = {"type": "string", "pattern": "^[0-9]{0,15}$"}
         parameters.append({"name": "Last-Event-ID", "in": "header", "schema": schema, "description": about})
     if parameters:
         operation["parameters"] = parameters
@@ -98,7 +103,7 @@ def _responses(route: Route, by_type: dict[Any, Json], error: Json) -> Json:
     }
     if route.status in SAID:  # a route that is not there yet
         return answers | {str(route.status): {"description": SAID[route.status], "content": told}}
-    content: dict[str, Json] = {media: {"schema": {"type": "string"}} for media in route.media}
+    content: dict[str, Json] = {media: {"schema": EVENTS if media == SSE else TEXT} for media in route.media}
     if route.gives is not None:
         content["application/json"] = {"schema": by_type.get(route.gives, {"type": "object"})}
     if route.gives is dict:  # health tells its state whatever the status

@@ -40,8 +40,12 @@ class EventStream:
     def __init__(self, tell: Callable[[Say], Awaitable[None]]) -> None:
         self._tell = tell
 
-    async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
-        """As an ASGI application."""
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """As an ASGI application; a HEAD does not wait for what there would be to tell."""
+        if scope["method"] == "HEAD":
+            await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+            return
         await while_there(receive, lambda: self.run(send))
 
     async def run(self, send: Send) -> None:

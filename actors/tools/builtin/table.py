@@ -26,7 +26,7 @@ __all__ = ["builtin_tools"]
 
 
 def builtin_tools(
-    environ: Mapping[str, str], roots: Sequence[Path] = (), *, timeout: float = TIMEOUT
+    environ: Mapping[str, str], roots: Sequence[Path] = (), *, here: Path | None = None, timeout: float = TIMEOUT
 ) -> dict[str, Tool]:
     """All built-in tools by name.
 
@@ -34,9 +34,10 @@ def builtin_tools(
         environ: what commands inherit, and where proxies, databases and services are named.
         roots: directories that `fs_*` may touch; none for the working directory. A relative path is seen from the
             working directory in any case, as it is by the commands that the same model runs.
+        here: the working directory; None for ours.
         timeout: seconds of one call.
     """
-    here = Path.cwd()
+    here = here or Path.cwd()
     setting = Setting(environ=environ, places=Places(roots or (here,), here), timeout=timeout)
     return {name: _tool(name, spec, setting) for name, spec in SPECS.items()}
 

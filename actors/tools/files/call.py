@@ -61,7 +61,7 @@ async def play(
     """
     if not declaration.file.is_file():
         raise ToolFailed(f"Tool '{declaration.name}' can't be run: there is no file {declaration.file}")
-    call = _Call(me, declaration, limits)
+    call = _Call(me, declaration, limits, home.cwd)
     with _told(declaration), _place(home, declaration) as output:
         environ = environment(home, declaration, output=output)
         argv = command(declaration, environ)
@@ -101,8 +101,9 @@ def _place(home: Home, declaration: Declaration) -> Iterator[Path]:
 class _Call:
     """One call, whose process may be started a second time with another interpreter."""
 
-    def __init__(self, me: Actor, declaration: Declaration, limits: Limits) -> None:
+    def __init__(self, me: Actor, declaration: Declaration, limits: Limits, cwd: Path | None) -> None:
         self._me = me
+        self._cwd = cwd
         self._tool = declaration.name
         self._file = declaration.file
         self._language = declaration.language
@@ -163,6 +164,7 @@ class _Call:
                 argv,
                 name=self._tool,
                 env=environ,
+                cwd=self._cwd,
                 on_stderr=printed.stderr,
                 stop=ProcessStop(),
                 pass_fds=fds,

@@ -44,6 +44,7 @@ class Home(msgspec.Struct, frozen=True, kw_only=True):
         agent_dir: that agent's directory; None where it is `root`.
         values: the agent's variables.
         auto_confirm: the user has agreed to everything beforehand (`--yes`).
+        cwd: the directory that tools work in; None for ours.
     """
 
     root: Path
@@ -54,6 +55,7 @@ class Home(msgspec.Struct, frozen=True, kw_only=True):
     agent_dir: Path | None = None
     values: Mapping[str, str] = {}
     auto_confirm: bool = False
+    cwd: Path | None = None
 
 
 def inherited(environ: Mapping[str, str]) -> dict[str, str]:

@@ -19,6 +19,7 @@ from ...render import paths
 from ...render.text import one_line, safe
 from ..client import Client
 from ..frame import with_client
+from ..lookup import meant
 from ..servers import Where
 from ..subscriptions import open_questions
 
@@ -97,8 +98,17 @@ def _named(id: str, questions: Sequence[Question]) -> Question:
     for question in questions:
         if question.id == id:
             return question
-    known = ", ".join(question.id for question in questions[:10])
-    raise NotFound(f"no question '{id}' is open; " + (f"there are: {known}" if known else "there is none"))
+    run = meant(id, {question.run for question in questions})
+    asked = [question for question in questions if run is not None and question.run == run]
+    if len(asked) == 1:
+        return asked[0]
+    why = (
+        f"{run} asks several"
+        if asked
+        else f"no question '{id[:60]}' is open: it was answered or withdrawn, or never asked"
+    )
+    known = ", ".join(question.id for question in (asked or questions)[:10])
+    raise NotFound(f"{why}; " + (f"there are: {known}" if known else "none is open now"))
 
 
 async def _asked_for(question: Question) -> Value:

@@ -18,10 +18,10 @@ from ....actors.control.logs.runs import look
 from ....actors.directories import state_dir
 from ....protocol.control.things import RunInfo
 from ....protocol.errors import CallboardError, Conflict, NotFound
+from ...render.table import table
 from ...render.text import counted, one_line, safe
 from ..figures import age, amount, money, seconds_since
 from ..lookup import meant
-from .listing import table
 
 _HEAD = ("RUN", "STATUS", "TARGET", "STARTED", "TOOK", "TOKENS", "COST", "PROMPT")
 _DAY = 86_400

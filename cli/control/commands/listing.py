@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
-import sys
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -13,7 +11,7 @@ import msgspec
 
 from ....protocol.control import own
 from ....protocol.control.things import ActorInfo, RunInfo
-from ...render.table import columns
+from ...render.table import table
 from ...render.text import one_line
 from ..client import Client
 from ..figures import age, amount, money, seconds_since
@@ -61,15 +59,6 @@ def now_doing(actors: Iterable[ActorInfo]) -> dict[str, str]:
         more = f" (+{len(at_work) - 1})" if len(at_work) > 1 else ""
         told[run] = f"{one_line(newest.doing, 40)} {age(seconds_since(newest.doing_since))}".rstrip() + more
     return told
-
-
-def table(rows: Sequence[Sequence[str]]) -> str:
-    """The rows in columns; on a terminal none is wider than that."""
-    lines = [line.removeprefix("  ") for line in columns(rows)]
-    if sys.stdout.isatty():
-        width = shutil.get_terminal_size().columns
-        lines = [line if len(line) <= width else line[: width - 1] + "…" for line in lines]
-    return "".join(line + "\n" for line in lines)
 
 
 def _row(run: RunInfo, doing: str) -> Sequence[str]:

@@ -34,8 +34,8 @@ def stop_targets(where: Where, targets: Sequence[str], *, as_json: bool) -> str:
 
     async def stop(client: Client) -> list[Stopped]:
         return [
-            await (_stop_actor(client, target) if target.count("/") > 1 else _stop_run(client, target.strip("/")))
-            for target in targets
+            await (_stop_actor(client, f"/{word}") if "/" in word else _stop_run(client, word))
+            for word in (target.strip("/") for target in targets)
         ]
 
     done = with_client(where, stop)

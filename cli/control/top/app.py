@@ -36,7 +36,7 @@ _GAP = 0.2
 
 _TICK = 1.0
 _HINT = "↑↓ move  enter look  c cancel  p pause  a answer  / filter  s sort  q quit"
-_HINT_CLOSER = "↑↓ scroll  q back"
+_HINT_CLOSER = "↑↓ scroll  c cancel  p pause  a answer  q back"
 
 
 def watch(where: Where, run: str | None) -> int:
@@ -212,29 +212,31 @@ class Top:
             if key == "eof" or (key == "q" and self._closer is None):
                 return
             if self._closer is not None:
-                self._obey_closer(key)
+                await self._obey_closer(key)
             else:
                 await self._obey(key)
 
-    def _obey_closer(self, key: str) -> None:
+    async def _obey_closer(self, key: str) -> None:
         assert self._closer is not None
         if key in ("q", "esc", "enter"):
             self._closer = None
+        elif key in ("a", "c", "p"):
+            await self._obey(key)
         elif (by := self._steps(key)) is not None:
             self._closer = (self._closer[0], self._closer[1] + by)
 
     async def _obey(self, key: str) -> None:
         if (by := self._steps(key)) is not None:
             self._table.move(by)
-        elif key == "s":
-            self._table.next_sort()
+        elif key in ("s", "S"):
+            self._table.next_sort(1 if key == "s" else -1)
         elif key == "/":
             await self._read_filter()
         elif key == "esc":
             self._table.narrow("")
         elif key == "a":
             await self._answer()
-        elif (actor := self._table.chosen) is None:
+        elif (actor := self._meant) is None:
             return
         elif key == "enter":
             self._closer = (ActorDetail(path=actor.path, parent=actor.parent, name=actor.name), 0)
@@ -243,6 +245,14 @@ class Top:
             await self._try(lambda: self._pause(actor))
         elif key == "c":
             await self._cancel(actor)
+
+    @property
+    def _meant(self) -> ActorInfo | None:
+        """The actor that is looked at closely, else the one under the cursor."""
+        if self._closer is None:
+            return self._table.chosen
+        shown = self._closer[0]
+        return self._tree.actors.get(shown.path, shown)
 
     def _steps(self, key: str) -> int | None:
         page = max(self._screen.size[1] - 4, 1)
@@ -331,7 +341,7 @@ class Top:
 
     def _question(self) -> Question | None:
         waiting = list(self._questions.open.values())
-        path = "" if self._table.chosen is None else self._table.chosen.path
+        path = "" if self._meant is None else self._meant.path
         near = [each for each in waiting if each.actor == path] or [
             each for each in waiting if each.actor.startswith(f"{path}/") or path.startswith(f"{each.actor}/")
         ]

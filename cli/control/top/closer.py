@@ -35,6 +35,7 @@ def about(actor: ActorDetail) -> list[Row]:
         "tokens": f"{amount(actor.input_tokens)} in, {amount(actor.output_tokens)} out" if tokens(actor) else "",
         "cost": money(actor.cost),
         "restarts": str(actor.restarts or ""),
+        "events": f"{amount(actor.events)}, the last {actor.last_event}" if actor.events else "",
     }
     rows = [Row(f"{name:<10}{one_line(value, 400)}") for name, value in fields.items() if value]
     rows += [

@@ -8,8 +8,8 @@ import msgspec
 
 from ....protocol.control import own
 from ....protocol.control.things import ActorInfo
+from ...render.table import table
 from ..client import Client
-from ..commands.listing import table
 from ..frame import with_client
 from ..lookup import find_run
 from ..servers import Where

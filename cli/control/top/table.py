@@ -47,11 +47,13 @@ def _doing(actor: ActorInfo, now: datetime) -> str:
 
 _COLUMNS = (
     _Column("STATE", 8, lambda actor, _: "paused" if actor.paused else one_line(actor.state, 8), 0, right=False),
+    _Column("KIND", 5, lambda actor, _: "" if actor.kind == "actor" else one_line(actor.kind, 5), 1, right=False),
     _Column("MAIL", 5, lambda actor, _: amount(actor.mailbox) if actor.mailbox else "", 5),
     _Column("TURNS", 5, lambda actor, _: amount(actor.turns) if actor.turns else "", 2),
     _Column("TOKENS", 7, lambda actor, _: amount(tokens(actor)) if tokens(actor) else "", 6),
     _Column("COST", 8, lambda actor, _: money(actor.cost), 4),
     _Column("RST", 3, lambda actor, _: amount(actor.restarts) if actor.restarts else "", 3),
+    _Column("EVTS", 5, lambda actor, _: amount(actor.events) if actor.events else "", 1),
     _Column("LAST", 18, lambda actor, _: one_line(actor.last_event, 18), 1, right=False),
 )
 
@@ -72,6 +74,7 @@ SORTS: dict[str, Callable[[ActorInfo], Any]] = {
     "tokens": lambda actor: (-tokens(actor), _by_path(actor)),
     "cost": lambda actor: (-actor.cost, _by_path(actor)),
     "restarts": lambda actor: (-actor.restarts, _by_path(actor)),
+    "events": lambda actor: (-actor.events, _by_path(actor)),
 }
 """Orders by name: the tree, what takes longest first, the most first."""
 
@@ -100,10 +103,10 @@ class Table:
         self._actors = actors
         self._rows = None
 
-    def next_sort(self) -> None:
-        """Another order."""
+    def next_sort(self, by: int = 1) -> None:
+        """Another order; with -1 the one before."""
         names = list(SORTS)
-        self.sort = names[(names.index(self.sort) + 1) % len(names)]
+        self.sort = names[(names.index(self.sort) + by) % len(names)]
         self._rows = None
 
     def narrow(self, text: str) -> None:

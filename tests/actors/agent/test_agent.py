@@ -11,6 +11,8 @@ from fake_models import Reply
 from stage import Stage
 
 import callboard
+from callboard.actors.tools.tool import Tool
+from callboard.protocol.chat import Tool as ToolSpec
 from callboard.protocol.errors import ConfigError, InvalidFile
 
 USER = ["user__ask", "user__confirm", "user__input", "user__checkbox"]
@@ -125,6 +127,19 @@ async def test_the_same_answer_again_with_the_same_list_ends_it(stage: Stage) ->
     outcome = await stage.run("go", target="clerk")
     assert outcome.output == "I can't\nI can't"
     assert stage.of("agent.finished")[0].stop == "todo_stuck"
+
+
+async def test_a_call_left_to_the_caller_is_no_standing_still(stage: Stage) -> None:
+    async def run(*_: Any) -> Any:
+        raise AssertionError("played here")
+
+    theirs = Tool(spec=ToolSpec(name="theirs"), run=run, origin="function", elsewhere=True)
+    stage.plain("auto_continue: true", name="clerk")
+    stage.models.script(
+        Reply(calls=[("todo__add", {"task": "a"})]), "wait", Reply("wait", calls=[("theirs", {})]), "never said"
+    )
+    await stage.run("go", target="clerk", tools=[theirs])
+    assert stage.of("agent.finished")[0].stop == "handed_out"
 
 
 async def test_the_agents_own_words_for_going_on(stage: Stage) -> None:

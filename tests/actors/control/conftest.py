@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 import trio
+from control_frames import Frames, held_against_the_schema
 from control_house import ASKS, Client, Served, hub_of
 from fake_models import FakeModels
 from stage import Stage
@@ -14,6 +15,13 @@ from stage import Stage
 import callboard
 from callboard.actors.control.hub import Hub
 from callboard.actors.control.websocket import WebSocketOptions
+
+
+@pytest.fixture(autouse=True)
+def frames() -> Iterator[Frames]:
+    """Every frame of every connection is as the schema says."""
+    with held_against_the_schema() as frames:
+        yield frames
 
 
 @pytest.fixture

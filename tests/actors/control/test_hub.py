@@ -113,10 +113,10 @@ async def test_a_run_of_somebody_else_is_denied_or_not_there(stage: Stage, hub: 
     info = await hub.start(ANNA, StartRun(target="asks"))
     question = await _asked(hub, info.run)
     path = f"/{info.run}"
-    for call in (hub.get, hub.cancel, hub.subscribe, hub.graph_of, hub.questions, hub.tree):
+    for call in (hub.get, hub.cancel, hub.subscribe, hub.graph_of, hub.questions, hub.actors.tree):
         with pytest.raises(Denied):
             call(BERT, info.run)
-    for call in (hub.inspect, hub.pause, hub.resume, hub.cancel_actor):
+    for call in (hub.actors.inspect, hub.actors.pause, hub.actors.resume, hub.actors.cancel_actor):
         with pytest.raises(Denied):
             call(BERT, path)
     with pytest.raises(Denied):
@@ -127,7 +127,7 @@ async def test_a_run_of_somebody_else_is_denied_or_not_there(stage: Stage, hub: 
         hub.answer(BLIND, question, "?")
     assert hub.list(BERT) == []
     assert hub.questions(BERT) == []
-    assert hub.tree(BERT) == []
+    assert hub.actors.tree(BERT) == []
     assert hub.cancel(LOCAL, info.run)
     assert (await hub.wait(LOCAL, info.run)).status == "cancelled"
     assert not hub.cancel(LOCAL, info.run)
@@ -141,7 +141,7 @@ async def test_who_lacks_a_scope_is_told_which(stage: Stage, hub: Hub) -> None:
         await hub.start(nobody, StartRun(target="asks"))
     for call, scope in (
         (lambda: hub.list(nobody), "read:runs"),
-        (lambda: hub.tree(nobody), "read:runs"),
+        (lambda: hub.actors.tree(nobody), "read:runs"),
         (lambda: hub.answer(nobody, "q1", "x"), "answer:questions"),
         (lambda: hub.targets(nobody), "read:agents"),
         (lambda: hub.mcp_status(ANNA), "admin:mcp"),
@@ -226,17 +226,17 @@ async def test_a_paused_run_begins_no_node_and_a_resumed_one_goes_on(stage: Stag
     info = await hub.start(LOCAL, StartRun(target="slow"))
     await until(mark.exists)
     path = f"/{info.run}/slow"
-    assert hub.pause(LOCAL, path)
-    assert not hub.pause(LOCAL, path)
-    paused = {actor.path: actor.paused for actor in hub.tree(LOCAL, info.run)}
+    assert hub.actors.pause(LOCAL, path)
+    assert not hub.actors.pause(LOCAL, path)
+    paused = {actor.path: actor.paused for actor in hub.actors.tree(LOCAL, info.run)}
     assert paused[f"/{info.run}"] is False
     assert all(held for where, held in paused.items() if where.startswith(path))
     Path(f"{mark}.go").touch()
-    await until(lambda: any(actor.name == "two" for actor in hub.tree(LOCAL, info.run)))
+    await until(lambda: any(actor.name == "two" for actor in hub.actors.tree(LOCAL, info.run)))
     await trio.testing.wait_all_tasks_blocked(0.05)
     assert mark.read_text() == "one\n"
-    assert hub.resume(LOCAL, path)
-    assert not hub.resume(LOCAL, path)
+    assert hub.actors.resume(LOCAL, path)
+    assert not hub.actors.resume(LOCAL, path)
     assert (await hub.wait(LOCAL, info.run)).output == "done"
     kinds = [event.kind for event in await hub.events(LOCAL, info.run)]
     assert kinds.count("actor.paused") == kinds.count("actor.resumed") == 1
@@ -248,11 +248,11 @@ async def test_what_a_person_writes_is_read_before_the_next_request(stage: Stage
     info = await hub.start(LOCAL, StartRun(target="clerk", prompt="begin"))
     question = await _asked(hub, info.run)
     path = f"/{info.run}/clerk"
-    await hub.send(ANNA_ADMIN, path, "and in French, please")
+    await hub.actors.send(ANNA_ADMIN, path, "and in French, please")
     with pytest.raises(UsageError):
-        await hub.send(LOCAL, path, " ")
+        await hub.actors.send(LOCAL, path, " ")
     with pytest.raises(Conflict):
-        await hub.send(LOCAL, f"/{info.run}", "hello?")
+        await hub.actors.send(LOCAL, f"/{info.run}", "hello?")
     hub.answer(LOCAL, question, "well")
     assert (await hub.wait(LOCAL, info.run)).output == "as you like"
     said = stage.models.requests[-1].json["messages"]
@@ -261,7 +261,7 @@ async def test_what_a_person_writes_is_read_before_the_next_request(stage: Stage
     (told,) = [event["data"] for event in events if event["kind"] == "agent.told"]
     assert told == {"agent": "clerk", "text": "and in French, please", "by": "Anna"}
     with pytest.raises(NotFound):
-        await hub.send(LOCAL, path, "too late")
+        await hub.actors.send(LOCAL, path, "too late")
 
 
 ANNA_ADMIN = Caller("anna", frozenset({"*"}), name="Anna")
@@ -270,28 +270,28 @@ ANNA_ADMIN = Caller("anna", frozenset({"*"}), name="Anna")
 async def test_an_actor_is_looked_at_closely(stage: Stage, hub: Hub) -> None:
     info = await hub.start(LOCAL, StartRun(target="asks"))
     await _asked(hub, info.run)
-    detail = hub.inspect(LOCAL, f"/{info.run}/asks/ask")
+    detail = hub.actors.inspect(LOCAL, f"/{info.run}/asks/ask")
     assert (detail.kind, detail.state, detail.doing, detail.parent) == ("node", "waiting", "ask", f"/{info.run}/asks")
     assert "ask_person" in detail.stack
     recent = [json.loads(bytes(event))["kind"] for event in detail.recent]
     assert recent == ["actor.spawned", "node.entered", "question.asked", "actor.waiting"]
-    kinds = {actor.path: actor.kind for actor in hub.tree(LOCAL, info.run)}
+    kinds = {actor.path: actor.kind for actor in hub.actors.tree(LOCAL, info.run)}
     assert kinds == {f"/{info.run}": "run", f"/{info.run}/asks": "graph", f"/{info.run}/asks/ask": "node"}
     with pytest.raises(NotFound):
-        hub.inspect(LOCAL, f"/{info.run}/nobody")
+        hub.actors.inspect(LOCAL, f"/{info.run}/nobody")
     with pytest.raises(NotFound):
-        hub.inspect(LOCAL, "/")
-    assert hub.inspect(LOCAL, "/control").run == ""
+        hub.actors.inspect(LOCAL, "/")
+    assert hub.actors.inspect(LOCAL, "/control").run == ""
     with pytest.raises(Denied):
-        hub.cancel_actor(LOCAL, "/control")
+        hub.actors.cancel_actor(LOCAL, "/control")
     with pytest.raises(NotFound):
-        hub.inspect(ANNA, "/control")
-    assert hub.cancel_actor(LOCAL, f"/{info.run}/asks/ask")
+        hub.actors.inspect(ANNA, "/control")
+    assert hub.actors.cancel_actor(LOCAL, f"/{info.run}/asks/ask")
     assert (await hub.wait(LOCAL, info.run)).status == "failed"
 
 
 async def test_changes_of_the_tree_are_gathered(stage: Stage, hub: Hub) -> None:
-    with hub.watch_tree(LOCAL, None, 0.02) as changes:
+    with hub.actors.watch_tree(LOCAL, None, 0.02) as changes:
         info = await hub.start(LOCAL, StartRun(target="asks"))
         with trio.fail_after(10):
             first = await anext(changes)
@@ -305,7 +305,7 @@ async def test_changes_of_the_tree_are_gathered(stage: Stage, hub: Hub) -> None:
 
 
 async def test_a_watcher_hears_of_its_own_runs_only(stage: Stage, hub: Hub) -> None:
-    with hub.watch_tree(BERT, None, 0.02) as changes, hub.watch_questions(BERT) as questions:
+    with hub.actors.watch_tree(BERT, None, 0.02) as changes, hub.watch_questions(BERT) as questions:
         info = await hub.start(ANNA, StartRun(target="asks"))
         await _asked(hub, info.run)
         mine = await hub.start(BERT, StartRun(target="asks"))

@@ -92,3 +92,26 @@ async def test_the_methods_of_sessions_answer_on_the_websocket(client: Client, h
     await client.result("_session/empty", session=listed["id"])
     await client.result("_session/delete", session=listed["id"])
     assert (await client.result("_session/list"))["sessions"] == []
+
+
+async def test_an_agent_that_is_always_run_in_a_session_is_so_for_the_person_at_this_machine(
+    client: Client, hub: Hub, stage: Stage
+) -> None:
+    stage.plain("agent_session: diary", name="clerk")
+    stage.plain("agent_session: temp", name="fleeting")
+    run = (await client.result("_run/start", target="clerk", prompt="one"))["run"]
+    await hub.wait(LOCAL, run["run"])
+    await hub.sessions.kept(run["run"])  # type: ignore[union-attr]  # they are there
+    stored = await hub.root.sessions.get(None, "diary", agent="clerk")
+    assert run["session"] == stored.id
+    for name, session in (("clerk", ""), ("fleeting", None)):
+        again = (await client.result("_run/start", target=name, prompt="two", session=session))["run"]
+        assert again.get("session") is None
+        await hub.wait(LOCAL, again["run"])
+    placed = hub.sessions.placed  # type: ignore[union-attr]  # they are there
+    guest = Caller("ann", frozenset({"run:agents", "write:sessions"}))
+    assert (await placed(guest, StartRun(target="clerk", prompt="x"))).session is None
+    nobody = Caller("local", frozenset({"write:sessions"}))
+    with pytest.raises(Denied):
+        await placed(nobody, StartRun(target="clerk", prompt="x"))
+    assert len((await hub.root.sessions.get(None, "diary", agent="clerk")).session.messages) == 2

@@ -22,7 +22,7 @@ from stage import Stage
 from waiting import until
 
 import callboard.actors.mcp_server.stdio as stdio
-from callboard.actors.mcp_server.call import Call, tool_result
+from callboard.actors.mcp_server.call import Call
 
 VERSION = "io.modelcontextprotocol/protocolVersion"
 LINES = {
@@ -98,7 +98,7 @@ async def test_a_result_that_can_not_be_written_is_still_an_answer(
     stage: Stage, serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage.agent(HELLO, name="hello", think="echo {}")
-    monkeypatch.setattr(Call, "to_wire", lambda call: tool_result("half a pair: \ud800"))
+    monkeypatch.setattr(Call, "to_wire", lambda call: {"content": object()})
     async with serve() as client:
         answer = await client.call("hello")
     assert answer["error"]["code"] == -32603

@@ -70,3 +70,13 @@ def test_it_may_load_nothing_but_its_own_files() -> None:
     assert policy["img-src"] == "'self' data:"
     assert {policy[name] for name in ("base-uri", "form-action", "frame-ancestors")} == {"'none'"}
     assert asset("/ui/main.js") is not None
+
+
+def test_every_colour_stands_once_light_and_dark_side_by_side() -> None:
+    text = (PAGE / "colours.css").read_text()
+    names = re.findall(r"^ *--([\w-]+):", text, re.MULTILINE)
+    assert len(names) == len(set(names)) >= 20
+    assert not re.findall(r"^ *--(?:\w+-?)+: #", text, re.MULTILINE)
+    for path in SOURCES:
+        if path.suffix == ".css" and path.name != "colours.css":
+            assert re.findall(r"#[0-9a-f]{3,6}\b", path.read_text()) == [], path.name

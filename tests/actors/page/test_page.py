@@ -149,6 +149,7 @@ async def test_a_run_that_failed_says_why_and_so_does_one_that_can_not_start(hou
         await page.until(f"document.querySelector('tr[data-run={run}] .sub')?.textContent.includes('too long')")
         await page.click("a[href='#/start']")
         await page.until("document.activeElement.name === 'target'")
+        await page.until("document.querySelector('.pick')")  # which moves the button that is clicked on
         await page.type("no-such-agent")
         await page.click("form.start .primary")
         await page.until("document.querySelector('form.start .problem').textContent.includes('no-such-agent')")

@@ -20,6 +20,7 @@ async def scripted(nursery: trio.Nursery) -> Scripted:
 
 async def put(server: Scripted, run: str, *events: frames.Json, **fields: frames.Json) -> None:
     server.info[run] = frames.info(run, **fields)
+    server.actors.setdefault(run, [{"path": f"/{run}", "parent": "", "name": run, "kind": "run"}])
     await server.tell(run, *events)
 
 
@@ -182,6 +183,69 @@ async def test_each_of_many_questions_is_answered_on_its_own_and_one_answered_el
         assert page.problems == []
 
 
+async def test_a_run_of_another_process_is_watched_and_says_that_it_can_not_be_steered_from_here(
+    scripted: Scripted, browser: Browser
+) -> None:
+    scripted.actors["run-1"] = []  # it is under way, and nobody here plays it
+    asked = frames.asked("run-1", "q-1", "confirm", "Sure?")
+    await put(scripted, "run-1", *frames.opening("run-1"), asked)
+    async with browser.page(scripted.url) as page:
+        await go(page, "run/run-1")
+        await page.until("document.querySelector('.elsewhere:not([hidden])')?.textContent.includes('another process')")
+        assert await page.evaluate("document.querySelector('.head button').hidden")
+        assert await page.evaluate("document.querySelectorAll('.question :enabled').length") == 0
+        await scripted.tell("run-1", frames.delta("run-1", "It goes on."))
+        await page.until(f"{SAID} === 'It goes on.'")
+        assert page.problems == []
+
+
+async def test_the_keyboard_leads_everywhere_and_its_keys_are_listed(scripted: Scripted, browser: Browser) -> None:
+    asked = frames.asked("run-1", "q-1", "confirm", "Sure?")
+    await put(scripted, "run-1", *frames.opening("run-1"), asked)
+    focused = "document.activeElement"
+    async with browser.page(scripted.url, 1600, 1000) as page:
+        await page.until("document.querySelector('.runs tbody tr')")
+        await page.press("?")
+        await page.until("document.querySelector('dialog.shortcuts kbd')")
+        await page.press("Escape")
+        await page.until("!document.querySelector('dialog')")
+        await go(page, "run/run-1")
+        await page.until("document.querySelector('.question')")
+        for key, found in {"a": ".question button", "t": "[role=tree]", "g": ".canvas", "e": ".log"}.items():
+            await page.press(key)
+            await page.until(f"{focused}.matches('{found}')")
+        await page.press("n")
+        await page.until("location.hash === '#/start'")
+        await page.until(f"{focused}.name === 'target'")
+        await page.press("r")  # which is text there
+        assert await page.evaluate(f"{focused}.value") == "r"
+        assert page.problems == []
+
+
+async def test_a_screen_reader_is_told_whole_messages_and_nothing_of_the_past(
+    scripted: Scripted, browser: Browser
+) -> None:
+    def said(text: str) -> list[frames.Json]:
+        return [
+            frames.event("run-1", "llm.request", "lead", id=text, model="m"),
+            frames.event("run-1", "llm.delta", "lead", id=text, text=text),
+            frames.event("run-1", "llm.response", "lead", id=text, model="m", text=text),
+        ]
+
+    aloud = "document.querySelector('.aloud')?.textContent"
+    await put(scripted, "run-1", *frames.opening("run-1"), *said("Long ago."))
+    async with browser.page(scripted.url) as page:
+        await go(page, "run/run-1")
+        await page.until("[...document.querySelectorAll('.said')].at(-1)?.textContent === 'Long ago.'")
+        assert await page.evaluate(aloud) == ""
+        first, *rest = said("Just now.")
+        await scripted.tell("run-1", first)
+        await page.until("[...document.querySelectorAll('.block[data-open]')].length === 2")
+        await scripted.tell("run-1", *rest)
+        await page.until(f"{aloud} === 'lead: Just now.'")
+        assert await page.evaluate("getComputedStyle(document.querySelector('.said')).unicodeBidi") == "plaintext"
+
+
 async def test_an_agent_is_sent_a_message(scripted: Scripted, browser: Browser) -> None:
     await put(scripted, "run-1", *frames.opening("run-1"))
     async with browser.page(scripted.url) as page:
@@ -202,9 +266,9 @@ async def test_it_is_light_or_dark_as_the_system_says_or_as_is_chosen(scripted: 
         await page.scheme("dark")
         await page.until(f"{paper} !== '{light}'")
         await page.click(".theme")
-        await page.until(f"{paper} === '{light}' && document.querySelector('.theme').textContent === 'Light'")
+        await page.until(f"{paper} === '{light}' && document.querySelector('.theme').textContent === '○ Light'")
         await page.reload()
-        await page.until(f"{paper} === '{light}' && document.querySelector('.theme')?.textContent === 'Light'")
+        await page.until(f"{paper} === '{light}' && document.querySelector('.theme')?.textContent === '○ Light'")
 
 
 async def test_nothing_is_wider_than_a_narrow_screen(scripted: Scripted, browser: Browser) -> None:

@@ -14,10 +14,12 @@ import pytest
 import trio
 from http_agents import ASKER, HELLO
 from http_house import House, Serve, told
+from serve_process import CALLBOARD
 from trio_websocket import HandshakeError, open_websocket_url
 from waiting import until
 
 import callboard
+from callboard.actors.control import hub
 from callboard.actors.server import serving
 from callboard.actors.server.listener import FIRST_WITHIN, upgrades
 from callboard.actors.server.serving import Served, ServeOptions, Server
@@ -240,3 +242,44 @@ async def test_who_serves_hears_where(tmp_path: Path, monkeypatch: pytest.Monkey
         await until(lambda: served)
         assert served[0].url.startswith("http://[::1]:")
         nursery.cancel_scope.cancel()
+
+
+# --- records that somebody else removes ---------------------------------------------------------------------
+
+
+@pytest.fixture
+def _often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server looks at what others have done many times a second."""
+    monkeypatch.setattr(hub, "LOOK_EVERY", 0.02)
+
+
+@pytest.mark.usefixtures("_often")
+async def test_a_run_s_record_that_is_deleted_beside_a_live_server_is_gone_for_it_too(serve: Serve) -> None:
+    async with serve() as house:
+        await delete_beside(house)
+
+
+async def delete_beside(house: House) -> None:
+    house.stage.agent(HELLO, name="hello")
+    runs = [(await house.post("/v1/runs", {"target": "hello"}, 201))["run"] for _ in range(2)]
+    state = house.stage.config_dir.parent / "state"
+    for run in runs:
+        with trio.fail_after(10):
+            while (await house.get(f"/v1/runs/{run}"))["status"] != "done":
+                await trio.sleep(0.01)
+    environ = {**os.environ, "XDG_STATE_HOME": str(state)}
+    gone, kept = runs
+    with trio.fail_after(20):
+        while not (state / "callboard" / "runs" / gone / "run.json").exists():
+            await trio.sleep(0.01)
+    argv = [CALLBOARD, "runs", "delete", gone]
+    with trio.fail_after(60):
+        done = await trio.run_process(argv, env=environ, capture_stderr=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert not (state / "callboard" / "runs" / gone).exists()
+    assert (await house.client.get(f"/v1/runs/{gone}/events")).status_code in (200, 404)
+    with trio.fail_after(20):
+        while [each["run"] for each in (await house.get("/v1/runs"))["runs"]] != [kept]:
+            await trio.sleep(0.02)
+    await house.get(f"/v1/runs/{gone}", 404)
+    assert (await house.get(f"/v1/runs/{kept}"))["status"] == "done"

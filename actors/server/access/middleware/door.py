@@ -16,9 +16,8 @@ from ...http.errors import status_of, told
 from ...logs import about
 from ..audit import Result
 from ..gate import Gate
-from ..scopes import Found, Rule, find_route, templates_at
+from ..scopes import Found, find_route, templates_at
 
-EVERYTHING = Rule(("*",))
 METHODS = "GET, POST, DELETE, OPTIONS"
 HEADERS = "authorization, content-type, last-event-id, x-request-id"
 EXPOSED = b"x-request-id, retry-after"
@@ -71,13 +70,27 @@ class Door:
         with about(subject=caller.subject):
             self._may(caller, found, path)
             async with self._gate.place(caller):
-                await self._audited(scope, caller, found, receive, send)
+                await self._served(scope, caller, found, receive, send)
 
     def _may(self, caller: Caller, found: Found | None, path: str) -> None:
         if found is not None:
             self._gate.need(caller, found.rule)
         elif not caller.has("*") and next(templates_at(path), None) is None:
             raise NotFound(f"there is nothing at {path}")
+
+    async def _served(self, scope: Scope, caller: Caller, found: Found | None, receive: Receive, send: Send) -> None:
+        """Have it answered, unless the caller's key is taken away before that: then it ends where it is."""
+        begun = False
+
+        async def seen(message: Message) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        with self._gate.request(caller) as stay:
+            await self._audited(scope, caller, found, receive, seen)
+        if stay.cancelled_caught and not begun:
+            raise Unauthorized("this key counts no more")
 
     async def _audited(self, scope: Scope, caller: Caller, found: Found | None, receive: Receive, send: Send) -> None:
         audit = self._gate.audit

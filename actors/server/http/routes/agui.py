@@ -15,11 +15,12 @@ from starlette.types import ASGIApp, Send
 from .....protocol.errors import Conflict, UsageError
 from .....protocol.questions import Question
 from ..call import Call
-from ..following import Performed, Running, follow
+from ..following import Performed, Running, check_after, follow
 from ..shapes.agui import Agui, Told
 from ..shapes.agui_input import AguiMessage, ResumeEntry, RunAgentInput
 from ..shapes.api import TargetQuery
-from ..shapes.openai import ChatMessage, asked
+from ..shapes.chat_input import ChatMessage
+from ..shapes.conversation import asked
 from ..shapes.wire import Wire
 from ..sse import EventStream, Say, event
 from ..table import SSE, Route
@@ -63,11 +64,12 @@ async def begin(call: Call, query: TargetQuery, body: RunAgentInput) -> ASGIApp:
 async def watch(call: Call) -> ASGIApp:
     """Tell a run; `Last-Event-ID` goes on where a stream was lost."""
     run = call.hub.get(call.caller, call.path("run"))
-    after = call.last_seen()
+    after = call.last_seen() or 0
+    check_after(call, run.run, after)
     told = Agui(run.session or run.run, run.run, run.run)
 
     async def tell(say: Say) -> None:
-        await _tell(call, told, run.run, say, after=after or 0)
+        await _tell(call, told, run.run, say, after=after)
 
     return EventStream(tell)
 
@@ -93,7 +95,9 @@ async def _tell(call: Call, told: Agui, run: str, say: Say, *, after: int = 0, a
         while True:
             await trio.sleep(LOOK_EVERY)
             async with telling:
-                waiting = stuck(call, run) if seen >= max(after, 1) else []
+                # What has happened is told before it is said that nothing more will.
+                told_all = seen >= max(after, 1, call.hub.get(call.caller, run).seq)
+                waiting = stuck(call, run) if told_all else []
                 if waiting:
                     interrupted = True
                     await _say(say, told.interrupt(waiting), seen)
@@ -117,7 +121,7 @@ def stuck(call: Call, run: str) -> list[Question]:
     questions = call.hub.questions(call.caller, run)
     if not questions:
         return []
-    actors = call.hub.tree(call.caller, run)
+    actors = call.hub.actors.tree(call.caller, run)
     parents = {actor.parent for actor in actors}
     asking = {question.actor for question in questions}
     for actor in actors:

@@ -16,7 +16,9 @@ from starlette.types import ASGIApp, Send
 from .....protocol.agent import Agent
 from .....protocol.control.own import StartRun
 from .....protocol.control.things import RunInfo
-from .....protocol.errors import ConfigError, UsageError
+from .....protocol.errors import CallboardError, ConfigError, UsageError
+from ....agent.wishes import Wishes
+from ....sessions.play import RoundedOff, on_stage, round_off
 from ..call import Call, reply
 from ..errors import NotImplementedYet
 from ..following import Failed, Performed, Running, follow
@@ -36,10 +38,10 @@ async def one_shot(call: Call, body: CompletionRequest) -> ASGIApp:
     if body.role is not None:
         raise NotImplementedYet(NO_ROLES)
     check_model(call, body.model)
-    if body.agent is not None and body.temperature is not None:
-        raise UsageError("temperature: that of an agent is in its own file")
     asked = asked_for(body, body.agent or "")
-    more = {} if body.agent else {"target": plain(body.model, body.temperature)}
+    more: dict[str, Any] = {"wishes": wishes(body, agent=body.agent is not None)}
+    if body.agent is None:
+        more["target"] = plain(body.model)
 
     async def perform(stack: AsyncExitStack, tell: Completed) -> None:
         running = await stack.enter_async_context(Running(call, lambda: call.begin(asked, **more)))
@@ -53,29 +55,24 @@ async def in_session(call: Call, body: SessionCompletionRequest) -> ASGIApp:
     sessions = call.api.root.sessions
     check_model(call, body.model)
     stored = await sessions.get(call.caller, call.path("id"))
-    if body.temperature is not None and stored.agent is not None:
-        raise UsageError("temperature: that of an agent is in its own file")
     rag = stored.session.other.get("rag")
     asked = asked_for(
         body, stored.agent or "", session=stored.id, knowledge=[rag] if isinstance(rag, str) and rag else None
     )
 
     async def perform(stack: AsyncExitStack, tell: Completed) -> None:
-        from ....sessions.play import on_stage, round_off
-
         acting = on_stage(call.api.root, call.caller, stored.id, agent=stored.agent, model=body.model)
         turn, more = await stack.enter_async_context(acting)
         playing = more["target"]
-        if isinstance(playing, Agent) and body.temperature is not None:
-            more["target"] = msgspec.structs.replace(playing, temperature=body.temperature)
+        more["wishes"] = wishes(body, agent=stored.agent is not None)
         running = await stack.enter_async_context(Running(call, lambda: call.begin(asked, **more)))
         await tell(running.info, partial(round_off, call.api.root, turn, playing, body.prompt))
 
     return _performed(call, body, perform)
 
 
-Completed = Callable[[RunInfo, Callable[[], Awaitable[bool]] | None], Awaitable[None]]
-"""Tells a run to its end; given what shortens its session, if it has one, which says whether it has."""
+Completed = Callable[[RunInfo, Callable[[], Awaitable[RoundedOff]] | None], Awaitable[None]]
+"""Tells a run to its end; given what rounds its session off, if it has one, which says what it has done."""
 
 
 def check_model(call: Call, model: str | None) -> None:
@@ -87,11 +84,15 @@ def check_model(call: Call, model: str | None) -> None:
             raise UsageError(f"model: {error}") from None
 
 
-def plain(model: str | None, temperature: float | None = None, instructions: str = "", **more: Any) -> Agent:
+def plain(model: str | None, instructions: str = "") -> Agent:
     """A model by itself: no tools, nobody to ask."""
-    return Agent(
-        name="model", model=model, temperature=temperature, instructions=instructions, can_ask_user=False, **more
-    )
+    return Agent(name="model", model=model, instructions=instructions, can_ask_user=False)
+
+
+def wishes(body: SessionCompletionRequest, *, agent: bool) -> Wishes:
+    """What the request wants of whoever answers; a model by itself has no todo list to go on with."""
+    sampling = {} if body.temperature is None else {"temperature": body.temperature}
+    return Wishes(sampling=sampling, auto_continue=body.auto_continue if agent else None)
 
 
 def asked_for(body: SessionCompletionRequest, target: str, **more: Any) -> StartRun:
@@ -115,7 +116,7 @@ def _performed(
     async def performed(send: Send) -> None:
         async with AsyncExitStack() as stack:
 
-            async def stream(run: RunInfo, shorten: Callable[[], Awaitable[bool]] | None) -> None:
+            async def stream(run: RunInfo, shorten: Callable[[], Awaitable[RoundedOff]] | None) -> None:
                 async def tell(say: Say) -> None:
                     async def says(events: list[Told], seq: int) -> None:
                         for number, (name, data) in enumerate(events, 1):
@@ -126,7 +127,7 @@ def _performed(
 
                 await EventStream(tell).run(send)
 
-            async def whole(run: RunInfo, shorten: Callable[[], Awaitable[bool]] | None) -> None:
+            async def whole(run: RunInfo, shorten: Callable[[], Awaitable[RoundedOff]] | None) -> None:
                 async def says(events: list[Told], seq: int) -> None:
                     pass
 
@@ -141,7 +142,7 @@ def _performed(
 
 
 async def _told(
-    call: Call, run: RunInfo, says: Says, stack: AsyncExitStack, shorten: Callable[[], Awaitable[bool]] | None
+    call: Call, run: RunInfo, says: Says, stack: AsyncExitStack, shorten: Callable[[], Awaitable[RoundedOff]] | None
 ) -> Completion:
     """Tell a run; its last events when all is closed that belongs to it."""
     told = Completion(call.id, run.run, run.session)
@@ -155,10 +156,15 @@ async def _told(
             await says(events, happened.seq)
 
     await follow(call, run.run, each)
-    if shorten is not None and await shorten():
+    if shorten is not None:
+        done = await shorten()
         for events, _ in last:
-            events[:0] = told.shortened()
-    await stack.aclose()
+            events[:0] = told.rounded_off(compressed=done.compressed, autonamed=done.autonamed)
+    try:
+        await stack.aclose()
+    except CallboardError as error:  # the answer is there all the same
+        for events, _ in last:
+            events[:0] = [("warning", {"code": error.code, "message": f"this was not kept: {error}"})]
     for events, seq in last:
         await says(events, seq)
     return told

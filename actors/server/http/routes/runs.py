@@ -12,7 +12,7 @@ from .....protocol.control.own import StartRun
 from .....protocol.control.things import RunInfo
 from .....protocol.errors import Conflict
 from ..call import Call, reply
-from ..following import follow
+from ..following import check_after, follow
 from ..shapes.api import CancelReply, EventsPage, EventsQuery, ListQuery, QuestionsPage, RunsPage
 from ..shapes.wire import Wire
 from ..sse import EventStream, Say, event
@@ -54,15 +54,17 @@ async def cancel(call: Call) -> Response:
 async def events(call: Call, query: EventsQuery) -> ASGIApp:
     """A page of its events, or with `Accept: text/event-stream` all of them as they come."""
     run = call.hub.get(call.caller, call.path("run")).run
+    seen = call.last_seen()
     if not call.accepts(SSE):
         return reply(await _page(call, run, query))
-    after = call.last_seen()
+    after = query.after if seen is None else seen
+    check_after(call, run, after)
 
     async def tell(say: Say) -> None:
         async def each(happened: Wire, data: bytes) -> None:
             await say(event(data, name=happened.kind, id=happened.seq))
 
-        await follow(call, run, each, query.after if after is None else after)
+        await follow(call, run, each, after)
 
     return EventStream(tell)
 
@@ -128,7 +130,7 @@ ROUTES = (
         query=EventsQuery,
         gives=EventsPage,
         media=(SSE,),
-        errors=(404,),
+        errors=(404, 409),
         resumes=True,
     ),
     _route(

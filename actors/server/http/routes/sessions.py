@@ -40,8 +40,6 @@ async def create(call: Call, body: NewSession) -> Response:
         _check_rag(call, body.rag)
     check_model(call, body.model)
     made = await _sessions(call).create(call.caller, agent=body.agent, alias=body.alias, model=body.model, rag=body.rag)
-    if call.api.metrics is not None:
-        call.api.metrics.session_created()
     return reply(_told(made, body.rag), 201, {"location": f"/v1/sessions/{made.id}"})
 
 

@@ -34,6 +34,7 @@ class Agui:
         self._speaker = Speaker()
         self._message = ""
         self._thought = ""
+        self._turn = ""  # the message that calls belong to
         self._steps: dict[str, str] = {}  # by actor
         self._calls: dict[str, str] = {}  # by actor: the call's id, which is told once
         self._time = 0
@@ -75,7 +76,7 @@ class Agui:
             return
         yield from self._thought_over()
         if not self._message:
-            self._message = f"{self._ours}-{event.seq}"
+            self._message = self._turn = f"{self._ours}-{event.seq}"
             yield {"type": "TEXT_MESSAGE_START", "messageId": self._message, "role": "assistant"}
         yield {"type": "TEXT_MESSAGE_CONTENT", "messageId": self._message, "delta": event.data["text"]}
 
@@ -88,6 +89,11 @@ class Agui:
             yield {"type": "REASONING_START", "messageId": self._thought}
             yield {"type": "REASONING_MESSAGE_START", "messageId": self._thought, "role": "reasoning"}
         yield {"type": "REASONING_MESSAGE_CONTENT", "messageId": self._thought, "delta": event.data["text"]}
+
+    def _request(self, event: Wire) -> Iterable[dict[str, Json]]:
+        if self._speaker.says(event):
+            self._turn = ""
+        return ()
 
     def _response(self, event: Wire) -> Iterable[dict[str, Json]]:
         if self._speaker.says(event):
@@ -113,8 +119,13 @@ class Agui:
         if not self._speaker.calls(event):
             return
         yield from self._quiet()
-        id = self._calls[event.actor + event.id] = f"{event.id}-{event.seq}"
-        yield {"type": "TOOL_CALL_START", "toolCallId": id, "toolCallName": event.data["tool"]}
+        # Ids of calls come again in the next run of a thread, but one thread's messages have to tell them apart.
+        id = self._calls[event.actor + event.id] = f"{self._ours}-{event.id}-{event.seq}"
+        started = {"type": "TOOL_CALL_START", "toolCallId": id, "toolCallName": event.data["tool"]}
+        if self._speaker.is_agent:  # all calls of a model's turn are of one message, be there text in it or not
+            self._turn = self._turn or f"{self._ours}-{event.seq}-turn"
+            started["parentMessageId"] = self._turn
+        yield started
         if event.data.get("arguments"):
             yield {"type": "TOOL_CALL_ARGS", "toolCallId": id, "delta": event.data["arguments"]}
         yield {"type": "TOOL_CALL_END", "toolCallId": id}
@@ -161,8 +172,11 @@ class Agui:
         for step in self._steps.values():
             yield {"type": "STEP_FINISHED", "stepName": step}
         self._steps = {}
-        if event.kind != "run.finished":
-            error = outcome["error"] or {"code": "cancelled", "message": "the run was cancelled"}
+        if event.kind == "run.cancelled":
+            yield {"type": "RUN_FINISHED", **self._ids, "outcome": {"type": "cancelled"}}
+            return
+        if event.kind == "run.failed":
+            error = outcome["error"]
             yield {"type": "RUN_ERROR", "message": error["message"], "code": error["code"]}
             return
         if outcome["output"] and not self._speaker.is_agent:
@@ -183,6 +197,7 @@ class Agui:
 
 _TELL = {
     "run.started": Agui._started,  # noqa: SLF001 - the table of this class
+    "llm.request": Agui._request,  # noqa: SLF001 - the class's own table
     "llm.delta": Agui._delta,  # noqa: SLF001 - the class's own table
     "llm.reasoning": Agui._reasoning,  # noqa: SLF001 - the class's own table
     "llm.response": Agui._response,  # noqa: SLF001 - the class's own table

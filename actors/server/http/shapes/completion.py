@@ -33,7 +33,9 @@ class SessionCompletionRequest(msgspec.Struct, frozen=True, kw_only=True, forbid
 
     Attributes:
         stream: tell what happens as it happens (SSE), not only what came of it; so does `Accept: text/event-stream`.
-        auto_continue: taken as it comes; an agent goes on by itself where its own file says so.
+        temperature: goes before what an agent's own file says.
+        auto_continue: whether an agent goes on by itself while its todo list has open items; its own file says so
+            where this is left out.
         timeout: seconds after which the run is ended.
     """
 
@@ -42,7 +44,7 @@ class SessionCompletionRequest(msgspec.Struct, frozen=True, kw_only=True, forbid
     stream: bool = False
     files: list[FileGiven] = []
     temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
-    auto_continue: bool = False
+    auto_continue: bool | None = None
     timeout: Annotated[float, Meta(gt=0)] | None = None
 
 
@@ -81,6 +83,7 @@ class CompletionReply(msgspec.Struct, kw_only=True):
     tool_calls: list[ToolCallTold] = []
     turns: int = 0
     compressed: bool = False
+    autonamed: str | None = None
     auto_continued: int = 0
     usage: UsageTold = msgspec.field(default_factory=UsageTold)
 
@@ -106,10 +109,16 @@ class Completion:
         told = _TELL.get(event.kind)
         return [] if told is None else list(told(self, event))
 
-    def shortened(self) -> list[Told]:
-        """The session was too long and has been shortened, which changes what is told last."""
-        self.reply.compressed = True
-        return [("session_compressing", {}), ("session_compressed", {})]
+    def rounded_off(self, *, compressed: bool, autonamed: str | None) -> list[Told]:
+        """The session was shortened, or a model has named it, which changes what is told last."""
+        told: list[Told] = []
+        if compressed:
+            self.reply.compressed = True
+            told += [("session_compressing", {}), ("session_compressed", {})]
+        if autonamed is not None:
+            self.reply.autonamed = autonamed
+            told.append(("session_autonamed", {"name": autonamed}))
+        return told
 
     # --- one method per kind ----------------------------------------------------------------------------------
 

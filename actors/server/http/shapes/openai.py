@@ -1,62 +1,27 @@
-"""OpenAI's shapes of a chat completion: what is taken, and how a run is told in them.
+"""How a run is told as a chat completion of OpenAI's; `chat_input` is what a request holds.
 
 What has no word there stands beside, under `callboard`: the run's id, its status, tokens' cost, the nodes it passes.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Callable
+from typing import Any, Literal
 
 import msgspec
-from msgspec import Meta
 
-from .....protocol.chat import AssistantTurn, ImagePart, Part, TextPart, Turn, UserTurn
-from .....protocol.errors import UsageError
+from .....protocol.chat import ToolCall
+from .chat_input import CallSaid, CallWritten
 from .speaker import Speaker
 from .wire import Wire
 
 Json = Any
 
 
-class ChatMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """A message: `content` is text, or parts of the types `text` and `image_url`."""
+Finish = Literal["stop", "length", "tool_calls", "content_filter"]
 
-    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
-    content: str | list[dict[str, Json]] | None = None
-
-
-class StreamOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What a stream has beside its text."""
-
-    include_usage: bool = False
-
-
-class CallboardOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What OpenAI has no word for.
-
-    Attributes:
-        variables: values of the agent's variables.
-        state: replaces keys of a graph's `initial_state`.
-        timeout: seconds after which the run is ended.
-    """
-
-    variables: dict[str, str] = {}
-    state: dict[str, Json] = {}
-    timeout: Annotated[float, Meta(gt=0)] | None = None
-
-
-class ChatCompletionRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """As OpenAI's. Fields that are not listed are taken and left alone."""
-
-    model: Annotated[str, Meta(min_length=1, description="`agent/NAME`, `graph/NAME`, `workflow/NAME`, or a model.")]
-    messages: Annotated[list[ChatMessage], Meta(min_length=1, max_length=10_000)]
-    stream: bool | None = False
-    stream_options: StreamOptions | None = None
-    temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
-    top_p: Annotated[float, Meta(ge=0, le=1)] | None = None
-    n: Annotated[int, Meta(ge=1, le=1, description="One answer is what there is.")] | None = None
-    tools: Annotated[list[Json], Meta(max_length=0, description="Tools are the agent's own.")] | None = None
-    callboard: CallboardOptions = CallboardOptions()
+_FINISH: dict[str, Finish] = {"length": "length", "refused": "content_filter"}
+"""By why the model has stopped."""
 
 
 class ChatUsage(msgspec.Struct, kw_only=True):
@@ -70,9 +35,10 @@ class ChatUsage(msgspec.Struct, kw_only=True):
 class Said(msgspec.Struct, frozen=True, kw_only=True):
     """The message that answers."""
 
-    content: str
+    content: str | None
     role: Literal["assistant"] = "assistant"
     refusal: str | None = None
+    tool_calls: list[CallSaid] | msgspec.UnsetType = msgspec.UNSET
 
 
 class ChatChoice(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,7 +46,7 @@ class ChatChoice(msgspec.Struct, frozen=True, kw_only=True):
 
     message: Said
     index: int = 0
-    finish_reason: str = "stop"
+    finish_reason: Finish = "stop"
     logprobs: None = None
 
 
@@ -96,68 +62,29 @@ class ChatCompletionReply(msgspec.Struct, frozen=True, kw_only=True):
     object: Literal["chat.completion"] = "chat.completion"
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """What a list of messages asks for: system prompt, the conversation so far, and what is said now."""
-
-    system: str
-    history: tuple[Turn, ...]
-    prompt: str
-
-
-def asked(messages: list[ChatMessage]) -> Asked:
-    """The messages in our words. Tool calls and results of other conversations are left out.
-
-    Raises:
-        UsageError: the last thing said is not the user's, or a part is of a kind nobody here reads.
-    """
-    system = "\n\n".join(_text(each) for each in messages if each.role in ("system", "developer"))
-    turns: list[Turn] = []
-    for number, message in enumerate(messages):
-        if message.role == "user":
-            turns.append(UserTurn(_content(message, number)))
-        elif message.role == "assistant" and _text(message):
-            turns.append(AssistantTurn(text=_text(message)))
-    if not turns or not isinstance(turns[-1], UserTurn):
-        raise UsageError("messages: the last one has to be the user's")
-    last = turns[-1].content
-    if not isinstance(last, str) and any(not isinstance(part, TextPart) for part in last):
-        raise UsageError("messages: images can be part of what was said before, but not of the prompt yet")
-    prompt = last if isinstance(last, str) else "\n".join(part.text for part in last if isinstance(part, TextPart))
-    return Asked(system=system, history=tuple(turns[:-1]), prompt=prompt)
-
-
-def _text(message: ChatMessage) -> str:
-    if isinstance(message.content, str):
-        return message.content
-    return "\n".join(str(part.get("text", "")) for part in message.content or () if part.get("type") == "text")
-
-
-def _content(message: ChatMessage, number: int) -> str | tuple[Part, ...]:
-    if message.content is None or isinstance(message.content, str):
-        return message.content or ""
-    parts: list[Part] = []
-    for part in message.content:
-        kind, image = part.get("type"), part.get("image_url")
-        if kind == "text" and isinstance(part.get("text"), str):
-            parts.append(TextPart(part["text"]))
-        elif kind == "image_url" and isinstance(image, dict) and isinstance(image.get("url"), str):
-            parts.append(ImagePart(url=image["url"]))
-        else:
-            raise UsageError(f"messages[{number}].content: parts are of type text or image_url, not {kind!r}")
-    if all(isinstance(part, TextPart) for part in parts):
-        return "\n".join(part.text for part in parts if isinstance(part, TextPart))
-    return tuple(parts)
-
-
 class Chat:
     """Tells a run as a chat completion.
+
+    Args:
+        usage: tell a stream's usage at its end.
+        calls: those that the run has left to its client; asked for when it is done.
 
     Attributes:
         error: what the run failed with, once it has: `code` and `message`.
     """
 
-    def __init__(self, run: str, model: str, created: int, *, usage: bool = False) -> None:
+    def __init__(
+        self,
+        run: str,
+        model: str,
+        created: int,
+        *,
+        usage: bool = False,
+        calls: Callable[[], tuple[ToolCall, ...]] = tuple,
+    ) -> None:
         self.error: tuple[str, str] | None = None
+        self._calls = calls
+        self._finish: Finish = "stop"
         self._run, self._model, self._created = run, model, created
         self._wants_usage = usage
         self._speaker = Speaker()
@@ -178,6 +105,7 @@ class Chat:
             return [self._chunk({"content": between + data["text"]})]
         if event.kind == "llm.response" and self._speaker.says(event):
             self._turn_said = False
+            self._finish = _FINISH.get(data.get("stop", ""), "stop")
         elif event.kind in ("node.entered", "node.exited", "question.asked"):
             return [self._chunk({}, callboard={"event": {"kind": event.kind, "seq": event.seq, **data}})]
         elif event.kind in ("run.finished", "run.failed", "run.cancelled"):
@@ -193,7 +121,11 @@ class Chat:
         chunks = []
         if not self._said and outcome["output"]:
             chunks.append(self._chunk({"content": outcome["output"]}))
-        chunks.append(self._chunk({}, finish="stop", callboard=self._beside()))
+        calls = [_call_told(call) for call in self._calls()]
+        if calls:
+            told = [{"index": number, **msgspec.to_builtins(call)} for number, call in enumerate(calls)]
+            chunks.append(self._chunk({"tool_calls": told}))
+        chunks.append(self._chunk({}, finish="tool_calls" if calls else self._finish, callboard=self._beside()))
         if self._wants_usage:
             last = self._chunk({})
             chunks.append({**last, "choices": [], "usage": msgspec.to_builtins(self._usage())})
@@ -201,11 +133,17 @@ class Chat:
 
     def reply(self) -> ChatCompletionReply:
         """The whole, of a run that is done."""
+        output, calls = self._outcome["output"], [_call_told(call) for call in self._calls()]
+        if calls:
+            said = Said(content=output or None, tool_calls=calls)
+            choice = ChatChoice(message=said, finish_reason="tool_calls")
+        else:
+            choice = ChatChoice(message=Said(content=output), finish_reason=self._finish)
         return ChatCompletionReply(
             id=f"chatcmpl-{self._run}",
             created=self._created,
             model=self._model,
-            choices=[ChatChoice(message=Said(content=self._outcome["output"]))],
+            choices=[choice],
             usage=self._usage(),
             callboard=self._beside(),
         )
@@ -232,3 +170,8 @@ class Chat:
             "choices": [{"index": 0, "delta": delta, "finish_reason": finish, "logprobs": None}],
         }
         return chunk if callboard is None else {**chunk, "callboard": callboard}
+
+
+def _call_told(call: ToolCall) -> CallSaid:
+    arguments = call.malformed or msgspec.json.encode(call.arguments).decode()
+    return CallSaid(id=call.id, function=CallWritten(name=call.name, arguments=arguments))

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
+from editors import Editor, editor, editors
 from fake_models import FakeModels, Reply
 from stage import Stage
 
-from callboard.actors.control.acp.side import Side
 from callboard.actors.control.hub import Hub
-from callboard.actors.control.peer import Peer
 from callboard.protocol.control.caller import LOCAL, Caller
-from callboard.supervisors import Actor
+
+__all__ = ["editor", "editors"]
 
 Json = Any
 ASKS_COLOUR = """
@@ -26,136 +26,13 @@ nodes:
 """
 
 
-class Editor:
-    """A client that is no process: frames go straight to the peer.
-
-    Attributes:
-        updates: the `session/update`s so far.
-        asked: what it was asked.
-        answers: how it answers, by method; a method that is not there is refused.
-    """
-
-    def __init__(self) -> None:
-        self.updates: list[Json] = []
-        self.asked: list[Json] = []
-        self.answers: dict[str, Callable[[Json], Json]] = {}
-        self.peer: Peer
-        self._count = 0
-        self._results: dict[int, Json] = {}
-        self._changed = trio.lowlevel.ParkingLot()
-
-    async def send(self, frame: bytes) -> None:
-        """The peer has said something."""
-        message = json.loads(frame)
-        if message.get("method") == "session/update":
-            self.updates.append(message["params"]["update"])
-        elif "method" in message:
-            self.asked.append(message)
-            self._changed.unpark_all()
-            answer = self.answers.get(message["method"])
-            reply: Json = {"jsonrpc": "2.0", "id": message["id"]}
-            if answer is None:
-                reply["error"] = {"code": -32601, "message": "no such method"}
-            elif (result := answer(message["params"])) is not None:
-                reply["result"] = result
-            else:
-                return  # it takes its time
-            await self.peer.receive(json.dumps(reply).encode())
-        else:
-            self._results[message["id"]] = message
-        self._changed.unpark_all()
-
-    async def until(self, happened: Callable[[], object]) -> None:
-        """Wait for something to be heard."""
-        while not happened():
-            await self._changed.park()
-
-    async def begin(self, method: str, /, **params: Json) -> int:
-        """Send a request; its id."""
-        self._count += 1
-        frame = {"jsonrpc": "2.0", "id": self._count, "method": method, "params": params}
-        await self.peer.receive(json.dumps(frame).encode())
-        return self._count
-
-    async def end(self, id: int) -> Json:
-        """The answer to a request: the whole message."""
-        await self.until(lambda: id in self._results)
-        return self._results[id]
-
-    async def call(self, method: str, /, **params: Json) -> Json:
-        """The result of a request."""
-        answer = await self.end(await self.begin(method, **params))
-        assert "error" not in answer, answer
-        return answer["result"]
-
-    async def refused(self, method: str, /, **params: Json) -> int:
-        """The number of the error that a request comes to."""
-        return int((await self.end(await self.begin(method, **params)))["error"]["code"])
-
-    async def tell(self, method: str, /, **params: Json) -> None:
-        """Send a notification."""
-        await self.peer.receive(json.dumps({"jsonrpc": "2.0", "method": method, "params": params}).encode())
-
-    async def new(self, agent: str | None = None) -> str:
-        """A session."""
-        meta = {"callboard": {"agent": agent}} if agent else {}
-        made = await self.call("session/new", cwd="/tmp", mcpServers=[], _meta=meta)
-        return str(made["sessionId"])
-
-    async def say(self, session: str, text: str) -> Json:
-        """A prompt, and what it comes to."""
-        return await self.call("session/prompt", sessionId=session, prompt=[{"type": "text", "text": text}])
-
-    def text(self, kind: str = "agent_message_chunk") -> str:
-        """What was said."""
-        return "".join(each["content"]["text"] for each in self.updates if each["sessionUpdate"] == kind)
-
-    def of(self, kind: str) -> list[Json]:
-        """The updates of a kind."""
-        return [each for each in self.updates if each["sessionUpdate"] == kind]
-
-
-@pytest.fixture
-async def editors(hub: Hub) -> AsyncIterator[Callable[..., Editor]]:
-    """Makes connected editors."""
-    peers: list[Peer] = []
-    ready, over = trio.Event(), trio.Event()
-    mine: list[Actor] = []
-
-    async def body(me: Actor) -> None:
-        mine.append(me)
-        ready.set()
-        await over.wait()
-
-    hub.root.kernel.spawn(body, name="editors")
-    await ready.wait()
-
-    def make(agent: str | None = None, caller: Caller = LOCAL) -> Editor:
-        editor = Editor()
-        editor.peer = Peer(mine[0], hub, caller, editor.send, acp=Side(agent))
-        peers.append(editor.peer)
-        return editor
-
-    yield make
-    for peer in peers:
-        peer.close()
-    over.set()
-
-
-@pytest.fixture
-async def editor(editors: Callable[..., Editor], stage: Stage) -> Editor:
-    """One that can show forms and has said hello; its sessions are those of the agent `clerk`."""
-    stage.plain("global_tools: [fs_write, fs_ls]", name="clerk")
-    editor = editors("clerk")
-    await editor.call("initialize", protocolVersion=1, clientCapabilities={"elicitation": {"form": {}}})
-    return editor
-
-
 async def test_it_says_who_it_is_and_what_it_can(editors: Callable[..., Editor]) -> None:
     hello = await editors().call("initialize", protocolVersion=7, clientCapabilities={"fs": {"readTextFile": True}})
     assert hello["protocolVersion"] == 1
     assert hello["agentCapabilities"]["loadSession"] is True
-    assert set(hello["agentCapabilities"]["sessionCapabilities"]) == {"list", "resume", "close", "delete"}
+    assert set(hello["agentCapabilities"]["sessionCapabilities"]) == {
+        "list", "resume", "close", "delete", "additionalDirectories",
+    }  # fmt: skip
     assert (hello["agentInfo"]["name"], hello["authMethods"]) == ("callboard", [])
     assert await editors().refused("authenticate", methodId="x") == -32602
 
@@ -180,8 +57,14 @@ async def test_files_and_links_of_the_prompt_come_along_as_words(editor: Editor,
     ]
     await editor.call("session/prompt", sessionId=session, prompt=blocks)
     assert fake_model.requests[-1].prompt == "see\n\nfile:///a.txt\n````\na ``` b\n````\n\n[b](file:///b.txt)"
-    picture = [{"type": "image", "mimeType": "image/png", "data": ""}]
-    assert await editor.refused("session/prompt", sessionId=session, prompt=picture) == -32602
+    for bad in (
+        {"type": "image", "mimeType": "image/png", "data": ""},
+        {"type": "image", "mimeType": "image/png", "data": "no base64!"},
+        {"type": "image", "mimeType": "text/html", "data": "aGk="},
+        {"type": "audio", "mimeType": "audio/wav", "data": "aGk="},
+        {"type": "resource", "resource": {"uri": "file:///a.zip", "mimeType": "application/zip", "blob": "aGk="}},
+    ):
+        assert await editor.refused("session/prompt", sessionId=session, prompt=[bad]) == -32602
     assert await editor.refused("session/prompt", sessionId=session, prompt=[]) == -32011
 
 
@@ -208,10 +91,9 @@ async def test_calls_thoughts_the_plan_and_usage_are_told(editor: Editor, stage:
 
 @pytest.mark.parametrize(("chosen", "written"), [("yes", True), ("no", False)])
 async def test_a_permission_is_asked_of_the_client(
-    editor: Editor, fake_model: FakeModels, tmp_path: Any, monkeypatch: pytest.MonkeyPatch, chosen: str, written: bool
+    editor: Editor, fake_model: FakeModels, tmp_path: Path, chosen: str, written: bool
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    session = await editor.new()
+    session = await editor.new(cwd=str(tmp_path))
     editor.answers["session/request_permission"] = lambda _: {"outcome": {"outcome": "selected", "optionId": chosen}}
     fake_model.script(Reply(calls=[("fs_write", {"path": "a.txt", "contents": "x"})]), "done")
     assert (await editor.say(session, "go"))["stopReason"] == "end_turn"
@@ -222,11 +104,8 @@ async def test_a_permission_is_asked_of_the_client(
     assert asked["params"]["toolCall"]["toolCallId"] in {each["toolCallId"] for each in editor.of("tool_call")}
 
 
-async def test_the_mode_yes_asks_for_nothing(
-    editor: Editor, fake_model: FakeModels, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    session = await editor.new()
+async def test_the_mode_yes_asks_for_nothing(editor: Editor, fake_model: FakeModels, tmp_path: Path) -> None:
+    session = await editor.new(cwd=str(tmp_path))
     await editor.call("session/set_mode", sessionId=session, modeId="yes")
     assert editor.of("current_mode_update")[0]["currentModeId"] == "yes"
     fake_model.script(Reply(calls=[("fs_write", {"path": "a.txt", "contents": "x"})]), "done")

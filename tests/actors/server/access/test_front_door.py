@@ -5,17 +5,14 @@ from __future__ import annotations
 import base64
 import json
 import logging
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
 import trio
 from access_house import made_key
-from http_house import SOON, House, Serve
+from access_town import FORBIDDEN, NOT_FOUND, Town, entries, started
+from http_house import SOON, House
 from prometheus_client.parser import text_string_to_metric_families
 from trio_websocket import ConnectionRejected, open_websocket_url
 from waiting import until
@@ -24,94 +21,6 @@ from callboard.actors.control.methods import METHODS as OWN
 from callboard.actors.control.sessions import SESSION_METHODS
 from callboard.actors.server.access.scopes import METHODS, ROUTES
 from callboard.actors.server.http.every import routes
-from callboard.protocol.settings.api import ApiKey
-
-USER = ("run:agents", "read:runs", "write:runs", "read:sessions", "write:sessions", "answer:questions", "read:agents")
-ASK = """
-start: ask
-nodes:
-  ask: {type: input, question: "Which bridge?", next: done}
-  done: {type: end, output: "{{input}}"}
-"""
-FORBIDDEN, NOT_FOUND, UNAUTHORIZED = -32003, -32004, -32001
-
-
-@dataclass
-class Town:
-    """A server with callers. `keys` by the name of the caller, `audit` is the log's file."""
-
-    house: House
-    keys: dict[str, str]
-    audit: Path
-    config: Path
-
-    def http(self, who: str, **headers: str) -> httpx.AsyncClient:
-        """A client that comes with this caller's key."""
-        shown = {"authorization": f"Bearer {self.keys[who]}", **headers}
-        return httpx.AsyncClient(base_url=self.house.url, headers=shown, trust_env=False, timeout=SOON)
-
-    async def status(self, who: str, method: str, path: str, body: Any = None) -> int:
-        """What a caller is told; the error's code is as in the table."""
-        async with self.http(who) as http:
-            response = await http.request(method, path, json=body)
-        return int(response.status_code)
-
-    @asynccontextmanager
-    async def socket(self, who: str) -> AsyncIterator[Any]:
-        """`await call(method, **params)` over a websocket: the result, or the error's number."""
-        headers = [(b"authorization", f"Bearer {self.keys[who]}".encode())]
-        async with open_websocket_url(f"ws://127.0.0.1:{self.house.port}/ws", extra_headers=headers) as socket:
-
-            async def call(method: str, **params: Any) -> Any:
-                request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-                await socket.send_message(json.dumps(request))
-                with trio.fail_after(SOON):
-                    while True:
-                        answer = json.loads(await socket.get_message())
-                        if answer.get("id") == 1:
-                            return answer["error"]["code"] if "error" in answer else answer["result"]
-
-            yield call
-
-
-def entries(keys: dict[str, ApiKey]) -> list[dict[str, Any]]:
-    return [
-        {"subject": key.subject, "id": key.id, "key_hash": key.key_hash, "scopes": list(key.scopes)}
-        for key in keys.values()
-    ]
-
-
-@pytest.fixture
-async def town(serve: Serve, tmp_path: Path) -> AsyncIterator[Town]:
-    made = {
-        "alice": made_key("alice", *USER),
-        "bob": made_key("bob", *USER),
-        "claire": made_key("claire", *USER, "admin:runs", "admin:sessions"),
-        "reader": made_key("reader", "read:runs"),
-        "prometheus": made_key("prometheus", "admin:metrics"),
-    }
-    audit = tmp_path / "audit.jsonl"
-    api = {
-        "auth": {"keys": entries({name: key for name, (_, key) in made.items()})},
-        "audit": {"sink": "file", "file": str(audit)},
-    }
-    async with serve(api=api) as house:
-        house.stage.agent(ASK, name="asker")
-        keys = {name: token for name, (token, _) in made.items()}
-        yield Town(house, {**keys, "local": house.token, "stranger": made_key("x")[0]}, audit, house.stage.config_dir)
-
-
-async def started(town: Town, who: str = "alice") -> str:
-    """A run of theirs that waits for an answer."""
-    async with town.http(who) as http:
-        response = await http.post("/v1/runs", json={"target": "asker"})
-        assert response.status_code == 201, response.text
-        run = str(response.json()["run"])
-        for _ in range(500):
-            if (await http.get(f"/v1/runs/{run}")).json()["open_questions"]:
-                return run
-            await trio.sleep(0.01)
-    raise AssertionError("it asks nothing")
 
 
 def test_the_table_of_scopes_has_every_route_and_every_method_that_there_is() -> None:
@@ -334,8 +243,10 @@ async def test_no_key_and_no_token_is_in_anything_that_is_written(
     await town.status("stranger", "GET", "/v1/runs")
     async with town.socket("alice") as call:
         await call("_run/cancel", run=run)
-    async with town.http("alice") as http:
-        await http.get("/v1/runs", params={"token": town.keys["alice"]})
+    async with await trio.open_tcp_stream("127.0.0.1", town.house.port) as stream:
+        line = f"GET /v1/runs?token={town.keys['alice']} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
+        await stream.send_all(line.encode())
+        assert b" 401 " in await stream.receive_some()
     await until(lambda: town.audit.exists() and "AuthFailure" in town.audit.read_text())
     written = [path for path in (tmp_path / "state").rglob("*") if path.is_file() and path.parent.name != "servers"]
     assert written

@@ -207,7 +207,9 @@ def test_methods_of_the_websocket_ask_for_their_scopes(tmp_path: Path) -> None:
     gate = gate_for(log=audit.log)
     reader = Caller("alice", frozenset({"read:runs"}))
     gate.allow(reader, "_run/list")
-    gate.allow(reader, "no/such/method")
+    with pytest.raises(Denied):
+        gate.allow(reader, "_run/something_new_that_nobody_has_entered")
+    gate.allow(LOCAL, "_run/something_new_that_nobody_has_entered")
     for method in ("_run/start", "_run/cancel", "_actor/send", "_question/answer", "_mcp/reload", "session/prompt"):
         with pytest.raises(Denied, match="scope"):
             gate.allow(reader, method)
@@ -220,7 +222,7 @@ def test_methods_of_the_websocket_ask_for_their_scopes(tmp_path: Path) -> None:
         ("RunControl", "success", "run-1"),
         ("RunControl", "denied", "run-2"),
     ]
-    assert sum(line["action"] == "AccessDenied" for line in lines) == 6
+    assert sum(line["action"] == "AccessDenied" for line in lines) == 7
 
 
 async def test_signed_tokens_come_in_by_the_same_gate() -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
+from functools import partial
 
 import pytest
 import trio
-from access_house import made_key
+from access_house import gate_for, made_key, showing
 
 from callboard.actors.server.access import keys
+from callboard.actors.server.access.gate import BAD_LOGINS
 from callboard.actors.server.access.keys import KeyRing, hashed, new_key
-from callboard.protocol.errors import Saturated
+from callboard.protocol.errors import RateLimited, Saturated, Unauthorized
 from callboard.protocol.settings.api import ApiKey
 
 
@@ -47,10 +50,50 @@ async def test_a_good_key_is_hashed_once_however_often_and_by_however_many_it_is
     assert hashes == [token]
 
 
-async def test_a_key_that_names_an_id_which_does_not_exist_costs_no_hash(hashes: list[str]) -> None:
-    ring = KeyRing([made_key("alice")[1]])
-    assert await ring.check(new_key()[0]) is None
-    assert hashes == []
+async def test_the_clock_does_not_tell_which_ids_there_are(hashes: list[str]) -> None:
+    _, entry = made_key("alice")
+    ring = KeyRing([entry])
+    strange, near = new_key()[0], f"cb_{entry.id}_{'0' * 64}"
+    assert await ring.check(strange) is None
+    assert await ring.check(near) is None
+    assert hashes == [strange, near], "both cost one hash"
+
+
+async def test_keys_of_nobody_keep_no_good_key_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    token, entry = made_key("alice")
+    held = trio.Event()
+    trio_token = trio.lowlevel.current_trio_token()
+    really = keys._owner
+
+    def slow(shown: str, candidates: tuple[ApiKey, ...]) -> ApiKey | None:
+        if shown != token:
+            trio.from_thread.run(held.wait, trio_token=trio_token)
+        return really(shown, candidates)
+
+    monkeypatch.setattr(keys, "_owner", slow)
+    ring = KeyRing([entry])
+    async with trio.open_nursery() as nursery:
+        for _ in range(keys.IN_LINE):
+            nursery.start_soon(ring.check, new_key()[0])
+        await trio.testing.wait_all_tasks_blocked()
+        with pytest.raises(Saturated):
+            await ring.check(new_key()[0])
+        with trio.fail_after(10):
+            assert await ring.check(token) is not None
+        held.set()
+
+
+async def test_who_hangs_up_while_a_bad_key_is_checked_has_shown_a_bad_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, entry = made_key("alice")
+    gate = gate_for(entry)
+    for number in range(BAD_LOGINS):
+        with trio.CancelScope() as client, contextlib.suppress(Unauthorized):
+            trio_token = trio.lowlevel.current_trio_token()
+            hang_up = partial(trio.from_thread.run_sync, client.cancel, trio_token=trio_token)
+            monkeypatch.setattr(keys, "_owner", lambda *_, hang_up=hang_up: hang_up())
+            await gate.admit(showing(f"cb_{entry.id}_{number:064}"), "203.0.113.9")
+    with pytest.raises(RateLimited):
+        await gate.admit(showing(f"cb_{entry.id}_{'f' * 64}"), "203.0.113.9")
 
 
 async def test_keys_of_other_makers_are_tried_against_every_entry_without_an_id() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from callboard.actors.server.access.origins import Origins, network_of, peer_of
+from callboard.actors.server.access.origins import Origins, is_loopback, is_within, network_of, peer_of
 from callboard.protocol.errors import Denied
 from callboard.protocol.settings.api import ApiSettings, Cors
 
@@ -104,3 +104,17 @@ def test_a_proxy_is_believed_only_if_it_is_trusted() -> None:
 def test_one_ipv6_host_counts_as_one_whatever_address_it_takes() -> None:
     assert network_of("2001:db8::1") == network_of("2001:db8::ffff:1")
     assert network_of("192.0.2.1") != network_of("192.0.2.2")
+
+
+def test_an_ipv4_address_in_the_clothes_of_ipv6_is_itself_and_not_one_of_all() -> None:
+    assert network_of("::ffff:192.0.2.1") == network_of("192.0.2.1") != network_of("::ffff:192.0.2.2")
+    assert is_loopback("::ffff:127.0.0.1")
+    assert not is_loopback("::ffff:192.0.2.1")
+    assert is_within("::ffff:10.1.2.3", ("10.0.0.0/8",))
+    forwarded = {"x-forwarded-for": "127.0.0.1, ::ffff:203.0.113.5"}
+    assert peer_of(forwarded, "::ffff:10.0.0.1", ("10.0.0.0/8",)) == "::ffff:203.0.113.5"
+
+
+def test_the_name_of_an_interface_is_no_part_of_an_address() -> None:
+    assert network_of("fe80::1%eth0") == network_of("fe80::2%eth1")
+    assert network_of("what is this" * 100) == ("what is this" * 100)[:64]

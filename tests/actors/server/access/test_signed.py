@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import json
 import time
 from collections.abc import AsyncIterator
@@ -230,3 +231,21 @@ async def test_keys_that_were_fetched_go_on_counting_when_the_address_fails(hous
 async def test_a_document_that_never_ends_is_not_read_to_its_end(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jwks, "MOST_BYTES", 100)
     assert not await house.keys._fetch()
+
+
+async def test_a_token_that_wants_more_understood_than_we_do_is_refused(house: House) -> None:
+    claims = {"iss": ISSUER, "aud": AUDIENCE, "sub": "carol", "exp": time.time() + 60}
+    headers = {"kid": house.signer.kid, "crit": ["b64"], "b64": True}
+    key = house.signer.keys[house.signer.kid]
+    assert await house.refused(jwt.encode(claims, key, algorithm="RS256", headers=headers))
+    del headers["crit"]
+    assert await house.tokens.check(jwt.encode(claims, key, algorithm="RS256", headers=headers))
+
+
+async def test_a_document_of_keys_is_not_unpacked(house: House) -> None:
+    """A few bytes that would become many are what they are: no keys."""
+    house.signer.document = gzip.compress(house.signer.published())
+    try:
+        assert "not known" in await house.refused(house.signer.token())
+    finally:
+        house.signer.document = None

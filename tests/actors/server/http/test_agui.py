@@ -116,6 +116,34 @@ async def test_a_run_that_fails_is_told_as_an_error(house: House) -> None:
     assert events[-1]["code"] == "model"
 
 
+async def test_a_run_that_is_cancelled_ends_as_cancelled_and_is_no_error(house: House) -> None:
+    house.stage.models.answer_with(lambda _: Reply(text="slowly " * 500, piece=7, gap=0.1))
+    ends: list[dict[str, Any]] = []
+    async with house.client.stream("POST", "/agui", json=asks(), params={"target": "fake:model"}) as response:
+        async for _, _, event in told(response):
+            if event["type"] == "CUSTOM":
+                await house.post(f"/v1/runs/{event['value']['run']}/cancel")
+            ends.append(event)
+    assert (ends[-1]["type"], ends[-1]["outcome"]) == ("RUN_FINISHED", {"type": "cancelled"})
+
+
+async def test_calls_belong_to_their_turns_message_and_no_two_runs_use_an_id_twice(house: House) -> None:
+    home = house.stage.plain(LOOP, name="clerk")
+    (home / "tools.sh").write_text('# @cmd Adds.\nadd() { printf 3 >> "$LLM_OUTPUT"; }\n')
+    twice: list[tuple[str, Any]] = [("add", {}), ("add", {})]
+    ids: list[str] = []
+    for _ in range(2):
+        house.stage.models.script(Reply(text="Hm.", calls=twice), Reply(calls=[("add", {})]), "Done.")
+        events = await happens(house, "agent/clerk")
+        started = [event for event in events if event["type"] == "TOOL_CALL_START"]
+        said = [event["messageId"] for event in events if event["type"] == "TEXT_MESSAGE_START"]
+        parents = [event["parentMessageId"] for event in started]
+        assert parents[:2] == [said[0], said[0]]
+        assert parents[2] not in said  # it said nothing there
+        ids += [event["toolCallId"] for event in started] + said + parents[2:]
+    assert len(set(ids)) == len(ids)
+
+
 async def test_what_is_to_be_run_has_to_be_named(house: House) -> None:
     assert (await house.post("/agui", asks(), 400))["error"]["code"] == "usage"
     house.stage.agent(HELLO, name="hello")

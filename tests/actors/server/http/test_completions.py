@@ -184,3 +184,30 @@ async def test_curl_says_that_json_is_a_form(house: House) -> None:
     assert response.json()["final_message"] == "hello you"
     response = await house.client.post("/v1/completions", content=body, headers={"content-type": "text/xml"})
     assert response.status_code == 415
+
+
+TODO: list[tuple[str, object]] = [("todo__init", {"goal": "g"}), ("todo__add", {"task": "one"})]
+
+
+async def test_a_request_can_have_an_agent_go_on_by_itself_or_not(house: House) -> None:
+    house.stage.plain(LOOP, name="clerk")
+    house.stage.plain(LOOP + "auto_continue: true\n", name="keen")
+    ask = {"prompt": "work", "agent": "clerk"}
+    house.stage.models.script(Reply(calls=TODO), "begun", Reply(calls=[("todo__done", {"id": 1})]), "done")
+    reply = await house.post("/v1/completions", {**ask, "auto_continue": True})
+    assert reply["auto_continued"] == 1
+    for more in ({**ask}, {**ask, "auto_continue": False}, {**ask, "agent": "keen", "auto_continue": False}):
+        house.stage.models.script("ok")
+        await house.post("/v1/completions", more)
+        assert "todo__add" not in house.stage.models.requests[-1].offered
+    house.stage.models.script("ok")
+    await house.post("/v1/completions", {**ask, "agent": "keen"})
+    assert "todo__add" in house.stage.models.requests[-1].offered
+
+
+async def test_a_request_tells_an_agent_its_temperature(house: House) -> None:
+    house.stage.plain(LOOP + "temperature: 0.9\n", name="clerk")
+    for more, wanted in (({}, 0.9), ({"temperature": 0.0}, 0.0)):
+        house.stage.models.script("ok")
+        await house.post("/v1/completions", {"prompt": "x", "agent": "clerk", **more})
+        assert house.stage.models.requests[-1].json["temperature"] == wanted

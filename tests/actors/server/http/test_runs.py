@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import httpx
+import pytest
 import trio
 from fake_models import Reply
 from http_agents import ASKER, HELLO
@@ -136,3 +137,10 @@ async def test_numbers_that_are_none_are_refused(house: House) -> None:
     headers = {"accept": "text/event-stream", "last-event-id": "x"}
     response: httpx.Response = await house.client.get(f"/v1/runs/{run}/events", headers=headers)
     assert response.status_code == 400
+    await house.get(f"/v1/runs/{run}/events", 400, headers={"last-event-id": "x"})
+
+
+@pytest.mark.parametrize("query", ["status=null", "status=asleep", "limit=null", "limit=0", "limit=1.5", "surprise=1"])
+async def test_a_query_that_says_what_nobody_can_mean_is_refused(house: House, query: str) -> None:
+    assert (await house.get(f"/v1/runs?{query}", 400))["error"]["code"] == "usage"
+    await house.get("/v1/runs?before=null", 404)

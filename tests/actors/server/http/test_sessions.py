@@ -13,6 +13,8 @@ from http_house import House
 from tiny_weights import WORDS, put_weights
 from waiting import until
 
+from callboard.actors.sessions.store import SessionStore
+
 
 async def session(house: House, **more: Any) -> str:
     made = await house.post("/v1/sessions", more, 201)
@@ -158,3 +160,54 @@ async def test_a_knowledge_base_is_built_anew_and_a_session_looks_things_up_in_i
     await house.post(f"/v1/sessions/{id}/completions", {"prompt": "what is the sky?"})
     assert "the sky is green" in house.stage.models.requests[-1].body.decode()
     assert (await house.ask("DELETE", f"/v1/sessions/{id}/rag"))["rag"] is None
+
+
+async def test_a_prompt_into_a_session_may_wish_for_more_than_the_agents_file_says(house: House) -> None:
+    house.stage.plain(LOOP, name="clerk")
+    id = await session(house, agent="clerk")
+    house.stage.models.script("ok")
+    path = f"/v1/sessions/{id}/completions"
+    await house.post(path, {"prompt": "x", "temperature": 0.3, "auto_continue": True})
+    request = house.stage.models.requests[-1]
+    assert request.json["temperature"] == 0.3
+    assert "todo__add" in request.offered
+    house.stage.models.script("ok")
+    await house.post(path, {"prompt": "y"})
+    assert "todo__add" not in house.stage.models.requests[-1].offered
+
+
+async def test_twenty_sessions_side_by_side_keep_to_themselves(house: House) -> None:
+    house.stage.models.answer_with(lambda request: "re " + request.prompt)
+
+    async def talk(number: int) -> None:
+        id = await session(house)
+        for turn in range(3):
+            await house.post(f"/v1/sessions/{id}/completions", {"prompt": f"{number}.{turn}"})
+        kept = [text for role, text in await said(house, id) if role == "user"]
+        assert kept == [f"{number}.{turn}" for turn in range(3)]
+
+    async with trio.open_nursery() as nursery:
+        for number in range(20):
+            nursery.start_soon(talk, number)
+
+
+async def test_a_session_without_a_name_gets_one_from_a_model_which_is_told(house: House) -> None:
+    id = await session(house)
+    state = SessionStore(house.stage.config_dir).path(id)
+    state.write_text("save_session: true\n" + state.read_text())
+    house.stage.models.script("Arches.", "What holds arches up?")
+    reply = await house.post(f"/v1/sessions/{id}/completions", {"prompt": "tell me"})
+    assert reply["autonamed"].endswith("-what-holds-arches-up")
+    assert (await house.get(f"/v1/sessions/{id}"))["alias"] == reply["autonamed"]
+
+
+async def test_an_answer_that_can_not_be_kept_comes_with_a_warning(house: House) -> None:
+    id = await session(house)
+    state = SessionStore(house.stage.config_dir).path(id)
+
+    def vanish(_: object) -> str:
+        state.unlink()
+        return "forty-two"
+
+    house.stage.models.answer_with(vanish)
+    assert (await house.post(f"/v1/sessions/{id}/completions", {"prompt": "tell me"}))["final_message"] == "forty-two"

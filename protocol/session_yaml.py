@@ -1,0 +1,213 @@
+"""The YAML of sessions: the core schema of YAML 1.2 (`yes` and dates are text), as serde writes it.
+
+Files may be edited by hand, torn, or sent by somebody who means no good. PyYAML's own loader recurses in C: a line of
+brackets ends the process; a few hundred bytes of nested aliases fill the memory as soon as they are written again. So
+the values are made from the parser's events, with a bound for depth and one for what aliases stand for.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import yaml
+
+from .errors import InvalidFile
+
+Json = Any
+
+DEEPEST = 100
+"""How deep mappings and lists may nest; a conversation with the arguments of its tools stays below 20."""
+
+MOST_ALIASED = 1_000_000
+"""Values and characters that the aliases of a file may stand for together."""
+
+_C = yaml.__with_libyaml__
+_YAML = "tag:yaml.org,2002:"
+_CORE = {
+    "null": r"~|null|Null|NULL|",
+    "bool": r"true|True|TRUE|false|False|FALSE",
+    "int": r"[-+]?(?:0|[1-9][0-9]*)|0o[0-7]+|0x[0-9a-fA-F]+",
+    "float": r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)",
+}
+_GUESSED = re.compile("|".join(f"(?P<{kind}>{pattern})" for kind, pattern in _CORE.items()))
+"""Texts that stand for something else when nothing is around them."""
+
+
+def read_yaml(text: str, file: str) -> Json:
+    """What a document holds.
+
+    Raises:
+        InvalidFile: it is no YAML, nests too deeply, or its aliases stand for too much.
+    """
+    try:
+        return _Reading(file).value_of(text)
+    except yaml.YAMLError as error:
+        raise InvalidFile(f"{file} is no YAML: {' '.join(str(error).split())}") from None
+
+
+def write_yaml(value: Json) -> str:
+    """The text of a document; what it holds twice is written twice, what nests too deeply to be read is left out."""
+    shown = value if _fits(value, DEEPEST) else _cut(value, DEEPEST)
+    return yaml.dump(shown, Dumper=_Dumper, allow_unicode=True, sort_keys=False, width=120)
+
+
+def _fits(value: Json, levels: int) -> bool:
+    if not isinstance(value, dict | list):
+        return True
+    inner = value.values() if isinstance(value, dict) else value
+    return levels > 0 and all(_fits(each, levels - 1) for each in inner)
+
+
+def _cut(value: Json, levels: int) -> Json:
+    if not isinstance(value, dict | list):
+        return value
+    if levels == 0:
+        return "[nested too deeply to be kept]"
+    if isinstance(value, dict):
+        return {key: _cut(each, levels - 1) for key, each in value.items()}
+    return [_cut(each, levels - 1) for each in value]
+
+
+class _Open:
+    """A mapping or a list that is not at its end; `key` is the key that waits for its value."""
+
+    def __init__(self, anchor: str | None, before: int, *, mapping: bool) -> None:
+        self.value: Any = {} if mapping else []
+        self.mapping = mapping
+        self.anchor = anchor
+        self.before = before
+        self.has_key = False
+        self.key: Any = None
+
+
+class _Reading:
+    """One document, from its events."""
+
+    def __init__(self, file: str) -> None:
+        self._file = file
+        self._open: list[_Open] = []
+        self._anchors: dict[str, tuple[Json, int]] = {}
+        self._size = 0
+        self._aliased = 0
+        self._found: Json = None
+
+    def value_of(self, text: str) -> Json:
+        """What the text holds."""
+        documents = 0
+        for event in yaml.parse(text, Loader=yaml.CSafeLoader if _C else yaml.SafeLoader):
+            if isinstance(event, yaml.ScalarEvent):
+                self._size += 1 + len(event.value)
+                value = self._scalar(event)
+                if event.anchor is not None:
+                    self._anchors[event.anchor] = value, 1 + len(event.value)
+                self._put(value)
+            elif isinstance(event, yaml.CollectionStartEvent):
+                self._begin(event)
+            elif isinstance(event, yaml.CollectionEndEvent):
+                self._end()
+            elif isinstance(event, yaml.AliasEvent):
+                self._put(self._alias(event.anchor or ""))
+            elif isinstance(event, yaml.DocumentStartEvent):
+                documents += 1
+                if documents > 1:
+                    raise InvalidFile(f"{self._file} holds more than one document")
+        return self._found
+
+    def _begin(self, event: yaml.CollectionStartEvent) -> None:
+        mapping = isinstance(event, yaml.MappingStartEvent)
+        self._check_tag(event.tag, "map" if mapping else "seq")
+        if len(self._open) >= DEEPEST:
+            raise InvalidFile(f"{self._file}: it nests too deeply (more than {DEEPEST})")
+        self._open.append(_Open(event.anchor, self._size, mapping=mapping))
+        self._size += 1
+
+    def _end(self) -> None:
+        over = self._open.pop()
+        if over.anchor is not None:
+            self._anchors[over.anchor] = over.value, self._size - over.before
+        self._put(over.value)
+
+    def _alias(self, anchor: str) -> Json:
+        if anchor not in self._anchors:
+            raise InvalidFile(f"{self._file}: the alias *{anchor[:60]} stands for nothing that is there before it")
+        value, size = self._anchors[anchor]
+        self._size += size
+        self._aliased += size
+        if self._aliased > MOST_ALIASED:
+            raise InvalidFile(f"{self._file}: its aliases stand for too much")
+        return value
+
+    def _put(self, value: Json) -> None:
+        if not self._open:
+            self._found = value
+            return
+        here = self._open[-1]
+        if not here.mapping:
+            here.value.append(value)
+        elif here.has_key:
+            here.value[here.key] = value
+            here.has_key = False
+        elif isinstance(value, list | dict):
+            raise InvalidFile(f"{self._file}: a key is a text, not a list or a mapping")
+        else:
+            here.key, here.has_key = value, True
+
+    def _scalar(self, event: yaml.ScalarEvent) -> Json:
+        text, tag = event.value, event.tag
+        if tag is None and not event.implicit[0]:
+            return text
+        guess = _GUESSED.fullmatch(text)
+        kind = "str" if guess is None or guess.lastgroup is None else guess.lastgroup
+        if tag is not None and tag != "!":
+            wanted = tag.removeprefix(_YAML)
+            if wanted == "str":
+                return text
+            self._check_tag(tag, "float" if wanted == "float" and kind == "int" else kind)
+            kind = wanted
+        elif tag == "!":
+            return text
+        try:
+            return _MADE[kind](text)
+        except ValueError:  # more digits than Python reads
+            raise InvalidFile(f"{self._file}: the number {text[:20]}... is too long") from None
+
+    def _check_tag(self, tag: str | None, kind: str) -> None:
+        if tag not in (None, "!", _YAML + kind) and not (kind == "int" and tag == _YAML + "float"):
+            raise InvalidFile(f"{self._file}: the tag {str(tag)[:60]!r} says nothing to us here")
+
+
+def _whole(text: str) -> int:
+    digits = text.lstrip("+-")
+    return int(text, 8 if digits.startswith("0o") else 16 if digits.startswith("0x") else 10)
+
+
+def _decimal(text: str) -> float:
+    plain = text.lower()
+    return float(plain.replace(".inf", "inf").replace(".nan", "nan"))
+
+
+_MADE: dict[str, Any] = {
+    "str": str,
+    "null": lambda _: None,
+    "bool": lambda text: text.lower() == "true",
+    "int": _whole,
+    "float": _decimal,
+}
+
+
+class _Dumper(yaml.CSafeDumper if _C else yaml.SafeDumper):  # type: ignore[misc]  # one of two
+    """A safe dumper that writes long texts as people read them."""
+
+    def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 - each value is written where it stands
+        return True
+
+
+def _text(dumper: Any, value: str) -> yaml.ScalarNode:
+    plain = value.encode("utf-8", "replace").decode()  # half a surrogate can't be written
+    style = "|" if "\n" in plain else "'" if _GUESSED.fullmatch(plain) else None
+    node: yaml.ScalarNode = dumper.represent_scalar(_YAML + "str", plain, style=style)
+    return node
+
+
+_Dumper.add_representer(str, _text)

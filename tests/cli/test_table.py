@@ -1,0 +1,33 @@
+"""Lists in columns: as wide as they look, and on a terminal no wider than that."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import pytest
+
+from callboard.cli.render.table import columns, table, width_of
+
+ROWS = [("a", "1"), ("日本語", "2"), ("nai\u0308ve", "3")]
+
+
+def test_columns_are_as_wide_as_they_look() -> None:
+    assert columns(ROWS) == ["  a       1", "  日本語  2", "  nai\u0308ve   3"]
+    assert columns([]) == []
+
+
+@pytest.mark.parametrize(
+    ("width", "shown"), [(80, "日本語  2"), (9, "日本語  2"), (8, "日本語 …"), (6, "日本…"), (5, "日本…")]
+)
+def test_on_a_terminal_no_line_is_wider_than_that(monkeypatch: pytest.MonkeyPatch, width: int, shown: str) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((width, 24)))
+    line = table(ROWS).splitlines()[1]
+    assert line == shown
+    assert width_of(line) <= width
+
+
+def test_a_program_that_reads_a_list_gets_whole_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: False)
+    assert table([("a", "x" * 500)]) == f"a  {'x' * 500}\n"

@@ -1,0 +1,36 @@
+"""OpenAI's own SDK against our server: tools that it plays itself, images, and errors as its own types."""
+
+from __future__ import annotations
+
+from fake_models import Reply
+from http_agents import LOOP
+from http_house import Serve, serve
+from interop.environments import needs
+from interop.test_http_clients import client
+
+__all__ = ["serve"]
+
+pytestmark = needs("control")
+
+
+async def test_openais_own_sdk_plays_its_tools_shows_images_and_knows_our_errors(serve: Serve) -> None:
+    async with serve(api={"limits": {"rate_limit_per_minute": 5, "rate_limit_burst": 10}}) as house:
+        house.stage.plain(LOOP, name="clerk")
+        house.stage.models.answer_with(
+            lambda request: (
+                f"It is {request.results[-1]}."
+                if request.results
+                else Reply(calls=[("lookup", {"word": "sky"})])
+                if request.offered
+                else "a dot"
+            )
+        )
+        got = await client(house, "openai_tools.py", f"{house.url}/v1", house.token)
+    assert got["whole"] == ["tool_calls", "lookup", {"word": "sky"}, "It is green."]
+    assert got["streamed"] == ["tool_calls", "lookup"]
+    assert got["seen"] == "a dot"
+    assert got["model"] == "agent/clerk"
+    assert got["bad"] == ["BadRequestError", "usage", True]
+    assert got["absent"] == ["NotFoundError", "not_found", True]
+    assert got["nobody"] == ["AuthenticationError", "unauthorized", True]
+    assert got["often"] == ["RateLimitError", "rate_limited", True]
