@@ -441,9 +441,11 @@ async def test_91_after_a_root_all_counts_are_as_before() -> None:
                 await start_process(root.actor, ["no-such-program"])
 
     await session()  # trio's worker threads stay for a while
-    before = counts()
+    files, threads, processes = counts()
     await session()
-    assert counts() == before
+    now = counts()
+    assert (now[0], now[2]) == (files, processes)
+    assert now[1] <= threads  # those of earlier tests may end meanwhile
 
 
 async def test_a_root_without_processes_starts_no_guardian(root: Root) -> None:
