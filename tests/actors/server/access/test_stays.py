@@ -262,7 +262,7 @@ async def test_unknown_signers_are_looked_for_by_few_at_a_time() -> None:
         finally:
             looking -= 1
 
-    gate._signed.keys.look_for = look_for  # type: ignore[method-assign]
+    gate._signed.keys.look_for = look_for  # type: ignore[method-assign] - a slow one
     ends: list[str] = []
 
     async def come(number: int) -> None:
