@@ -51,6 +51,7 @@ dev: $(VENV)/.dev  ## the environment for working on callboard
 
 docs: $(VENV)/.dev  ## rewrite the generated parts of docs/
 	$(BIN)/python tests/packaging/events_table.py
+	$(BIN)/python tests/packaging/corpus_table.py
 
 lock: $(VENV)/.dev  ## pin what is installed now
 	{ sed -n '/^#/p' $(LOCK); $(BIN)/python -m pip freeze --all --exclude-editable | grep -vE '^(#|pip=)'; } > $(LOCK).new
