@@ -43,3 +43,17 @@ def state_dir(environ: Mapping[str, str]) -> Path:
     if os.path.isabs(state):  # noqa: PTH117 - a text is at hand
         return Path(state) / "callboard"
     return Path(environ.get("HOME") or Path.home()) / ".local" / "state" / "callboard"
+
+
+def root_dir(config: Path, agent: Path | None) -> Path:
+    """What tools and scripts find as `LLM_ROOT_DIR`: the configuration directory.
+
+    Files of agents read `$LLM_ROOT_DIR/agents/.shared/…` there. An agent that lies elsewhere beside an
+    `agents/.shared`, such as one in a checkout that is run by its path, brings a configuration directory of its own.
+    """
+    if agent is None:
+        return config
+    agents = agent.parent
+    if agents.name == "agents" and agents != config / "agents" and (agents / ".shared").is_dir():
+        return agents.parent
+    return config

@@ -197,13 +197,15 @@ class ToolFailed(CallboardError):
 
     Attributes:
         stderr: the end of what the tool wrote there.
+        output: what it had written as its result until then.
     """
 
     code = "tool_failed"
 
-    def __init__(self, message: str, *, stderr: str = "") -> None:
+    def __init__(self, message: str, *, stderr: str = "", output: str = "") -> None:
         super().__init__(message)
         self.stderr = stderr
+        self.output = output
 
 
 class NobodyToAsk(RunFailed):

@@ -44,7 +44,7 @@ class Bench:
         self.events: list[Event] = []
         # The interpreter itself comes first: what a version manager puts on the PATH takes ten times as long to start.
         environ = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "HOME": str(directory)}
-        self.home = Home(root=directory, config_dir=directory / "config", environ=environ, cache=directory / "cache")
+        self.home = Home(config_dir=directory / "config", environ=environ, cache=directory / "cache")
 
     def write(self, name: str, text: str) -> Path:
         """Write a tool file."""

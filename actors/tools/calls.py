@@ -135,7 +135,7 @@ class Calls:
                 f"The call '{call.name}' has invalid arguments: a JSON object was expected, and this came: "
                 f"{shortened(call.malformed, 300)}"
             )
-        arguments = _without_nulls(call.arguments, tool)
+        arguments = _without_nulls(_by_own_names(call.arguments, tool), tool)
         wrong = self._misfits(tool, arguments)
         if wrong:
             return _refused(f"The call '{call.name}' has invalid arguments: {'; '.join(wrong)}")
@@ -268,6 +268,8 @@ def _result_of(end: End, name: str) -> tuple[Json, bool]:
         told = _refused(str(error))
         if error.stderr:
             told["stderr"] = error.stderr.rstrip()
+        if error.output:
+            told["output"] = error.output.rstrip()
         return told, True
     if isinstance(error, CallboardError):
         return _refused(str(error)), True
@@ -293,6 +295,12 @@ def _tell_refusal(me: Actor, call: ToolCall, why: dict[str, Json]) -> None:
         me.emit(ToolStarted(tool=name, arguments=shortened(text_of(call.arguments), _EVENT_LIMIT)), id=call.id)
         error = shortened(text_of(why), _EVENT_LIMIT)
         me.emit(ToolFinished(tool=name, seconds=0.0, error=error, code="refused"), id=call.id)
+
+
+def _by_own_names(arguments: Arguments, tool: Tool) -> Arguments:
+    """With the tool's own names of its parameters; one that is given by both names stays as it is."""
+    names = {name: own for name, own in tool.synonyms.items() if own not in arguments}
+    return {names.get(name, name): value for name, value in arguments.items()} if names else arguments
 
 
 def _without_nulls(arguments: Arguments, tool: Tool) -> Arguments:

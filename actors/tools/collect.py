@@ -186,9 +186,10 @@ class Shelf:
         from .files.home import Home
 
         return Home(
-            root=directory or self.config_dir,
             config_dir=self.config_dir,
             agent=agent,
+            agent_dir=directory,
+            own=True,
             values=dict(values),
             environ=tool_environ(self._environ, agent_dir=directory, config_dir=self.config_dir),
             cache=cache_dir(self._environ),
@@ -205,7 +206,7 @@ class Shelf:
 
         (declaration,) = self.read(path, agent=False).declarations
         environ = tool_environ(self._environ, agent_dir=None, config_dir=self.config_dir)
-        home = msgspec.structs.replace(home, root=self.config_dir, agent_dir=home.root, environ=environ)
+        home = msgspec.structs.replace(home, own=False, environ=environ)
         return file_tool(declaration, home, timeout=timeout)
 
     def _builtin(self, roots: tuple[Path, ...], cwd: Path | None) -> dict[str, Tool]:

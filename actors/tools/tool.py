@@ -13,7 +13,7 @@ the model: a text as it is, anything else as JSON. What goes wrong it raises as 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
@@ -56,6 +56,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
             of all arguments.
         shell: whether the subject is a shell command, which patterns must not match by its beginning alone.
         alias: what rules may call it as well: a server's own name for it, where models know it by another.
+        synonyms: other names of parameters, and what they stand for; the schema has the latter only.
         means: for a tool that calls others (`mcp_invoke_*`): the tool and the arguments that a call of it means. They
             need permission as well, and are what is run. Raises `ToolFailed` for a call that means nothing.
         elsewhere: it is the caller of the run who plays it: a call of it ends the agent's work, and the next run goes
@@ -71,6 +72,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     subject: str = ""
     shell: bool = False
     alias: str = ""
+    synonyms: Mapping[str, str] = {}
     means: Meaning | None = None
     elsewhere: bool = False
 

@@ -19,6 +19,7 @@ import trio
 from ....protocol.errors import NodeFailed
 from ....protocol.events import ToolDelta, ToolFinished, ToolStarted
 from ....protocol.graph.model import ScriptNode
+from ...directories import root_dir
 from ...library import PROMPT_UTILS
 from ..json_values import NotJson, decode
 from ..plan import Job, Result
@@ -94,7 +95,7 @@ def _environment(job: Job, state: dict[str, str]) -> dict[str, str]:
     utils = config / "functions" / "utils" / "prompt-utils.sh"
     environ = {name: value for name, value in job.context.environ.items() if not name.startswith("GRAPH_STATE")}
     environ.update(
-        LLM_ROOT_DIR=str(config),
+        LLM_ROOT_DIR=str(root_dir(config, job.directory)),
         LLM_PROMPT_UTILS_FILE=str(utils if utils.is_file() else PROMPT_UTILS),
         LLM_AGENT_DATA_DIR=str(job.directory),
         CLICOLOR_FORCE="1",

@@ -16,12 +16,25 @@ source "$(dirname "${BASH_SOURCE[0]}")/ask.sh"
 
 # --- colours ---------------------------------------------------------------------------------------------------------
 
-# _color CODE TEXT...: the text in this colour at a terminal (or with CLICOLOR_FORCE), else plain. A model reads it too.
+# _coloured: whether what is printed here is for people: at a terminal, or with CLICOLOR_FORCE. A model reads it too.
+_coloured() { [[ -z ${NO_COLOR-} && (-t 1 || -n ${CLICOLOR_FORCE-}) ]]; }
+
+# The same as variables: "${red}no${default}".
+# shellcheck disable=SC2034 # they are for tools
+if _coloured; then
+    red=$'\033[31m' green=$'\033[32m' gold=$'\033[38;5;178m' yellow=$'\033[33m' blue=$'\033[34m'
+    magenta=$'\033[35m' cyan=$'\033[36m' white=$'\033[97m' gray=$'\033[90m'
+    bold=$'\033[1m' underlined=$'\033[4m' default=$'\033[0m'
+else
+    red='' green='' gold='' yellow='' blue='' magenta='' cyan='' white='' gray='' bold='' underlined='' default=''
+fi
+
+# _color CODE TEXT...: the text in this colour, or plain.
 _color() {
-    if [[ -n ${NO_COLOR-} || (! -t 1 && -z ${CLICOLOR_FORCE-}) ]]; then
-        printf '%s\n' "${*:2}"
-    else
+    if _coloured; then
         printf '\033[%sm%s\033[0m\n' "$1" "${*:2}"
+    else
+        printf '%s\n' "${*:2}"
     fi
 }
 
@@ -34,13 +47,29 @@ magenta() { _color 35 "$@"; }
 cyan() { _color 36 "$@"; }
 white() { _color 97 "$@"; }
 
-# --- messages, all on stderr -----------------------------------------------------------------------------------------
+# --- messages --------------------------------------------------------------------------------------------------------
 
-error() { red "ERROR: $*" >&2; }
-warn() { yellow "WARN: $*" >&2; }
-info() { cyan "INFO: $*" >&2; }
-debug() { blue "DEBUG: $*" >&2; }
-trace() { white "TRACE: $*" >&2; }
+# They go where the tool has sent its stdout: `info "Found it" >> "$LLM_OUTPUT"`, `text=$(info "Found it")`. Left alone
+# they go to stderr, since a script's stdout is its result.
+error() { _say red "ERROR: $*"; }
+warn() { _say yellow "WARN: $*"; }
+info() { _say cyan "INFO: $*"; }
+debug() { _say blue "DEBUG: $*"; }
+trace() { _say white "TRACE: $*"; }
+success() { _say green "SUCCESS: $*"; }
+
+# To the person, always.
+show_error() { red "✘ $*" >&2; }
+show_success() { green "✔ $*" >&2; }
+
+# _say COLOUR TEXT: `$$` is the script itself, in its subshells too.
+_say() {
+    if [[ -f /dev/fd/1 || (-e /proc/$$/fd/1 && ! /dev/fd/1 -ef /proc/$$/fd/1) ]]; then
+        "$@"
+    else
+        "$@" >&2
+    fi
+}
 
 # --- questions -------------------------------------------------------------------------------------------------------
 
@@ -98,6 +127,26 @@ list() {
     fi
 }
 
+# range TEXT MIN CURRENT MAX: a whole number from MIN to MAX; CURRENT if nothing is entered.
+range() {
+    local min=$2 current=$3 max=$4 answer
+    if [[ ! "$min $current $max" =~ ^-?[0-9]+\ -?[0-9]+\ -?[0-9]+$ ]]; then
+        error "range needs three whole numbers; got '$min', '$current' and '$max'" >&2
+        return 1
+    fi
+    while answer=$(input "$1 ($min to $max)" "$current"); do
+        if [[ $answer =~ ^(-?)0*([0-9]{1,15})$ ]]; then
+            answer=$((${BASH_REMATCH[1]}${BASH_REMATCH[2]}))
+            if ((answer >= min && answer <= max)); then
+                printf '%s' "$answer"
+                return 0
+            fi
+        fi
+        show_error "'$answer' is no whole number from $min to $max"
+    done
+    return 1
+}
+
 # checkbox TEXT OPTION...: the indexes of the chosen options, from 0, with blanks between them.
 checkbox() {
     local -a options=("${@:2}") chosen=()
@@ -147,7 +196,7 @@ with_validate() {
             printf '%s' "$answer"
             return 0
         fi
-        warn "${problem:-that is no valid answer}"
+        show_error "${problem:-that is no valid answer}"
     done
 }
 with_validation() { with_validate "$@"; }
@@ -166,11 +215,11 @@ guard_operation() {
     [[ -n ${AUTO_CONFIRM-} ]] && return 0
     local answer
     answer=$(confirm "${1:-Do you want to go on?}" guard=1) || {
-        error "nobody is there to agree to: ${1:-this operation}"
+        error "nobody is there to agree to: ${1:-this operation}" >&2
         exit 1
     }
     [[ $answer == 1 ]] && return 0
-    error "the person said no to: ${1:-this operation}"
+    error "the person said no to: ${1:-this operation}" >&2
     exit 1
 }
 
@@ -178,7 +227,7 @@ guard_operation() {
 guard_path() {
     [[ -n ${AUTO_CONFIRM-} ]] && return 0
     [[ $# -ge 1 && -n $1 ]] || {
-        error "guard_path needs a path"
+        error "guard_path needs a path" >&2
         exit 1
     }
     local path here
@@ -189,26 +238,23 @@ guard_path() {
 
 # --- files -----------------------------------------------------------------------------------------------------------
 
-# patch_file FILE PATCH: prints what FILE becomes with the unified diff in the file PATCH; shows the change on stderr.
-# FILE itself stays as it is. Only hunks count, not the names of files in the diff.
+# patch_file FILE PATCH: prints what FILE becomes with the diff in the file (or pipe) PATCH; shows the change on stderr.
+# FILE itself stays as it is. A hunk goes where its header says if its lines stand there, else to the first place after
+# the hunk before where they do, so `@@ ... @@` is a header too. Only hunks count, not the names of files in the diff.
 patch_file() {
-    local work
-    [[ -f $1 && -f $2 ]] || {
-        error "patch_file needs a file and a file with a diff; got '$1' and '$2'"
-        return 1
-    }
-    work=$(mktemp -d) || return 1
-    cp -- "$1" "$work/file" && sed '/^@@/,$!d' -- "$2" >"$work/hunks"
-    # The hunks alone, under a name of our own: whatever path the diff names is never followed.
-    { printf -- '--- a/file\n+++ b/file\n' && cat -- "$work/hunks"; } >"$work/patch"
-    if ! (cd -- "$work" && git apply --recount --whitespace=nowarn --directory= patch) >&2; then
-        error "the diff does not fit '$1'"
-        rm -rf -- "$work"
+    local patched
+    if [[ ! -f $1 || ! -r $2 || -d $2 ]]; then
+        error "patch_file needs a file and a file with a diff; got '$1' and '$2'" >&2
         return 1
     fi
-    diff -u --label "$1" --label "$1 (patched)" -- "$1" "$work/file" >&2 || true
-    cat -- "$work/file"
-    rm -rf -- "$work"
+    # The x keeps the newlines at the end, which a substitution drops.
+    if ! patched=$(_patched "$1" "$2" && printf x); then
+        error "the diff does not fit '$1'" >&2
+        return 1
+    fi
+    patched=${patched%x}
+    diff -u --label "$1" --label "$1 (patched)" -- "$1" <(printf '%s' "$patched") >&2 || true
+    printf '%s' "$patched"
 }
 
 # --- the system ------------------------------------------------------------------------------------------------------
@@ -282,4 +328,79 @@ _tty_options() {
             printf '  %s) %s\n' "$at" "$option"
         done
     } >/dev/tty 2>/dev/null || true
+}
+
+# _patched FILE PATCH
+_patched() {
+    local ends=1
+    [[ ! -s $1 || -n $(tail -c 1 -- "$1" | tr -d '\n') ]] && ends=0
+    _callboard_file=$1 _callboard_patch=$2 _callboard_ends=$ends awk '
+        function fail(why) {
+            print why > "/dev/stderr"
+            exit 1
+        }
+        function fits(hunk, at, i) {
+            for (i = 1; i <= olds[hunk]; i++)
+                if (at + i - 1 > count || lines[at + i - 1] != old[hunk, i]) return 0
+            return 1
+        }
+        function place(hunk, at) {
+            if (!olds[hunk]) {
+                if (said[hunk] < 0 && count)
+                    fail("hunk " hunk " only adds lines and does not say where: give it a line that is there already")
+                at = said[hunk] < 0 ? 1 : said[hunk] + 1
+                if (at < next_line || at > count + 1) fail("hunk " hunk " adds lines where the file has none")
+                return at
+            }
+            if (said[hunk] >= next_line && fits(hunk, said[hunk])) return said[hunk]
+            for (at = next_line; at + olds[hunk] - 1 <= count; at++)
+                if (fits(hunk, at)) return at
+            fail("hunk " hunk " of " hunks ": the file has nowhere (after the hunk before) these " olds[hunk] \
+                " lines, byte for byte; the first is: " old[hunk, 1])
+        }
+        BEGIN {
+            while ((getline line < ENVIRON["_callboard_file"]) > 0) lines[++count] = line
+            while ((getline line < ENVIRON["_callboard_patch"]) > 0) diff[++length_] = line
+            for (i = 1; i <= length_; i++) {
+                line = diff[i]
+                sign = substr(line, 1, 1)
+                if (line ~ /^@@/) {
+                    hunks++
+                    inside = 1
+                    said[hunks] = match(line, /^@@ -[0-9]+/) ? substr(line, 5, RLENGTH - 4) + 0 : -1
+                } else if (line ~ /^--- / && diff[i + 1] ~ /^\+\+\+ / && diff[i + 2] ~ /^@@/) {
+                    inside = 0
+                    i++
+                } else if (line ~ /^(diff |index |```)/) {
+                    inside = 0
+                } else if (!inside) {
+                    continue
+                } else if (sign == "\\") {
+                    if (last != "+") old_open[hunks] = 1
+                    if (last != "-") new_open[hunks] = 1
+                } else if (sign == "-" || sign == "+" || sign == " " || line == "") {
+                    if (sign != "+") old[hunks, ++olds[hunks]] = substr(line, 2)
+                    if (sign != "-") new[hunks, ++news[hunks]] = substr(line, 2)
+                    last = sign
+                    # Empty lines at the end of a hunk are rather the end of the text.
+                    empty[hunks] = line == "" ? empty[hunks] + 1 : 0
+                } else {
+                    fail("line " i " of the diff begins with none of \" \", \"-\" and \"+\": " line)
+                }
+            }
+            if (!hunks) fail("there is no hunk in the diff: each begins with a line that begins with @@")
+            next_line = 1
+            ends = ENVIRON["_callboard_ends"]
+            for (hunk = 1; hunk <= hunks; hunk++) {
+                olds[hunk] -= empty[hunk]
+                news[hunk] -= empty[hunk]
+                at = place(hunk)
+                while (next_line < at) out[++outs] = lines[next_line++]
+                for (i = 1; i <= news[hunk]; i++) out[++outs] = new[hunk, i]
+                next_line += olds[hunk]
+                if (next_line > count && (new_open[hunk] || old_open[hunk] || !count)) ends = !new_open[hunk]
+            }
+            while (next_line <= count) out[++outs] = lines[next_line++]
+            for (i = 1; i <= outs; i++) printf "%s%s", out[i], i < outs || ends ? "\n" : ""
+        }'
 }

@@ -23,7 +23,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
         module: of this package, with a function of the tool's name.
         effect: see `Tool`.
         required, optional: parameters by name, each a JSON Schema.
-        subject: see `Tool`.
+        subject, synonyms: see `Tool`.
     """
 
     description: str
@@ -32,6 +32,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     required: Mapping[str, Json] = {}
     optional: Mapping[str, Json] = {}
     subject: str = ""
+    synonyms: Mapping[str, str] = {}
 
     def schema(self) -> dict[str, Json]:
         """The JSON Schema of the arguments."""
@@ -54,6 +55,9 @@ def _count(description: str) -> Json:
 _OFFSET = _count("Number of the first line to read; the first line of a file is 1.")
 _LIMIT = _count("How many lines to read.")
 _BELOW = _text("Directory to look in; the working directory if left out.")
+
+CONTENTS = {"content": "contents"}
+"""What Loki's successor calls the parameter, and so the prompts that were written for it."""
 
 SPECS: Mapping[str, Spec] = {
     "fs_cat": Spec(
@@ -111,6 +115,7 @@ SPECS: Mapping[str, Spec] = {
         effect="write",
         required={"path": _text("The file."), "contents": _text("All that the file shall contain.")},
         subject="path",
+        synonyms=CONTENTS,
     ),
     "fs_patch": Spec(
         description="Change parts of a file with a unified diff. The lines of context and the removed lines "
@@ -125,6 +130,7 @@ SPECS: Mapping[str, Spec] = {
             ),
         },
         subject="path",
+        synonyms=CONTENTS,
     ),
     "fs_mkdir": Spec(
         description="Make a directory, with those above it that are missing.",

@@ -55,4 +55,5 @@ def _tool(name: str, spec: Spec, setting: Setting) -> Tool:
         timeout=setting.timeout,
         subject=spec.subject,
         shell=spec.subject == "command",
+        synonyms=spec.synonyms,
     )

@@ -26,8 +26,8 @@ from ....supervisors.child import ProcessStop
 from ....supervisors.spawn import WHY
 from ..tool import Arguments
 from .asking import AskSocket, Clock
-from .handing import handed_over, memory_file
-from .home import Home, caches, environment
+from .handing import handed_over, memory_file, raw_json
+from .home import Home, caches, environment, raw_names
 from .interpreters import command, command_by_npx
 from .limits import MIB, USUAL, Limits, impose, kill, watch
 from .output import Printed, Written, read_output
@@ -63,15 +63,17 @@ async def play(
         raise ToolFailed(f"Tool '{declaration.name}' can't be run: there is no file {declaration.file}")
     call = _Call(me, declaration, limits, home.cwd)
     with _told(declaration), _place(home, declaration) as output:
-        environ = environment(home, declaration, output=output)
+        raw = raw_json(arguments, declaration)
+        environ = environment(home, declaration, output=output, raw=raw)
         argv = command(declaration, environ)
-        given = handed_over(declaration, arguments, environ)
+        given = handed_over(declaration, arguments, environ, raw=dict.fromkeys(raw_names(home), raw))
         end = await call.run(argv, environ, given, output, timeout)
         if declaration.language == "typescript" and end.status == NO_TYPES:
             argv = await command_by_npx(me, declaration, environ)
             end = await call.run(argv, environ, given, output, timeout)
-        call.check(end)
-        return read_output(output, limits.result)
+        written = read_output(output, limits.result)
+        call.check(end, written.text)
+        return written
 
 
 @contextmanager
@@ -140,18 +142,19 @@ class _Call:
         finally:
             os.close(fd)
 
-    def check(self, end: ProcessEnd) -> None:
-        """Raise what is wrong with how it ended, if anything is."""
+    def check(self, end: ProcessEnd, written: str) -> None:
+        """Raise what is wrong with how it ended, if anything is. What it has written says more: a build's errors."""
+        told = partial(ToolFailed, stderr=end.stderr_tail, output=written)
         if self._out_of_hand:
-            raise ToolFailed(f"Tool call '{self._tool}' {self._out_of_hand}, and was ended", stderr=end.stderr_tail)
+            raise told(f"Tool call '{self._tool}' {self._out_of_hand}, and was ended")
         if end.status == 0:
             return
         if end.signal is None:
-            raise ToolFailed(f"Tool call '{self._tool}' exited with code {end.status}", stderr=end.stderr_tail)
+            raise told(f"Tool call '{self._tool}' exited with code {end.status}")
         message = f"Tool call '{self._tool}' was ended by the signal {_name(end.signal)}"
         if end.signal == signal.SIGXFSZ:
             message += f": it wrote a file of more than {self._limits.file_size // MIB} MiB"
-        raise ToolFailed(message, stderr=end.stderr_tail)
+        raise told(message)
 
     async def _start(
         self, argv: Sequence[str], environ: Mapping[str, str], printed: Printed, fds: tuple[int, int]

@@ -3,6 +3,7 @@
 Python and TypeScript get JSON. Bash gets words that each end with a NUL, which `runners/run.sh` reads with `mapfile`
 and never evaluates:
 
+    raw NUL <NAME> NUL <arguments as JSON>   before the others; a variable that is too long for the environment
     direct NUL <function> NUL <record>...
     line NUL <word> NUL <word>...            a file with a generated parser of its own gets its command line
 
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 FIRST_NUMBER = 300
 """Of the descriptors that a tool inherits."""
 
+NO_RAW: Mapping[str, str] = {}
+
 _WORD = re.compile(r"[A-Za-z0-9_]+")
 
 
@@ -56,11 +59,27 @@ def memory_file(data: bytes) -> int:
     return fd
 
 
-def handed_over(declaration: Declaration, arguments: Arguments, environ: Mapping[str, str]) -> bytes:
+def raw_json(arguments: Arguments, declaration: Declaration) -> str:
+    """The arguments as JSON.
+
+    Raises:
+        ToolFailed: there is half a character in them.
+    """
+    try:
+        return msgspec.json.encode(arguments).decode()
+    except UnicodeEncodeError as error:
+        raise _half_a_character(declaration, error) from error
+
+
+def handed_over(
+    declaration: Declaration, arguments: Arguments, environ: Mapping[str, str], *, raw: Mapping[str, str] = NO_RAW
+) -> bytes:
     """What the runner reads.
 
     Args:
         environ: the call's environment, where an argument may have a variable stand in for it.
+        raw: variables that bash is told here if the environment has them not. Programs that the file starts don't
+            see these.
 
     Raises:
         ToolFailed: a value can't be told to bash, or does not fit the file's choices.
@@ -81,7 +100,8 @@ def handed_over(declaration: Declaration, arguments: Arguments, environ: Mapping
         words: Iterator[str] | list[str] = ["line", *command, *to_arguments(declaration, arguments)]
     else:
         words = _records(declaration, arguments, environ)
-    return b"".join(_encoded(word, declaration) for word in words)
+    told = [word for name, value in raw.items() if name not in environ for word in ("raw", name, value)]
+    return b"".join(_encoded(word, declaration) for word in (*told, *words))
 
 
 def to_arguments(declaration: Declaration, arguments: Arguments) -> list[str]:

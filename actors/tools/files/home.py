@@ -3,14 +3,15 @@
 The names are Loki's. Every tool gets
 
     LLM_OUTPUT               the file that it writes its result to
-    LLM_ROOT_DIR             the agent's directory for the agent's own tools, else the configuration directory
+    LLM_ROOT_DIR             the configuration directory (`directories.root_dir`), whose tool it may be
     LLM_TOOL_NAME            as the model calls it
     LLM_TOOL_CACHE_DIR       a directory of its own that outlives the call
     LLM_PROMPT_UTILS_FILE    the helpers for questions in bash
+    LLM_TOOL_RAW_JSON        the arguments as JSON, unless they are longer than a variable may be
 
 and if it works for an agent also `LLM_AGENT_NAME`, `LLM_AGENT_FUNC`, `LLM_AGENT_ROOT_DIR`, `LLM_AGENT_DATA_DIR`,
-`LLM_AGENT_CACHE_DIR` and one `LLM_AGENT_VAR_<NAME>` per variable. `AUTO_CONFIRM=1` says that the user has agreed to
-everything beforehand.
+`LLM_AGENT_CACHE_DIR` and one `LLM_AGENT_VAR_<NAME>` per variable; of its own file also `LLM_AGENT_RAW_JSON`.
+`AUTO_CONFIRM=1` says that the user has agreed to everything beforehand.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ...directories import root_dir
 from ...library import PROMPT_UTILS
 
 if TYPE_CHECKING:
@@ -32,27 +34,31 @@ _OURS = ("LLM_AGENT_", "LLM_TOOL_", "CALLBOARD_ASK_FD", "CALLBOARD_CALL_FD", "CA
 """Beginnings of names that a Callboard around us may have left in our environment, and that mean nothing here."""
 
 
+LONGEST_VARIABLE = 100_000
+"""Bytes. Linux starts no program with a variable of more than 128 KiB."""
+
+
 class Home(msgspec.Struct, frozen=True, kw_only=True):
     """See the module.
 
     Attributes:
-        root: what `LLM_ROOT_DIR` says.
         config_dir: where settings, agents and tools live.
         environ: what tools inherit; see `dotenv.tool_environ` for the `.env` files in it.
         cache: the root of all cache directories.
         agent: name of the agent that the tool works for, if it is one.
-        agent_dir: that agent's directory; None where it is `root`.
+        agent_dir: that agent's directory; None for one that has none.
+        own: the tool is of that agent's own file, and not a global one.
         values: the agent's variables.
         auto_confirm: the user has agreed to everything beforehand (`--yes`).
         cwd: the directory that tools work in; None for ours.
     """
 
-    root: Path
     config_dir: Path
     environ: Mapping[str, str]
     cache: Path
     agent: str | None = None
     agent_dir: Path | None = None
+    own: bool = False
     values: Mapping[str, str] = {}
     auto_confirm: bool = False
     cwd: Path | None = None
@@ -63,19 +69,24 @@ def inherited(environ: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environ.items() if not name.startswith(_OURS)}
 
 
-def environment(home: Home, declaration: Declaration, *, output: Path) -> dict[str, str]:
-    """The environment of one call, whose result belongs into `output`."""
+def environment(home: Home, declaration: Declaration, *, output: Path, raw: str = "{}") -> dict[str, str]:
+    """The environment of one call.
+
+    Args:
+        output: where its result belongs.
+        raw: its arguments as JSON.
+    """
     environ = inherited(home.environ)
     environ.update(
         LLM_OUTPUT=str(output),
-        LLM_ROOT_DIR=str(home.root),
+        LLM_ROOT_DIR=str(root_dir(home.config_dir, home.agent_dir if home.own else None)),
         LLM_TOOL_NAME=declaration.name,
         LLM_TOOL_CACHE_DIR=str(tool_cache(home, declaration)),
         LLM_PROMPT_UTILS_FILE=str(PROMPT_UTILS),
         PATH=os.pathsep.join([str(home.config_dir / "functions" / "bin"), environ.get("PATH", os.defpath)]),
     )
     if home.agent is not None:
-        directory = str(home.agent_dir or home.root)
+        directory = str(home.agent_dir or home.config_dir)
         environ.update(
             LLM_AGENT_NAME=home.agent,
             LLM_AGENT_FUNC=declaration.function,
@@ -83,11 +94,18 @@ def environment(home: Home, declaration: Declaration, *, output: Path) -> dict[s
             LLM_AGENT_DATA_DIR=directory,
             LLM_AGENT_CACHE_DIR=str(agent_cache(home, home.agent)),
         )
+    if len(raw.encode()) <= LONGEST_VARIABLE:
+        environ.update(dict.fromkeys(raw_names(home), raw))
     for name, value in home.values.items():
         environ["LLM_AGENT_VAR_" + re.sub(r"[^A-Z0-9_]", "_", name.upper())] = value
     if home.auto_confirm:
         environ["AUTO_CONFIRM"] = "1"
     return environ
+
+
+def raw_names(home: Home) -> list[str]:
+    """The variables that hold the arguments of a call as JSON."""
+    return ["LLM_TOOL_RAW_JSON", *(["LLM_AGENT_RAW_JSON"] if home.agent is not None and home.own else [])]
 
 
 def caches(home: Home, declaration: Declaration) -> list[Path]:
@@ -99,7 +117,7 @@ def caches(home: Home, declaration: Declaration) -> list[Path]:
 def tool_cache(home: Home, declaration: Declaration) -> Path:
     """One per tool, and per agent for an agent's own tools."""
     base = home.cache
-    if home.agent is not None and home.root != home.config_dir:
+    if home.agent is not None and home.own:
         base = agent_cache(home, home.agent)
     return base / "tools" / file_name(declaration.name)
 

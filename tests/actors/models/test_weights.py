@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import trio
 
 from callboard.actors.models import weights
 from callboard.protocol.errors import ConfigError, UpstreamError
@@ -71,6 +72,22 @@ async def pull(environ: dict[str, str], told: list[tuple[str, int, int]] | None 
         if end.error is not None:
             raise end.error
         return end.value
+
+
+async def test_progress_is_told_on_the_event_loop(environ: dict[str, str]) -> None:
+    phases: list[str] = []
+
+    def tell(phase: str, done: int, total: int) -> None:
+        trio.current_time()  # raises in any other thread
+        phases.append(phase)
+
+    async def body(me: Actor) -> None:
+        await weights.pull(me, "tiny", environ, tell)
+        await weights.pull(me, "tiny", environ, tell)
+
+    async with Root() as root:
+        await root.spawn(body).result()
+    assert {"downloading", "unpacking", "checked"} <= set(phases)
 
 
 async def test_a_pull_puts_the_file_where_it_is_looked_for(environ: dict[str, str], tmp_path: Path) -> None:

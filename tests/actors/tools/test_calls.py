@@ -43,6 +43,22 @@ def calls(*tools: Tool, **options: Any) -> Calls:
     return Calls(tools, Permissions(yes=True), **options)
 
 
+async def test_a_parameter_may_be_given_by_its_synonym(me: Actor) -> None:
+    doubling = tool("double", double, {**NUMBER, "additionalProperties": False}, synonyms={"number": "n"})
+    turns = await calls(doubling).play(me, [call("double", "a", number=2), call("double", "b", n=3)])
+    assert [turn.content for turn in turns] == ["4", "6"]
+    (both,) = await calls(doubling).play(me, [call("double", number=2, n=3)])
+    assert "number" in told(both)["tool_call_error"]
+
+
+async def test_what_a_failed_tool_had_written_reaches_the_model(me: Actor) -> None:
+    async def fail(me: Actor, arguments: Arguments) -> str:
+        raise ToolFailed("exited with code 1", stderr="no\n", output="2 errors in a.c\n")
+
+    (turn,) = await calls(tool("build", fail)).play(me, [call("build")])
+    assert told(turn) == {"tool_call_error": "exited with code 1", "stderr": "no", "output": "2 errors in a.c"}
+
+
 async def test_results_come_in_the_order_of_the_calls(me: Actor) -> None:
     first_may_end = trio.Event()
 

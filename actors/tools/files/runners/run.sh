@@ -11,6 +11,10 @@ fi
 mapfile -t -d '' _callboard_call <&"$CALLBOARD_CALL_FD"
 exec {CALLBOARD_CALL_FD}<&-
 unset CALLBOARD_CALL_FD
+while [[ ${_callboard_call[0]} == raw ]]; do
+    printf -v "${_callboard_call[1]}" '%s' "${_callboard_call[2]}"
+    _callboard_call=("${_callboard_call[@]:3}")
+done
 IFS= read -r -d '' -u "$CALLBOARD_ASK_FD" _ || exit 2
 if [[ -n ${CALLBOARD_TTY-} ]]; then
     # Who leads a session and has no terminal yet gets the first one it opens: now there is a /dev/tty.

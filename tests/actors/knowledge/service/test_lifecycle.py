@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import zipfile
 from pathlib import Path
 
 import msgspec
@@ -109,6 +110,42 @@ async def test_missing_weights_are_pulled_for_a_yes(knowing: Stage, monkeypatch:
     assert "Fetch WordLlama 256 (19 MB, from the Python package index) and build a" in person.asked_for[0].text
     pulled = knowing.of("knowledge.building")[0]
     assert (pulled.phase, pulled.done, pulled.total) == ("pull", 5, 10)
+
+
+async def test_an_empty_cache_is_filled_for_the_first_agent_with_documents(
+    knowing: Stage, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    home = knowing.plain("instructions: x\ndocuments: [notes/]", name="clerk")
+    (home / "notes").mkdir()
+    (home / "notes" / "cake.md").write_text("A cake needs flour and eggs.\n")
+    index = tmp_path / "index"
+    index.mkdir()
+    wheel_of_weights(index, forget_weights(), monkeypatch)
+    for name, value in (("NO_INDEX", "1"), ("FIND_LINKS", str(index)), ("CONFIG_FILE", os.devnull)):
+        monkeypatch.setenv(f"PIP_{name}", value)
+    outcome = await knowing.run("flour", "clerk", yes=True)
+    assert outcome.status == "done", outcome.error
+    assert "A cake needs flour" in knowing.models.requests[-1].prompt
+    assert {event.phase for event in knowing.of("knowledge.building")} >= {"pull", "read"}
+
+
+def wheel_of_weights(index: Path, files: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put a wheel with these files into `index`, from which the weights are pulled."""
+    known = weights.KNOWN["wordllama"]
+    parts = tuple(msgspec.structs.replace(part, member=part.file) for part in known.parts)
+    monkeypatch.setitem(weights.KNOWN, "wordllama", msgspec.structs.replace(known, parts=parts))
+    version = known.package.partition("==")[2]
+    info = f"wordllama-{version}.dist-info"
+    texts = {
+        "METADATA": f"Metadata-Version: 2.1\nName: wordllama\nVersion: {version}\n",
+        "WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        "RECORD": "",
+    }
+    with zipfile.ZipFile(index / f"wordllama-{version}-py3-none-any.whl", "w") as archive:
+        for name, data in files.items():
+            archive.writestr(name, data)
+        for name, text in texts.items():
+            archive.writestr(f"{info}/{name}", text)
 
 
 async def test_yes_beforehand_counts(knowing: Stage) -> None:

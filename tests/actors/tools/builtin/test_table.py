@@ -64,3 +64,10 @@ def test_making_the_table_imports_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("name", ["fs_write", "fs_patch"])
+def test_the_successors_name_of_a_parameter_is_known_and_not_offered(name: str) -> None:
+    tool = builtin_tools({})[name]
+    assert tool.synonyms == {"content": "contents"}
+    assert set(tool.spec.parameters["properties"]) == {"path", "contents"}

@@ -9,9 +9,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tool_bench import Bench
 
+from callboard.actors.directories import root_dir
 from callboard.actors.tools.collect import Shelf, ToolOptions
 from callboard.actors.tools.files.dotenv import read_dotenv, tool_environ
-from callboard.actors.tools.files.home import PROMPT_UTILS, environment, file_name
+from callboard.actors.tools.files.home import LONGEST_VARIABLE, PROMPT_UTILS, environment, file_name
 from callboard.protocol.errors import ConfigError
 from callboard.protocol.settings import Settings
 
@@ -26,7 +27,7 @@ async def surroundings(bench: Bench, **changes: object) -> dict[str, str]:
 
 
 async def test_a_global_tool_gets_the_promised_variables(bench: Bench) -> None:
-    found = await surroundings(bench, root=bench.home.config_dir)
+    found = await surroundings(bench)
     assert found["LLM_ROOT_DIR"] == str(bench.home.config_dir)
     assert found["LLM_TOOL_NAME"] == "look"
     assert found["LLM_TOOL_CACHE_DIR"] == str(bench.home.cache / "tools" / "look")
@@ -41,14 +42,19 @@ async def test_a_global_tool_gets_the_promised_variables(bench: Bench) -> None:
 
 
 async def test_an_agents_tool_gets_the_agents_variables_too(bench: Bench) -> None:
-    found = await surroundings(bench, agent="my-agent", values={"project-dir": "a b", "x": ""}, auto_confirm=True)
+    variables = {"project-dir": "a b", "x": ""}
+    found = await surroundings(
+        bench, agent="my-agent", agent_dir=bench.directory, own=True, values=variables, auto_confirm=True
+    )
     here = str(bench.directory)
+    assert found["LLM_ROOT_DIR"] == str(bench.home.config_dir)
     assert {name: value for name, value in found.items() if name.startswith("LLM_AGENT_")} == {
         "LLM_AGENT_NAME": "my-agent",
         "LLM_AGENT_FUNC": "main",
         "LLM_AGENT_ROOT_DIR": here,
         "LLM_AGENT_DATA_DIR": here,
         "LLM_AGENT_CACHE_DIR": str(bench.home.cache / "agents" / "my-agent"),
+        "LLM_AGENT_RAW_JSON": "{}",
         "LLM_AGENT_VAR_PROJECT_DIR": "a b",
         "LLM_AGENT_VAR_X": "",
     }
@@ -59,9 +65,44 @@ async def test_an_agents_tool_gets_the_agents_variables_too(bench: Bench) -> Non
 
 async def test_a_global_tool_of_an_agent_knows_both_directories(bench: Bench) -> None:
     config = bench.home.config_dir
-    found = await surroundings(bench, agent="a", root=config, agent_dir=bench.directory)
+    found = await surroundings(bench, agent="a", agent_dir=bench.directory)
     assert (found["LLM_ROOT_DIR"], found["LLM_AGENT_ROOT_DIR"]) == (str(config), str(bench.directory))
     assert found["LLM_TOOL_CACHE_DIR"] == str(bench.home.cache / "tools" / "look")
+
+
+@pytest.mark.parametrize("size", [1, LONGEST_VARIABLE + 1])
+async def test_a_bash_tool_finds_its_arguments_as_json_however_long_they_are(bench: Bench, size: int) -> None:
+    file = bench.write("tools.sh", 'main() { jq -r .text <<< "$LLM_TOOL_RAW_JSON" >> "$LLM_OUTPUT"; }')
+    said = await bench.call(bench.declare(file, names=["text"]), text="it's " + size * "\n")
+    assert said == {"output": "it's " + size * "\n" + "\n"}
+
+
+async def test_programs_find_the_arguments_as_json_too(bench: Bench) -> None:
+    file = bench.write("tools.py", "import os\ndef run(text): return os.environ['LLM_AGENT_RAW_JSON']\n")
+    home = bench.at_home(agent="a", agent_dir=bench.directory, own=True)
+    assert await bench.call(bench.declare(file, "run", names=["text"]), home=home, text="ä") == {"text": "ä"}
+
+
+async def test_an_agents_tool_reads_what_agents_share_in_the_configuration_directory(bench: Bench) -> None:
+    tools = 'source "$LLM_ROOT_DIR/agents/.shared/utils.sh"\n# @cmd Shares.\nown() { shared >> "$LLM_OUTPUT"; }\n'
+    for base in ("config", "checkout"):
+        bench.write(f"{base}/agents/a/tools.sh", tools)
+        bench.write(f"{base}/agents/.shared/utils.sh", f"shared() {{ echo {base}; }}\n")
+    shelf = Shelf(bench.home.config_dir, Settings(), bench.home.environ)
+    for base in ("config", "checkout"):
+        agent = bench.directory / base / "agents" / "a"
+        home = shelf.home(directory=agent, agent="a", values={}, options=ToolOptions())
+        (tool,) = shelf.of_agent(agent, home).tools
+        assert await bench.play(tool) == {"output": f"{base}\n"}
+
+
+def test_only_an_agent_beside_shared_files_brings_another_root(tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    agent = tmp_path / "agents" / "a"
+    assert root_dir(config, None) == root_dir(config, agent) == root_dir(config, config / "agents" / "a") == config
+    (tmp_path / "agents" / ".shared").mkdir(parents=True)
+    assert root_dir(config, agent) == tmp_path
+    assert root_dir(config, tmp_path / "a") == config
 
 
 def test_what_an_outer_callboard_left_is_not_inherited(bench_less: Bench) -> None:

@@ -119,6 +119,101 @@ async def test_patch_file_prints_the_new_contents_and_changes_nothing(bench: Ben
     assert "the diff does not fit" in failed.value.stderr
 
 
+TEXT = "one\ntwo\nthree\nfour\ntwo\nfive\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "diff", "becomes"),
+    [
+        (TEXT, "@@ ... @@\n two\n-three\n+3\n", "one\ntwo\n3\nfour\ntwo\nfive\n"),
+        (TEXT, "@@\n-two\n+first\n@@\n-two\n+second\n", "one\nfirst\nthree\nfour\nsecond\nfive\n"),
+        (TEXT, "@@ -5,1 +5,1 @@\n-two\n+second\n", "one\ntwo\nthree\nfour\nsecond\nfive\n"),
+        (TEXT, "@@ -99 +99 @@\n-five\n+5\n\n", "one\ntwo\nthree\nfour\ntwo\n5\n"),
+        (TEXT, "Here it is:\n```diff\n--- a\n+++ b\n@@ -1 +1 @@\n-one\n+1\n```\n", "1\ntwo\nthree\nfour\ntwo\nfive\n"),
+        (TEXT, "@@ -6,0 +7,1 @@\n+six\n", TEXT + "six\n"),
+        ("one\n-- two\n", "@@\n one\n--- two\n+++ 2\n", "one\n++ 2\n"),
+        ("a\n\nb\n", "@@\n a\n\n-b\n+c\n", "a\n\nc\n"),
+        ("one\ntwo", "@@ -1,2 +1,2 @@\n-one\n+1\n two\n", "1\ntwo"),
+        ("one\ntwo", "@@\n one\n-two\n\\ No newline at end of file\n+2\n", "one\n2\n"),
+        ("one\ntwo\n", "@@\n one\n-two\n+2\n\\ No newline at end of file\n", "one\n2"),
+        ("", "@@ -0,0 +1,2 @@\n+one\n+two\n", "one\ntwo\n"),
+        ("one\n", "@@\n-one\n", ""),
+    ],
+)
+async def test_a_patch_may_come_through_a_pipe_and_goes_where_its_lines_stand(
+    bench: Bench, text: str, diff: str, becomes: str
+) -> None:
+    (bench.directory / "a.txt").write_text(text)
+    (bench.directory / "diff").write_text(diff)
+    body = f"""
+        new=$(patch_file "{bench.directory}/a.txt" <(cat "{bench.directory}/diff") && printf x)
+        printf %s "${{new%x}}" > "{bench.directory}/b.txt"
+    """
+    assert await helped(bench, body) == "DONE"
+    assert (bench.directory / "b.txt").read_text() == becomes
+
+
+@pytest.mark.parametrize(
+    ("diff", "why"),
+    [
+        ("no diff at all\n", "there is no hunk in the diff"),
+        ("@@\n-one\n+1\n@@\n-one\n+1\n", "hunk 2 of 2"),
+        ("@@\n+new\n", "hunk 1 only adds lines and does not say where"),
+        ("@@ -9,0 +9 @@\n+new\n", "hunk 1 adds lines where the file has none"),
+        ("@@\n one\n*two\n", "line 3 of the diff begins with none of"),
+    ],
+)
+async def test_a_diff_that_does_not_fit_says_why(bench: Bench, diff: str, why: str) -> None:
+    (bench.directory / "a.txt").write_text(TEXT)
+    (bench.directory / "diff").write_text(diff)
+    with pytest.raises(ToolFailed) as failed:
+        await helped(bench, f'cd "{bench.directory}"; patch_file a.txt diff >> "$LLM_OUTPUT"')
+    assert why in failed.value.stderr
+    assert "the diff does not fit 'a.txt'" in failed.value.stderr
+    assert failed.value.output == ""
+
+
+async def test_a_range_asks_for_a_number_between_its_ends(bench: Bench) -> None:
+    body = 'printf "%s" "$(range "How many?" -5 3 10)" >> "$LLM_OUTPUT"'
+    assert await helped(bench, body, "eleven", "11", "-6", "007") == {"output": "7"}
+    assert [question.text for question in bench.questions] == ["How many? (-5 to 10)"] * 4
+    assert bench.questions[0].default == "3"
+    assert any("'11' is no whole number from -5 to 10" in line for line in bench.printed)
+    with pytest.raises(ToolFailed) as failed:
+        await helped(bench, 'range "How many?" 1 "a[\\$(touch pwned)]" 10')
+    assert not Path("pwned").exists()
+    assert "range needs three whole numbers" in failed.value.stderr
+
+
+async def test_messages_go_where_the_tool_sends_them_and_else_to_stderr(bench: Bench) -> None:
+    body = """
+        info "to the result" >> "$LLM_OUTPUT"
+        { success "in a group"; error "too"; } >> "$LLM_OUTPUT"
+        text=$(warn "as a text"); printf '<%s>\\n' "$text" >> "$LLM_OUTPUT"
+        debug "through a pipe" | cat >> "$LLM_OUTPUT"
+        info "left alone"
+        show_error "no"; show_success "yes"
+        exit 1
+    """
+    with pytest.raises(ToolFailed) as failed:
+        await helped(bench, body)
+    assert failed.value.output.splitlines() == [
+        "INFO: to the result",
+        "SUCCESS: in a group",
+        "ERROR: too",
+        "<WARN: as a text>",
+        "DEBUG: through a pipe",
+    ]
+    assert failed.value.stderr.splitlines() == ["INFO: left alone", "✘ no", "✔ yes"]
+
+
+async def test_colours_are_variables_too(bench: Bench) -> None:
+    body = 'printf "%s" "${red}${bold}no${default}" >> "$LLM_OUTPUT"'
+    assert await helped(bench, body) == {"output": "no"}
+    forced = await helped(bench, body, environ={**bench.home.environ, "CLICOLOR_FORCE": "1"})
+    assert forced == {"output": "\033[31m\033[1mno\033[0m"}
+
+
 async def test_messages_and_colours(bench: Bench) -> None:
     body = """
         error e; warn w; info i; debug d; trace t

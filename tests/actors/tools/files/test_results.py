@@ -36,6 +36,12 @@ async def test_case_92_a_status_other_than_0_is_an_error_with_stderr(bench: Benc
         await bench.bash("main() { kill -SEGV $$; }")
 
 
+async def test_what_a_failed_call_had_written_is_told(bench: Bench) -> None:
+    with pytest.raises(ToolFailed, match="exited with code 2") as failed:
+        await bench.bash('main() { echo "2 errors in a.c" >> "$LLM_OUTPUT"; return 2; }')
+    assert failed.value.output == "2 errors in a.c\n"
+
+
 async def test_what_it_prints_on_both_streams_is_heard_line_by_line(bench: Bench) -> None:
     await bench.bash("main() { echo one; echo two >&2; printf three; }")
     assert sorted(bench.printed) == ["one", "three", "two"]
