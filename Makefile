@@ -2,10 +2,16 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-PIP    := $(BIN)/python -m pip -qq --disable-pip-version-check --no-input
+# The warnings would be setuptools', about an editable install being one.
+PIP    := PYTHONWARNINGS=ignore $(BIN)/python -m pip --disable-pip-version-check --no-input
 LOCK   := requirements/dev.lock
 JOBS   ?= 2
 INTEROP := $(VENV)/interop
+
+SHELL       := /bin/bash
+.SHELLFLAGS := -o pipefail -c
+# For `make demo` and `make test`, whose first run takes a minute: pip's lines as a counter.
+COUNTED := | bash requirements/progress.sh
 
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-research test soak lint format types bench bench-rivals interop dev docs lock clean
@@ -14,8 +20,7 @@ help:  ## what there is to make
 	@sed -n 's/^\([a-z-]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
 demo: $(VENV)/.local  ## a graph agent with a small model that runs here (under 5 minutes the first time)
-	@$(BIN)/callboard models pull smollm2 > /dev/null
-	@bash examples/demo.sh $(BIN)/callboard
+	@$(BIN)/callboard demo --model local:smollm2
 
 demo-research: $(VENV)/.embed  ## questions looked up in docs/, with models that run here
 	@$(BIN)/callboard models pull smollm2 > /dev/null
@@ -42,10 +47,9 @@ types: $(VENV)/.dev .types/callboard  ## mypy --strict
 bench: $(VENV)/.dev  ## the speed budget, as ratios (rivals: make bench-rivals)
 	@for each in benchmarks/*.py; do echo "== $$each"; $(BIN)/python $$each; done
 
-bench-rivals: $(VENV)/.dev
-	$(PIP) install -c $(LOCK) -e '.[bench]'
+bench-rivals: $(INTEROP)/rivals.made  ## install the rivals of the benchmarks, in an environment of their own
 
-interop: $(INTEROP)/modern.made $(INTEROP)/legacy.made $(INTEROP)/control.made $(INTEROP)/deploy.made $(INTEROP)/node.made  ## other people's servers, clients and SDKs, for tests/interop
+interop: $(INTEROP)/modern.made $(INTEROP)/legacy.made $(INTEROP)/control.made $(INTEROP)/deploy.made $(INTEROP)/install.made $(INTEROP)/node.made  ## other people's servers, clients and SDKs, for tests/interop
 
 dev: $(VENV)/.dev  ## the environment for working on callboard
 
@@ -71,28 +75,28 @@ $(VENV)/.made:
 	  echo "Python's venv module is missing. On Debian: apt-get install python3-venv"; exit 1; }
 	@echo "making $(VENV)"
 	@$(PYTHON) -m venv $(VENV)
-	@$(PIP) install --upgrade pip
+	@$(PIP) install -qq --upgrade pip
 	@touch $@
 
 $(VENV)/.base: $(VENV)/.made pyproject.toml $(LOCK)
 	@echo "installing callboard (a minute or so, this once)"
-	@$(PIP) install -c $(LOCK) -e .
+	@$(PIP) install -c $(LOCK) -e . $(COUNTED)
 	@touch $@
 
 $(VENV)/.local: $(VENV)/.base
 	@echo "installing the engine for local models"
-	@$(PIP) install -c $(LOCK) -e '.[local]'
+	@$(PIP) install -c $(LOCK) -e '.[local]' $(COUNTED)
 	@touch $@
 
 $(VENV)/.embed: $(VENV)/.local
 	@echo "installing what reads and embeds documents"
-	@$(PIP) install -c $(LOCK) -e '.[embed]'
+	@$(PIP) install -c $(LOCK) -e '.[embed]' $(COUNTED)
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.made pyproject.toml $(LOCK)
 	@echo "installing the development environment (a minute or so, this once)"
-	@$(PIP) install -r $(LOCK)
-	@$(PIP) install --no-deps -e .
+	@$(PIP) install -r $(LOCK) $(COUNTED)
+	@$(PIP) install -qq --no-deps -e .
 	@touch $@
 
 # Other people's programs, each in an environment of its own: none of them is a dependency of callboard.
@@ -100,7 +104,7 @@ $(INTEROP)/%.made: requirements/interop/%.lock $(VENV)/.made
 	@echo "installing $(INTEROP)/$* ($$(sed -n '1s/^# //p' $<))"
 	@rm -rf $(INTEROP)/$*
 	@$(BIN)/python -m venv --without-pip $(INTEROP)/$*
-	@$(PIP) --python $(INTEROP)/$*/bin/python install -r $<
+	@$(PIP) --python $(INTEROP)/$*/bin/python install -qq -r $<
 	@touch $@
 
 $(INTEROP)/node.made: requirements/interop/package-lock.json $(VENV)/.made

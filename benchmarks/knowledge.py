@@ -39,7 +39,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=1, metavar="N")
     parser.add_argument("--chunks", type=int, default=CHUNKS, metavar="N")
-    parser.add_argument("--rivals", default=sys.executable, metavar="PYTHON")
+    parser.add_argument("--rivals", metavar="PYTHON")
     given = parser.parse_args()
     contenders = [
         Contender("callboard", "knowledge_callboard"),

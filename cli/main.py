@@ -47,6 +47,7 @@ COMMANDS = {
     "convert": "convert",
     "schema": "schema",
     "init": "init",
+    "demo": "demo",
     "models": "models",
     "doctor": "doctor",
 }
@@ -91,6 +92,7 @@ def cli() -> None:
 
     \b
     To begin with:
+      callboard demo
       callboard ask "Say hello"
       callboard agents new my-agent
       callboard run my-agent "How many words has this sentence?"

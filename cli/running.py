@@ -102,10 +102,14 @@ def _origin(root: Root) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """The flags of `callboard run` and `callboard ask`, as click read them."""
+    """The flags of `callboard run` and `callboard ask`, as click read them.
+
+    `reads_stdin` is false for a command whose prompt is complete: it leaves standard input alone.
+    """
 
     target: str | AdHoc
     prompt: str | None
+    reads_stdin: bool = True
     model: str | None
     variables: tuple[str, ...] = ()
     state: tuple[str, ...] = ()
@@ -168,7 +172,7 @@ class _Arguments:
 
 def _read(request: Request, person: bool) -> _Arguments:
     arguments = _Arguments(
-        prompt=prompt_text(request.prompt, quiet=request.quiet),
+        prompt=prompt_text(request.prompt, quiet=request.quiet) if request.reads_stdin else request.prompt or "",
         variables=given.variables(request.variables),
         state=given.state(request.state),
         answers=given.answers(request.answers, request.answers_file),

@@ -5,9 +5,10 @@ chat templates of small models have no place for them, and the engine then drops
 well is to keep a reply within a JSON Schema. So tools become a schema here, `anyOf {"tool": <name>, "args": {...}}`
 with `answer` as one more tool for plain words, shown by one example each; the reply is turned back into a tool call.
 
-Two more lessons built in: a small model never stops by itself inside a JSON string, so strings and lists
-get bounds where the schema has none; and it repeats a tool whose result it has just seen, so such a tool is not
-offered again until the next user turn.
+Three more lessons built in: a small model never stops by itself inside a JSON string, so strings and lists
+get bounds where the schema has none; it repeats a tool whose result it has just seen, so such a tool is not
+offered again until the next user turn; and at temperature 0 it says one sentence again and again, so what was said
+costs a penalty and a reply in words has a bound.
 """
 
 from __future__ import annotations
@@ -39,8 +40,11 @@ from .openai import OpenAiCodec
 Json = Any
 
 ANSWER = "answer"
-MAX_TOKENS = 512
-"""Bound of a reply when the request has none: a small model may well go on for ever."""
+MAX_TOKENS, MAX_TOKENS_OF_JSON = 256, 512
+"""Bounds of a reply when the request has none: a small model may well go on for ever."""
+
+REPEAT_PENALTY = 1.1
+"""What a token that was said lately costs. At 1.0 the small model repeats whole sentences; from 1.2 on it strays."""
 
 MAX_TEXT = 300
 MAX_ITEMS = 8
@@ -68,8 +72,9 @@ class LocalCodec:
         changes: dict[str, Json] = {
             "messages": tuple(_plain(request.messages)),
             "tools": (),
-            "max_tokens": request.max_tokens or MAX_TOKENS,
+            "max_tokens": request.max_tokens or (MAX_TOKENS_OF_JSON if _wants_json(request) else MAX_TOKENS),
             "temperature": 0.0 if request.temperature is None else request.temperature,
+            "extra": {"repeat_penalty": REPEAT_PENALTY, **request.extra},
         }
         if _offers(request):
             tools = list(_offered(request))
@@ -82,6 +87,10 @@ class LocalCodec:
         if not _offers(request):
             return outgoing
         return msgspec.structs.replace(outgoing, decode=lambda body: _chosen(outgoing.decode(body), request))
+
+
+def _wants_json(request: ChatRequest) -> bool:
+    return _offers(request) or request.response_schema is not None
 
 
 # --- tools as a schema ------------------------------------------------------------------------------------

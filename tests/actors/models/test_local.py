@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+import msgspec
 import pytest
 import trio
 
@@ -37,6 +38,15 @@ def sent(request: ChatRequest) -> dict[str, Any]:
 def offered(request: ChatRequest) -> list[str]:
     schema = sent(request)["response_format"]["json_schema"]["schema"]
     return [branch["properties"]["tool"]["const"] for branch in schema["anyOf"]]
+
+
+def test_a_reply_in_words_is_bounded_and_repeating_costs_unless_the_request_says_otherwise() -> None:
+    plain = ChatRequest(messages=(UserTurn("hi"),))
+    body = sent(plain)
+    assert (body["max_tokens"], body["repeat_penalty"]) == (256, 1.1)
+    body = sent(msgspec.structs.replace(plain, max_tokens=9, extra={"repeat_penalty": 1.0}))
+    assert (body["max_tokens"], body["repeat_penalty"]) == (9, 1.0)
+    assert sent(ASKED)["max_tokens"] == 512
 
 
 def answered(text: str, request: ChatRequest, finish: str = "stop") -> ChatReply:

