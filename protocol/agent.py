@@ -26,7 +26,14 @@ class AgentFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     name: Annotated[Id, Meta(description="The agent's name; should equal its directory's.")]
     description: str = ""
-    version: Annotated[str, Meta(description="Your agent's own version.")] = ""
+    version: Annotated[
+        str,
+        Meta(
+            description="Your agent's own version.",
+            extra={"number_too": True},
+            extra_json_schema={"type": ["string", "number"]},
+        ),
+    ] = ""
     instructions: Annotated[str, Meta(description="The system prompt; may name variables as {{name}}.")] = ""
     dynamic_instructions: Annotated[
         bool, Meta(description="Take the instructions from the tool function `_instructions`.")
@@ -95,6 +102,12 @@ def read_agent(text: str, file: str, *, strict: bool = False) -> tuple[Agent | N
 
     `file` is how problems call the text. With `strict`, warnings (unknown keys) are errors.
     """
+    agent, problems = draft_agent(text, file, strict=strict)
+    return (None if errors_in(problems) else agent), problems
+
+
+def draft_agent(text: str, file: str, *, strict: bool = False) -> tuple[Agent | None, list[Problem]]:
+    """Like `read_agent`, but gives what could be read in spite of errors; None if that is nothing."""
     root, problems = parse_mapping(text, file)
     if root is None:
         return None, problems
@@ -102,8 +115,7 @@ def read_agent(text: str, file: str, *, strict: bool = False) -> tuple[Agent | N
     agent = reading.fill(
         Agent, root, what="an agent", given={"source": Source(file, text)}, hidden=("source",), elsewhere=_ELSEWHERE
     )
-    problems = in_file_order([*problems, *reading.problems], strict=strict)
-    return (None if errors_in(problems) else agent), problems
+    return agent, in_file_order([*problems, *reading.problems], strict=strict)
 
 
 def agent_schema() -> dict[str, Any]:

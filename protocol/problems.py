@@ -62,6 +62,39 @@ def did_you_mean(found: str, known: Iterable[str]) -> str | None:
     return f"did you mean '{near[0]}'?" if near else None
 
 
+def slip_of(found: str, known: Iterable[str]) -> str | None:
+    """The known name that `found` is a slip of the pen of; None if there is none.
+
+    One letter too many, too few, another one, or two that changed places (`peom` for `poem`), which the likeness that
+    `did_you_mean` goes by rates too low in a short name. In a long name a few more letters may differ.
+    """
+    names = list(islice(known, MOST_KNOWN))
+    if len(found) >= _SHORTEST:
+        for name in names:
+            if len(name) >= _SHORTEST and name != found and _one_slip_apart(found, name):
+                return name
+    near = get_close_matches(found, names, n=1, cutoff=0.8)
+    return near[0] if near else None
+
+
+_SHORTEST = 3
+"""Letters of a name that can be said to be like another: `x1` and `x2` are two names."""
+
+
+def _one_slip_apart(one: str, other: str) -> bool:
+    """Whether the Damerau distance of the two is 1."""
+    short, long = sorted((one, other), key=len)
+    if len(long) - len(short) > 1:
+        return False
+    start = 0
+    while start < len(short) and short[start] == long[start]:
+        start += 1
+    if len(short) < len(long):
+        return short[start:] == long[start + 1 :]
+    rest, twin = short[start:], long[start:]
+    return rest[1:] == twin[1:] or (rest[2:] == twin[2:] and rest[:2] == twin[:2][::-1])
+
+
 def errors_in(problems: Iterable[Problem]) -> list[Problem]:
     """The problems that stop a run."""
     return [problem for problem in problems if problem.severity == "error"]

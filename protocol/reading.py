@@ -3,8 +3,8 @@
 msgspec's own decoder stops at the first error and knows no lines. Here the struct's field types are the table:
 for each key the type says what may stand there, and a value that does not fit becomes a `Problem` with its
 line and column, what was found, what was expected and how to mend it. Nothing is coerced: a number is no text
-and `"30"` is no number. Two liberties, both about what people mean: a key without a value (`tools:` and nothing
-after it) counts as not given, and keys that start with `x-` are the author's own.
+and `"30"` is no number. Three liberties, all about what people mean: a key without a value (`tools:` and nothing
+after it) counts as not given, keys that start with `x-` are the author's own, and a version may be written as a number.
 
 Reading goes on after a problem, with a stand-in for what could not be read, so that one pass finds all of them.
 `broken` names the paths of the stand-ins: whoever checks further keeps quiet about those.
@@ -164,6 +164,8 @@ class Reading:
         node = self.taken_as(wanted, extra, node, path)
         if extra.get("one_or_many") and isinstance(node, Scalar) and isinstance(node.value, str):
             return (node.value,)
+        if extra.get("number_too") and isinstance(node, Scalar) and type(node.value) in (int, float):
+            return node.text
         if isinstance(wanted, inspect.UnionType):
             chosen = next((option for option in wanted.types if _fits(option, node)), None)
             return self._misfit(whole, node, path) if chosen is None else self._value(chosen, node, path)

@@ -90,12 +90,14 @@ class _Builder:
         self.open: list[_Open] = []
         self.root: Node | None = None
         self.total = 0
+        self.spanning: Any = None  # the last text in quotes that ends on another line than it began
 
     def build(self, text: str) -> Node:
         documents = 0
         for event in self._events(text):
             mark = event.start_mark
             if isinstance(event, yaml.ScalarEvent):
+                self._note_span(event)
                 self._value(self._scalar(event), 1 + len(event.value) // 32, 0, event.anchor)
             elif isinstance(event, yaml.MappingStartEvent | yaml.SequenceStartEvent):
                 self._begin(event)
@@ -338,12 +340,36 @@ class _Builder:
             mark = Scalar(None, "", line, column)
             message = f"the character U+{ord(bad.group()):04X} is not allowed in YAML"
             hint = f'remove it, or write it as an escape in quotes: "\\u{ord(bad.group()):04x}".'
+        elif (opened := self._open_quote(error)) is not None:
+            quote = text.splitlines()[opened.line][opened.column : opened.column + 1]
+            where = f"before line {mark.line + 1}" if mark is not None and mark.line > opened.line else "in its line"
+            mark, message = opened, f"the text in quotes that begins here is not closed {where}"
+            hint = f"close it where the text ends, with {quote}."
         elif mark is not None and "\t" in _indent(text, mark.line):
             message, hint = "a tab stands where YAML wants spaces", "replace tabs by spaces."
         self._report(mark, "yaml_syntax", message, "valid YAML", hint)
         raise _UnreadableError
 
+    def _note_span(self, event: Any) -> None:
+        if event.style in _QUOTES and event.end_mark.line > event.start_mark.line:
+            self.spanning = event
 
+    def _open_quote(self, error: Exception) -> Any:
+        """Where the quotes were opened that were not closed, if that is what the parser has stumbled over.
+
+        A quote that is missing shows late: the text goes on to the next quote of the file, which was to open another
+        one, and what stands behind that makes no sense.
+        """
+        at = getattr(error, "problem_mark", None)
+        begun = None
+        if getattr(error, "context", None) == "while scanning a quoted scalar":  # it goes on to the end of the file
+            at = begun = getattr(error, "context_mark", None)
+        if self.spanning is not None and at is not None and self.spanning.end_mark.line == at.line:
+            return self.spanning.start_mark
+        return begun
+
+
+_QUOTES = ("'", '"')
 _NOT_YAML = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 

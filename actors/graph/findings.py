@@ -40,7 +40,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         directory: the agent's own directory, with its scripts and `tools.*` file.
         agents: says what stands at an agent's name; see `agents_in`.
-        models: whether a model id can be resolved.
+        models: how to mend it that a model id means no model; None if it means one.
         own_tools: names of the agent's own tools.
         spelled_out: tool names without endings, aliases replaced by what they stand for.
         servers: the MCP servers that are configured.
@@ -48,7 +48,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
 
     directory: FilePath | None = None
     agents: Callable[[str], AgentSeen] | None = None
-    models: Callable[[str], bool] | None = None
+    models: Callable[[str], str | None] | None = None
     own_tools: Sequence[str] = ()
     spelled_out: Callable[[Iterable[str]], list[str]] | None = None
     servers: ServersSeen | None = None
@@ -67,6 +67,15 @@ def agents_in(directory: FilePath) -> Callable[[str], AgentSeen]:
     return seen
 
 
+LEADING = frozenset({"type", "next", "fallback", "routes", "options", "on_other", "on_timeout", "branch"})
+"""Keys that say where a node leads."""
+
+WRITING = frozenset({"type", "state_updates", "output_schema", "on_error", "as", "collect_into", "output_key"})
+"""Keys that say what a node writes."""
+
+_IN_A_NODE = 3
+
+
 class Findings:
     """The problems found so far.
 
@@ -82,10 +91,11 @@ class Findings:
         self.broken = broken
         self.problems: list[Problem] = []
 
-    @property
-    def whole(self) -> bool:
-        """Whether everything about the nodes could be read."""
-        return not self.unread and not any(path[:1] == ("nodes",) for path in self.broken)
+    def readable(self, keys: frozenset[str]) -> bool:
+        """Whether every node could be read, as far as these of its keys go; an error elsewhere hides nothing."""
+        return not self.unread and not any(
+            path[:1] == ("nodes",) and (len(path) < _IN_A_NODE or path[2] in keys) for path in self.broken
+        )
 
     def sound(self, *paths: Path) -> bool:
         """Whether the values at these paths could be read in full."""

@@ -32,13 +32,11 @@ class Read(msgspec.Struct, frozen=True):
     Attributes:
         text: the template.
         path: where it stands in the file.
-        strict: whether a missing key is an error there.
         update: whether it is a value of `state_updates`, where the scoped names exist.
     """
 
     text: str
     path: Path
-    strict: bool = True
     update: bool = False
 
     def roots(self) -> list[str]:
@@ -50,36 +48,36 @@ class Read(msgspec.Struct, frozen=True):
 def reads(node: AnyNode) -> Iterator[Read]:
     """Every template of a node."""
     base: Path = ("nodes", node.id)
-    for name, text, strict in _templated(node):
-        yield Read(text, (*base, *name), strict=strict)
+    for name, text in _templated(node):
+        yield Read(text, (*base, *name))
     for key, update in node.updates.items():
         text = update.raw if isinstance(update, Raw) else update
-        yield Read(text, (*base, "state_updates", key), strict=False, update=True)
+        yield Read(text, (*base, "state_updates", key), update=True)
 
 
-def _templated(node: AnyNode) -> Iterator[tuple[Path, str, bool]]:
+def _templated(node: AnyNode) -> Iterator[tuple[Path, str]]:
     if isinstance(node, LlmNode):
-        yield ("prompt",), node.prompt, True
+        yield ("prompt",), node.prompt
         if node.instructions is not None:
-            yield ("instructions",), node.instructions, True
+            yield ("instructions",), node.instructions
     elif isinstance(node, AgentNode):
-        yield ("prompt",), node.prompt, True
+        yield ("prompt",), node.prompt
         for name, text in node.inputs.items():
-            yield ("inputs", name), text, True
+            yield ("inputs", name), text
     elif isinstance(node, ApprovalNode):
-        yield ("question",), node.question, True
+        yield ("question",), node.question
     elif isinstance(node, InputNode):
-        yield ("question",), node.question, True
+        yield ("question",), node.question
         if node.default is not None:
-            yield ("default",), node.default, False
+            yield ("default",), node.default
     elif isinstance(node, RagNode):
-        yield ("query",), node.query, True
+        yield ("query",), node.query
     elif isinstance(node, MapNode):
-        yield ("over",), node.over, True
+        yield ("over",), node.over
         if isinstance(node.max_concurrency, str):
-            yield ("max_concurrency",), node.max_concurrency, True
+            yield ("max_concurrency",), node.max_concurrency
     elif isinstance(node, EndNode):
-        yield ("output",), node.output, False
+        yield ("output",), node.output
 
 
 def declared_writes(node: AnyNode) -> list[str]:
@@ -97,7 +95,7 @@ def declared_writes(node: AnyNode) -> list[str]:
 
 def known_keys(graph: Graph) -> set[str]:
     """Every state key that the file mentions as written, seeded or handed to a branch."""
-    keys = {"initial_prompt", *graph.initial_state}
+    keys = {"initial_prompt", *graph.initial_state, *graph.reducers}
     for node in graph.nodes.values():
         if node.on_error == "collect":
             keys.add("errors")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
-from difflib import get_close_matches
 
 from ...protocol.errors import GraphMistake
 from ...protocol.graph import (
@@ -15,7 +13,6 @@ from ...protocol.graph import (
     Graph,
     InputNode,
     LlmNode,
-    MapNode,
     RagNode,
     Raw,
     ScriptNode,
@@ -25,12 +22,11 @@ from ...protocol.problems import did_you_mean
 from ...protocol.source import Path
 from ..tools.collect import bare_name
 from .findings import Findings, Surroundings
-from .keys import SCOPED, known_keys, reads, writes_anything
+from .key_checks import check_keys
 from .rules import parse_rule
-from .templates import compile_template, root_of
+from .templates import compile_template
 
 SCRIPT_EXTENSIONS = (".sh", ".py", ".ts")
-_SPACED = re.compile(r"\{\{(?=[^{}]*\s)\s*([a-zA-Z0-9_.\[\]]+)\s*\}\}")
 
 
 def check_nodes(found: Findings, around: Surroundings | None) -> None:
@@ -56,7 +52,7 @@ def check_nodes(found: Findings, around: Surroundings | None) -> None:
         _check_updates(found, node)
     _check_model(found, found.graph.model, ("model",), around, "the graph references ")
     _check_globals(found, around)
-    _check_templates(found)
+    check_keys(found, around)
 
 
 def _check_script(found: Findings, node: ScriptNode, around: Surroundings) -> None:
@@ -312,13 +308,16 @@ def _built_in(graph: Graph, tool: str) -> bool:
 
 
 def _check_model(found: Findings, model: str | None, path: Path, around: Surroundings, who: str) -> None:
-    if model is not None and around.models is not None and not around.models(model):
+    if model is None or around.models is None:
+        return
+    hint = around.models(model)
+    if hint is not None:
         found.error(
             "unknown_model",
             f"{who}unknown model '{model}'",
             path,
             expected="client:model, with a client that is configured",
-            hint="see the `clients` in config.yaml, or set the client's API key.",
+            hint=hint,
         )
 
 
@@ -351,51 +350,4 @@ def _check_updates(found: Findings, node: AnyNode) -> None:
                 ("nodes", node.id, "state_updates", key),
                 expected="a template of exactly one path",
                 hint='write {raw: "{{path}}"}, or a plain text to mix several.',
-            )
-
-
-def _check_templates(found: Findings) -> None:
-    """Keys that nothing writes. A script may write any, so where there is one only near misses are told."""
-    graph = found.graph
-    known = known_keys(graph)
-    open_ended = writes_anything(graph)
-    items = {node.as_ for node in graph.nodes.values() if isinstance(node, MapNode)}
-    for node in graph.nodes.values():
-        for read in reads(node):
-            if not found.sound(read.path):
-                continue
-            for key in read.roots():
-                if key in known or (key in SCOPED and found.compat.scoped_names_stay_null):
-                    continue
-                # `over: "{{parts}}"` with `as: part` is how maps are written, no slip of the pen
-                near = get_close_matches(key, known - ({key.removesuffix("s")} & items), n=1, cutoff=0.8)
-                if near or (read.strict and not open_ended):
-                    found.warning(
-                        "unknown_key_read",
-                        f"'{key}' in the template is written by no node and not in `initial_state`",
-                        read.path,
-                        expected="a state key that exists by then",
-                        hint=_how_to_have(key, near, graph),
-                    )
-            _check_spaces(found, read.text, read.path, known)
-
-
-def _how_to_have(key: str, near: list[str], graph: Graph) -> str:
-    if near:
-        return f"did you mean '{near[0]}'?"
-    seed = f"`initial_state: {{{key}: ''}}`."
-    if any(variable.name == key for variable in graph.variables):
-        return f"variables reach scripts only: let a script write it into the state, or seed it: {seed}"
-    return f"seed it: {seed}"
-
-
-def _check_spaces(found: Findings, text: str, path: Path, known: Iterable[str]) -> None:
-    for token in _SPACED.finditer(text):
-        if root_of(token.group(1)) in known:
-            found.warning(
-                "template_spaces",
-                f"'{token.group(0)}' is no template because of its spaces, and stays as it is",
-                path,
-                expected="{{" + token.group(1) + "}}",
-                hint="remove the spaces between the braces.",
             )

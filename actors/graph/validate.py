@@ -18,7 +18,7 @@ from ...protocol.problems import Problem, did_you_mean, errors_in
 from ...protocol.reading import in_file_order
 from .compat import MODES, Compat
 from .edges import branch_nodes, edges, find_cycles, reachable
-from .findings import Findings, Surroundings, agents_in
+from .findings import LEADING, Findings, Surroundings, agents_in
 from .node_checks import check_nodes
 from .parallel_checks import check_parallel
 
@@ -41,11 +41,23 @@ def check_text(
         compat: overrides what the file's `settings.compat` says.
         strict: every warning is an error.
     """
+    graph, problems = check_draft(text, file, around, compat=compat, strict=strict)
+    return (None if errors_in(problems) else graph), problems
+
+
+def check_draft(
+    text: str,
+    file: str,
+    around: Surroundings | None = None,
+    *,
+    compat: Compat | None = None,
+    strict: bool = False,
+) -> tuple[Graph | None, list[Problem]]:
+    """As `check_text`, but gives what could be read in spite of errors; None if that is nothing."""
     draft, problems = draft_graph(text, file)
     if draft is not None:
         problems = problems + _check(draft, around, compat)
-    problems = in_file_order(problems, strict=strict)
-    return (None if draft is None or errors_in(problems) else draft.graph), problems
+    return (None if draft is None else draft.graph), in_file_order(problems, strict=strict)
 
 
 def validate(
@@ -74,7 +86,7 @@ def _check(draft: Draft, around: Surroundings | None, compat: Compat | None) -> 
     _check_cycles(found)
     check_nodes(found, around)
     check_parallel(found)
-    if found.whole:
+    if found.readable(LEADING):
         _check_ends(found)
         _check_reach(found)
     return found.problems
@@ -140,6 +152,9 @@ def _check_reach(found: Findings) -> None:
     if graph.start not in graph.nodes:
         return
     seen = reachable(graph, graph.start)
+    _check_exits(found, seen)
+    if any(problem.code == "missing_node" for problem in found.problems):
+        return  # where that was to lead is not known
     for node_id in graph.nodes:
         if node_id not in seen:
             found.warning(
@@ -157,7 +172,6 @@ def _check_reach(found: Findings) -> None:
             ("start",),
             hint=f"lead to {' or '.join(ends)} by `next`, or declare a script's `routes`.",
         )
-    _check_exits(found, seen)
 
 
 def _check_exits(found: Findings, seen: set[str]) -> None:

@@ -254,7 +254,14 @@ class Catalog:
             target = self._targets[model] = self._find(self._full(model))
         return target
 
-    def _find(self, model: str) -> Target:
+    def named(self, model: str) -> tuple[ClientSettings, ModelSettings]:
+        """The chat model with that id and its client, whether or not there is a key for it, or weights.
+
+        Raises:
+            ConfigError: no such client or model.
+            Unsupported: its client is of a type that can't be used yet.
+        """
+        model = self._full(model)
         client_name, _, name = model.partition(":")
         client = self._client(client_name)
         if client is None or not name:
@@ -263,7 +270,11 @@ class Catalog:
             raise Unsupported(f"models of a client of type '{client.type}' can't chat yet ('{model}')")
         if client.type in LATER_TYPES:
             raise Unsupported(f"clients of type '{client.type}' are not supported yet ('{model}')")
-        entry = self._entry(client, name)
+        return client, self._entry(client, name)
+
+    def _find(self, model: str) -> Target:
+        client, entry = self.named(model)
+        client_name, _, name = model.partition(":")
         real_name = entry.real_name or name
         concurrency = entry.max_concurrency or client.max_concurrency
         full = f"{client_name}:{name}"

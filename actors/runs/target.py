@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
 
-from ...protocol.agent import Agent, read_agent
+from ...protocol.agent import Agent, draft_agent
 from ...protocol.errors import InvalidFile, UsageError
 from ...protocol.graph import Graph, read_graph
 from ...protocol.problems import Problem, did_you_mean, errors_in
@@ -28,10 +29,11 @@ from ...protocol.source import parse_mapping
 from ..directories import config_dir as configured
 from ..graph.compat import MODES
 from ..graph.findings import AgentSeen, Surroundings, agents_in
-from ..graph.validate import check_text, failure_text
+from ..graph.validate import check_draft, failure_text
 from ..library import AGENTS
 from ..tools.collect import Shelf
 from .document_checks import check_documents
+from .model_checks import KnownModels, check_models
 from .tool_checks import KnownServers, check_listed, own_tools, shelf_of
 
 if TYPE_CHECKING:
@@ -181,7 +183,7 @@ def validate(
             return list(error.problems)
         raise
     base, _ = configured(config_dir, os.environ if environ is None else environ)
-    return list(_check(found, base, strict=strict, compat=compat, variables=variables)[1])
+    return list(_check(found, base, strict=strict, compat=compat, variables=variables, models=True)[1])
 
 
 def find(
@@ -289,7 +291,13 @@ def _check(
     functions: Sequence[str] = (),
     shelf: Shelf | None = None,
     variables: Mapping[str, str] | None = None,
+    models: bool = False,
 ) -> tuple[Graph | Agent | Workflow | None, list[Problem]]:
+    """What was read, None if it has errors, and all problems.
+
+    Args:
+        models: whether models are looked for as well. A run does that by itself, once it knows which of them it asks.
+    """
     shelf = shelf or shelf_of(base)
     if found.dialect == "workflow":
         from .flows import read_flow
@@ -306,23 +314,30 @@ def _check(
     own, of_tools = own_tools(found.directory)
     own = [*own, *functions]
     servers = KnownServers(base, shelf.settings)
+    known = KnownModels(shelf.settings) if models else None
     thing: Agent | Graph | None
     if found.dialect == "agent":
-        thing, problems = read_agent(found.text, found.file, strict=strict)
+        thing, problems = draft_agent(found.text, found.file, strict=strict)
     else:
         near = agents_near(found.directory, base)
         around = Surroundings(
             directory=found.directory,
             agents=near,
+            models=None if known is None else known.chat,
             own_tools=own,
             spelled_out=shelf.spelled_out,
             servers=servers,
         )
         rules = None if compat is None else MODES.get(compat)
-        thing, problems = check_text(found.text, found.file, around, compat=rules, strict=strict)
-    if thing is not None:
+        thing, problems = check_draft(found.text, found.file, around, compat=rules, strict=strict)
+    if thing is not None:  # also of what has errors, so that they don't hide these
         of_tools = [*of_tools, *check_listed(thing, own, shelf, servers), *check_documents(thing, found.directory)]
-    problems = [*problems, *in_file_order(of_tools, strict=strict)]
+        if known is not None:
+            of_tools += check_models(thing, known)
+    everything = [*problems, *of_tools]
+    here = [problem for problem in everything if problem.file == found.file]
+    elsewhere = [problem for problem in everything if problem.file != found.file]
+    problems = [*in_file_order(here, strict=strict), *in_file_order(elsewhere, strict=strict)]
     return (None if errors_in(problems) else thing), problems
 
 
@@ -398,6 +413,8 @@ def _text(path: Path, shown: str) -> str:
 
 def _not_found(name: str, base: Path) -> str:
     agents = base / "agents"
+    if os.sep in name or name.endswith((".yaml", ".yml")):
+        return _no_such_file(Path(name).expanduser(), name)
     known = sorted(path.name for path in agents.iterdir() if path.is_dir()) if agents.is_dir() else []
     known += [each for each in built_in_agents() if each not in known]
     near = did_you_mean(name, known)
@@ -405,3 +422,18 @@ def _not_found(name: str, base: Path) -> str:
     if near:
         return f"{text}; {near}"
     return f"{text} (there are: {', '.join(known)})" if known else text
+
+
+def _no_such_file(path: Path, name: str) -> str:
+    """For what can only be a path: that it is not there, and what is there instead."""
+    if path.exists():
+        return f"'{name}' is neither a file nor a directory"
+    there = path.parent
+    if not there.is_dir():
+        return f"the file '{name}' does not exist: there is no directory '{there}'"
+    try:
+        names = {entry.stem: entry.name for entry in sorted(there.iterdir())}
+    except OSError:
+        names = {}
+    near = get_close_matches(path.stem, names, n=1)
+    return f"the file '{name}' does not exist" + (f"; did you mean '{names[near[0]]}'?" if near else "")

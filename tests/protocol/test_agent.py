@@ -34,6 +34,12 @@ def test_the_defaults_are_lokis() -> None:
     assert (agent.dynamic_instructions, agent.continuation_prompt, agent.summarization_model) == (False, None, None)
 
 
+@pytest.mark.parametrize(("written", "version"), [("1", "1"), ("1.0", "1.0"), ("1.0.0", "1.0.0"), ("'2'", "2")])
+def test_a_version_may_be_written_as_a_number(written: str, version: str) -> None:
+    assert agent_of(f"name: a\nversion: {written}").version == version
+    assert only_problem("name: a\nversion: true").code == "wrong_type"
+
+
 def test_every_field_is_accepted() -> None:
     agent = agent_of(
         """\

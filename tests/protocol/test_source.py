@@ -140,6 +140,31 @@ def test_every_refusal_is_a_problem_with_its_place(parser: str, text: str, code:
     assert problem.expected
 
 
+HELLO = "name: x\nstart: a\nnodes:\n  a:\n    type: llm\n    prompt: {quote}Hello {{{{x}}}}\n    next: b\n"
+
+
+@pytest.mark.parametrize(
+    ("quote", "rest"),
+    [
+        ('"', '  b: {type: end, output: "done"}\n'),
+        ('"', '  b:\n    type: end\n    output: "done: it is"\n'),
+        ('"', ""),
+        ("'", "  b:\n    type: end\n    output: don't\n"),
+        ("'", ""),
+    ],
+)
+def test_a_quote_that_is_not_closed_is_reported_where_it_was_opened(parser: str, quote: str, rest: str) -> None:
+    problem = only_problem(HELLO.format(quote=quote) + rest)
+    assert (problem.code, problem.line, problem.column) == ("yaml_syntax", 6, 13)
+    assert "in quotes that begins here is not closed" in problem.message
+    assert problem.hint == f"Hint: close it where the text ends, with {quote}."
+
+
+def test_a_text_in_quotes_over_several_lines_is_not_blamed_for_a_later_mistake(parser: str) -> None:
+    assert only_problem('a: "one\n  two"\nb: [1, 2\nc: 3\n').line > 2
+    assert only_problem('a: "one\n  two \\q three"\n').line == 2
+
+
 def test_a_tab_is_told_by_name() -> None:
     problem = only_problem("a:\n\tb: 1")
     assert "tab" in problem.message

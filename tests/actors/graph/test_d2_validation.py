@@ -316,7 +316,7 @@ def test_d2_26_the_shipped_agents(compat: Compat) -> None:
 def test_d2_27_tools_servers_and_models_of_an_llm_node(tmp_path: Path, compat: Compat) -> None:
     nodes = 'a: {type: llm, prompt: p, tools: [nope, "mcp:nope"], model: "x:y", next: e}\ne: {type: end}'
     top = "global_tools: [fs_cat.sh, fs_ls.sh]\nmcp_servers: []"
-    around = Surroundings(directory=tmp_path, models=lambda model: model != "x:y")
+    around = Surroundings(directory=tmp_path, models=lambda model: "no such client" if model == "x:y" else None)
     assert errors(nodes, compat, around, top) == [
         "llm node references unknown tool 'nope'. Agent 'g' provides: fs_cat, fs_ls",
         "llm node references unknown MCP server 'mcp:nope'. Agent 'g' has MCP servers: []",

@@ -20,7 +20,11 @@ REFERENCE = (AGENTS / "reference" / "graph.yaml").read_text()
 ROUTED = REFERENCE.replace("    fallback: summarize\n", "    fallback: summarize\n    routes: [deep_dive]\n", 1)
 
 MODELS = {"anthropic:claude-sonnet-4-6", "anthropic:claude-haiku-4-5"}
-AROUND = Surroundings(directory=AGENTS / "reference", agents=agents_in(AGENTS), models=MODELS.__contains__)
+AROUND = Surroundings(
+    directory=AGENTS / "reference",
+    agents=agents_in(AGENTS),
+    models=lambda model: None if model in MODELS else "see the `clients` in config.yaml",
+)
 
 
 def check(text: str, compat: Compat = STANDARD, *, strict: bool = False) -> list[Problem]:

@@ -153,3 +153,91 @@ def test_settings_may_be_missing_and_must_be_readable(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_bytes(b"\xff\xfe")
     with pytest.raises(ConfigError, match=r"config\.yaml can't be read"):
         load_settings(tmp_path)
+
+
+# --- what validate finds beside the file ------------------------------------------------------------------
+
+
+def found_in(directory: Path, file: str, text: str) -> list[tuple[str, str | None, int]]:
+    """Code, key and line of every problem of an agent's file."""
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / file).write_text(text)
+    problems = callboard.validate(directory, config_dir=directory)
+    return [(problem.code, problem.key, problem.line) for problem in problems]
+
+
+@pytest.mark.parametrize("model", ["opnai:gpt-4o", "gpt-4o", "mine:large"])
+def test_validate_finds_models_that_no_client_has(tmp_path: Path, model: str) -> None:
+    settings = "clients: [{type: openai-compatible, name: mine, api_base: 'http://127.0.0.1:9/v1', models: [small]}]\n"
+    (tmp_path / "config.yaml").write_text(settings)
+    agent = f"name: a\nmodel: {model}\nsummarization_model: mine:small\n"
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "config.yaml").write_text(agent)
+    (problem,) = callboard.validate(tmp_path / "a", config_dir=tmp_path)
+    assert (problem.severity, problem.code, problem.key, problem.line) == ("error", "unknown_model", "model", 2)
+    graph = f"""\
+name: g
+model: {model}
+start: a
+nodes:
+  a: {{type: llm, prompt: p, model: '{model}', next: r}}
+  r: {{type: rag, documents: [g.yaml], embedding_model: '{model}', state_updates: {{c: "{{{{output}}}}"}}, next: e}}
+  e: {{type: end}}
+"""
+    (tmp_path / "g.yaml").write_text(graph)
+    problems = callboard.validate(tmp_path / "g.yaml", config_dir=tmp_path)
+    lines = (2, 5) if model == "mine:large" else (2, 5, 6)  # a client that lists no model of a kind may have any
+    assert [(problem.code, problem.line) for problem in problems] == [("unknown_model", line) for line in lines]
+
+
+def test_a_model_whose_key_is_missing_is_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    assert found_in(tmp_path / "a", "config.yaml", "name: a\nmodel: openai:gpt-4o\n") == []
+
+
+def test_an_error_of_a_file_hides_nothing_else(tmp_path: Path) -> None:
+    agent = "name: a\nglobal_tools: [zzz]\nmodel: opnai:x\ntop_p: high\ndocuments: [gone.md]\n"
+    assert found_in(tmp_path / "a", "config.yaml", agent) == [
+        ("unknown_tool", "global_tools[0]", 2),
+        ("unknown_model", "model", 3),
+        ("wrong_type", "top_p", 4),
+        ("missing_document", "documents[0]", 5),
+    ]
+    graph = """\
+name: g
+start: a
+global_tools: [zzz]
+nodes:
+  a: {type: llm, promt: p, next: b}
+  b: {type: llm, prompt: p, model: "gpt"}
+  c: {type: end, output: "{{zebra}}"}
+"""
+    assert found_in(tmp_path / "g", "graph.yaml", graph) == [
+        ("no_reachable_end", "start", 2),
+        ("unknown_tool", "global_tools[0]", 3),
+        ("missing_key", "nodes.a.prompt", 5),
+        ("unknown_key", "nodes.a.promt", 5),
+        ("no_exit", "nodes.b", 6),
+        ("unknown_model", "nodes.b.model", 6),
+        ("unreachable", "nodes.c", 7),
+        ("unknown_key_read", "nodes.c.output", 7),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        ("grap.yaml", "the file 'grap.yaml' does not exist; did you mean 'graph.yaml'?"),
+        ("zebra.yml", "the file 'zebra.yml' does not exist"),
+        ("./graph.yam", "the file './graph.yam' does not exist; did you mean 'graph.yaml'?"),
+        ("sub/graph.yaml", "the file 'sub/graph.yaml' does not exist: there is no directory 'sub'"),
+    ],
+)
+def test_a_file_that_does_not_exist_is_told_as_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str, words: str
+) -> None:
+    (tmp_path / "graph.yaml").write_text(GRAPH)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError) as caught:
+        find(target, config_dir=tmp_path / "none")
+    assert str(caught.value) == words
