@@ -10,32 +10,12 @@ import zipfile
 from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).parents[2]
-FLOORS = ("actors", "cli", "protocol", "supervisors")
+from built_wheel import FLOORS, ROOT, sources
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
-    """The wheel, built from a copy, so that nothing is left in the source and nothing stale gets in."""
-    source = tmp_path_factory.mktemp("source")
-    built = tmp_path_factory.mktemp("built")
-    for path in sources():
-        target = source / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes((ROOT / path).read_bytes())
-    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
-    subprocess.run([*pip, "--wheel-dir", str(built), str(source)], check=True, capture_output=True)
-    (file,) = built.glob("callboard-*.whl")
-    return zipfile.ZipFile(file)
-
-
-def sources() -> list[Path]:
-    """What a checkout holds, seen from its root, without what is built or installed into it."""
-    found = [Path(name) for name in ("__init__.py", "py.typed", "pyproject.toml", "README.md", "LICENSE")]
-    for folder in (*FLOORS, "examples", "tests", "benchmarks"):
-        found += [path.relative_to(ROOT) for path in (ROOT / folder).rglob("*") if path.is_file()]
-    return [path for path in found if "__pycache__" not in path.parts]
+def wheel(built: Path) -> zipfile.ZipFile:
+    return zipfile.ZipFile(built)
 
 
 def test_it_holds_callboard_alone(wheel: zipfile.ZipFile) -> None:
