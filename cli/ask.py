@@ -21,6 +21,7 @@ from . import options
     " server; repeatable [default: enabled_tools and enabled_mcp_servers of config.yaml].",
 )
 @click.option("--system", metavar="TEXT", default="", help="The system prompt.")
+@options.prepared_answers
 @options.session
 @options.knowledge
 @options.permissions

@@ -28,7 +28,7 @@ import trio
 
 from ..protocol.errors import ActorError, NobodyToAsk, ShuttingDown, TimedOut
 from ..protocol.events import ActorBusy, ActorWaiting, QuestionAnswered, QuestionAsked, QuestionExpired
-from ..protocol.questions import Answer, Question
+from ..protocol.questions import Answer, Question, understood
 
 if TYPE_CHECKING:
     from .actor import Actor
@@ -111,11 +111,14 @@ class Desk:
             self._detach(front_end)
 
     def answer(self, question_id: str, value: Value, by: str = "") -> bool:
-        """Answer a question. False if it is not open: answered by another, withdrawn, or never asked."""
+        """Answer a question, as `protocol.questions.understood` understands the value.
+
+        False if it is not open: answered by another, withdrawn, or never asked.
+        """
         pending = self._open.pop(question_id, None)
         if pending is None:
             return False
-        answer = Answer(question=question_id, value=value, by=by)
+        answer = Answer(question=question_id, value=understood(pending.question, value), by=by)
         self._close(pending, outcome.Value(answer), by)
         return True
 

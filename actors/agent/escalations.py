@@ -20,11 +20,10 @@ import msgspec
 import trio
 
 from ...protocol.errors import ShuttingDown, ToolFailed
-from ...protocol.questions import Question
+from ...protocol.questions import Question, understood
 from ...supervisors.escalation import NOTED, PASS, Verdict
 from ..tools.tool import Arguments, Json, Tool
 from .family import family_tool, read_texts, refused, text
-from .user import yes_or_no
 
 if TYPE_CHECKING:
     from ...supervisors import Actor
@@ -193,32 +192,27 @@ def _checked(question: Question, reply: Json) -> str | list[str]:
         ToolFailed: it is none.
     """
     if question.kind == "checkbox":
-        return [_option(question, item) for item in _listed(question, reply)]
+        boxes = understood(question, _listed(reply))
+        if isinstance(boxes, str):
+            boxes = understood(question, [part.strip() for part in boxes.split(",")])
+        return [_option(question, box) for box in boxes]
     if not isinstance(reply, str):
         raise ToolFailed("The reply to this question is one text, not a list")
-    if question.kind == "confirm":
-        answer = yes_or_no(reply)
-        if answer is None:
-            raise ToolFailed(f"The reply to a [confirm] question is yes or no, not '{reply[:100]}'")
-        return answer
-    return _option(question, reply) if question.kind == "choice" else reply
+    value = understood(question, reply)
+    assert isinstance(value, str)
+    if question.kind == "confirm" and value not in ("yes", "no"):
+        raise ToolFailed(f"The reply to a [confirm] question is yes or no, not '{reply[:100]}'")
+    return value if question.kind != "choice" or question.free else _option(question, value)
 
 
-def _listed(question: Question, reply: Json) -> list[str]:
+def _listed(reply: Json) -> str | list[str]:
+    """A list as a list, whether it is one or the JSON text of one; a text that lists boxes, as it is."""
     if isinstance(reply, str) and not reply.lstrip().startswith("["):
-        if not reply.strip():
-            return []
-        return [reply] if reply in question.options else [part.strip() for part in reply.split(",")]
+        return reply
     return read_texts(reply, "reply")
 
 
-def _option(question: Question, reply: str) -> str:
-    """An option is found whatever the case of its letters; another text is an answer where the question allows it."""
-    if reply in question.options:
-        return reply
-    alike = [option for option in question.options if option.strip().lower() == reply.strip().lower()]
-    if len(alike) == 1:
-        return alike[0]
-    if question.free:
-        return reply
-    raise ToolFailed(f"'{reply[:100]}' is not among the options: {', '.join(question.options)}")
+def _option(question: Question, text: str) -> str:
+    if text in question.options:
+        return text
+    raise ToolFailed(f"'{text[:100]}' is not among the options: {', '.join(question.options)}")

@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 
 FALLBACK = "Make your best judgment and proceed"
 
-_TRUE = ("yes", "y", "true")
-_FALSE = ("no", "n", "false")
-
 
 def user_tools(*, timeout: float | None) -> list[Tool]:
     """The `user__*` tools.
@@ -52,8 +49,7 @@ def user_tools(*, timeout: float | None) -> list[Tool]:
         answer = await put(me, kind="confirm", text=arguments["question"])
         if isinstance(answer, dict):
             return answer
-        said = answer.text
-        return {"answer": yes_or_no(said) or said}
+        return {"answer": answer.text}
 
     async def ask_text(me: Actor, arguments: Arguments) -> Json:
         answer = await put(me, kind="text", text=arguments["question"])
@@ -90,12 +86,6 @@ def user_tools(*, timeout: float | None) -> list[Tool]:
 def unanswered(why: str) -> dict[str, Json]:
     """What the model is told when no answer came."""
     return {"error": why, "fallback": FALLBACK}
-
-
-def yes_or_no(said: str) -> str | None:
-    """`yes` or `no`; None for anything else."""
-    word = said.strip().lower()
-    return "yes" if word in _TRUE else "no" if word in _FALSE else None
 
 
 def _options(arguments: Arguments) -> tuple[str, ...]:

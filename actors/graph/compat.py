@@ -21,6 +21,7 @@ class Compat(msgspec.Struct, frozen=True, kw_only=True):
         default_is_validated: an input node's `default` has to satisfy its `validation`.
         input_asks_once: an answer that breaks an input's `validation` fails the node, whoever gave it. Else: a person
             is asked again and told why.
+        options_are_exact: an answer means an approval's option by its very letters. Else: in any case of letters.
         lengths_in_bytes: `len(input)` counts UTF-8 bytes. Else: characters.
         values_expand_again: a value that holds `{{x}}` is expanded when the same template names `x` later. Else:
             what a value holds is never looked at, so that text from outside can't read the state.
@@ -46,6 +47,7 @@ class Compat(msgspec.Struct, frozen=True, kw_only=True):
     missing_end_keys_are_empty: bool = True
     default_is_validated: bool = False
     input_asks_once: bool = False
+    options_are_exact: bool = False
     lengths_in_bytes: bool = False
     values_expand_again: bool = False
     scoped_names_stay_null: bool = False
@@ -65,6 +67,7 @@ LOKI = Compat(
     missing_end_keys_are_empty=True,
     default_is_validated=True,
     input_asks_once=True,
+    options_are_exact=True,
     lengths_in_bytes=True,
     values_expand_again=True,
     scoped_names_stay_null=True,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...protocol.questions import Question
+from ...protocol.questions import Question, yes_or_no
 
 Json = Any
 
@@ -49,7 +49,7 @@ def _field(question: Question, version: str) -> dict[str, Json]:
     if question.permission is not None and "no" in options:
         default = "no"  # a form that is sent off without being read allows nothing
     if question.kind == "confirm":
-        return {"type": "boolean"} | ({} if default is None else {"default": default.lower() in ("yes", "y", "true")})
+        return {"type": "boolean"} | ({} if default is None else {"default": yes_or_no(default) == "yes"})
     if question.kind == "choice" and options:
         return {"type": "string", "enum": options} | ({"default": default} if default in options else {})
     if question.kind == "checkbox" and version >= LISTS_SINCE:

@@ -1,7 +1,8 @@
 """One question, put to the person at the terminal. Blocking: it runs in a worker thread.
 
 Everything is drawn on stderr, so that stdout holds the result alone. What prompt_toolkit draws is erased when
-the answer is there; what stays in the scrollback is the question and one line with the answer.
+the answer is there; what stays in the scrollback is the question and one line with the answer. Keys that were pressed
+before the question could be read are no answer to it (`early`).
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import TextIO, TypeVar
 
@@ -19,8 +21,9 @@ from prompt_toolkit.input import Input, create_input
 from prompt_toolkit.output import ColorDepth, Output
 from prompt_toolkit.output.vt100 import Vt100_Output
 
-from ...protocol.questions import Question
+from ...protocol.questions import Question, understood, yes_or_no
 from . import paths
+from .early import Early
 from .menu import Menu
 from .style import colours, paint
 from .text import counted, one_line, safe
@@ -35,7 +38,7 @@ _REFUSE = "no, because ..."
 _MENU = 8
 """Rows that the list of a permission question takes, and some."""
 
-_YES_OR_NO = {"yes": 0, "y": 0, "true": 0, "no": 1, "n": 1, "false": 1}
+_START = {"yes": 0, "no": 1}
 """Where the cursor starts, by the default; nowhere without one, so that Enter alone is no yes."""
 
 _T = TypeVar("_T")
@@ -53,17 +56,25 @@ class Dialog:
         more: how many other questions wait behind this one.
         terminal: where keys come from and where the prompt is drawn; stdin and stderr unless a test says
             otherwise.
+        clock: seconds that only grow, for what came too early.
     """
 
     def __init__(
-        self, question: Question, *, more: int = 0, terminal: tuple[Input, Output, TextIO] | None = None
+        self,
+        question: Question,
+        *,
+        more: int = 0,
+        terminal: tuple[Input, Output, TextIO] | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._question = question
         self._more = more
         self._terminal = terminal
+        self._clock = clock
         self._lock = threading.Lock()
         self._withdrawn = False
         self._close: Callable[[], None] | None = None
+        self.early: Early | None = None
         self.ended = threading.Event()
 
     def run(self) -> Value:
@@ -78,6 +89,8 @@ class Dialog:
             source, sink, stream = self._terminal or (create_input(sys.stdin), _stderr(), sys.stderr)
             with create_app_session(input=source, output=sink):
                 size = sink.get_size()
+                self.early = Early(source, self._clock)
+                self.early.drop_pending()
                 self._write(stream, self._headline(colours(stream), size.columns, size.rows))
                 value = self._ask(colours(stream))
                 self._write(stream, f"  = {self._told(value)}\n")
@@ -105,10 +118,10 @@ class Dialog:
         if question.kind == "choice" and question.options:
             return self._choice(question)
         if question.kind == "confirm":
-            menu = Menu(("yes", "no"), start=_YES_OR_NO.get((question.default or "").casefold()))
+            menu = Menu(("yes", "no"), start=_START.get(yes_or_no(question.default or "") or ""), early=self.early)
             return ("yes", "no")[self._pick(menu)[0]]
         if question.kind == "checkbox" and question.options:
-            picked = self._pick(Menu(question.options, many=True))
+            picked = self._pick(Menu(question.options, many=True, early=self.early))
             return [question.options[position] for position in picked]
         return self._text(question.default or "", coloured)
 
@@ -117,8 +130,12 @@ class Dialog:
         entries = [*question.options, other] if question.free else question.options
         default = "no" if question.permission else question.default
         start = question.options.index(default) if default in question.options else 0
-        picked = self._run(Menu(entries, start=start, write=question.free).application())
-        return _meant(picked, question.options) if isinstance(picked, str) else question.options[picked[0]]
+        picked = self._run(Menu(entries, start=start, write=question.free, early=self.early).application())
+        if not isinstance(picked, str):
+            return question.options[picked[0]]
+        written = understood(question, picked)
+        assert isinstance(written, str)
+        return written
 
     def _pick(self, menu: Menu) -> list[int]:
         picked = self._run(menu.application())
@@ -198,13 +215,6 @@ class Dialog:
     def _write(self, stream: TextIO, text: str) -> None:
         stream.write(text)
         stream.flush()
-
-
-def _meant(text: str, options: tuple[str, ...]) -> str:
-    """What was written; an option, if it is one in full (or `y`, `n` for `yes`, `no`)."""
-    said = text.strip().casefold()
-    said = {"y": "yes", "n": "no"}.get(said, said)
-    return next((option for option in options if option.casefold() == said), text)
 
 
 def _stderr() -> Output:

@@ -8,6 +8,7 @@ letters:
 - With `write`, anything else that is typed is the beginning of a text, for which the last entry stands.
 - Without, what is typed goes to the one entry that begins with it. Text that begins none, or several, takes the cursor
   off the list, and Enter does nothing until an arrow or a number brings it back.
+- Keys that came before the list could be read (`early`) do nothing. What to press is shown once keys count.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from prompt_toolkit.layout import BufferControl, ConditionalContainer, HSplit, L
 from prompt_toolkit.layout.controls import FormattedTextControl
 from prompt_toolkit.layout.processors import BeforeInput
 
+from .early import Early
 from .text import one_line
 
 Picked = list[int] | str
@@ -39,12 +41,20 @@ class Menu:
         start: where the cursor starts; None for nowhere, so that Enter alone picks nothing.
         many: any number of entries may be ticked.
         write: the last entry stands for a text of one's own.
+        early: tells the keys that came too early; None where all count.
     """
 
     def __init__(
-        self, entries: Sequence[str], *, start: int | None = 0, many: bool = False, write: bool = False
+        self,
+        entries: Sequence[str],
+        *,
+        start: int | None = 0,
+        many: bool = False,
+        write: bool = False,
+        early: Early | None = None,
     ) -> None:
         self._entries = entries
+        self._early = early
         self._many = many
         self._write = write
         self._typed = ""
@@ -63,13 +73,27 @@ class Menu:
         """
         field = Window(BufferControl(self._text, input_processors=[BeforeInput("    > ")]), wrap_lines=True)
         below = ConditionalContainer(field, Condition(lambda: self._writing))
-        foot = Window(FormattedTextControl(lambda: [("class:hint", f"    {self.hint}")]), height=1)
+        hint = FormattedTextControl(lambda: [("class:hint", f"    {self.hint}")])
+        foot = Window(hint, wrap_lines=True, dont_extend_height=True)
         self._application = Application(
             layout=Layout(HSplit([self._rows, below, foot]), focused_element=self._rows),
             key_bindings=self._keys(),
             erase_when_done=True,
         )
+        if self._early is not None:
+            self._application.after_render += self._wait_for_reading
         return self._application
+
+    def _wait_for_reading(self, app: Application[Picked]) -> None:
+        """After each picture: once keys count, draw another one, which says so."""
+        assert self._early is not None
+        self._early.shown()
+        if self._early.left and app.loop is not None:
+            app.loop.call_later(self._early.left, app.invalidate)
+
+    @property
+    def _too_early(self) -> bool:
+        return self._early is not None and self._early.left > 0
 
     # --- what is seen -----------------------------------------------------------------------------------
 
@@ -88,6 +112,14 @@ class Menu:
     @property
     def hint(self) -> str:
         """What to do now; stands below the list."""
+        if self._too_early:
+            return ""
+        if self._early is not None and self._early.dropped and not self._writing:
+            return f"{self._what_to_press}\n    (what was typed before this was shown does not count)"
+        return self._what_to_press
+
+    @property
+    def _what_to_press(self) -> str:
         if self._writing:
             return "enter sends it, an arrow up goes back to the list"
         if self._lost:
@@ -102,6 +134,12 @@ class Menu:
     def _keys(self) -> KeyBindings:
         keys = KeyBindings()
         choosing, writing = Condition(lambda: not self._writing), Condition(lambda: self._writing)
+        early = Condition(lambda: self._too_early)
+
+        @keys.add("<any>", filter=early, eager=True)
+        def _drop(_event: KeyPressEvent) -> None:
+            assert self._early is not None
+            self._early.drop()
 
         @keys.add("up", filter=choosing)
         @keys.add("c-p", filter=choosing)
@@ -144,7 +182,7 @@ class Menu:
         def _return(event: KeyPressEvent) -> None:
             self._leave_text(event.app)
 
-        @keys.add("c-c")
+        @keys.add("c-c", eager=True)  # as the one above, than which it is more exact
         def _interrupt(event: KeyPressEvent) -> None:
             event.app.exit(exception=KeyboardInterrupt())
 

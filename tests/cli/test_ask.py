@@ -120,3 +120,18 @@ def test_fs_tools_stay_in_the_working_directory_and_the_roots(
     assert "outside" in models.requests[1].results[0]
     assert "found" in models.requests[3].results[0]
     assert callboard("ask", "-q", "read", "--root", str(other / "none"))[0] == 2
+
+
+@pytest.mark.parametrize("how", ["--answer", "--answers"])
+def test_what_a_tool_asks_is_answered_beforehand(
+    callboard: Callboard, models: FakeModels, tmp_path: Path, how: str
+) -> None:
+    tools = tmp_path / "config" / "functions" / "tools"
+    tools.mkdir(parents=True)
+    (tools / "greet.py").write_text('def run():\n    """Greet."""\n    return "hello " + input("Who? ")\n')
+    (tmp_path / "answers.yaml").write_text("[Ada]")
+    models.script(Reply(calls=[("greet", {})]), "done")
+    given = "Ada" if how == "--answer" else str(tmp_path / "answers.yaml")
+    code, out, err = callboard("ask", "greet her", "--tool", "greet", how, given)
+    assert (code, out) == (0, "done\n"), err
+    assert models.requests[1].results == ['{"output":"hello Ada"}']

@@ -123,7 +123,7 @@ def test_a_failed_run_tells_why_on_stderr_and_in_json(callboard: Callboard, tmp_
 
 
 def test_answers_are_given_in_the_order_asked(callboard: Callboard, ask: str) -> None:
-    assert callboard("run", "-q", ask, "--answer", "Ada", "--answer", "no")[:2] == (0, "Ada: no\n")
+    assert callboard("run", "-q", ask, "--answer", "Ada", "--answer", "No ")[:2] == (0, "Ada: no\n")
 
 
 def test_answers_from_a_file_go_by_node(callboard: Callboard, ask: str, tmp_path: Path) -> None:

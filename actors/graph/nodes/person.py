@@ -29,6 +29,7 @@ async def run_approval_node(me: Actor, job: Job) -> Result:
         kind="choice",
         text=job.strict(node.question),
         options=node.options,
+        exact=job.plan.compat.options_are_exact,
         timeout=node.timeout,
         people=node.people_only,
     )

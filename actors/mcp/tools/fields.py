@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from ....protocol.questions import QuestionKind
+from ....protocol.questions import QuestionKind, yes_or_no
 from ...json_schema import errors_by, validator
 from ...tools.rendering import shortened
 
@@ -27,8 +27,6 @@ _LONGEST = 2_000
 _LONGEST_OPTION = 200
 _MOST_DIGITS = 300
 """Of a whole number; any number of so many digits is one that a float can tell, too."""
-
-_YES, _NO = ("yes", "y", "true", "1"), ("no", "n", "false", "0")
 
 _FORMATS = {
     "email": "an e-mail address",
@@ -114,9 +112,10 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
 
     def _read(self, text: str) -> Json:
         if self.kind == "yes or no":
-            if text.casefold() not in _YES + _NO:
+            said = yes_or_no(text)
+            if said is None:
                 raise Unfit("answer yes or no")
-            return text.casefold() in _YES
+            return said == "yes"
         if self.kind == "one of":
             return self._option(text)
         if self.kind in ("number", "integer"):

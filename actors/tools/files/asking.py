@@ -27,7 +27,7 @@ import msgspec
 import trio
 
 from ....protocol.errors import NobodyToAsk, ShuttingDown
-from ....protocol.questions import Question, QuestionKind
+from ....protocol.questions import Question, QuestionKind, yes_or_no
 from ....supervisors.escalation import QuestionTimeout
 from .handing import out_of_the_way
 
@@ -41,8 +41,6 @@ MOST_FIELDS = 1000
 
 TRIES = 5
 """How often a question is put again after an answer that does not fit it; who answers may be a program."""
-
-YES, NO = ("yes", "y", "true", "1"), ("no", "n", "false", "0")
 
 
 class Clock:
@@ -211,10 +209,8 @@ def _check(question: Question, given: str | list[str]) -> tuple[list[str], str]:
     """The values to tell the tool, or what is wrong with the answer."""
     values = [given] if isinstance(given, str) else list(given)
     if question.kind == "confirm":
-        word = values[0].strip().lower() if values else ""
-        if word not in YES + NO:
-            return [], "answer yes or no"
-        return ["yes" if word in YES else "no"], ""
+        said = yes_or_no(values[0]) if values else None
+        return ([], "answer yes or no") if said is None else ([said], "")
     if question.kind != "checkbox":
         values = values[:1] or [""]
     if question.options and not question.free:

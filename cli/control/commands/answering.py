@@ -13,7 +13,7 @@ import trio
 
 from ....protocol.control import own
 from ....protocol.errors import Conflict, NotFound, UsageError
-from ....protocol.questions import Question
+from ....protocol.questions import Question, understood
 from ...frame import person_at_terminal
 from ...render import paths
 from ...render.text import one_line, safe
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from ...render.prompt import TerminalPrompts
 
 Value = str | list[str]
-
-_YES = {"yes": "yes", "y": "yes", "true": "yes", "no": "no", "n": "no", "false": "no"}
 
 
 def list_questions(where: Where, *, as_json: bool) -> str:
@@ -64,32 +62,27 @@ def answer_question(where: Where, id: str, texts: Sequence[str], *, as_json: boo
 
 
 def value_of(question: Question, texts: Sequence[str]) -> Value:
-    """The answer that the words of a command line mean: an option in any case, `y` and `n` for yes and no.
+    """The answer that the words of a command line mean (`protocol.questions.understood`).
 
     Raises:
-        UsageError: they mean none.
+        UsageError: the question does not take it.
     """
     if question.kind == "checkbox" and question.options:
-        return [_option(question, text) for text in texts if text]
+        boxes = [text for text in texts if text]
+        return [_listed(question, text) for text in understood(question, boxes[0] if len(boxes) == 1 else boxes)]
     if len(texts) > 1:
         raise UsageError(f"question {question.id} takes one TEXT; put quotes around several words")
-    text = texts[0]
-    if question.kind == "confirm":
-        if (said := _YES.get(text.strip().casefold())) is None:
-            raise UsageError(f"question {question.id} is answered yes or no, not '{text}'")
-        return said
-    if question.kind == "choice" and question.options:
-        return _option(question, text)
-    return text
+    value = understood(question, texts[0])
+    assert isinstance(value, str)
+    if question.kind == "confirm" and value not in ("yes", "no"):
+        raise UsageError(f"question {question.id} is answered yes or no, not '{value}'")
+    if question.kind == "choice" and question.options and not question.free:
+        return _listed(question, value)
+    return value
 
 
-def _option(question: Question, text: str) -> str:
-    said = text.strip().casefold()
-    for wanted in (said, _YES.get(said, said)):
-        for option in question.options:
-            if option.casefold() == wanted:
-                return option
-    if question.free and question.kind == "choice":
+def _listed(question: Question, text: str) -> str:
+    if text in question.options:
         return text
     raise UsageError(f"question {question.id} has no option '{text}'; there are: {', '.join(question.options)}")
 

@@ -295,8 +295,11 @@ class Top:
 
     async def _cancel(self, actor: ActorInfo) -> None:
         below = f" and the {counted(actor.children, 'actor')} below it" if actor.children else ""
-        self._prompt = f"cancel {actor.path}{below}? y does, any other key does not"
-        self._dirty.set()
+        for words in ("", " y does, any other key does not"):  # a `y` counts once it stands there what it does
+            self._prompt = f"cancel {actor.path}{below}?{words}"
+            self._draw()
+            if not words:
+                await self._keys.settle()
         key = await self._keys.get()
         self._prompt = ""
         if key != "y":
@@ -323,6 +326,7 @@ class Top:
                 value = await ask_at_terminal(question, self._on_withdraw)
         finally:
             self._asked, self._aside = None, False
+            self._keys.forget()
             self._dirty.set()
         if value is None:
             self._say(f"question {question.id} was not answered here")

@@ -9,6 +9,8 @@ from collections import deque
 
 import trio
 
+from ...render.early import READING, drop_pending
+
 _SEQUENCE = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|O[@-~])")
 _NAMES = {
     "\x1b[A": "up",
@@ -65,6 +67,26 @@ class Keys:
             self._text += self._decoder.decode(data)
             self._split(whole=False)
         return self._keys.popleft()
+
+    def forget(self) -> None:
+        """Drop the keys that were pressed and not asked for yet: they were meant for what was on the screen then."""
+        self._keys.clear()
+        self._text = ""
+        drop_pending(self._source)
+
+    async def settle(self) -> None:
+        """Wait until a person can have read what has just been drawn, and no key came meanwhile (`render.early`)."""
+        self.forget()
+        while True:
+            with trio.move_on_after(READING) as quiet:
+                await trio.lowlevel.wait_readable(self._source)
+            if quiet.cancelled_caught:
+                return
+            try:
+                if not os.read(self._source, 1024):
+                    return
+            except OSError:  # the terminal has gone, which `get` tells
+                return
 
     def _split(self, *, whole: bool) -> None:
         """Take keys off the text; with `whole` nothing is left for later."""

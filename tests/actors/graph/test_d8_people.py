@@ -31,12 +31,11 @@ nodes:
     [
         ("accept", "accepted accept"),
         ("reject", "rejected"),
-        ("Accept", "other Accept"),
         ("more sources", "other more sources"),
         ("", "other "),
     ],
 )
-async def test_case_75_answers_route_exactly_and_any_other_goes_to_on_other(
+async def test_case_75_an_option_has_its_route_and_any_other_answer_goes_to_on_other(
     stage: Stage, compat: str, answer: str, output: str
 ) -> None:
     stage.agent(APPROVAL)
@@ -44,6 +43,15 @@ async def test_case_75_answers_route_exactly_and_any_other_goes_to_on_other(
     assert outcome.output == output
     assert outcome.state["decision"] == answer
     stage.check_stream()
+
+
+@pytest.mark.parametrize("answer", ["Accept", " accept\n", "ACCEPT"])
+async def test_case_75_an_option_is_meant_in_any_case_in_standard_and_by_its_letters_in_loki(
+    stage: Stage, answer: str
+) -> None:
+    stage.agent(APPROVAL)
+    assert (await stage.run("it", compat="standard", answers=[answer])).output == "accepted accept"
+    assert (await stage.run("it", compat="loki", answers=[answer])).state["decision"] == answer
 
 
 async def test_case_75_the_question_is_rendered_and_carries_its_options(stage: Stage, compat: str) -> None:
