@@ -78,6 +78,7 @@ class RunContext:
         model: the model the user asked for with `-m`, or "".
         compat: the dialect forced from outside (`--compat`), or None for what each file says.
         run_agent: runs a child agent.
+        agents_near: the agents that the one in a directory can call, by name, with their descriptions. Reads files.
         unknown_agent: what is wrong with an agent's name, seen from the directory of who calls; None if nothing.
         shelf: the tools there are; None in a run that has none.
         tool_options: what the user of the run says about tools.
@@ -98,6 +99,7 @@ class RunContext:
         environ: Mapping[str, str],
         run_agent: AgentRunner,
         unknown_agent: Callable[[str, Path], str | None] = lambda name, near: None,  # noqa: ARG005 - knows none
+        agents_near: Callable[[Path], list[tuple[str, str]]] = lambda near: [],  # noqa: ARG005 - knows none
         model: str = "",
         compat: str | None = None,
         streams: bool = True,
@@ -117,6 +119,7 @@ class RunContext:
         self.environ = environ
         self.run_agent = run_agent
         self.unknown_agent = unknown_agent
+        self.agents_near = agents_near
         self.model = model
         self.compat = compat
         self.max_depth = max_depth

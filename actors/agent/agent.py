@@ -32,6 +32,7 @@ from .history import History
 from .loop import Conversation
 from .prompt import blocks, filled_in, system_prompt
 from .record import Record
+from .synonyms import renamed
 from .todo import refusing_todo_tools, todo_tools
 from .user import user_tools
 
@@ -146,6 +147,7 @@ class _Agent:
         self._unlisted: Mapping[str, Tool] = {}
         self._said_about: list[str] = []
         self._add_families(None if depth == 0 else waits)
+        self._add_synonyms()
         own = self._agent.permissions
         self.permissions = own if context.shelf is None else context.shelf.permissions(own)
 
@@ -179,6 +181,17 @@ class _Agent:
 
             self._tools.append(lookup_tool(self._context.knowledge, self._cast.recipes))
             self._said_about.append(explained(self._cast.recipes))
+
+    def _add_synonyms(self) -> None:
+        """Tools by the names that Loki's successor has for them; see `synonyms`."""
+        others = renamed(self._tools)
+        if self._children is not None:
+            from .spawn import available_tool
+
+            others["agent__list_available"] = available_tool(self._children)
+        said = self._agent.instructions
+        self._tools += [tool for name, tool in others.items() if name in said]
+        self._unlisted = {**others, **self._unlisted}
 
     def _add_children(self) -> None:
         from .children import Children

@@ -122,6 +122,12 @@ class Children:
             return f"'{shortened(agent, 100)}' is no name of an agent"
         return self._context.unknown_agent(agent, self._near)
 
+    async def available(self) -> list[tuple[str, str]]:
+        """The agents that may be children, each with its description."""
+        found = await trio.to_thread.run_sync(self._context.agents_near, self._near)
+        allowed = self.agent.spawnable_agents
+        return [(name, description) for name, description in found if allowed is None or name in allowed]
+
     async def spawn(
         self, agent: str, prompt: str, *, timeout: float | None = None, task: Task | None = None, owner: str = ""
     ) -> Child:

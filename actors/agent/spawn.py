@@ -117,6 +117,19 @@ def spawn_tools(team: Children) -> list[Tool]:
     ]
 
 
+def available_tool(team: Children) -> Tool:
+    """`agent__list_available`, which Loki's successor has: who may be spawned."""
+
+    async def show(_: Actor, __: Arguments) -> Json:
+        agents = [
+            {"name": name, **({"description": description} if description else {})}
+            for name, description in await team.available()
+        ]
+        return {"count": len(agents), "agents": agents}
+
+    return family_tool("agent__list_available", "List the agents that you may spawn.", show)
+
+
 def _task_of(team: Children, id: Json) -> tuple[Task | None, list[str]]:
     """The task that a spawned agent is to work on, and what is wrong with that."""
     if id is None or team.tasks is None:

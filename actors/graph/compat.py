@@ -39,6 +39,8 @@ class Compat(msgspec.Struct, frozen=True, kw_only=True):
         zero_visits_is_a_cap: `max_loop_iterations: 0` stops at the first node. Else: 0 means no cap.
         updates_see_each_other: a template in `state_updates` sees the keys that stand above it already changed. Else:
             all are rendered from the same state and stored together.
+        missing_servers_are_silent: a name in `mcp_servers` that no `mcp.json` has is passed over without a word. Else:
+            with a warning. Its tools are absent in both.
         extra_checks_only_warn: mistakes that Loki's validator does not look for are warnings. Else: errors,
             where the run is certain to fail.
     """
@@ -57,6 +59,7 @@ class Compat(msgspec.Struct, frozen=True, kw_only=True):
     schema_is_a_hint: bool = False
     zero_visits_is_a_cap: bool = False
     updates_see_each_other: bool = False
+    missing_servers_are_silent: bool = False
     extra_checks_only_warn: bool = False
 
 
@@ -77,6 +80,7 @@ LOKI = Compat(
     schema_is_a_hint=True,
     zero_visits_is_a_cap=True,
     updates_see_each_other=True,
+    missing_servers_are_silent=True,
     extra_checks_only_warn=True,
 )
 

@@ -26,7 +26,11 @@ class ServersSeen(Protocol):
         ...
 
     def missing(self, name: str) -> str | None:
-        """How to mend it that there is no such server, or that it can't be used; None if it can."""
+        """How to mend it that there is no such server; None if there is."""
+        ...
+
+    def broken(self, name: str) -> str | None:
+        """Why its entry can't be used; None if it can."""
         ...
 
     def behind(self, tool: str) -> str | None:

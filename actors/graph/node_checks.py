@@ -326,10 +326,14 @@ def _check_globals(found: Findings, around: Surroundings) -> None:
         return
     for i, listed in enumerate(found.graph.mcp_servers):
         for server in around.servers.spelled_out([listed]):
+            path: Path = ("mcp_servers", i)
             hint = around.servers.missing(server)
-            if hint is not None:
+            if hint is not None and not found.compat.missing_servers_are_silent:
+                found.warning("unknown_server", f"MCP server '{server}' is not configured", path, hint=hint)
+            why = around.servers.broken(server)
+            if why is not None:
                 tell = found.beyond if _is_wanted(found.graph, {listed, server}) else found.warning
-                tell("unknown_server", f"MCP server '{server}' is not configured", ("mcp_servers", i), hint=hint)
+                tell("broken_server", f"MCP server '{server}' can't be used", path, hint=why)
 
 
 def _is_wanted(graph: Graph, names: set[str]) -> bool:

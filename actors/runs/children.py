@@ -6,10 +6,14 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...protocol.errors import NodeFailed
+from ...protocol.agent import read_agent
+from ...protocol.errors import CallboardError, NodeFailed
+from ...protocol.events import Warned
+from ...protocol.graph.read import read_graph
 from ...protocol.problems import did_you_mean
 from ..context import AgentCall
 from ..graph.failures import retold
+from ..graph.findings import agents_in
 from ..library import AGENTS
 from .prepared import Prepared
 from .target import Loaded, WorkflowAgent, find, named_file, read
@@ -30,6 +34,7 @@ class Children:
         self._config_dir = config_dir
         self._compat = compat
         self._read: dict[tuple[str, Path], Loaded] = {}
+        self._told: set[str] = set()
 
     async def __call__(self, me: Actor, call: AgentCall) -> str:
         """Play the agent; the text of its answer.
@@ -44,6 +49,10 @@ class Children:
             if not isinstance(agent, WorkflowAgent):  # the variables are in one of those already
                 self._read[key] = agent
         prepared = Prepared(agent, call.variables, self._compat, call.context)
+        for problem in prepared.absent:
+            if (told := str(problem)) not in self._told:
+                self._told.add(told)
+                me.emit(Warned(code=problem.code, message=told))
         result = await prepared.play(
             me,
             call.prompt,
@@ -67,6 +76,15 @@ class Children:
         hint = did_you_mean(name[:100], names)
         return f"Agent '{name[:100]}' not found in {where}" + (f"; {hint}" if hint else "")
 
+    def near(self, near: Path) -> list[tuple[str, str]]:
+        """The agents that the one in the directory `near` can call, by name, with their descriptions."""
+        homes: dict[str, Path] = {}
+        for place in self._places(near):
+            for home in sorted(place.iterdir()) if place.is_dir() else ():
+                if agents_in(place)(home.name) == "found":
+                    homes.setdefault(home.name, home)
+        return [(name, _description(home)) for name, home in sorted(homes.items()) if home != near]
+
     def _load(self, call: AgentCall) -> Loaded:
         home = named_file(call.name, call.near) if call.by_file else None
         home = home or self._home(call.name, call.near)
@@ -87,3 +105,14 @@ class Children:
 
     def _places(self, near: Path) -> tuple[Path, ...]:
         return self._config_dir / "agents", near.parent, AGENTS
+
+
+def _description(home: Path) -> str:
+    """What the agent's file says it is for; "" if it can't be read."""
+    try:
+        found = find(home)
+    except CallboardError:
+        return ""
+    read_file = read_agent if found.dialect == "agent" else read_graph
+    thing, _ = read_file(found.text, found.file)
+    return " ".join((thing.description or "").split()) if thing is not None else ""

@@ -17,9 +17,11 @@ from ...protocol.agent import Agent
 from ...protocol.chat import Part
 from ...protocol.errors import CallboardError, InvalidFile, RunFailed, Unsupported
 from ...protocol.graph import AgentNode, AnyNode, Graph, LlmNode, RagNode
+from ...protocol.problems import Problem
 from ..agent.agent import Cast, run_agent
 from ..agent.history import History
 from ..agent.record import Record
+from ..agent.synonyms import renamed
 from ..agent.user import user_tools
 from ..graph.compat import MODES
 from ..graph.compile import compile_graph
@@ -67,6 +69,7 @@ class Prepared:
         models: every model id that its nodes name.
         needs_default: whether something in it asks a model without naming one.
         tool_names: what its models may call, the families and the tools of MCP servers aside.
+        absent: warnings about MCP servers that it names and that are not configured.
         recipes: what it looks things up in: per rag node, or the agent's `documents`.
 
     Raises:
@@ -82,6 +85,7 @@ class Prepared:
         self.model = ""
         self.tool_names: set[str] = set()
         self.recipes: dict[str, Recipe] = {}
+        self.absent: tuple[Problem, ...] = ()
         self._cast: Cast | None = None
         self._plan: Plan | None = None
         self._flow: Flow | None = None
@@ -97,13 +101,16 @@ class Prepared:
             _refuse_spawning(agent.graph)
             graph = overridden(agent.graph, os.environ)
             servers: Mapping[str, Wanted] = {}
+            gone: Mapping[str, str] = {}
             if graph.mcp_servers:
-                from ..mcp.tools.chosen import wanted_by_nodes
+                from ..mcp.tools.chosen import absent, wanted_by_nodes
 
                 servers = wanted_by_nodes(graph, context)
+                gone = absent(graph.mcp_servers, context)
+                self.absent = _told(agent.file, gone, compat or graph.settings.compat)
             if context.shelf is not None and graph.permissions:
                 graph = msgspec.structs.replace(graph, permissions=context.shelf.permissions(graph.permissions))
-            tools = _tools_of_nodes(agent, graph, values, context, servers)
+            tools = _tools_of_nodes(agent, graph, values, context, servers, gone)
             self.tool_names = {tool.name for found in tools.values() for tool in found}
             if any(isinstance(node, RagNode) for node in graph.nodes.values()):
                 self.recipes = _recipes_of(graph, agent.directory, context, compat)
@@ -134,9 +141,10 @@ class Prepared:
                 self.recipes = _recipes_of(settled, agent.directory, context, compat)
             wanted: Wanted | None = None
             if settled.mcp_servers:
-                from ..mcp.tools.chosen import wanted_by_agent
+                from ..mcp.tools.chosen import absent, wanted_by_agent
 
                 wanted = wanted_by_agent(settled, context)
+                self.absent = _told(agent.file, absent(settled.mcp_servers, context), compat)
             self._cast = Cast(agent=settled, directory=agent.directory, values=values, tools=found, servers=wanted)
             self.models = {settled.summarization_model} if settled.summarization_model else set()
             self.needs_default = True
@@ -255,6 +263,21 @@ def _label(name: str) -> str:
     return name.replace("/", "_")
 
 
+def _told(file: str, absent: Mapping[str, str], compat: str | None) -> tuple[Problem, ...]:
+    if compat in MODES and MODES[compat].missing_servers_are_silent:
+        return ()
+    return tuple(
+        Problem(
+            severity="warning",
+            code="unknown_server",
+            message=f"MCP server '{name}' is not configured",
+            file=file,
+            hint=hint,
+        )
+        for name, hint in absent.items()
+    )
+
+
 def _recipes_of(
     agent: Graph | Agent, directory: Path | None, context: RunContext, compat: str | None
 ) -> dict[str, Recipe]:
@@ -294,8 +317,9 @@ def _tools_of_nodes(
     values: Mapping[str, str],
     context: RunContext,
     servers: Mapping[str, Wanted],
+    gone: Mapping[str, str],
 ) -> dict[str, tuple[Tool, ...]]:
-    """Per llm node that lists tools, those tools, without what MCP servers have to be asked for.
+    """Per llm node that lists tools, those tools, without what MCP servers have to be asked for, or would have.
 
     Raises:
         InvalidFile: a tool file has errors, or a node lists a tool that is not there.
@@ -306,10 +330,15 @@ def _tools_of_nodes(
     found = tools_of_agent(
         context, name=agent.name, directory=agent.directory, listed=graph.global_tools, values=values
     )
-    there = {**{tool.name: tool for tool in user_tools(timeout=None)}, **found.tools}
+    users = user_tools(timeout=None)
+    there = {**{tool.name: tool for tool in users}, **renamed(users), **found.tools}
     chosen: dict[str, tuple[Tool, ...]] = {}
     for node in nodes:
         listed = servers[node.id].others(node.tools) if node.id in servers else node.tools
+        if gone:
+            from ..mcp.tools.chosen import without_absent
+
+            listed = without_absent(listed, graph.mcp_servers, gone, context)
         names = context.shelf.spelled_out(listed) if context.shelf is not None else listed
         strange = [name for name in names if name not in there]
         if strange:

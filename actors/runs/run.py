@@ -183,6 +183,7 @@ async def run(
         environ=os.environ,
         run_agent=children,
         unknown_agent=children.unknown,
+        agents_near=children.near,
         model=model or "",
         compat=compat,
         streams=root.settings.stream,
@@ -233,7 +234,10 @@ async def run(
     checked = () if isinstance(agent, WorkflowAgent) else allow
     strange = check_user(checked, (*prepared.tool_names, *(tool.name for tool in functions)), root.shelf, root.settings)
     of_servers = root.mcp.config.problems_of(prepared.servers) if prepared.servers else ()
-    problems = (*root.problems, *of_servers, *agent.problems, *strange)
+    # The environment may name other servers than the file.
+    known = {problem.message for problem in agent.problems}
+    absent = [problem for problem in prepared.absent if problem.message not in known]
+    problems = (*root.problems, *of_servers, *agent.problems, *absent, *strange)
     return await performance.run(started, problems, on_event)
 
 
@@ -281,7 +285,8 @@ def _agent(
     compat: str | None,
 ) -> Loaded:
     if isinstance(target, Agent):
-        return LoopAgent.of(target, check_listed(target, functions, root.shelf))
+        silent = compat in MODES and MODES[compat].missing_servers_are_silent
+        return LoopAgent.of(target, check_listed(target, functions, root.shelf, silent=silent))
     if isinstance(target, GraphAgent | LoopAgent | WorkflowAgent):
         return target
     found = find(target, config_dir=root.config_dir)

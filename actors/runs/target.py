@@ -331,7 +331,9 @@ def _check(
         rules = None if compat is None else MODES.get(compat)
         thing, problems = check_draft(found.text, found.file, around, compat=rules, strict=strict)
     if thing is not None:  # also of what has errors, so that they don't hide these
-        of_tools = [*of_tools, *check_listed(thing, own, shelf, servers), *check_documents(thing, found.directory)]
+        silent = compat in MODES and MODES[compat].missing_servers_are_silent
+        listed = check_listed(thing, own, shelf, servers, silent=silent)
+        of_tools = [*of_tools, *listed, *check_documents(thing, found.directory)]
         if known is not None:
             of_tools += check_models(thing, known)
     everything = [*problems, *of_tools]

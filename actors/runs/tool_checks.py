@@ -52,15 +52,16 @@ class KnownServers:
 
     def missing(self, name: str) -> str | None:
         """See `ServersSeen`. Where servers are turned off, which is an error of its own, none is missing."""
-        if not self._settings.mcp_server_support:
+        from ..mcp.tools.names import remedy
+
+        if not self._settings.mcp_server_support or name in self._config.servers or name in self._config.broken:
             return None
-        config = self._config
-        if name in config.servers:
-            return None
-        if name in config.broken:
-            return f"its entry can't be used: {config.broken[name]}"
-        known = [*config.servers, *self._settings.mapping_mcp_servers]
-        return did_you_mean(name, known) or f"add it to {config.file}."
+        return remedy(name, self._config, self._settings.mapping_mcp_servers)
+
+    def broken(self, name: str) -> str | None:
+        """See `ServersSeen`."""
+        why = self._config.broken.get(name) if self._settings.mcp_server_support else None
+        return None if why is None else f"its entry in {self._config.file}: {why}"
 
     def behind(self, tool: str) -> str | None:
         """See `ServersSeen`."""
@@ -72,7 +73,12 @@ class KnownServers:
 
 
 def check_listed(
-    agent: Agent | Graph, own: Sequence[str], shelf: Shelf, servers: KnownServers | None = None
+    agent: Agent | Graph,
+    own: Sequence[str],
+    shelf: Shelf,
+    servers: KnownServers | None = None,
+    *,
+    silent: bool = False,
 ) -> list[Problem]:
     """A warning for every name in `global_tools` or `permissions` that stands for no tool, and for every MCP server
     of an agent that is not there (the check of graphs tells theirs).
@@ -80,6 +86,7 @@ def check_listed(
     Args:
         own: names of the agent's own tools.
         shelf: the global ones.
+        silent: nothing is said of MCP servers that are not configured (see `Compat`).
     """
     problems = []
     servers = servers or KnownServers(shelf.config_dir, shelf.settings)
@@ -96,18 +103,22 @@ def check_listed(
     for name, hint in shelf.strangers(agent.permissions, own):
         text = f"`permissions` names '{name}', and there is no such tool"
         problems.append(agent.source.problem("warning", "unknown_tool", text, ("permissions", name), hint=hint))
-    return [*problems, *_unknown_servers(agent, servers)]
+    return [*problems, *_unknown_servers(agent, servers, silent=silent)]
 
 
-def _unknown_servers(agent: Agent | Graph, servers: KnownServers) -> list[Problem]:
+def _unknown_servers(agent: Agent | Graph, servers: KnownServers, *, silent: bool) -> list[Problem]:
     problems = []
     for number, listed in enumerate(agent.mcp_servers if isinstance(agent, Agent) else ()):
         for name in servers.spelled_out([listed]):
-            hint = servers.missing(name)
+            path = ("mcp_servers", number)
+            hint = None if silent else servers.missing(name)
             if hint is not None:
                 text = f"MCP server '{name}' is not configured"
-                path = ("mcp_servers", number)
-                problems.append(agent.source.problem("error", "unknown_server", text, path, hint=hint))
+                problems.append(agent.source.problem("warning", "unknown_server", text, path, hint=hint))
+            why = servers.broken(name)
+            if why is not None:
+                text = f"MCP server '{name}' can't be used"
+                problems.append(agent.source.problem("error", "broken_server", text, path, hint=why))
     lists = agent.mcp_tools if isinstance(agent.mcp_tools, dict) else {}
     named = servers.spelled_out(agent.mcp_servers) if lists else []
     for name in lists:

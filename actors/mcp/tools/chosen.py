@@ -1,7 +1,8 @@
 """Which servers an agent's file, or a node's `tools`, asks for, and how their tools are to be shown.
 
-Looked up when the agent is prepared, before anything is started: a name that is in no `mcp.json` is an error then.
-What the servers really have shows when the tools are collected (`tools`).
+Looked up when the agent is prepared, before anything is started. A server that is in no `mcp.json` is left out, and
+so are its tools; a warning names it (`absent`). What the servers really have shows when the tools are collected
+(`tools`).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from ....protocol.errors import ConfigError, InvalidFile
 from ....protocol.graph import Graph, LlmNode
 from ....protocol.mcp.config import WHOLE, Server, ToolMode, spelled_out
 from ....protocol.problems import errors_in
-from .names import owner_of
+from .names import owner_of, remedy
 
 if TYPE_CHECKING:
     from ....protocol.agent import Agent
@@ -99,16 +100,49 @@ def wanted_by_nodes(graph: Graph, context: RunContext) -> dict[str, Wanted]:
     return found
 
 
+def absent(names: Iterable[str], context: RunContext) -> dict[str, str]:
+    """The servers among these that are not configured, each with what to do about it."""
+    if context.mcp is None:
+        return {}
+    pool, aliases = context.mcp(), context.settings.mapping_mcp_servers
+    config = pool.config
+    wanted = spelled_out(names, aliases, pool.names)
+    return {
+        name: remedy(name, config, aliases)
+        for name in wanted
+        if name not in config.servers and name not in config.broken
+    }
+
+
+def without_absent(tools: Iterable[str], servers: Iterable[str], gone: Iterable[str], context: RunContext) -> list[str]:
+    """What a node lists, without what is of servers that are not there.
+
+    Args:
+        servers: the graph's `mcp_servers`.
+        gone: those of them that are not configured.
+    """
+    gone = set(gone)
+    if not gone:
+        return list(tools)
+    assert context.mcp is not None
+    wanted = spelled_out(servers, context.settings.mapping_mcp_servers, context.mcp().names)
+    return [
+        name
+        for name in tools
+        if not (gone.issuperset(_meant(name, context)) if name.startswith(WHOLE) else owner_of(name, wanted) in gone)
+    ]
+
+
 def servers_of(
     agent: str, names: Iterable[str], context: RunContext, listed: Iterable[str] | None = None
 ) -> list[Server]:
-    """The servers that an agent names; those that are disabled as well, since it is no mistake to name them.
+    """The servers that an agent names and that are configured, those that are disabled as well.
 
     Args:
         listed: what its nodes list; servers of which they list nothing are left out. None for an agent without nodes.
 
     Raises:
-        UsageError: there is none of that name.
+        UsageError: its entry can't be used.
         ConfigError: MCP is turned off.
         InvalidFile: nothing in `mcp.json` can be used.
     """
@@ -131,7 +165,8 @@ def servers_of(
         whole = {server for name in listed if name.startswith(WHOLE) for server in _meant(name, context)}
         single = {owner_of(name, wanted) for name in listed}
         wanted = [name for name in wanted if name in whole or name in single]
-    return [config.servers[name] if name in config.servers else pool.get(name) for name in wanted]
+    there = [name for name in wanted if name in config.servers or name in config.broken]
+    return [config.servers[name] if name in config.servers else pool.get(name) for name in there]
 
 
 def _meant(name: str, context: RunContext) -> list[str]:

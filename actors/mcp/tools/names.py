@@ -12,6 +12,12 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from ....protocol.problems import did_you_mean
+
+if TYPE_CHECKING:
+    from ....protocol.mcp.config import McpConfig
 
 VERBS = ("search", "describe", "invoke")
 
@@ -44,6 +50,11 @@ def _is_of(name: str, server: str) -> bool:
     if name.startswith(legal(f"{server}__")):
         return True
     return any(name in (meta_name(verb, server), other_name(verb, server)) for verb in VERBS)
+
+
+def remedy(name: str, config: McpConfig, aliases: Iterable[str]) -> str:
+    """What to do about a server that is not configured."""
+    return did_you_mean(name, [*config.servers, *aliases]) or f"add it to {config.file}."
 
 
 def legal(name: str) -> str:

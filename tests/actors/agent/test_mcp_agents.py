@@ -15,7 +15,7 @@ from stage import Stage
 
 import callboard
 from callboard.protocol.agent import Agent
-from callboard.protocol.errors import ConfigError, InvalidFile, UsageError
+from callboard.protocol.errors import ConfigError, InvalidFile
 
 
 def agent(*servers: str, **more: Any) -> Agent:
@@ -162,14 +162,47 @@ async def test_an_agent_without_servers_reads_no_mcp_json(stage: Stage) -> None:
 # --- what is wrong -------------------------------------------------------------------------------------------
 
 
-async def test_an_unknown_server_is_named_with_its_neighbour_and_the_file(stage: Stage) -> None:
+async def test_a_server_that_is_not_configured_is_a_warning_and_its_tools_are_absent(stage: Stage) -> None:
     file = mcp_json(stage.config_dir, github=scripted())
-    with pytest.raises(UsageError, match=f"no MCP server 'gitub' in {file}; did you mean 'github'"):
-        await stage.run("go", target=agent("gitub"))
-    stage.plain("mcp_servers: [gitub]", "clerk")
-    (problem,) = callboard.validate("clerk", config_dir=stage.config_dir)
-    assert (problem.code, problem.severity, problem.line) == ("unknown_server", "error", 2)
-    assert "did you mean 'github'" in str(problem)
+    await play(stage, agent("gitub", "github"))
+    (warning,) = stage.of("run.warning")
+    assert "MCP server 'gitub' is not configured" in warning.message
+    assert {name.partition("__")[0] for name in stage.models.requests[-1].offered} == {"github"}
+    stage.plain("mcp_servers: [gitub, elsewhere]", "clerk")
+    near, far = callboard.validate("clerk", config_dir=stage.config_dir)
+    assert (near.code, near.severity, near.line) == ("unknown_server", "warning", 2)
+    assert near.hint == "did you mean 'github'?"
+    assert far.hint == f"add it to {file}."
+    assert [p.severity for p in callboard.validate("clerk", config_dir=stage.config_dir, strict=True)] == ["error"] * 2
+    assert callboard.validate("clerk", config_dir=stage.config_dir, compat="loki") == []
+
+
+async def test_a_server_that_only_the_environment_names_is_told_as_well(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.plain("mcp_servers: [one]", "clerk")
+    monkeypatch.setenv("CLERK_MCP_SERVERS", "one,two")
+    await stage.run("go", target="clerk")
+    assert ["'one'" in said.message for said in stage.of("run.warning")] == [True, False]
+    assert len(stage.of("run.warning")) == 2
+
+
+async def test_a_childs_missing_server_is_told_once_in_a_run(stage: Stage) -> None:
+    stage.plain("mcp_servers: [gone]", "clerk")
+    stage.agent(
+        """
+        start: m
+        nodes:
+          m: {type: map, over: "{{items}}", as: item, branch: b, output_key: r, collect_into: all, next: e}
+          b: {type: agent, agent: clerk, prompt: "{{item}}", state_updates: {r: "{{output}}"}}
+          e: {type: end, output: done}
+        """
+    )
+    outcome = await stage.run("go", state={"items": [1, 2, 3]})
+    assert outcome.error is None, outcome.error
+    told = [said.message for said in stage.of("run.warning") if "not configured" in said.message]
+    assert len(told) == 1
+    assert "MCP server 'gone' is not configured" in told[0]
 
 
 async def test_a_broken_file_is_told_whole(stage: Stage) -> None:

@@ -102,17 +102,39 @@ async def test_what_a_nodes_mcp_tools_say_of_a_stranger_is_a_warning(stage: Stag
     assert problem.hint == "did you mean 'srv'?"
 
 
-async def test_an_unknown_server_is_an_error_if_a_node_lists_it_and_else_a_warning(stage: Stage) -> None:
+async def test_a_server_that_is_not_configured_is_one_warning_and_its_tools_are_absent(stage: Stage) -> None:
     mcp_json(stage.config_dir, github=scripted())
-    stage.agent(graph("'mcp:gitub'", servers="gitub"))
+    text = graph("'mcp:gitub', gitub__search, mcp_invoke_gitub, github__echo", servers="gitub, github")
+    assert await offered(stage, text) == ["github__echo"]
+    (warning,) = stage.of("run.warning")
+    assert "'gitub' is not configured" in warning.message
     (problem,) = callboard.validate("g", config_dir=stage.config_dir)
-    assert (problem.code, problem.severity, problem.line) == ("unknown_server", "error", 2)
+    assert (problem.code, problem.severity, problem.line) == ("unknown_server", "warning", 2)
     assert problem.hint == "did you mean 'github'?"
-    with pytest.raises(InvalidFile, match=r"'gitub' is not configured\n.*did you mean 'github'"):
-        await stage.run("go")
-    stage.agent(graph("user__ask", servers="gitub"))
+    (problem,) = callboard.validate("g", config_dir=stage.config_dir, strict=True)
+    assert problem.severity == "error"
+    with pytest.raises(InvalidFile, match="'gitub' is not configured"):
+        await stage.run("go", strict=True)
+
+
+async def test_lokis_dialect_passes_over_servers_that_are_not_configured(stage: Stage) -> None:
+    text = graph("'mcp:gone'", servers="gone", top="settings: {compat: loki}")
+    assert await offered(stage, text) == []
+    assert callboard.validate("g", config_dir=stage.config_dir) == []
+    assert await offered(stage, graph("'mcp:gone'", servers="gone"), compat="loki") == []
+    assert stage.of("run.warning") == []
+
+
+async def test_an_entry_that_cannot_be_used_is_an_error_if_a_node_lists_it_and_else_a_warning(stage: Stage) -> None:
+    (stage.config_dir / "mcp.json").write_text('{"mcpServers": {"srv": {"command": 7}, "other": {"command": "x"}}}')
+    stage.agent(graph("'mcp:srv'"))
     (problem,) = callboard.validate("g", config_dir=stage.config_dir)
-    assert (problem.code, problem.severity) == ("unknown_server", "warning")
+    assert (problem.code, problem.severity, problem.line) == ("broken_server", "error", 2)
+    with pytest.raises(InvalidFile, match="'srv' can't be used"):
+        await stage.run("go")
+    stage.agent(graph("user__ask"))
+    (problem,) = callboard.validate("g", config_dir=stage.config_dir)
+    assert (problem.code, problem.severity) == ("broken_server", "warning")
 
 
 async def test_a_server_that_the_graph_does_not_list_is_an_error_at_load(stage: Stage) -> None:
