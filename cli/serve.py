@@ -18,11 +18,13 @@ from . import options
 def command(**given: Any) -> int:
     """Serves the control channel and HTTP on one port, until Ctrl-C or SIGTERM; SIGHUP reads config.yaml again.
 
+    It ends with the terminal that it was started in, except under nohup and setsid.
+
     It listens on this machine alone, where `ps`, `attach` and the page find their token by themselves. Any other
     address needs keys for those who come (api.auth in config.yaml, `callboard keys`).
 
     The first signal lets the runs that are under way end, for api.shutdown_grace_seconds; a second one cancels them.
-    Exit code 0 if all had ended, else 130 or 143.
+    Exit code 0 if all had ended, else 130, 143 or 129.
     """
     from .serving import ServeRequest, serve
 

@@ -19,6 +19,7 @@ from ..supervisors import Actor, End
 from . import logging
 from .frame import raise_file_limit
 from .render.text import safe
+from .terminal_life import TerminalLife
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +83,7 @@ async def serve_beside(root: Root, note: Callable[[str], None], *, quiet: bool) 
 async def _serve(request: ServeRequest, /) -> CallboardError | int:
     """The exit code, or why nothing can be served."""
     server = Server(ServeOptions(host=request.host, port=request.port, read=sys.stderr.isatty()))
+    terminal = TerminalLife()
 
     def say(text: str) -> None:
         if not request.quiet:
@@ -89,6 +91,8 @@ async def _serve(request: ServeRequest, /) -> CallboardError | int:
             sys.stderr.flush()
 
     def drain() -> None:
+        if terminal.is_over():
+            terminal.let_go()
         count = server.under_way()
         runs = f"; {count} run{'' if count == 1 else 's'} under way may end first" if count else ""
         say(f"stopping{runs}" + (" (again: cancels them)" if count else ""))
@@ -109,12 +113,15 @@ async def _serve(request: ServeRequest, /) -> CallboardError | int:
         serving=True,
         on_drain=drain,
         on_hangup=server.hang_up,
+        hangup_ends=terminal.is_over,
     )
+    root.kernel.drain_within = server.drains_within(root.settings.api)
     async with exporting(root, os.environ), root:
         written = _log_of(root)
         try:
             if root.settings.mcp_server_support:
                 root.kernel.spawn(lambda _: root.mcp.warm(), name="warm", link=False)
+            root.kernel.spawn(lambda _: terminal.watch(), name="terminal", link=False)
             await server.serve(root, listening)
         except CallboardError as error:
             return error

@@ -13,14 +13,13 @@ run even while some task keeps the event loop busy:
 
     first    stop admitting work, interrupt the tree, give every actor its time to clean up
     second   skip what is left of those times (`root.hurry`)
-    third    end the process at once; so does the deadline, should the loop itself hang
+    third    end the process at once; so does the deadline, should the loop itself hang (see `hang_guard`)
 
 Whatever happens, the guardian (see `process`) ends the subprocesses that we can't.
 """
 
 from __future__ import annotations
 
-import _thread
 import contextlib
 import os
 import signal
@@ -37,6 +36,7 @@ from .actor import Actor
 from .alarms import Alarms
 from .bus import Bus
 from .escalation import Desk
+from .hang_guard import HangGuard
 from .life import Life
 from .mailbox import Mailbox
 from .ref import Ref
@@ -52,7 +52,7 @@ HURRY_WITHIN = 0.3
 UP_WITHIN = 10.0
 """Seconds for the house to take its first step; it needs none unless the loop itself hangs."""
 LOOP_HANGS = 1.0
-"""Seconds beyond the deadline after which a signalled process that still runs is ended from a thread."""
+"""Seconds beyond the deadline after which a signalled process that still runs is ended by the `HangGuard`."""
 
 
 @final
@@ -65,8 +65,12 @@ class Root:
         patient: questions wait for a front end that is not there yet (see `escalation.Desk`).
         on_signal: called with the signal's number and how many there were; must be quick.
         on_hangup: what SIGHUP does instead of stopping (a server reloads).
+        hangup_ends: asked at each SIGHUP whether it stops all the same, as SIGTERM does (the terminal is gone); must
+            be quick. It runs in the signal handler.
         on_drain: what the first SIGINT or SIGTERM does instead of stopping (a server lets its work end, and then calls
             `begin_stop`); the second one stops, the third is a second.
+        drain_within: seconds from that first signal to `begin_stop`; a process that takes longer is ended as one whose
+            stop takes too long.
 
     Attributes:
         bus: all events (see `bus`).
@@ -85,9 +89,12 @@ class Root:
         patient: bool = False,
         on_signal: Callable[[int, int], None] | None = None,
         on_hangup: Callable[[], None] | None = None,
+        hangup_ends: Callable[[], bool] | None = None,
         on_drain: Callable[[], None] | None = None,
+        drain_within: float = float("inf"),
     ) -> None:
         self.stop_within = stop_within
+        self.drain_within = drain_within
         self.stopping = False
         self.deadline = float("inf")
         self.hurry = trio.Event()
@@ -103,12 +110,13 @@ class Root:
         self.own_signals = signals
         self._on_signal = on_signal
         self._on_hangup = on_hangup
+        self._hangup_ends = hangup_ends
         self._on_drain = on_drain
         self._count = 0
         self._shields: set[trio.CancelScope] = set()
         self._shell = trio.CancelScope(shield=True)  # deadline: set by begin_stop
-        self._guard = _thread.allocate_lock()
-        self._guarded = False
+        self._guard = HangGuard()
+        self._stop_limit = self._drain_limit = float("inf")  # computed before the handlers are there: see `hang_guard`
         self._token: trio.lowlevel.TrioToken | None = None
         self._processes: Processes | None = None
         self._frame: contextlib.AbstractAsyncContextManager[Root] | None = None
@@ -149,7 +157,7 @@ class Root:
         if not self.stopping:
             self.stopping = True
             if self.signal is not None:
-                self._hang_guard_on()
+                self._end_if_it_hangs()
             self._tighten(trio.current_time() + self.stop_within)
             self.actor.interrupt()
 
@@ -242,8 +250,11 @@ class Root:
             return
         if threading.current_thread() is not threading.main_thread():
             raise ActorError("Root(signals=True) works in the main thread only, where Python delivers signals")
-        # Who started us with SIGHUP ignored (nohup) wants us to outlive the terminal.
-        deaf = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+        # Who started us with SIGHUP ignored (nohup) wants us to outlive the terminal; a reload does no harm to that.
+        deaf = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN and self._on_hangup is None
+        self._stop_limit = self.stop_within + LOOP_HANGS
+        self._drain_limit = self.drain_within + self._stop_limit
+        self._guard.start()
         before = {
             number: signal.signal(number, self._caught) for number in SIGNALS if not (number == signal.SIGHUP and deaf)
         }
@@ -252,28 +263,39 @@ class Root:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
-            self._hang_guard_off()
+            self._guard.stop()
 
     def _caught(self, number: int, _frame: FrameType | None) -> None:
-        """Runs in the main thread between two bytecodes, wherever the program is."""
-        if number == signal.SIGHUP and self._on_hangup is not None:
-            assert self._token is not None
-            self._token.run_sync_soon(self._on_hangup)
+        """Runs in the main thread between two bytecodes, wherever the program is, perhaps without any memory left.
+
+        So the guard comes before everything that may fail.
+        """
+        if number == signal.SIGHUP == self.signal:
+            return  # a terminal that is closed sends it more than once: by the kernel, and by its shell
+        if number == signal.SIGHUP and self._on_hangup is not None and not self._stops_at_hangup():
+            self._soon(self._on_hangup)
             return
         if self._on_drain is not None and self.signal is None:
             self.signal = number
-            assert self._token is not None
-            self._token.run_sync_soon(self._on_drain)
+            self._guard.end_within(self._drain_limit, 128 + number)
+            self._soon(self._on_drain)
             return
         self._count += 1
         if self.signal is None:
             self.signal = number
-        self._hang_guard_on()
+        self._end_if_it_hangs()
         if self._count >= 3:
             os._exit(128 + self.signal)
+        self._soon(self._react, number, self._count)
+
+    def _stops_at_hangup(self) -> bool:
+        return self._hangup_ends is not None and self._hangup_ends()
+
+    def _soon(self, call: Callable[..., object], *args: object) -> None:
+        """Have the event loop call this; without memory for that, it is the guard that ends the process."""
         assert self._token is not None
-        with contextlib.suppress(trio.RunFinishedError):
-            self._token.run_sync_soon(self._react, number, self._count)
+        with contextlib.suppress(trio.RunFinishedError, MemoryError):
+            self._token.run_sync_soon(call, *args)
 
     def _react(self, number: int, count: int) -> None:
         if self._on_signal is not None:
@@ -283,22 +305,10 @@ class Root:
             self.hurry.set()
             self._tighten(trio.current_time() + HURRY_WITHIN)
 
-    def _hang_guard_on(self) -> None:
+    def _end_if_it_hangs(self) -> None:
+        """A signal has asked for the stop: from now on it has its time, and no more."""
         assert self.signal is not None
-        if self._guarded:
-            return
-        self._guarded = True
-        self._guard.acquire()
-        # Not a threading.Thread: starting one takes a lock that the interrupted code may be holding.
-        _thread.start_new_thread(self._end_if_it_hangs, (128 + self.signal,))
-
-    def _end_if_it_hangs(self, status: int) -> None:
-        if not self._guard.acquire(timeout=self.stop_within + LOOP_HANGS):
-            os._exit(status)
-
-    def _hang_guard_off(self) -> None:
-        if self._guarded:
-            self._guard.release()
+        self._guard.end_within(self._stop_limit, 128 + self.signal)
 
 
 class _Shield:

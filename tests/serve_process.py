@@ -7,6 +7,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,13 @@ SOON = 20.0
 
 
 class Serving:
-    """One `callboard serve`, and what it has said on stderr."""
+    """One `callboard serve`, and what it has said on stderr. `program` stands for `callboard`, if it is another."""
 
-    def __init__(self, home: Path, *flags: str) -> None:
+    def __init__(self, home: Path, *flags: str, program: Sequence[str] = ()) -> None:
         self.home = home
         self.said: list[str] = []
         environ = {"PATH": "/usr/bin:/bin", "HOME": str(home), "XDG_STATE_HOME": str(home / "state")}
-        argv = [CALLBOARD, "serve", "--port", "0", "--config-dir", str(home / "config"), *flags]
+        argv = [*(program or [CALLBOARD]), "serve", "--port", "0", "--config-dir", str(home / "config"), *flags]
         self.process = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True, env=environ)
 
     def see(self, text: str) -> str:

@@ -46,7 +46,7 @@ class Root:
         on_signal: called with a signal's number and how many there were.
         patient: questions wait for a front end that is not there yet.
         serving: we are here for long: MCP servers that nobody uses are kept for a while.
-        on_hangup, on_drain: see `supervisors.Root`.
+        on_hangup, hangup_ends, on_drain: see `supervisors.Root`.
 
     Attributes:
         kernel: the supervision tree.
@@ -68,6 +68,7 @@ class Root:
         patient: bool = False,
         serving: bool = False,
         on_hangup: Callable[[], None] | None = None,
+        hangup_ends: Callable[[], bool] | None = None,
         on_drain: Callable[[], None] | None = None,
     ) -> None:
         self.config_dir, _ = configured(config_dir, os.environ)
@@ -78,6 +79,7 @@ class Root:
             on_signal=on_signal,
             patient=patient,
             on_hangup=on_hangup,
+            hangup_ends=hangup_ends,
             on_drain=on_drain,
         )
         self.gateway: Gateway

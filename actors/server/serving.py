@@ -39,6 +39,7 @@ from .speaking import say_missing, speaker_of
 from .token_file import ServerFile, new_token, remove_server, write_server
 
 if TYPE_CHECKING:
+    from ...protocol.settings.api import ApiSettings
     from .health import Health
     from .metrics import Metrics
 
@@ -95,6 +96,11 @@ class Server:
         self._told_to_end = trio.Event()
         self._hung_up = trio.Event()
         self._token = new_token()
+
+    @staticmethod
+    def drains_within(settings: ApiSettings) -> float:
+        """Seconds from `drain` to the beginning of the root's stop, at most."""
+        return settings.shutdown_grace_seconds + CANCEL_WITHIN + LAST_WORDS
 
     def drain(self) -> None:
         """Begin to end; returns at once."""

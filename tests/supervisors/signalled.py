@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import _thread
+import os
+import re
+import resource
 import sys
+from pathlib import Path
 
 import trio
 
@@ -48,6 +53,36 @@ async def busy(me: Actor) -> None:
             say(f"signal {seen}")
 
 
+async def native(me: Actor) -> None:
+    say("ready")
+    re.match("(a+)+$", "a" * 64 + "b")  # holds the interpreter's lock for ever: no thread of ours runs again
+
+
+async def starved(me: Actor) -> None:
+    size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (size, size))
+    try:
+        _thread.start_new_thread(print, ())
+    except (RuntimeError, MemoryError):
+        os.write(1, b"ready\n")
+    while True:  # the event loop never runs again
+        me.root._count  # noqa: B018 - something to do that takes no memory
+
+
+async def drains_for_ever(me: Actor) -> None:
+    await polite(me)
+
+
+def block() -> None:
+    say("draining")
+    while True:
+        pass
+
+
+async def ends_at_the_second_hangup(me: Actor) -> None:
+    await polite(me)
+
+
 async def reloads(me: Actor) -> None:
     await polite(me)
 
@@ -57,12 +92,15 @@ async def drains(me: Actor) -> None:
 
 
 async def main(name: str, stop_within: float) -> int:
+    hangups = iter((False, True))
     async with Root(
         signals=True,
         stop_within=stop_within,
         on_signal=lambda number, count: say(f"signal {count}"),
-        on_hangup=(lambda: say("reloaded")) if name == "reloads" else None,
-        on_drain=(lambda: say("draining")) if name == "drains" else None,
+        on_hangup=(lambda: say("reloaded")) if name in ("reloads", "ends_at_the_second_hangup") else None,
+        hangup_ends=(lambda: next(hangups)) if name == "ends_at_the_second_hangup" else None,
+        on_drain={"drains": lambda: say("draining"), "drains_for_ever": block}.get(name),
+        drain_within=0.05 if name == "drains_for_ever" else float("inf"),
     ) as root:
         await root.spawn(globals()[name], stop_within=stop_within).wait()
     say("left the block")

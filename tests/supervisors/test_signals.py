@@ -114,6 +114,65 @@ def test_54_so_does_one_whose_actors_shield_themselves(start: Start) -> None:
     assert host.end() == (130, ["signal 1"])
 
 
+def test_54_so_does_one_that_was_to_let_its_work_end_first(start: Start) -> None:
+    host = start("drains_for_ever", 0.05)
+    host.send(signal.SIGTERM)
+    assert host.end() == (143, ["draining"])
+
+
+def test_54_so_does_one_that_has_no_memory_left(start: Start) -> None:
+    host = start("starved", 0.05)
+    host.send(signal.SIGTERM)
+    assert host.end() == (143, [])
+
+
+def test_54_one_that_holds_the_interpreters_lock_is_ended_by_the_timer(start: Start) -> None:
+    host = start("native", 0.05)
+    host.send(signal.SIGTERM)
+    assert host.end() == (-signal.SIGALRM, [])
+
+
+def test_54_an_ignored_sigalrm_that_was_inherited_changes_nothing(start: Start) -> None:
+    before = signal.signal(signal.SIGALRM, signal.SIG_IGN)
+    try:
+        host = start("native", 0.05)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    host.send(signal.SIGTERM)
+    assert host.end() == (-signal.SIGALRM, [])
+
+
+def test_51_a_hangup_may_mean_reload_and_the_next_one_the_end(start: Start) -> None:
+    host = start("ends_at_the_second_hangup", 3)
+    host.send(signal.SIGHUP)
+    host.see("reloaded")
+    host.send(signal.SIGHUP)
+    assert host.end() == (128 + signal.SIGHUP, ["signal 1", "cleaned up", "left the block"])
+
+
+def test_51_a_hangup_that_comes_twice_is_one_signal(start: Start) -> None:
+    """A terminal that is closed sends it by the kernel, and its shell sends it again."""
+    host = start("slow", 1000)
+    host.send(signal.SIGHUP)
+    host.see("signal 1")
+    host.send(signal.SIGHUP)
+    host.send(signal.SIGTERM)
+    host.see("signal 2")
+    assert host.end() == (128 + signal.SIGHUP, ["cut short", "left the block"])
+
+
+def test_51_a_hangup_that_was_ignored_before_still_reloads(start: Start) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        host = start("reloads", 3)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    host.send(signal.SIGHUP)
+    host.see("reloaded")
+    host.send(signal.SIGTERM)
+    assert host.end() == (143, ["signal 1", "cleaned up", "left the block"])
+
+
 def test_51_a_hangup_that_was_ignored_before_stays_ignored(start: Start) -> None:
     """As under nohup."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # inherited by the host
