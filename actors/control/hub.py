@@ -51,9 +51,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("callboard.control")
 
-PRUNE_EVERY = 3600.0
+PRUNE_AFTER = 1.0
+"""Seconds in which runs that end gather before the oldest ones are removed, all at once."""
+
 LOOK_EVERY = 2.0
-"""Seconds between two clearings of old runs, and two looks at what other processes have begun."""
+"""Seconds between two looks at what other processes have begun and ended."""
 
 END_WITHIN = 6.0
 """Seconds for the logs to be written at the end."""
@@ -388,9 +390,11 @@ class Hub:
             log.exception("the hub could not take event %d of %s (%s)", event.seq, event.run, event.kind)
 
     async def _prune(self) -> None:
+        """Remove what is beyond the number of runs that are kept, soon after it is."""
         while True:
             await self.logs.prune()
-            await trio.sleep(PRUNE_EVERY)
+            await self.logs.grown()
+            await trio.sleep(PRUNE_AFTER)
 
     async def _look_around(self) -> None:
         """Notice the runs of other processes that write into the same directory."""

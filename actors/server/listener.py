@@ -25,8 +25,9 @@ from .crowd import Crowd
 log = logging.getLogger("callboard.server")
 
 BACKLOG = 1024
-FIRST_WITHIN = 10.0
-"""Seconds in which the head of a connection's first request has to arrive."""
+HEAD_WITHIN = 10.0
+"""Seconds in which the head of a request has to arrive: of the first since the connection, of others since their first
+byte (see `speaking`)."""
 
 LONGEST_HEAD = 65_536
 EMPTY_LINE = b"\r\n\r\n"
@@ -95,7 +96,7 @@ class Opened(trio.abc.HalfCloseableStream):
 
     async def look(self) -> bytes:
         """The head of the first request: what was sent up to the first empty line."""
-        while EMPTY_LINE not in self._head and len(self._head) < LONGEST_HEAD and _may_upgrade(self._head):
+        while EMPTY_LINE not in self._head and len(self._head) < LONGEST_HEAD and _may_be_http(self._head):
             more = await self.stream.receive_some(LONGEST_HEAD)
             if not more:
                 break
@@ -120,7 +121,10 @@ class Opened(trio.abc.HalfCloseableStream):
             self._answered.set()
         for begin in range(0, len(data), PIECE):
             with trio.move_on_after(TAKES_WITHIN) as waiting:
-                await self.stream.send_all(data[begin : begin + PIECE])
+                try:
+                    await self.stream.send_all(data[begin : begin + PIECE])
+                except trio.BusyResourceError:  # by `send_eof`: senders take turns, and only who closes does not wait
+                    raise trio.BrokenResourceError("the connection is being closed") from None
             if waiting.cancelled_caught:
                 self.socket.close()
                 raise trio.BrokenResourceError("the client has stopped reading")
@@ -184,11 +188,16 @@ async def serve_port(listener: trio.SocketListener, crowd: Crowd, *, http: Speak
 
 
 async def _speak(opened: Opened, http: Speaks, websocket: Speaks) -> None:
-    with trio.move_on_after(FIRST_WITHIN) as waiting:
+    with trio.move_on_after(HEAD_WITHIN) as waiting:
         head = await opened.look()
     if waiting.cancelled_caught or not head:
         return
     await (websocket if upgrades(head) else http)(opened)
+
+
+def _may_be_http(start: bytes) -> bool:
+    """Whether a request may begin like this; TLS on this port, for one, is refused at once."""
+    return not start or start[:1].isalpha()
 
 
 def upgrades(head: bytes) -> bool:
@@ -198,8 +207,3 @@ def upgrades(head: bytes) -> bool:
         return False
     named = (header.partition(b":") for header in headers)
     return any(name.strip().lower() == b"upgrade" and value.strip().lower() == b"websocket" for name, _, value in named)
-
-
-def _may_upgrade(start: bytes) -> bool:
-    """Whether a request that begins like this can become one for a websocket."""
-    return b"GET ".startswith(start[:4])

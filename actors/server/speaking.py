@@ -5,10 +5,15 @@ Of hypercorn only the part is used that speaks on one connection; see `mcp_serve
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import math
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, cast
 
+import trio
+
+from . import listener
 from .listener import Opened
 
 if TYPE_CHECKING:
@@ -28,22 +33,45 @@ TOO_LATE = (
 
 def speaker_of(app: ASGIApp) -> Callable[[Opened], Awaitable[None]]:
     """What speaks HTTP on one connection at a time and has the application answer."""
+    import h11
     from hypercorn.app_wrappers import ASGIWrapper
     from hypercorn.config import Config
-    from hypercorn.events import Event, Updated
-    from hypercorn.trio.tcp_server import TCPServer
+    from hypercorn.events import Closed, Event, RawData, Updated
+    from hypercorn.protocol.h11 import H11Protocol
+    from hypercorn.trio.tcp_server import MAX_RECV, TCPServer
     from hypercorn.trio.worker_context import WorkerContext
     from hypercorn.typing import ConnectionState
 
     class Connection(TCPServer):
-        """One connection; over when its client has left, where hypercorn would wait for it to be idle for long."""
+        """One connection; over when its client has left, where hypercorn would wait for it to be idle for long.
+
+        So it is when a head takes too long, where hypercorn would wait for as long as for an idle client.
+        """
 
         over = False
 
         async def _read_data(self) -> None:
-            await super()._read_data()
+            head = trio.CancelScope()  # its deadline is that of a head that has begun
+            while True:
+                data = b""
+                with contextlib.suppress(trio.ClosedResourceError, trio.BrokenResourceError), head:
+                    data = bytes(await self.stream.receive_some(MAX_RECV))
+                if not data:  # the client has left, or was too slow
+                    break
+                await self.protocol.handle(RawData(data))
+                head = trio.CancelScope(deadline=self._deadline(head.deadline))
+            await self.protocol.handle(Closed())
             self.over = True
             await self.idle_task.stop()
+
+        def _deadline(self, before: float) -> float:
+            """Until when the head that has begun has to be there; never, if none has."""
+            speaking = self.protocol.protocol
+            if not isinstance(speaking, H11Protocol) or speaking.connection.their_state is not h11.IDLE:
+                return math.inf
+            if not speaking.connection.trailing_data[0]:
+                return math.inf
+            return min(before, trio.current_time() + listener.HEAD_WITHIN)
 
         async def protocol_send(self, event: Event) -> None:
             if not (self.over and isinstance(event, Updated)):

@@ -102,6 +102,7 @@ class RunLogs:
         self.past: dict[str, RunInfo] = {}
         self.readers: WeakSet[Reader] = WeakSet()
         self._keep = keep
+        self._grown = trio.Event()
         self._followed: WeakValueDictionary[str, Elsewhere] = WeakValueDictionary()
         self._alive = Alive(directory / ".alive")
         self._token: trio.lowlevel.TrioToken
@@ -165,11 +166,22 @@ class RunLogs:
             found = self._followed[run] = Elsewhere(self, run)
         return found
 
+    def put_away(self, info: RunInfo) -> None:
+        """A run of this process is over, and all of it is on disk."""
+        self.past[info.run] = info
+        self._grown.set()
+
+    async def grown(self) -> None:
+        """Wait until there is a run more that is over than at the last `prune`."""
+        await self._grown.wait()
+
     async def look_again(self, ours: Collection[str]) -> None:
         """Take in what other processes have begun, ended and deleted since; `ours` are those under way in this one."""
         over = {run for run, info in self.past.items() if info.over}
         for info in await trio.to_thread.run_sync(self._others, over.union(ours)):
             self.past[info.run] = info
+            if info.over:
+                self._grown.set()
         for run in await trio.to_thread.run_sync(_gone, self.directory, over.difference(ours)):
             self.past.pop(run, None)
 
@@ -202,7 +214,8 @@ class RunLogs:
 
     async def prune(self) -> None:
         """Remove the oldest runs that are over, until only as many are left as shall be kept, and those being read."""
-        if self._keep <= 0:
+        self._grown = trio.Event()
+        if self._keep <= 0 or len(self.past) <= self._keep:
             return
         over = [info.run for info in sorted(self.past.values(), key=order) if info.over]
         being_read = {reader.run for reader in self.readers}

@@ -161,7 +161,7 @@ class Running:
         """It is over, and all of it is on disk."""
         record = self.live.pop(id, None)
         if record is not None:  # else somebody has removed it
-            self._logs.past[id] = record.info
+            self._logs.put_away(record.info)
 
     def _log_broke(self, id: str, why: str) -> None:
         """The log of a run can't be written any more: those who watch it are told by an event of its own."""

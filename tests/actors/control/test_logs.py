@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import trio
 from control_house import MadeRun, hub_of
+from waiting import until
 
 import callboard
 from callboard.actors.control.hub import Hub
@@ -63,6 +64,16 @@ async def test_only_the_newest_runs_are_kept(root: callboard.Root, tmp_path: Pat
         await hub.logs.prune()
         assert [info.run for info in hub.list(LOCAL)] == ["run-4", "run-3"]
     assert sorted(path.name for path in (tmp_path / "runs").glob("run-*")) == ["run-3", "run-4"]
+
+
+async def test_what_is_beyond_the_limit_is_removed_soon_after_runs_have_ended(
+    root: callboard.Root, tmp_path: Path
+) -> None:
+    async with hub_of(root, tmp_path, keep_runs=3) as hub:
+        for number in range(60):
+            await _over(hub, MadeRun(root, f"run-{number:02}"))
+        await until(lambda: len(list((tmp_path / "runs").glob("run-*"))) == 3, 60)
+        assert [info.run for info in hub.list(LOCAL)] == ["run-59", "run-58", "run-57"]
 
 
 KILLED = """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
 import struct
@@ -12,6 +13,8 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 from http_house import House
+
+from callboard.actors.server import listener
 
 SOON = 20.0
 
@@ -80,6 +83,61 @@ async def test_requests_that_come_at_once_are_answered_in_order(house: House) ->
     async with connected(house) as stream:
         await stream.send_all(asked(house) * 3)
         await until_told(stream, b'{"status":"ok"}', 3)
+
+
+HEADS = {
+    "the first, a GET": (b"", b"GET"),
+    "the first, a POST": (b"", b"POST"),
+    "a later one": (b"GET /healthz/live HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", b"POST"),
+}
+
+
+@pytest.mark.parametrize(("before", "method"), HEADS.values(), ids=HEADS)
+async def test_a_head_that_comes_byte_by_byte_has_its_time_and_no_more_whatever_it_asks_for(
+    house: House, monkeypatch: pytest.MonkeyPatch, before: bytes, method: bytes
+) -> None:
+    monkeypatch.setattr(listener, "HEAD_WITHIN", 0.5)
+    async with connected(house) as stream, trio.open_nursery() as nursery:
+        if before:
+            await stream.send_all(before)
+            await until_told(stream, b'{"status":"ok"}')
+
+        async def drip() -> None:
+            await stream.send_all(method + b" /v1/runs HTTP/1.1\r\nX: ")
+            with contextlib.suppress(trio.BrokenResourceError):
+                while True:
+                    await stream.send_all(b"x")
+                    await trio.sleep(0.05)
+
+        nursery.start_soon(drip)
+        with trio.fail_after(SOON), contextlib.suppress(trio.BrokenResourceError):
+            while await stream.receive_some():
+                pass
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_connection_between_two_requests_may_be_idle_for_longer_than_a_head_may_take(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listener, "HEAD_WITHIN", 0.05)
+    async with connected(house) as stream:
+        for _ in range(3):
+            await stream.send_all(asked(house))
+            await until_told(stream, b'{"status":"ok"}')
+            await trio.sleep(0.2)
+
+
+async def test_clients_that_ask_for_much_at_once_and_leave_are_no_errors(
+    house: House, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("WARNING"):
+        for number in range(60):
+            async with connected(house) as stream:
+                await stream.send_all(asked(house, ("/openapi.json", "/v1/info")[number % 2]) * (number % 20 + 2))
+                if number % 3:
+                    await stream.send_eof()
+        assert (await house.get("/v1/info"))["name"] == "callboard"
+    assert not [record for record in caplog.records if record.exc_info]
 
 
 @pytest.mark.parametrize("together", [True, False])

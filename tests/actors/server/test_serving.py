@@ -21,7 +21,7 @@ from waiting import until
 import callboard
 from callboard.actors.control import hub
 from callboard.actors.server import serving
-from callboard.actors.server.listener import FIRST_WITHIN, upgrades
+from callboard.actors.server.listener import HEAD_WITHIN, upgrades
 from callboard.actors.server.serving import Served, ServeOptions, Server
 from callboard.actors.server.token_file import ServerFile, read_servers, write_server
 from callboard.protocol.errors import ConfigError, UsageError
@@ -86,7 +86,7 @@ async def test_garbage_ends_its_own_connection_only(house: House, garbage: bytes
 
 
 def test_a_client_that_says_nothing_has_little_time_for_it() -> None:
-    assert FIRST_WITHIN <= 30
+    assert HEAD_WITHIN <= 30
     assert upgrades(b"GET /ws HTTP/1.1\r\nConnection: Upgrade\r\nUPGRADE:  WebSocket ")
     assert not upgrades(b"POST /ws HTTP/1.1\r\nUpgrade: websocket")
     assert not upgrades(b"GET /ws HTTP/1.1\r\nX-Upgrade: websocket")
