@@ -11,12 +11,19 @@ Path: TypeAlias = tuple[str | int, ...]
 
 
 class Scalar(msgspec.Struct, frozen=True):
-    """A text, number, boolean or null. `text` is what the user wrote, without quotes."""
+    """A text, number, boolean or null.
+
+    Attributes:
+        text: what the user wrote, without quotes.
+        quoted: it stood in quotes or in a block, or came from where everything is text: no other spelling of something
+            else can be meant.
+    """
 
     value: Any
     text: str
     line: int
     column: int
+    quoted: bool = False
 
 
 class Sequence(msgspec.Struct, frozen=True):

@@ -224,7 +224,7 @@ class _Builder:
                 "put quotes around it if a text is meant.",
             )
             value = text
-        return Scalar(value, text, line, column)
+        return Scalar(value, text, line, column, quoted=not event.implicit[0])
 
     # containers
 

@@ -63,6 +63,7 @@ class Agents:
         name: str = "wf.yaml",
         environ: Mapping[str, str] | None = None,
         variables: Mapping[str, str] | None = None,
+        workspace: Path | None = None,
     ) -> WorkflowResult:
         """A run to its end; how far it came, if it was cancelled."""
         fake = f"provider: openai, base_url: '{self.models.openai_base}', api_key: sk-test"
@@ -92,7 +93,7 @@ class Agents:
         result = WorkflowResult()
 
         async def body(me: Actor) -> WorkflowResult:
-            return await run_workflow(me, plan, given, context, result=result)
+            return await run_workflow(me, plan, given, context, result=result, workspace=workspace)
 
         with ExitStack() as ears:
             stream = root.bus.open(run)

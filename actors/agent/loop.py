@@ -22,6 +22,7 @@ from ...protocol.chat import (
     Delta,
     Restarted,
     TextDelta,
+    TextPart,
     ToolTurn,
     Turn,
     UserTurn,
@@ -194,6 +195,8 @@ class Conversation:
         if notice is None:
             return results
         last = results[-1]
-        assert isinstance(last.content, str)
-        told = msgspec.structs.replace(last, content=f"{last.content}\n\n{text_of(notice)}")
+        said = text_of(notice)
+        content = last.content
+        more = f"{content}\n\n{said}" if isinstance(content, str) else (*content, TextPart(said))
+        told = msgspec.structs.replace(last, content=more)
         return [*results[:-1], told]

@@ -15,15 +15,20 @@ import msgspec
 from ...protocol.chat import (
     ChatReply,
     ChatRequest,
+    Content,
     Delta,
     FilePart,
     ImagePart,
     ReasoningDelta,
     StopReason,
     TextDelta,
+    TextPart,
     TokenUsage,
     ToolCall,
     ToolCallDelta,
+    ToolTurn,
+    parts_of,
+    text_of,
 )
 from ...protocol.errors import ModelError, UpstreamError
 
@@ -170,6 +175,25 @@ def file_as_text(part: FilePart) -> str:
         raise ModelError(f"this provider takes no {part.media_type} files: '{part.name}'; convert it to text first")
     text = part.data.decode("utf-8", errors="replace")
     return f'<file name="{part.name}">\n{text}\n</file>'
+
+
+def result_apart(turn: ToolTurn) -> tuple[str, tuple[ImagePart | FilePart, ...]]:
+    """The text of a tool's result, and what is no text in it, for providers that take only text as a result."""
+    apart = tuple(part for part in parts_of(turn.content) if not isinstance(part, TextPart))
+    names = [f"[{name_of(part)}: see below]" for part in apart]
+    return "\n".join(text for text in (text_of(turn.content), *names) if text), apart
+
+
+def without_files(content: Content) -> Content:
+    """The content of a result with files by their names, for providers that take none."""
+    if isinstance(content, str):
+        return content
+    return tuple(TextPart(f"[{name_of(part)}]") if isinstance(part, FilePart) else part for part in content)
+
+
+def name_of(part: ImagePart | FilePart) -> str:
+    """What it is, in words."""
+    return f"file {part.name}" if isinstance(part, FilePart) else f"image, {part.media_type}"
 
 
 def no_sense(body: bytes, why: Exception) -> NoReturn:

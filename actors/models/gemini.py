@@ -31,10 +31,20 @@ from ...protocol.chat import (
     Turn,
     UserTurn,
     parts_of,
-    text_of,
 )
 from ...protocol.errors import ModelError, UpstreamError
-from .codec import EARLIER, NOTHING, UNREADABLE, Outgoing, ReplyBuilder, base64_of, file_as_text, no_sense, unfinished
+from .codec import (
+    EARLIER,
+    NOTHING,
+    UNREADABLE,
+    Outgoing,
+    ReplyBuilder,
+    base64_of,
+    file_as_text,
+    no_sense,
+    result_apart,
+    unfinished,
+)
 from .sse import SseParser
 
 Json = Any
@@ -110,7 +120,9 @@ def _contents(turns: Sequence[Turn]) -> Iterator[Json]:
         yield {"role": "user", "parts": [{"text": EARLIER}]}
     for are_results, together in groupby(turns, lambda turn: isinstance(turn, ToolTurn)):
         if are_results:
-            yield {"role": "user", "parts": [_result(turn) for turn in together if isinstance(turn, ToolTurn)]}
+            results = [turn for turn in together if isinstance(turn, ToolTurn)]
+            shown = [_part(part) for turn in results for part in result_apart(turn)[1]]
+            yield {"role": "user", "parts": [*map(_result, results), *shown]}
             continue
         for turn in together:
             if isinstance(turn, UserTurn):
@@ -149,7 +161,7 @@ def _said_before(turn: AssistantTurn) -> Iterator[Json]:
 
 def _result(turn: ToolTurn) -> Json:
     key = "error" if turn.error else "result"
-    return {"functionResponse": {"name": turn.name, "response": {key: text_of(turn.content)}}}
+    return {"functionResponse": {"name": turn.name, "response": {key: result_apart(turn)[0]}}}
 
 
 def _declaration(tool: Tool) -> Json:

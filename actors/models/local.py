@@ -34,7 +34,7 @@ from ...protocol.chat import (
     parts_of,
 )
 from ...protocol.errors import ModelError
-from .codec import UNREADABLE, Outgoing, file_as_text
+from .codec import UNREADABLE, Outgoing, file_as_text, without_files
 from .openai import OpenAiCodec
 
 Json = Any
@@ -225,7 +225,7 @@ def _plain(turns: tuple[Turn, ...]) -> Iterator[Turn]:
                 calls = [_written(call.name, call.arguments) for call in turn.tool_calls]
                 yield AssistantTurn("\n".join(part for part in (turn.text, *calls) if part))
             case ToolTurn():
-                yield UserTurn(f"Result of {turn.name}: {_text(turn.content)}")
+                yield UserTurn(f"Result of {turn.name}: {_text(without_files(turn.content))}")
 
 
 def _text(content: Content) -> str:

@@ -29,7 +29,16 @@ from ...protocol.chat import (
     parts_of,
 )
 from ...protocol.errors import ModelError, UpstreamError
-from .codec import UNREADABLE, Outgoing, ReplyBuilder, base64_of, file_as_text, no_sense, unfinished
+from .codec import (
+    UNREADABLE,
+    Outgoing,
+    ReplyBuilder,
+    base64_of,
+    file_as_text,
+    no_sense,
+    unfinished,
+    without_files,
+)
 
 Json = Any
 
@@ -138,7 +147,7 @@ def _message(turn: Turn) -> Json:
                 ]
             return message
         case ToolTurn():
-            return {"role": "tool", "tool_name": turn.name, **_content(turn.content)}
+            return {"role": "tool", "tool_name": turn.name, **_content(without_files(turn.content))}
 
 
 def _content(content: Content) -> dict[str, Json]:

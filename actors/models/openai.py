@@ -8,7 +8,8 @@ wants `max_completion_tokens`, the others know `max_tokens`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import Any
 
 import msgspec
@@ -28,10 +29,9 @@ from ...protocol.chat import (
     ToolTurn,
     Turn,
     UserTurn,
-    text_of,
 )
 from ...protocol.errors import ModelError, UpstreamError
-from .codec import UNREADABLE, Outgoing, ReplyBuilder, data_url, file_as_text, no_sense, unfinished
+from .codec import UNREADABLE, Outgoing, ReplyBuilder, data_url, file_as_text, no_sense, result_apart, unfinished
 from .sse import SseParser
 
 Json = Any
@@ -55,7 +55,7 @@ class OpenAiCodec:
     def encode(self, request: ChatRequest, model: str, *, stream: bool) -> Outgoing:
         """The request as a chat completion."""
         messages: list[Json] = [{"role": "system", "content": request.system}] if request.system else []
-        messages.extend(_message(turn) for turn in request.messages)
+        messages.extend(_messages(request.messages))
         body: dict[str, Json] = {"model": model, "messages": messages}
         if request.tools:
             body["tools"] = [_tool(tool) for tool in request.tools]
@@ -118,6 +118,18 @@ class OpenAiReader:
 # --- out --------------------------------------------------------------------------------------------------
 
 
+def _messages(turns: Sequence[Turn]) -> Iterator[Json]:
+    """The turns as messages. Results are texts here: what is more than that, the user says after the last of them."""
+    for are_results, together in groupby(turns, lambda turn: isinstance(turn, ToolTurn)):
+        shown: list[Json] = []
+        for turn in together:
+            yield _message(turn)
+            if are_results and isinstance(turn, ToolTurn) and (apart := result_apart(turn)[1]):
+                shown += [{"type": "text", "text": f"What {turn.name} shows:"}, *map(_part, apart)]
+        if shown:
+            yield {"role": "user", "content": shown}
+
+
 def _message(turn: Turn) -> Json:
     match turn:
         case UserTurn():
@@ -138,7 +150,7 @@ def _message(turn: Turn) -> Json:
                 ]
             return message
         case ToolTurn():
-            return {"role": "tool", "tool_call_id": turn.call, "content": text_of(turn.content)}
+            return {"role": "tool", "tool_call_id": turn.call, "content": result_apart(turn)[0]}
 
 
 def _content(content: Content) -> Json:

@@ -18,7 +18,7 @@ from ...protocol.workflow.dialect import DIALECTS, Mode
 from ..tools.files.dotenv import read_dotenv
 from ..workflow.edges.files import functions_in
 from ..workflow.nodes.custom import node_types
-from ..workflow.places import functions_directory
+from ..workflow.places import functions_directory, module_name
 
 _REFERENCE = re.compile(r"\$\{([A-Za-z0-9_]+)\}")
 
@@ -85,8 +85,9 @@ def _known(directory: Path, settings: Settings) -> Known:
     from ..workflow.agents.providers import known_providers
 
     tools: dict[str, set[str]] = {}
-    for name, path in functions_in(functions_directory(directory, "function_calling", os.environ)).items():
-        tools.setdefault(path.stem, set()).add(name)
+    called = functions_directory(directory, "function_calling", os.environ)
+    for name, path in functions_in(called).items():
+        tools.setdefault(module_name(path, called), set()).add(name)
     return Known(
         conditions=frozenset(functions_in(functions_directory(directory, "edge", os.environ))),
         processors=frozenset(functions_in(functions_directory(directory, "edge_processor", os.environ))),

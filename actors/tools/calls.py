@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import trio
 
-from ...protocol.chat import ToolCall, ToolTurn
+from ...protocol.chat import Content, TextPart, ToolCall, ToolTurn
 from ...protocol.errors import BudgetReached, CallboardError, ShuttingDown, ToolFailed, TurnsReached, code_of
 from ...protocol.events import ToolFinished, ToolStarted
 from ...protocol.permissions import Permissions as Rules
@@ -28,7 +28,7 @@ from ..json_schema import errors_by, quick, validator
 from .guard import AT_ROOT, RepeatGuard
 from .permissions import Permissions
 from .rendering import shortened, text_of
-from .tool import Arguments, Json, Tool
+from .tool import Arguments, Json, Shown, Tool
 
 if TYPE_CHECKING:
     from jsonschema.protocols import Validator
@@ -215,8 +215,11 @@ class Calls:
         raise ToolFailed(f"Tool call '{tool.name}' did not end within {seconds:g} s and was ended")
 
     def _turn(self, call: ToolCall, value: Json, failed: bool) -> ToolTurn:
-        text = shortened(text_of(value), self._limit)
-        return ToolTurn(call=call.id, name=call.name, content=text, error=failed)
+        content: Content = shortened(text_of(value), self._limit)
+        if isinstance(value, Shown):
+            parts = value.parts
+            content = tuple(TextPart(shortened(p.text, self._limit)) if isinstance(p, TextPart) else p for p in parts)
+        return ToolTurn(call=call.id, name=call.name, content=content, error=failed)
 
 
 def tame(calls: Sequence[ToolCall]) -> tuple[ToolCall, ...]:

@@ -7,8 +7,9 @@
 
 `run` is the body of the call's own actor, `me`, a child of the agent that calls: it may spawn, ask a person, start
 processes, and is interrupted by cancelling `me`. Its arguments fit the JSON Schema already. What it returns is told to
-the model: a text as it is, anything else as JSON. What goes wrong it raises as `ToolFailed`, which the model is told as
-`{"tool_call_error": ...}`; any other exception is a bug in the tool, told the same way.
+the model: a text as it is, `Shown` as texts, images and files, anything else as JSON. What goes wrong it raises as
+`ToolFailed`, which the model is told as `{"tool_call_error": ...}`; any other exception is a bug in the tool, told the
+same way.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 
+from ...protocol.chat import Part
 from ...protocol.chat import Tool as ToolSpec
 
 if TYPE_CHECKING:
     from ...supervisors import Actor
 
-__all__ = ["Arguments", "Effect", "Json", "Meaning", "Origin", "Tool", "ToolSpec"]
+__all__ = ["Arguments", "Effect", "Json", "Meaning", "Origin", "Shown", "Tool", "ToolSpec"]
 
 Json: TypeAlias = Any
 Arguments: TypeAlias = dict[str, Json]
@@ -39,6 +41,12 @@ Origin: TypeAlias = Literal["builtin", "file", "function", "family", "mcp"]
 
 TIMEOUT = 120.0
 """Seconds of one call, where neither the tool nor the settings say another number."""
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """A result that a model is to see, and not only to read."""
+
+    parts: tuple[Part, ...]
 
 
 class Tool(msgspec.Struct, frozen=True, kw_only=True):

@@ -148,7 +148,13 @@ def _structure(me: Actor, backstage: Backstage) -> Structure:
     plan = backstage.plan
     if plan.structure is not None:
         return plan.structure
-    named = EdgeFunctions(me, plan.named, backstage.context.environ)
+    named = EdgeFunctions(
+        me,
+        plan.named,
+        backstage.context.environ,
+        workspace=backstage.workspace,
+        variables=plan.workflow.vars,
+    )
     changes = {"code_save_and_run": saves_and_runs(me, backstage)} if plan.named.runs_code else {}
     return Structure(plan.workflow.graph, plan.rules, named.functions(changes))
 
@@ -235,6 +241,8 @@ class Playing:
             rules=behind.plan.rules,
             record=behind.record,
             depth=behind.depth,
+            workspace=behind.workspace,
+            variables=behind.plan.workflow.vars,
         ) as self._company:
             yield
 

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from ..source import Path
-from .edges import AtLeastOne, Id, Texts
+from .edges import Count, Id, Texts
 
 Json = Any
 Loose: TypeAlias = Annotated[str, Meta(extra={"as_text": True}, extra_json_schema={"x-as-text": True})]
@@ -105,7 +105,7 @@ class Retry(_Block, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """When a call of the model is tried again. A list that is left out is the default of the model gateway."""
 
     enabled: bool = True
-    max_attempts: AtLeastOne = 5
+    max_attempts: Count = 5
     min_wait_seconds: NotNegative = 1.0
     max_wait_seconds: NotNegative = 6.0
     retry_on_status_codes: tuple[int, ...] | None = None
@@ -134,7 +134,7 @@ class MemoryUse(_Block, frozen=True, kw_only=True, forbid_unknown_fields=True):
             extra_json_schema={"x-one-or-many": True},
         ),
     ] = None
-    top_k: AtLeastOne = 10
+    top_k: Count = 10
     similarity_threshold: float = 0.5
     read: bool = False
     write: bool = False
@@ -180,7 +180,7 @@ class Blackboard(_Block, frozen=True, kw_only=True, forbid_unknown_fields=True, 
     """Remembers outputs in order; reading gives the latest."""
 
     memory_path: str | None = None
-    max_items: AtLeastOne = 1000
+    max_items: Count = 1000
 
 
 class Mem0Store(_Block, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="mem0"):

@@ -20,6 +20,9 @@ Texts: TypeAlias = Annotated[
 """`any: DONE` and `any: [DONE]` both read as a tuple."""
 
 _LOOSE: dict[str, Any] = {"extra": {"loose": True}, "extra_json_schema": {"x-loose": True}}
+Count: TypeAlias = Annotated[int, Meta(ge=1)]
+"""A whole number, written as one."""
+
 AtLeastOne: TypeAlias = Annotated[int, Meta(ge=1, **_LOOSE)]
 """A whole number from 1 on; `"3"` in quotes is taken, too."""
 

@@ -21,7 +21,7 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         conditions: functions of `functions/edge/`.
         processors: functions of `functions/edge_processor/`.
-        tools: functions of `functions/function_calling/` by the file they are in, without its `.py`.
+        tools: functions of `functions/function_calling/` by the file they are in, as `:All` names it.
         providers: of models.
         node_types: what plugins bring.
         withheld: which keys stay here where a file names an address and no key.

@@ -105,7 +105,7 @@ class Resolver:
             return match[1] + _as_text(value.node)
 
         text = _REFERENCE.sub(written, node.value)
-        return _Value(Scalar(text, text, node.line, node.column), 1 + len(text) // 32, 0)
+        return _Value(Scalar(text, text, node.line, node.column, quoted=True), 1 + len(text) // 32, 0)
 
     def _put(self, value: _Value, at: Scalar, path: Path, depth: int) -> _Value:
         """A value in the place of its reference."""
@@ -115,7 +115,7 @@ class Resolver:
         if not self._grow(value.weight, at, path):
             return _Value(at, 0, 0)
         if isinstance(value.node, Scalar):
-            return _Value(Scalar(value.node.value, value.node.text, at.line, at.column), value.weight, 0)
+            return _Value(msgspec.structs.replace(value.node, line=at.line, column=at.column), value.weight, 0)
         return value
 
     # names
@@ -148,7 +148,7 @@ class Resolver:
     def _from_environment(self, name: str, at: Scalar, path: Path) -> _Value:
         found = self._environ.get(name)
         if found is not None:
-            return _Value(Scalar(found, found, at.line, at.column), 1 + len(found) // 32, 0)
+            return _Value(Scalar(found, found, at.line, at.column, quoted=True), 1 + len(found) // 32, 0)
         known = [other for other in self._given if other != name]
         near = did_you_mean(name, [*known, *self._environ])
         self._report(
@@ -193,7 +193,7 @@ def as_node(value: Any, line: int = 0, column: int = 0) -> Node:
     if isinstance(value, list | tuple):
         return Sequence([as_node(item) for item in value], line, column)
     known = value is None or isinstance(value, str | bool | int | float)
-    return Scalar(value if known else str(value), _as_written(value), line, column)
+    return Scalar(value if known else str(value), _as_written(value), line, column, quoted=isinstance(value, str))
 
 
 def _as_written(value: Any) -> str:

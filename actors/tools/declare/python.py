@@ -31,7 +31,7 @@ UNSUPPORTED = "*args/*kwargs/positional-only parameters are not supported in too
 
 
 def read_python(script: Script, *, agent: bool, wordless: bool = False) -> list[Declaration]:
-    """Every tool of the file; what is wrong is noted at `script`. `wordless`: nobody has to say what it does."""
+    """Every tool of the file; what is wrong is noted at `script`. `wordless`: see `read.read_tools`."""
     tree = _parsed(script)
     if tree is None:
         return []
@@ -91,8 +91,8 @@ def _declaration(
             hint="" if node.name == "run" else f"or rename it to '_{node.name}', which hides it from the model",
         )
         fine = False
-    taken = node.args.posonlyargs + ([node.args.vararg] if node.args.vararg else [])
-    for refused in taken + ([node.args.kwarg] if node.args.kwarg else []):
+    others = [each for each in (node.args.vararg, node.args.kwarg) if each is not None and not wordless]
+    for refused in node.args.posonlyargs + others:
         script.error(
             "python_parameter",
             f"line {refused.lineno}: {UNSUPPORTED}",
@@ -109,9 +109,11 @@ def _declaration(
         try:
             schema, needed = _property(types, docstring, parameter, default)
         except Unreadable as wrong:
-            script.note(wrong)
-            fine = False
-            continue
+            if not wordless:
+                script.note(wrong)
+                fine = False
+                continue
+            schema, needed = {"type": "string"}, default is None
         script.doubt_name(parameter.arg, parameter.lineno, parameter.col_offset)
         properties[parameter.arg] = schema
         if needed:

@@ -29,7 +29,8 @@ def read_tools(path: Path, *, agent: bool, wordless: bool = False) -> ToolFile:
         path: a `.sh`, `.py`, `.ts` or `.js` file.
         agent: whether it is an agent's `tools.*`, in which every function is a tool, or one global tool, named after
             the file, whose function is `main` (bash) or `run`.
-        wordless: a function of a `.py` file may do without a docstring.
+        wordless: functions of a `.py` file are read as DevAll reads them: one may do without a docstring, what its
+            annotations don't say is a text, and `*args` and `**kwargs` are not the model's.
 
     Raises:
         ConfigError: a TypeScript file, and the extra that reads them is not installed.

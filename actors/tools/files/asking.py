@@ -7,9 +7,9 @@ words below, writes a question to the descriptor that `CALLBOARD_ASK_FD` names a
     answer     ok NUL <number of values> NUL <value> NUL ... or   no NUL 1 NUL <why> NUL
 
 Everything is text that ends with a NUL, so that pure bash can speak it. Fields: `text`, `kind` (of `Question`),
-`option` (any number), `default`, `secret=1`, `guard=1` (only people may answer), `free=0`, `timeout`
-(seconds). An answer to `checkbox` has a value per chosen option, every other has one; that to `confirm` is `yes` or
-`no`.
+`option` (any number), `default`, `secret=1`, `guard=1` (only people may answer), `free=0`, `timeout` (seconds), `node`
+(on whose behalf it is asked). An answer to `checkbox` has a value per chosen option, every other has one; that to
+`confirm` is `yes` or `no`.
 
 Each question becomes `me.ask_person` on the call's own actor, and the call's clock stands still until it is answered.
 One is asked at a time. A tool that says something else gets `no` and is not listened to any more.
@@ -108,7 +108,7 @@ class AskSocket:
         try:
             while fields := await self._receive():
                 with clock.stopped():
-                    status, values = await _answer(me, fields, tool)
+                    status, values = await answer_to(me, fields, tool)
                 await self._send([status, str(len(values)), *values])
         except NotUnderstood as error:
             await self._send(["no", "1", str(error)])
@@ -153,7 +153,12 @@ class AskSocket:
 Status = Literal["ok", "no"]
 
 
-async def _answer(me: Actor, fields: list[str], tool: str) -> tuple[Status, list[str]]:
+async def answer_to(me: Actor, fields: list[str], tool: str) -> tuple[Status, list[str]]:
+    """Ask a person on behalf of `me`; `ok` with the values of the answer, or `no` and why not.
+
+    Raises:
+        NotUnderstood: the fields make no question.
+    """
     question = _question(fields, tool)
     try:
         for _ in range(TRIES):
@@ -195,6 +200,7 @@ def _question(fields: list[str], tool: str) -> Question:
         timeout=_seconds(one.get("timeout", "")),
         secret=one.get("secret") == "1",
         people=one.get("guard") == "1",
+        node=one.get("node"),
     )
 
 

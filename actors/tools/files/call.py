@@ -26,7 +26,7 @@ from ....supervisors.child import ProcessStop
 from ....supervisors.spawn import WHY
 from ..tool import Arguments
 from .asking import AskSocket, Clock
-from .handing import handed_over, memory_file, raw_json
+from .handing import Host, handed_over, memory_file, raw_json
 from .home import Home, caches, environment, raw_names
 from .interpreters import command, command_by_npx
 from .limits import MIB, USUAL, Limits, impose, kill, watch
@@ -50,11 +50,13 @@ async def play(
     *,
     timeout: float | None = None,
     limits: Limits = USUAL,
+    host: Host | None = None,
 ) -> Written:
     """Call the function, on behalf of `me`; what it wrote to `LLM_OUTPUT`.
 
     Args:
         timeout: seconds, those left out in which it waits for a person.
+        host: of a Python function that was written for another program.
 
     Raises:
         ToolFailed: it could not be started, failed, took too long or was out of hand.
@@ -66,7 +68,7 @@ async def play(
         raw = raw_json(arguments, declaration)
         environ = environment(home, declaration, output=output, raw=raw)
         argv = command(declaration, environ)
-        given = handed_over(declaration, arguments, environ, raw=dict.fromkeys(raw_names(home), raw))
+        given = handed_over(declaration, arguments, environ, raw=dict.fromkeys(raw_names(home), raw), host=host)
         end = await call.run(argv, environ, given, output, timeout)
         if declaration.language == "typescript" and end.status == NO_TYPES:
             argv = await command_by_npx(me, declaration, environ)

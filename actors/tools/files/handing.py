@@ -21,6 +21,7 @@ import fcntl
 import os
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -71,8 +72,25 @@ def raw_json(arguments: Arguments, declaration: Declaration) -> str:
         raise _half_a_character(declaration, error) from error
 
 
+class Host(msgspec.Struct, frozen=True):
+    """The program that a Python function was written for, where that is not Loki, as `run.py` plays it.
+
+    Attributes:
+        script: a Python file; its `enter(given, ask)` returns an object with `arguments(function)` and `result(value)`.
+        given: what that is told.
+    """
+
+    script: Path
+    given: Mapping[str, Json]
+
+
 def handed_over(
-    declaration: Declaration, arguments: Arguments, environ: Mapping[str, str], *, raw: Mapping[str, str] = NO_RAW
+    declaration: Declaration,
+    arguments: Arguments,
+    environ: Mapping[str, str],
+    *,
+    raw: Mapping[str, str] = NO_RAW,
+    host: Host | None = None,
 ) -> bytes:
     """What the runner reads.
 
@@ -80,17 +98,20 @@ def handed_over(
         environ: the call's environment, where an argument may have a variable stand in for it.
         raw: variables that bash is told here if the environment has them not. Programs that the file starts don't
             see these.
+        host: of a Python function that has one.
 
     Raises:
         ToolFailed: a value can't be told to bash, or does not fit the file's choices.
     """
     if declaration.language != "bash":
-        call = {
+        call: dict[str, Json] = {
             "file": os.path.abspath(declaration.file),  # noqa: PTH100 - `resolve` would follow links away from the file
             "function": declaration.function,
             "arguments": arguments,
             "names": list(declaration.parameters.get("properties", {})),
         }
+        if host is not None:
+            call["host"] = {"script": str(host.script), "given": host.given}
         try:
             return msgspec.json.encode(call)
         except UnicodeEncodeError as error:

@@ -1,6 +1,6 @@
 """What the agents of one graph share while it runs: memories, and the MCP servers that its file describes.
 
-    async with Company(context, graph, directory=..., workflow=..., rules=..., record=..., depth=...) as company:
+    async with Company(context, graph, directory=..., workflow=..., rules=..., ...) as company:
         said = await run_agent_node(me, node, unit, company)
 
 Nothing is opened before somebody uses it, and everything is given back at the end of the block. A graph that runs
@@ -9,9 +9,10 @@ twice, as that of a subgraph does, has a company each time.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, final
+from typing import TYPE_CHECKING, Any, Self, final
 
 from ....protocol.errors import ConfigError
 from ....protocol.workflow.model import Graph
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from ...agent.record import Record
     from ...context import RunContext
     from ...mcp.pool.scope import Scope
+    from ..workspace import Workspace
 
 
 @final
@@ -37,6 +39,8 @@ class Company:
         rules: of its dialect.
         record: where the models' texts are written down.
         depth: how many agents stand above this graph.
+        workspace: where functions find and leave files.
+        variables: the `vars` of the workflow.
     """
 
     def __init__(
@@ -49,12 +53,16 @@ class Company:
         rules: Rules,
         record: Record,
         depth: int,
+        workspace: Workspace,
+        variables: Mapping[str, Any],
     ) -> None:
         self.context = context
         self.directory = directory
         self.rules = rules
         self.record = record
         self.depth = depth
+        self.workspace = workspace
+        self.variables = variables
         self.memories = Memories(context, graph, directory=directory, workflow=workflow, rules=rules)
         self._servers: Scope | None = None
 

@@ -1,6 +1,6 @@
 """The tools of an agent node, as its `tooling` lists them.
 
-    function      functions of Python files, described without being run, and called in processes of their own
+    function      functions of Python files: see `functions`
     mcp_local     what an MCP server offers that is started as a process
     mcp_remote    what one offers that is reached over HTTP
 
@@ -11,27 +11,22 @@ permission as those of any agent do.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from functools import partial
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, assert_never
 from urllib.parse import urlsplit
 
 import msgspec
 
-from ....protocol.errors import ConfigError, GraphMistake
+from ....protocol.errors import ConfigError
 from ....protocol.mcp.config import NO_HEADER_VALUE, Server, is_header_value, is_web_address
-from ....protocol.problems import did_you_mean
-from ....protocol.workflow.agents import FunctionTools, McpLocalTools, McpRemoteTools, ToolEntry, Tooling
-from ...tools.collect import Shelf, ToolOptions, read_tool_file
-from ...tools.tool import TIMEOUT, Arguments, Json, Tool, ToolSpec
-from ..places import functions_directory
+from ....protocol.workflow.agents import FunctionTools, McpLocalTools, McpRemoteTools, Tooling
+from ...tools.tool import Tool
+from .functions import function_tools
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
     from ...mcp.tools.view import Talk
-    from ...tools.declare.declaration import Declaration, Schema
-    from ...tools.files.home import Home
     from .company import Company
 
 ALL = ":All"
@@ -43,10 +38,13 @@ def wants_servers(toolings: Iterable[Tooling]) -> bool:
     return any(not isinstance(tooling.config, FunctionTools) for tooling in toolings)
 
 
-async def tools_of_node(me: Actor, company: Company, toolings: Iterable[Tooling], talk: Talk | None) -> list[Tool]:
+async def tools_of_node(
+    me: Actor, company: Company, node: str, toolings: Iterable[Tooling], talk: Talk | None
+) -> list[Tool]:
     """Collect them.
 
     Args:
+        node: the id of the node.
         talk: what the conversation has of servers; None if `wants_servers` says that there are none.
 
     Raises:
@@ -58,7 +56,7 @@ async def tools_of_node(me: Actor, company: Company, toolings: Iterable[Tooling]
     for tooling in toolings:
         prefix = f"{tooling.prefix}_" if tooling.prefix else ""
         if isinstance(tooling.config, FunctionTools):
-            tools = list(_functions(company, tooling.config))
+            tools = list(function_tools(company, node, tooling.config))
         else:
             assert talk is not None
             tools = await _served(me, company, tooling.config, talk, prefix)
@@ -70,90 +68,6 @@ async def tools_of_node(me: Actor, company: Company, toolings: Iterable[Tooling]
                 )
             found[named.name] = named
     return list(found.values())
-
-
-# --- functions --------------------------------------------------------------------------------------------
-
-
-def _functions(company: Company, listed: FunctionTools) -> Iterator[Tool]:
-    context = company.context
-    directory = functions_directory(company.directory, "function_calling", context.environ)
-    files = sorted(directory.glob("*.py")) if directory is not None else []
-    shelf = context.shelf or Shelf(context.config_dir, context.settings, context.environ)
-    options = context.tool_options or ToolOptions()
-    home = shelf.home(directory=company.directory, agent=None, values={}, options=options)
-    for entry in listed.tools:
-        for declaration in _declared(entry, files, directory):
-            run = partial(_called, declaration, home, listed.timeout or TIMEOUT)
-            yield Tool(spec=_spec(declaration, entry), run=run, origin="file", timeout=None)
-
-
-async def _called(declaration: Declaration, home: Home, timeout: float, me: Actor, arguments: Arguments) -> Json:
-    """What the function returns, as the model is told it: a text as it is, anything else as JSON."""
-    from ...tools.files.call import play
-    from ...tools.files.output import DONE
-
-    return (await play(me, declaration, arguments, home, timeout=timeout)).text or DONE
-
-
-def _declared(entry: ToolEntry, files: list[Path], directory: Path | None) -> Iterator[Declaration]:
-    """The functions that an entry means."""
-    where = directory or "functions/function_calling"
-    if entry.name.endswith(ALL):
-        module = entry.name.removesuffix(ALL)
-        file = next((file for file in files if file.stem == module), None)
-        if file is None:
-            hint = did_you_mean(module, [each.stem for each in files]) or f"{where} has no {module}.py"
-            raise GraphMistake(f"`tooling` names '{entry.name}': {hint}")
-        yield from _functions_in(file)
-        return
-    known: dict[str, Declaration] = {}
-    broken: list[str] = []
-    for file in files:
-        for declaration in _functions_in(file):
-            known.setdefault(declaration.name, declaration)
-        broken += [str(problem) for problem in _errors_in(file) if f"def {entry.name}(" in _text(file)]
-    found = known.get(entry.name)
-    if found is None:
-        why = "; ".join(broken) or did_you_mean(entry.name, known) or f"no file of {where} has it"
-        raise GraphMistake(f"`tooling` names the function '{entry.name}': {why}")
-    yield found
-
-
-def _functions_in(file: Path) -> list[Declaration]:
-    return read_tool_file(file, agent=True, wordless=True).declarations
-
-
-def _errors_in(file: Path) -> list[object]:
-    problems = read_tool_file(file, agent=True, wordless=True).problems
-    return [problem for problem in problems if problem.severity == "error"]
-
-
-def _text(file: Path) -> str:
-    return file.read_text(errors="replace")
-
-
-def _spec(declaration: Declaration, entry: ToolEntry) -> ToolSpec:
-    """What the model is told; an entry that names a whole file says nothing about its functions."""
-    if entry.name.endswith(ALL):
-        entry = ToolEntry(name=entry.name)
-    description = declaration.description if entry.auto_fill else ""
-    parameters = _shown(declaration.parameters) if entry.auto_fill else {"type": "object", "properties": {}}
-    return ToolSpec(
-        name=declaration.name,
-        description=entry.description or description,
-        parameters=entry.parameters or parameters,
-    )
-
-
-def _shown(parameters: Schema) -> Schema:
-    """The parameters without those that DevAll's engine fills in by itself (`_context`), if they can be left out."""
-    needed = parameters.get("required", ())
-    hidden = {name for name in parameters["properties"] if name.startswith("_") and name not in needed}
-    if not hidden:
-        return parameters
-    properties = {name: schema for name, schema in parameters["properties"].items() if name not in hidden}
-    return {**parameters, "properties": properties}
 
 
 # --- servers ----------------------------------------------------------------------------------------------

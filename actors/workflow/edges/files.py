@@ -5,8 +5,8 @@ needed: starting Python takes longer than thousands of calls, and what such func
 (`global_state`) needs a home. The process belongs to the run's actor and ends with it. A function that does not
 answer in time costs the process, and what was left in it; the next call starts another.
 
-Calls are lines of JSON on its stdin, answers on its stdout. What the functions print goes to its stderr, and from
-there into the run's events.
+Calls are lines of JSON on its stdin, answers on its stdout, and a function may ask the run's person in between. What
+the functions print goes to its stderr, and from there into the run's events.
 """
 
 from __future__ import annotations
@@ -23,14 +23,17 @@ import msgspec
 import trio
 
 from ....protocol.errors import ToolFailed
+from ...tools.files.asking import Clock, NotUnderstood, answer_to
 from ...tools.files.home import inherited
 from ...tools.files.limits import USUAL, impose
 from ...tools.files.output import Printed
+from ..places import HOST, function_files, roots_of
 from .conditions import Change, Functions, Judge
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
     from ....supervisors.process import Process
+    from ..workspace import Workspace
 
 WORKER = Path(__file__).parents[1] / "workers" / "edges.py"
 
@@ -62,7 +65,7 @@ def functions_in(directory: Path | None) -> dict[str, Path]:
     Files that are no Python have none.
     """
     found: dict[str, Path] = {}
-    for file in sorted(directory.glob("*.py")) if directory is not None else ():
+    for file in function_files(directory):
         for name in _functions_of(file):
             found.setdefault(name, file.absolute())
     return found
@@ -84,11 +87,23 @@ class EdgeFunctions:
         me: the run's actor, whose child the process is.
         named: which they are.
         environ: what the process inherits.
+        workspace: where processors find and leave files.
+        variables: the `vars` of the workflow.
     """
 
-    def __init__(self, me: Actor, named: Named, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        me: Actor,
+        named: Named,
+        environ: Mapping[str, str],
+        *,
+        workspace: Workspace,
+        variables: Mapping[str, Any],
+    ) -> None:
         self._me = me
         self._named = named
+        self._workspace = workspace
+        self._variables = variables
         self._environ = environ
         self._turn = trio.Lock()
         self._process: Process | None = None
@@ -122,13 +137,23 @@ class EdgeFunctions:
             ToolFailed: it failed, did not answer in time, or its process died.
         """
         what = f"{kind} '{name}' of {file}"
-        call = {"kind": kind, "file": str(file), "function": name, "text": text}
+        given: dict[str, Any] = {"roots": [str(root) for root in roots_of(file)]}
+        if kind == "processor":
+            workspace = await self._workspace.path()
+            given |= {"workspace": str(workspace), "vars": self._variables, "session_id": self._me.stream.run}
+        call = {"kind": kind, "file": str(file), "function": name, "text": text, "host": str(HOST), "given": given}
         line = msgspec.json.encode(call) + b"\n"
         answer: dict[str, Any] | None = None
         async with self._turn:
+            clock = Clock(ANSWERS_WITHIN)
             try:
-                with trio.move_on_after(ANSWERS_WITHIN):
+                with clock.scope:
+                    clock.start()
                     answer = await self._answer(line, what)
+                    while "ask" in answer:
+                        with clock.stopped():
+                            told = await self._asked(answer["ask"], name)
+                        answer = await self._answer(msgspec.json.encode(told) + b"\n", what)
             finally:
                 if answer is None:  # in the middle of a line, perhaps
                     self._drop()
@@ -137,6 +162,15 @@ class EdgeFunctions:
         if "error" in answer:
             raise ToolFailed(f"{what} failed: {answer['error']}")
         return answer["value"]
+
+    async def _asked(self, fields: Mapping[str, object], name: str) -> dict[str, str]:
+        """What to tell a function that asks a person."""
+        words = [f"{key}={value}" for key, value in fields.items()]
+        try:
+            status, values = await answer_to(self._me, words, name)
+        except NotUnderstood as error:
+            return {"unanswered": str(error)}
+        return {"answer" if status == "ok" else "unanswered": values[0] if values else ""}
 
     async def _answer(self, line: bytes, what: str) -> dict[str, Any]:
         process = await self._running()

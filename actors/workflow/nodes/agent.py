@@ -95,7 +95,7 @@ class _Agent:
         system = "\n\n".join(part for part in (role, told(skills)) if part)
         messages = remembering(conversation(system, inputs, config.input_mode), beside)
         with self._talk(model) as talk:
-            tools = await tools_of_node(self._me, company, config.tooling, talk)
+            tools = await tools_of_node(self._me, company, self._node.id, config.tooling, talk)
             if skills:
                 tools.append(skill_tool(skills))
             calls = Calls(tools, company.context.permissions)

@@ -1,9 +1,11 @@
 """Runs the functions that edges of a workflow name. A script: it imports nothing of ours.
 
 Each line of stdin is a call `{kind, file, function, text}`, each line of stdout its answer, `{value}` or `{error}`.
-Files are loaded when they are first called, under a name of their own, with their directory and that of
-`functions/` on the path. A condition is called with the text; a processor that takes two arguments also gets the
-dictionary that all processors of a run share.
+Files are loaded when they are first called, under a name of their own, and may import what DevAll's may (`devall`).
+A condition is called with the text; a processor that takes two arguments also gets the dictionary that all processors
+of a run share, which is DevAll's `_context` at first: the call of a processor brings along what that is made of
+(`given`). While it is at work, it may ask a person: `{ask}` instead of an answer, and the next line of stdin is
+`{answer}` or `{unanswered}`.
 """
 
 from __future__ import annotations
@@ -20,37 +22,75 @@ from typing import Any
 
 SHARED: dict[str, Any] = {}
 FUNCTIONS: dict[tuple[str, str], Callable[..., Any]] = {}
-MODULES: dict[str, object] = {}
+MODULES: dict[str, Any] = {}
+HOSTS: dict[str, Any] = {}
+
+
+class Line:
+    """The way to the run: lines of JSON, there and back."""
+
+    def __init__(self) -> None:
+        self._calls = os.fdopen(os.dup(0), "rb")
+        self._answers = os.fdopen(os.dup(1), "wb", buffering=0)
+
+    def read(self) -> Any:
+        """The next line; None at the end."""
+        line = self._calls.readline()
+        return json.loads(line) if line else None
+
+    def write(self, value: dict[str, Any]) -> None:
+        """Send a line."""
+        self._answers.write(json.dumps(value, default=str).encode() + b"\n")
+
+    def ask(self, **fields: str) -> str:
+        """Ask a person."""
+        self.write({"ask": fields})
+        told = self.read() or {"unanswered": "the run is over"}
+        if "answer" not in told:
+            raise EOFError(told["unanswered"])
+        return str(told["answer"])
 
 
 def main() -> None:
     """Answer calls until there are no more."""
-    calls = os.fdopen(os.dup(0), "rb")
-    answers = os.fdopen(os.dup(1), "wb", buffering=0)
+    line = Line()
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.dup2(2, 1)  # what functions print is not an answer
     sys.stdout.reconfigure(encoding="utf-8", errors="replace", line_buffering=True)  # type: ignore[union-attr] # the stream that Python opened
     sys.dont_write_bytecode = True
-    for line in calls:
-        call = json.loads(line)
+    while (call := line.read()) is not None:
         try:
-            answer = {"value": value_of(call)}
+            answer = {"value": value_of(call, line)}
         except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever it is, it is the function's
             traceback.print_exc()
             answer = {"error": f"{type(error).__name__}: {error}"}
-        answers.write(json.dumps(answer, default=str).encode() + b"\n")
+        line.write(answer)
 
 
-def value_of(call: dict[str, Any]) -> Any:
+def value_of(call: dict[str, Any], line: Line) -> Any:
     """What the function says."""
+    host = hosted(call, line)
     key = (call["file"], call["function"])
     if key not in FUNCTIONS:
         FUNCTIONS[key] = getattr(loaded(call["file"]), call["function"])
     function = FUNCTIONS[key]
     if call["kind"] == "condition":
         return bool(finished(function(call["text"])))
-    return finished(function(call["text"], SHARED) if takes_two(function) else function(call["text"]))
+    if not takes_two(function):
+        return finished(function(call["text"]))
+    if not SHARED:
+        SHARED.update(host.context())
+    return finished(function(call["text"], SHARED))
+
+
+def hosted(call: dict[str, Any], line: Line) -> Any:
+    """What files of a directory find: one host for each, made with the first call."""
+    directory = str(Path(call["file"]).parent)
+    if directory not in HOSTS:
+        script = loaded(call["host"])
+        HOSTS[directory] = script.enter({**call["given"], "directory": directory}, line.ask)
+    return HOSTS[directory]
 
 
 def finished(value: Any) -> Any:
@@ -73,13 +113,9 @@ def takes_two(function: Callable[..., Any]) -> bool:
     return sum(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters) > 1
 
 
-def loaded(path: str) -> object:
+def loaded(path: str) -> Any:
     """The module in a file, run once."""
     if path not in MODULES:
-        directory = Path(path).parent
-        for place in (str(directory.parent.parent), str(directory)):
-            if place not in sys.path:
-                sys.path.insert(0, place)
         name = f"_edge_functions_{len(MODULES)}"
         spec = importlib.util.spec_from_file_location(name, path)
         assert spec is not None

@@ -24,6 +24,8 @@ def read_condition(reading: WorkflowReading, edge: Mapping, path: Path) -> Condi
     if entry is None or is_null(entry.value):
         return Always()
     node = entry.value
+    if isinstance(node, Scalar):
+        node = reading.boolean(node, path)
     if isinstance(node, Scalar) and isinstance(node.value, bool):
         return Always() if node.value else Never()
     if isinstance(node, Scalar) and isinstance(node.value, str):

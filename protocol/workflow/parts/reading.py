@@ -1,8 +1,8 @@
 """How a workflow file is read: `protocol.reading`, with the habits of DevAll's files.
 
 - A block is a `type` and a `config`; the type decides what the config may say (`typed`).
-- An empty text for an optional one counts as not given. `yes` and `no` are booleans, as in YAML 1.1. Some numbers
-  may stand in quotes, and some texts may be written as numbers.
+- An empty text for an optional one counts as not given. `yes` and `no` without quotes are booleans, as in YAML 1.1.
+  Some numbers may stand in quotes, and some texts may be written as numbers.
 - A key may be one that only the guide knows, or that stands at the wrong level, or has another name: `renamed`,
   `ignored` and `misplaced` say so with the right spelling.
 
@@ -264,10 +264,8 @@ class WorkflowReading(Reading):
         if not isinstance(node, Scalar):
             return node
         value = node.value
-        if isinstance(wanted, inspect.BoolType) and isinstance(value, str) and value in _YES | _NO:
-            right = "true" if value in _YES else "false"
-            self._loosely(node, path, f"`{dotted(path)}` is {value}, which YAML 1.2 has as text", f"write {right}.")
-            return Scalar(value in _YES, node.text, node.line, node.column)
+        if isinstance(wanted, inspect.BoolType):
+            return self.boolean(node, path)
         if extra.get("as_text") and isinstance(value, bool | int | float):
             return Scalar(node.text, node.text, node.line, node.column)
         if extra.get("loose"):
@@ -275,6 +273,14 @@ class WorkflowReading(Reading):
         if isinstance(wanted, inspect.StrType) and wanted.min_length and isinstance(value, str) and value.isspace():
             return Scalar("", node.text, node.line, node.column)
         return node
+
+    def boolean(self, node: Scalar, path: Path) -> Scalar:
+        """The value with `yes` and the like as what YAML 1.1 means by them, which is what DevAll reads."""
+        if node.quoted or not isinstance(node.value, str) or node.value not in _YES | _NO:
+            return node
+        right = "true" if node.value in _YES else "false"
+        self._loosely(node, path, f"`{dotted(path)}` is {node.value}, which YAML 1.2 has as text", f"write {right}.")
+        return Scalar(node.value in _YES, node.text, node.line, node.column)
 
     def _number(self, wanted: inspect.Type, node: Scalar, path: Path) -> Node:
         """A number that stands in quotes or has a fraction, as DevAll takes it."""

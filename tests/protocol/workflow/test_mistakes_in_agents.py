@@ -109,6 +109,12 @@ MISTAKES = {
     "waits the wrong way round": Mistake(
         "max_wait_seconds: 2", "max_wait_seconds: 0.1", "out_of_range", "max_wait_seconds: 0.1", "1 and 6"
     ),
+    "attempts in quotes": Mistake(
+        "max_attempts: 2", 'max_attempts: "2"', "wrong_type", 'max_attempts: "2"', "a whole number"
+    ),
+    "attempts and a half": Mistake(
+        "max_attempts: 2", "max_attempts: 2.5", "wrong_type", "max_attempts: 2.5", "a whole number"
+    ),
     "attempts of none": Mistake("max_attempts: 2", "max_attempts: 0", "out_of_range", "max_attempts: 0", "at least 1"),
     "tooling as a mapping": Mistake(
         "        provider: gemini",

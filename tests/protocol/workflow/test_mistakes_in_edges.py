@@ -19,6 +19,15 @@ MISTAKES = {
     "trigger of YAML 1.1": Mistake(
         "carry_data: false", "carry_data: no", "loose_value", "carry_data: no", "write false", "warning"
     ),
+    "a text in the place of a boolean": Mistake(
+        "carry_data: false", "carry_data: 'no'", "wrong_type", "carry_data: 'no'", "true or false"
+    ),
+    "condition of YAML 1.1": Mistake(
+        "condition: code_pass", "condition: yes", "loose_value", "condition: yes", "write true", "warning"
+    ),
+    "condition in quotes": Mistake(
+        "condition: code_pass", 'condition: "yes"', "unknown_function", 'condition: "yes"', "write the function"
+    ),
     "processor for process": Mistake(
         "      process:", "      processor:", "other_spelling", "processor:", "write `process`", "warning"
     ),

@@ -4,6 +4,9 @@ The file is loaded as a module under its own name, its directory first on the pa
 function's annotations say: dataclasses, TypedDicts, named tuples, enums, tuples and sets are made of their JSON. What
 the function returns is written to LLM_OUTPUT: a text as it is, None as nothing, anything else as JSON.
 
+Functions that were written for another program than Loki bring a host along: a script that is loaded first, makes
+importable what that program has, adds the arguments that it adds, and says what a result means.
+
 It has no terminal. `input`, `getpass` and reads from `sys.stdin` ask a person over the socket in CALLBOARD_ASK_FD.
 It runs on whatever Python the file's first line names, so it is written for Python 3.8.
 """
@@ -40,12 +43,14 @@ def main() -> None:
     sys.dont_write_bytecode = True
     path = call["file"]
     sys.argv = [path]
-    sys.path[0] = os.path.dirname(path)  # noqa: PTH120 - pathlib would double the time to start
     try:
-        function = getattr(_load(path), call["function"], None)
+        host = _host(call.get("host"), path)
+        function = getattr(_load(path, named=host is None), call["function"], None)
         if not callable(function):
             sys.exit(f"{path} has no function '{call['function']}'")
-        result = _call(function, call["arguments"])
+        result = _call(function, call["arguments"], {} if host is None else host.arguments(function))
+        if host is not None:
+            result = host.result(result)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is the tool's
         _explain(error, path)
         sys.exit(1)
@@ -55,9 +60,19 @@ def main() -> None:
             output.write(text.encode("utf-8", "replace"))
 
 
-def _load(path: str) -> object:
+def _host(wanted: typing.Optional[Json], path: str) -> typing.Any:  # noqa: UP045
+    """The host of the call; None if it has none, and the file's directory is first on the path."""
+    if wanted is None:
+        sys.path[0] = os.path.dirname(path)  # noqa: PTH120 - pathlib would double the time to start
+        return None
+    del sys.path[0]
+    return typing.cast("typing.Any", _load(wanted["script"], named=False)).enter(wanted["given"], ask)
+
+
+def _load(path: str, *, named: bool) -> object:
+    """The module in a file; under the file's own name if it may have that."""
     name = os.path.splitext(os.path.basename(path))[0]  # noqa: PTH119, PTH122 - as above
-    if name in sys.modules or not name.isidentifier():
+    if not named or name in sys.modules or not name.isidentifier():
         name = "_tool_" + "".join(letter if letter.isalnum() else "_" for letter in name)
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
@@ -68,10 +83,12 @@ def _load(path: str) -> object:
     return module
 
 
-def _call(function: typing.Any, given: Json) -> object:
+def _call(function: typing.Any, given: Json, added: Json) -> object:
     hints = _hints(function)
-    arguments = {}
+    arguments = dict(added)
     for name, parameter in inspect.signature(function).parameters.items():
+        if name in added or parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            continue
         if name in given:
             arguments[name] = build(hints.get(name, typing.Any), given[name])
         elif parameter.default is parameter.empty:

@@ -211,3 +211,27 @@ async def test_a_function_that_prints_without_end_is_ended(house: House, tmp_pat
     assert result.output == "tea"
     assert "has ended" in house.of("run.warning")[0].message
     assert sum(len(data.text) for data in house.of("tool.call.delta")) < 2_000_000
+
+
+async def test_a_processor_finds_what_those_of_devall_find(house: House, tmp_path: Path) -> None:
+    """Modules, the functions of agents, the workspace, and a person to ask."""
+    (tmp_path / "functions" / "function_calling").mkdir(parents=True)
+    (tmp_path / "functions" / "edge_processor").mkdir(parents=True)
+    (tmp_path / "functions" / "function_calling" / "file.py").write_text("""
+from utils.attachments import AttachmentStore
+
+def of(context):
+    assert isinstance(context["attachment_store"], AttachmentStore)
+    return context["python_workspace_root"]
+""")
+    (tmp_path / "functions" / "edge_processor" / "deep").mkdir()
+    (tmp_path / "functions" / "edge_processor" / "deep" / "own.py").write_text("""
+from functions.function_calling.file import of
+
+def keep(text, _context):
+    (of(_context) / "kept.txt").write_text(text)
+    answer = _context["human_prompt"].request("A", "May I?").text
+    return f"{sorted(path.name for path in of(_context).iterdir())} {answer}"
+""")
+    result = await house.run(plan(house, processor("keep")), "hello", answers=["yes"])
+    assert result.output == "['attachments', 'kept.txt'] yes"
