@@ -1,11 +1,14 @@
 """What everybody who works in one run shares: models, limits, the meter, the way to other agents.
 
 One `RunContext` is made per run and passed down to every graph, node and child agent of it. It is the run's only
-common state: what it counts (`meter`) belongs to the run's own task tree, so no lock is needed.
+common state: what it counts (`meter`) belongs to the run's own task tree, so no lock is needed. What an agent's file
+says of all that works below it (what it denies, how deep agents may stand) goes along: `below` is the same run as they
+see it.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +18,7 @@ import msgspec
 from ..protocol.chat import ChatReply, ChatRequest, Delta, TokenUsage
 from ..protocol.errors import KnowledgeError
 from ..protocol.events import UsageUpdate
+from ..protocol.permissions import Permissions as Rules
 from ..protocol.settings import Settings
 from .agent.record import Record
 from .meter import Limits, Meter
@@ -84,7 +88,7 @@ class RunContext:
         tool_options: what the user of the run says about tools.
         permissions: which calls may go ahead.
         functions: Python functions that the caller gave to the run as tools.
-        max_depth: how deep agents may call agents.
+        max_depth: how deep agents may call agents, as the files above say; None at the root, whose own file says it.
         settings: what `config.yaml` says.
         mcp: the MCP servers; they are made when this is first called. None in a run that has none.
         servers: those that the run's own agent has beside the ones it names.
@@ -103,7 +107,7 @@ class RunContext:
         model: str = "",
         compat: str | None = None,
         streams: bool = True,
-        max_depth: int = MAX_DEPTH,
+        max_depth: int | None = None,
         shelf: Shelf | None = None,
         tool_options: ToolOptions | None = None,
         permissions: Permissions | None = None,
@@ -131,8 +135,28 @@ class RunContext:
         self.mcp = mcp
         self.servers = servers
         self._knowledge = knowledge
-        self._known: RunKnowledge | None = None
+        self._known: list[RunKnowledge] = []
         self._streams = streams
+
+    def below(self, rules: Rules, max_depth: int | None) -> RunContext:
+        """The run as those see it who work below an agent.
+
+        Args:
+            rules: `permissions` of its file; what they deny is denied below as well.
+            max_depth: its `max_agent_depth`, which lowers what the files above it say, and never raises it.
+        """
+        lower = copy.copy(self)
+        lower.permissions = self.permissions.below(rules)
+        if self.max_depth is None:
+            lower.max_depth = MAX_DEPTH if max_depth is None else max_depth
+        elif max_depth is not None:
+            lower.max_depth = min(self.max_depth, max_depth)
+        return lower
+
+    def too_deep(self, depth: int) -> str | None:
+        """Why no agent may stand so deep; None if one may."""
+        most = MAX_DEPTH if self.max_depth is None else self.max_depth
+        return f"Max agent depth exceeded ({depth}/{most})" if depth > most else None
 
     @property
     def cwd(self) -> Path | None:
@@ -142,11 +166,11 @@ class RunContext:
     @property
     def knowledge(self) -> RunKnowledge:
         """What the run looks things up in; made when this is first asked for."""
-        if self._known is None:
+        if not self._known:
             if self._knowledge is None:
                 raise KnowledgeError("there is no knowledge to be had here")
-            self._known = self._knowledge(self.meter)
-        return self._known
+            self._known.append(self._knowledge(self.meter))
+        return self._known[0]
 
     async def chat(
         self,

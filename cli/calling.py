@@ -70,8 +70,10 @@ def call_tool(request: CallRequest) -> int:
         tool = Toolbox(request.config_dir, shelf=root.shelf, options=options).one(request.name, agent, values).tool
         mine = f" --agent {shlex.quote(request.agent)}" if request.agent else ""
         check(arguments, tool.spec.parameters, f"callboard tools show {tool.name}{mine}")
-        permissions = Permissions(root.settings.permissions, allowed=request.allow, yes=request.yes, once=True)
-        return await play(me, tool, arguments, permissions, rules_of(agent))
+        shelf = root.shelf
+        rules, allowed = shelf.permissions(root.settings.permissions), shelf.spelled_out(request.allow)
+        permissions = Permissions(rules, allowed=allowed, yes=request.yes, once=True)
+        return await play(me, tool, arguments, permissions, shelf.permissions(rules_of(agent)))
 
     # The result says it all, and so does an error; the story is for who wants to see how it comes about.
     progress = choose(sys.stderr, quiet=not request.verbose, verbose=True, prompting=person)
@@ -98,7 +100,8 @@ def _values(agent: GraphAgent | LoopAgent, request: CallRequest, person: bool) -
     if person:
         assert request.agent is not None
         values = with_missing(request.agent, values, strict=False, compat=None, config_dir=request.config_dir)
-    return resolve_variables(agent.name, declared(agent), values, os.environ)
+    source = (agent.graph if isinstance(agent, GraphAgent) else agent.agent).source
+    return resolve_variables(agent.name, declared(agent), values, os.environ, source=source).real
 
 
 def tell(turn: ToolTurn, *, as_json: bool = False) -> int:

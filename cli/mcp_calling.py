@@ -99,13 +99,14 @@ async def _tool(me: Actor, scope: Scope, request: McpCall) -> Tool:
 
 def _context(root: Root, request: McpCall) -> RunContext:
     """What a run would share: here for the permissions, and for servers that may ask a model."""
+    rules, allowed = root.shelf.permissions(root.settings.permissions), root.shelf.spelled_out(request.allow)
     return RunContext(
         gateway=root.gateway,
         limits=Limits(),
         config_dir=root.config_dir,
         environ=os.environ,
         run_agent=_no_agents,
-        permissions=Permissions(root.settings.permissions, allowed=request.allow, yes=request.yes, once=True),
+        permissions=Permissions(rules, allowed=allowed, yes=request.yes, once=True),
         settings=root.settings,
         mcp=lambda: root.mcp,
     )

@@ -88,8 +88,8 @@ class Toolbox:
         self.base, _ = configured(config_dir, os.environ)
         settings, _ = load_settings(self.base)
         self.mcp_tools = settings.mcp_tools
-        self._permissions = Permissions(settings.permissions)
         self._shelf = shelf or Shelf(self.base, settings, os.environ)
+        self._permissions = Permissions(self._shelf.permissions(settings.permissions))
         self._options = options or ToolOptions()
 
     def everywhere(self) -> tuple[list[ToolSeen], list[Problem]]:
@@ -163,7 +163,7 @@ class Toolbox:
         return self._shelf.home(directory=directory, agent=name, values=values, options=self._options)
 
     def _seen(self, tool: Tool, source: str, agent: GraphAgent | LoopAgent | None) -> ToolSeen:
-        verdict = self._permissions.verdict(tool, {}, rules_of(agent))
+        verdict = self._permissions.verdict(tool, {}, self._shelf.permissions(rules_of(agent)))
         return ToolSeen(tool=tool, source=source, permission=verdict)
 
     def _source(self, tool: Tool) -> str:
@@ -174,10 +174,10 @@ class Toolbox:
         return str(next((path for path in paths if path.is_file()), folder))
 
 
-def rules_of(agent: GraphAgent | LoopAgent | None) -> Rules | None:
+def rules_of(agent: GraphAgent | LoopAgent | None) -> Rules:
     """`permissions` of the agent's file."""
     if agent is None:
-        return None
+        return {}
     return (agent.graph if isinstance(agent, GraphAgent) else agent.agent).permissions
 
 

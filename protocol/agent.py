@@ -44,7 +44,8 @@ class AgentFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     reasoning_effort: str | None = None
     global_tools: Annotated[Texts, Meta(description="Tools of the configuration directory, `fs_cat.sh`.")] = ()
     permissions: Annotated[
-        Permissions, Meta(description="Tool to allow, ask or deny; can only be stricter than what the user allows.")
+        Permissions,
+        Meta(description="Tool to allow, ask or deny; stricter than what the user allows. Denied below it as well."),
     ] = {}
     max_turns: Annotated[AtLeastOne, Meta(description="Model replies after which the agent is ended.")] = 200
     tool_timeout: Annotated[Seconds | None, Meta(description="Seconds of one tool call.")] = None
@@ -68,7 +69,9 @@ class AgentFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     can_spawn_agents: bool = False
     spawnable_agents: Annotated[Texts | None, Meta(description="The only agents it may spawn.")] = None
     max_concurrent_agents: AtLeastOne = 4
-    max_agent_depth: Count = 3
+    max_agent_depth: Annotated[
+        Count | None, Meta(description="How deep agents may stand; 3, or what the agents above it say.")
+    ] = None
     max_concurrent_jobs: AtLeastOne | None = None
     inject_spawn_instructions: bool = True
     inject_teammate_instructions: Annotated[bool, Meta(description="Explain the messaging tools.")] = True

@@ -1,5 +1,7 @@
 """`${NAME}`, `${NAME:-default}` and `{{NAME}}` in the values of files: secrets, and what differs between machines.
 
+Where only `{{NAME}}` is a reference, as in the variables of agents, `with_secrets` replaces it and nothing else.
+
 As in a shell, the default stands in for a name that is unset or empty. `${env:NAME}` is what other programs' files
 call `${NAME}`. What a name stands for is put in as it is and never looked through again.
 """
@@ -23,6 +25,20 @@ REFERENCE = re.compile(
     r"\$\{(?:env:)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}"
     r"|\{\{\s*(?P<secret>[A-Za-z_][A-Za-z0-9_]*)\s*\}\}"
 )
+
+SECRET = re.compile(r"\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
+
+
+def with_secrets(text: str, secrets: Secrets, missing: Callable[[str], None]) -> str:
+    """`text` with every `{{NAME}}` replaced; `missing(name)` is told of each that stands for nothing."""
+
+    def replaced(match: re.Match[str]) -> str:
+        value = secrets.get(match[1])
+        if not value:
+            missing(match[1])
+        return value or ""
+
+    return SECRET.sub(replaced, text)
 
 
 def expanded(text: str, secrets: Secrets, missing: Callable[[str, str], None]) -> str:

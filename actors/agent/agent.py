@@ -56,7 +56,7 @@ class Cast(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         agent: as its file says, with the environment's overrides.
         directory: where it stands; None for one that has no directory.
-        values: its variables.
+        values: its variables, as models may see them.
         tools: what it may call beside the families and the tools of servers.
         servers: the MCP servers it asks for; None for none.
         recipes: the knowledge bases that it may look into by itself.
@@ -146,10 +146,10 @@ class _Agent:
         self._of_servers: tuple[Tool, ...] = ()
         self._unlisted: Mapping[str, Tool] = {}
         self._said_about: list[str] = []
-        self._add_families(None if depth == 0 else waits)
-        self._add_synonyms()
         own = self._agent.permissions
         self.permissions = own if context.shelf is None else context.shelf.permissions(own)
+        self._add_families(None if depth == 0 else waits)
+        self._add_synonyms()
 
     async def take_up(self, talk: Talk, wanted: Wanted) -> None:
         """Take the tools of servers as well."""
@@ -206,6 +206,7 @@ class _Agent:
             self._me,
             self._agent,
             self._context,
+            permissions=self.permissions,
             depth=self._depth,
             near=self._cast.directory or self._context.config_dir / "agents" / self._agent.name,
             seat=seat,

@@ -25,6 +25,7 @@ import trio
 
 from ...protocol.agent import Agent
 from ...protocol.errors import ShuttingDown, TimedOut
+from ...protocol.permissions import Permissions
 from ...supervisors.ref import describe
 from ...supervisors.supervisor import ChildSpec, Supervisor
 from ..context import AgentCall
@@ -58,6 +59,7 @@ class Children:
         me: the parent's actor.
         agent: the parent.
         context: the run.
+        permissions: what the parent's file says; what they deny is denied to the children too.
         depth: how many agents stand above the parent.
         near: the parent's directory.
         seat: the parent's own place; its inbox gets the children's letters.
@@ -75,6 +77,7 @@ class Children:
         agent: Agent,
         context: RunContext,
         *,
+        permissions: Permissions | None = None,
         depth: int,
         near: Path,
         seat: Seat,
@@ -86,7 +89,7 @@ class Children:
         self.tasks: TaskQueue | None = None
         self.escalations = escalations
         self._me = me
-        self._context = context
+        self._context = context.below(permissions or {}, agent.max_agent_depth)
         self._depth = depth
         self._near = near
         self._inbox = seat.inbox
@@ -111,9 +114,9 @@ class Children:
 
     def refusal(self, agent: str) -> str | None:
         """Why an agent of this name can never be a child, or None."""
-        most, depth = self.agent.max_agent_depth, self._depth + 1
-        if depth > most:
-            return f"Max agent depth exceeded ({depth}/{most})"
+        too_deep = self._context.too_deep(self._depth + 1)
+        if too_deep is not None:
+            return too_deep
         allowed = self.agent.spawnable_agents
         if allowed is not None and agent not in allowed:
             there = ", ".join(allowed) or "none"

@@ -74,6 +74,7 @@ class Prepared:
 
     Raises:
         UsageError: a variable has no value, or there is none of that name.
+        ConfigError: a variable's default names a secret that is not there.
         InvalidFile: a tool file has errors, or a node lists a tool that is not there.
         Unsupported: it uses what this version can't run yet.
     """
@@ -95,8 +96,9 @@ class Prepared:
 
             self._flow = compile_workflow(agent.workflow, agent.path, context.environ)
             return
-        declared = agent.graph.variables if isinstance(agent, GraphAgent) else agent.agent.variables
-        values = resolve_variables(agent.name, declared, variables, os.environ)
+        file = agent.graph if isinstance(agent, GraphAgent) else agent.agent
+        resolved = resolve_variables(agent.name, file.variables, variables, os.environ, source=file.source)
+        values = resolved.real
         if isinstance(agent, GraphAgent):
             _refuse_spawning(agent.graph)
             graph = overridden(agent.graph, os.environ)
@@ -145,7 +147,8 @@ class Prepared:
 
                 wanted = wanted_by_agent(settled, context)
                 self.absent = _told(agent.file, absent(settled.mcp_servers, context), compat)
-            self._cast = Cast(agent=settled, directory=agent.directory, values=values, tools=found, servers=wanted)
+            said = resolved.shown
+            self._cast = Cast(agent=settled, directory=agent.directory, values=said, tools=found, servers=wanted)
             self.models = {settled.summarization_model} if settled.summarization_model else set()
             self.needs_default = True
             self.model = settled.model or ""

@@ -176,6 +176,7 @@ async def run(
     agent = _agent(target, root, [tool.name for tool in functions], variables or {}, strict=strict, compat=compat)
     allow = root.shelf.spelled_out(allow)
     children = Children(root.config_dir, compat)
+    place = _directory(cwd)
     context = RunContext(
         gateway=root.gateway,
         limits=limits or Limits(),
@@ -188,8 +189,8 @@ async def run(
         compat=compat,
         streams=root.settings.stream,
         shelf=root.shelf,
-        tool_options=ToolOptions(yes=yes, roots=tuple(Path(path) for path in roots), cwd=_directory(cwd)),
-        permissions=Permissions(root.shelf.permissions(root.settings.permissions), allowed=allow, yes=yes),
+        tool_options=ToolOptions(yes=yes, roots=_absolute(roots), cwd=place),
+        permissions=Permissions(root.shelf.permissions(root.settings.permissions), allowed=allow, yes=yes, here=place),
         functions=functions,
         settings=root.settings,
         mcp=lambda: root.mcp,
@@ -248,6 +249,11 @@ def _directory(cwd: str | os.PathLike[str] | None) -> Path | None:
     if not path.is_dir():
         raise UsageError(f"there is no directory {path} for the run to work in (`cwd`)")
     return path
+
+
+def _absolute(roots: Iterable[str | os.PathLike[str]]) -> tuple[Path, ...]:
+    """Directories as they are seen from the process's own, which need not be the run's."""
+    return tuple(Path(path).expanduser().absolute() for path in roots)
 
 
 def _check_brought(agent: Loaded, root: Root, servers: Sequence[Server], parts: Sequence[Part]) -> None:

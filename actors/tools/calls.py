@@ -26,6 +26,7 @@ from ...protocol.permissions import Permissions as Rules
 from ...protocol.problems import did_you_mean
 from ..json_schema import errors_by, quick, validator
 from .guard import AT_ROOT, RepeatGuard
+from .path_rules import Sight
 from .permissions import Permissions
 from .rendering import shortened, text_of
 from .tool import Arguments, Json, Shown, Tool
@@ -187,12 +188,12 @@ class Calls:
         code = "cancelled"
         result = ""
         try:
-            await self._permissions.admit(me, tool, arguments, self._own)
+            sight = await self._permissions.admit(me, tool, arguments, self._own)
             if tool.means is not None:
                 tool, arguments = await tool.means(me, arguments)
-                await self._permissions.admit(me, tool, arguments, self._own)
+                sight = await self._permissions.admit(me, tool, arguments, self._own)
             began = trio.current_time()  # what a person took to allow it does not count
-            value = await self._in_time(me, tool, arguments)
+            value = await self._in_time(me, tool, arguments, sight)
             error = _admitted_failure(value)
             code = "tool_error" if error is not None else ""
             if heard and error is None:
@@ -206,12 +207,12 @@ class Calls:
                 seconds = trio.current_time() - began
                 me.emit(ToolFinished(tool=tool.name, seconds=seconds, error=error, result=result, code=code), id=id)
 
-    async def _in_time(self, me: Actor, tool: Tool, arguments: Arguments) -> Json:
+    async def _in_time(self, me: Actor, tool: Tool, arguments: Arguments, sight: Sight) -> Json:
         if tool.timeout is None:
-            return await tool.run(me, arguments)
+            return await _run(me, tool, arguments, sight)
         seconds = self._timeout or tool.timeout
         with trio.move_on_after(seconds):
-            return await tool.run(me, arguments)
+            return await _run(me, tool, arguments, sight)
         raise ToolFailed(f"Tool call '{tool.name}' did not end within {seconds:g} s and was ended")
 
     def _turn(self, call: ToolCall, value: Json, failed: bool) -> ToolTurn:
@@ -243,6 +244,10 @@ def tame(calls: Sequence[ToolCall]) -> tuple[ToolCall, ...]:
         seen.add(id)
         tamed.append(msgspec.structs.replace(call, id=id, name=name, arguments=arguments, malformed=malformed))
     return tuple(tamed)
+
+
+async def _run(me: Actor, tool: Tool, arguments: Arguments, sight: Sight) -> Json:
+    return await (tool.run(me, arguments) if tool.seeing is None else tool.seeing(me, arguments, sight))
 
 
 async def _all_ends(me: Actor, refs: list[tuple[int, Ref[Json]]]) -> list[tuple[int, End]]:

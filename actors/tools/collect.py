@@ -157,7 +157,7 @@ class Shelf:
             return await instructions(me, dynamic, home, timeout=timeout)
 
         return AgentTools(
-            tools=[file_tool(declaration, home, timeout=timeout) for declaration in file.declarations],
+            tools=[judged_as_ours(file_tool(declaration, home, timeout=timeout)) for declaration in file.declarations],
             instructions=None if dynamic is None else run_instructions,
             problems=tuple(file.problems),
         )
@@ -207,11 +207,11 @@ class Shelf:
         (declaration,) = self.read(path, agent=False).declarations
         environ = tool_environ(self._environ, agent_dir=None, config_dir=self.config_dir)
         home = msgspec.structs.replace(home, own=False, environ=environ)
-        return file_tool(declaration, home, timeout=timeout)
+        return judged_as_ours(file_tool(declaration, home, timeout=timeout))
 
     def _builtin(self, roots: tuple[Path, ...], cwd: Path | None) -> dict[str, Tool]:
         here = cwd or Path.cwd()
-        key = (here, *(root.expanduser() for root in roots))
+        key = (here, *(here / root.expanduser() for root in roots))
         table = self._ours.get(key)
         if table is None:
             from .builtin import builtin_tools
@@ -292,6 +292,21 @@ def agent_file(directory: Path) -> Path | None:
         names = " and ".join(path.name for path in found)
         raise InvalidFile(f"{directory} has {names}; an agent has one tools file: put all functions into one of them")
     return found[0] if found else None
+
+
+def judged_as_ours(tool: Tool) -> Tool:
+    """The tool; one that is called as one of ours has the same subject for permissions, if it has that parameter.
+
+    A rule for `fs_cat` means paths, whoever wrote the `fs_cat` that stands in the user's directory.
+    """
+    if tool.name not in OURS:
+        return tool
+    from .builtin.specs import SPECS
+
+    spec = SPECS[tool.name]
+    if not spec.subject or spec.subject not in tool.spec.parameters.get("properties", {}):
+        return tool
+    return msgspec.structs.replace(tool, subject=spec.subject, shell=spec.subject == "command", reads=spec.reads)
 
 
 def names_in(text: str) -> list[str]:

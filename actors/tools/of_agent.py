@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from .collect import AgentTools, ToolOptions
+from .collect import AgentTools, ToolOptions, judged_as_ours
 from .tool import TIMEOUT, Tool
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def tools_of_agent(
         InvalidFile: a tool file has errors.
         ConfigError: a `.env` file has errors.
     """
-    functions = {tool.name: tool for tool in context.functions}
+    functions = {tool.name: judged_as_ours(tool) for tool in context.functions}
     shelf = context.shelf
     listed = list(listed)
     if shelf is None or not (listed or (directory is not None and shelf.has_file(directory))):

@@ -5,39 +5,59 @@ Three voices, in this order:
 1. The user: `--allow TOOL`, then `permissions` of the configuration directory's config.yaml.
 2. Where the user says nothing, what the tool does: our own tools that write or execute `ask`, all else goes ahead. The
    tools of an agent's own file and Python functions are part of the agent that the user chose to run.
-3. The agent's own file, which can only be stricter: a file from a stranger can't give itself leave.
+3. The agent's own file, which can only be stricter: a file from a stranger can't give itself leave. What it denies, it
+   denies to all that works below it as well (`below`), at any depth.
 
 `--yes` answers every `ask` with yes, and so does, for one tool and one run, a person who says `always`; neither changes
 a `deny`. `ask` is a question to a person (see `supervisors.escalation`) that no model can answer; where nobody is
 there, the call is refused and the model is told. What is to be run is shown whole, or not run.
 
 Patterns are matched with the call's subject: the command, the path, the URL, or else the JSON text of all arguments.
-`*` stands for any text, `?` for one character; `dir/*` means the directory itself as well. A path is made plain first,
-and looked at twice: as it is written (`src/../x` is `x`) and as the links in it lead. A `deny` or an `ask` holds if
-either matches, an `allow` only if both do. A shell command is matched by an `allow` pattern only if it is a single
-command: `git status*` does not allow `git status; rm -rf .`. A `deny` or `ask` pattern matches it if it matches any of
-its parts. That keeps an honest model from mishaps; it is no sandbox.
+`*` stands for any text, `?` for one character.
+
+Paths are judged where the run works, wherever the process stands; what patterns mean of them is in `path_rules`. What
+a pattern denies to `fs_cat`, `fs_read` or `fs_grep` is denied to every tool that shows files (`Tool.reads`), since it
+would be the same file. Of a tool without a subject a `deny` or an `ask` is also matched with every text among its
+arguments, as it is and as a path.
+
+A shell command is matched by an `allow` pattern only if it is a single command: `git status*` does not allow
+`git status; rm -rf .`. A `deny` or `ask` pattern matches it if it matches any of its parts. That keeps an honest model
+from mishaps; it is no sandbox.
 """
 
 from __future__ import annotations
 
+import copy
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from ...protocol.errors import NobodyToAsk, ToolFailed
 from ...protocol.permissions import PermissionRule, Verdict
 from ...protocol.permissions import Permissions as Rules
 from ...protocol.questions import Question
+from .path_rules import STRICTNESS, Bar, Here, PathRule, Sight, folds, forms_of
 from .rendering import shortened, text_of
-from .tool import Arguments, Tool
+from .tool import Arguments, Json, Tool
 
 if TYPE_CHECKING:
     from ...supervisors import Actor
 
-_STRICTNESS: dict[Verdict, int] = {"allow": 0, "ask": 1, "deny": 2}
+READERS = ("fs_cat", "fs_read", "fs_grep")
+"""Tools that show what is in files: a path that a pattern bars to one of them is barred to all that show files."""
+
+_VALUES = 1_000
+"""Texts among the arguments of a call that patterns are matched with."""
+
+_LONGEST_PATH = 4_096
+
+_DENY: frozenset[Verdict] = frozenset(("deny",))
+_NOT_ALLOW: frozenset[Verdict] = frozenset(("deny", "ask"))
 _NOT_A_SINGLE_COMMAND = re.compile(r"[;&|<>$`\n\r(){}]")
 _BETWEEN_COMMANDS = re.compile(r"[;&|\n\r(){}`]+|\$\(")
 _BEFORE_A_COMMAND = frozenset(
@@ -62,43 +82,87 @@ class Permissions:
         allowed: names given with `--allow`.
         yes: whether every question is answered with yes.
         once: there is but one call, made by a person: nobody is asked about further ones.
+        here: the run's directory; None for the process's own.
     """
 
     def __init__(
-        self, rules: Rules | None = None, *, allowed: Iterable[str] = (), yes: bool = False, once: bool = False
+        self,
+        rules: Rules | None = None,
+        *,
+        allowed: Iterable[str] = (),
+        yes: bool = False,
+        once: bool = False,
+        here: Path | None = None,
     ) -> None:
         self._rules = rules or {}
         self._allowed = frozenset(allowed)
         self._always: set[str] = set()
-        self._asking: dict[str, tuple[Tool, Arguments, Rules | None]] = {}
+        self._asking: dict[str, tuple[Permissions, Tool, Arguments, Rules | None]] = {}
         self._once = once
+        self._here = here
+        self._ceilings: tuple[Rules, ...] = ()
         self.yes = yes
+
+    def below(self, rules: Rules) -> Permissions:
+        """The same for what works below an agent with these rules: what they deny is denied there too.
+
+        `always` and the questions under way are those of the whole run.
+        """
+        if not any(rule == "deny" or (isinstance(rule, PermissionRule) and rule.deny) for rule in rules.values()):
+            return self
+        lower = copy.copy(self)
+        lower._ceilings = (*self._ceilings, rules)  # noqa: SLF001 - a copy of our own
+        return lower
 
     def verdict(self, tool: Tool, arguments: Arguments, own: Rules | None = None) -> Verdict:
         """What is to become of a call; `own` are the rules of the agent that makes it."""
-        if not self._rules and not own and (tool.effect in ("none", "read") or tool.origin in ("file", "function")):
-            return "allow"
-        said: Verdict | None = "allow" if self._allows(tool) else _ruled(self._rules, tool, arguments)
+        return self._judged(tool, arguments, own)[0]
+
+    def _judged(self, tool: Tool, arguments: Arguments, own: Rules | None) -> tuple[Verdict, Sight]:
+        """The verdict, and what the call may show and touch if it goes ahead without a question."""
+        harmless = tool.effect in ("none", "read") or tool.origin in ("file", "function")
+        if not self._rules and not own and not self._ceilings and harmless:
+            return "allow", Sight()
+        call = _Call(tool, arguments, Here.of(self._here))
+        said: Verdict | None = "allow" if self._allows(tool) else _ruled(self._rules, call)
         if said is None:
-            harmless = tool.effect in ("none", "read") or tool.origin in ("file", "function", "family")
-            said = "allow" if harmless else "ask"
-        stricter = _ruled(own, tool, arguments) if own else None
-        if stricter is not None and _STRICTNESS[stricter] > _STRICTNESS[said]:
-            said = stricter
-        return "allow" if said == "ask" and (self.yes or tool.name in self._always) else said
+            said = "allow" if harmless or tool.origin == "family" else "ask"
+        said = _stricter(said, _ruled(own, call) if own else None)
+        if any(_ruled(rules, call) == "deny" for rules in self._ceilings):
+            said = "deny"
+        bars = tuple(self._bars(call, own)) if tool.reads or tool.seeing is not None else ()
+        for bar in bars:
+            if tool.subject == "path":
+                found = bar.rule.verdict(call.forms, fold=call.fold)
+                said = _stricter(said, found if found in bar.verdicts else None)
+        sight = Sight(judged=frozenset(call.forms), bars=bars, fold=call.fold)
+        if self.yes or tool.name in self._always:
+            return ("allow" if said == "ask" else said), _asked_about(sight)
+        return said, sight
+
+    def _bars(self, call: _Call, own: Rules | None) -> Iterator[Bar]:
+        """The patterns that hold for every file that the call comes across, each once."""
+        voices = [] if self._allows(call.tool) else [(self._rules, _NOT_ALLOW)]
+        voices += [(own, _NOT_ALLOW)] if own else []
+        voices += [(rules, _DENY) for rules in self._ceilings]
+        for rules, verdicts in voices:
+            names = [call.names, *((name,) for name in READERS if call.tool.reads)]
+            found = {id(rule): rule for each in names if isinstance(rule := _rule_for(rules, each), PermissionRule)}
+            for rule in found.values():
+                yield Bar(verdicts, PathRule.of(rule, call.here))
 
     def _allows(self, tool: Tool) -> bool:
         return tool.name in self._allowed or (tool.alias != "" and tool.alias in self._allowed)
 
-    async def admit(self, me: Actor, tool: Tool, arguments: Arguments, own: Rules | None = None) -> None:
-        """Return if the call may go ahead; asks a person on behalf of `me` if need be.
+    async def admit(self, me: Actor, tool: Tool, arguments: Arguments, own: Rules | None = None) -> Sight:
+        """Return what the call may show and touch, if it may go ahead; asks a person on behalf of `me` if need be.
 
         Raises:
             ToolFailed: it may not; the text says why, for the model and for whoever reads along.
         """
-        verdict = self.verdict(tool, arguments, own)
+        verdict, sight = self._judged(tool, arguments, own)
         if verdict == "allow":
-            return
+            return sight
         if verdict == "deny":
             raise ToolFailed(f"'{tool.name}' was not run: the permissions deny this call")
         said = await self._ask(me, tool, arguments, own)
@@ -108,6 +172,7 @@ class Permissions:
         elif said.lower() not in ("yes", "y"):
             why = "" if said.lower() in ("no", "n", "") else f": {said}"
             raise ToolFailed(f"'{tool.name}' was not run: the user refused{why}")
+        return _asked_about(sight)
 
     async def _ask(self, me: Actor, tool: Tool, arguments: Arguments, own: Rules | None) -> str:
         question = Question(
@@ -121,7 +186,7 @@ class Permissions:
             else "`always` allows the tool for the rest of the run; any other answer is a no, and the model reads it",
             permission=tool.name,
         )
-        self._asking[question.id] = tool, arguments, own
+        self._asking[question.id] = self, tool, arguments, own
         try:
             answer = await me.ask_person(question)
         except NobodyToAsk:
@@ -135,52 +200,101 @@ class Permissions:
 
     def _answer_the_same(self, me: Actor) -> None:
         """Answer what is being asked already and need not be asked any more."""
-        for id, (tool, arguments, own) in list(self._asking.items()):
-            if self.verdict(tool, arguments, own) == "allow":
+        for id, (whose, tool, arguments, own) in list(self._asking.items()):
+            if whose.verdict(tool, arguments, own) == "allow":
                 me.root.questions.answer(id, "yes", by="always")
 
 
-def _ruled(rules: Rules, tool: Tool, arguments: Arguments) -> Verdict | None:
-    """What the rules say about a call; None if they say nothing. A full name comes before the longest pattern."""
-    rule = rules.get(tool.name) or (rules.get(tool.alias) if tool.alias else None)
-    if rule is None:
-        called = {tool.name, tool.alias or tool.name}
-        names = [name for name in rules if any(fnmatchcase(each, name) for each in called)]
-        if not names:
-            return None
-        rule = rules[max(names, key=len)]
-    return _by_subject(rule, tool, arguments) if isinstance(rule, PermissionRule) else rule
+class _Call:
+    """A call that is judged.
+
+    Attributes:
+        tool, here: as given.
+        names: what rules may call the tool.
+        text: what patterns are matched with: the subject, or else the JSON text of all arguments.
+        forms: the absolute paths that it stands for, if its subject is one.
+        fold: see `PathRule.verdict`.
+    """
+
+    def __init__(self, tool: Tool, arguments: Arguments, here: Here) -> None:
+        self.tool = tool
+        self.here = here
+        self.names = (tool.name, tool.alias) if tool.alias else (tool.name,)
+        value = arguments.get(tool.subject) or "" if tool.subject else arguments
+        text = value if isinstance(value, str) else text_of(value)
+        path = tool.subject == "path"
+        self.text = text if path else text.strip()
+        self.forms = forms_of(text, here) if path else ()
+        self.fold = (path or tool.reads) and folds(self.forms[-1] if self.forms else here.real)
+        self._arguments = arguments
+        self._values: list[tuple[str, tuple[str, ...]]] | None = None
+
+    @property
+    def values(self) -> list[tuple[str, tuple[str, ...]]]:
+        """The texts among the arguments of a tool without a subject, and the paths that each may stand for."""
+        if self._values is None:
+            texts = [] if self.tool.subject else _texts_in(self._arguments)
+            self._values = [(text, _as_path(text, self.here)) for text in texts]
+        return self._values
 
 
-def _by_subject(rule: PermissionRule, tool: Tool, arguments: Arguments) -> Verdict | None:
-    forms = _subjects(tool, arguments)
+def _ruled(rules: Rules, call: _Call) -> Verdict | None:
+    """What the rules say about a call; None if they say nothing."""
+    rule = _rule_for(rules, call.names)
+    return _by_subject(rule, call) if isinstance(rule, PermissionRule) else rule
+
+
+def _rule_for(rules: Rules, called: tuple[str, ...]) -> Verdict | PermissionRule | None:
+    """The rule for a tool by its names. A full name comes before the longest pattern."""
+    for name in called:
+        if name in rules:
+            return rules[name]
+    names = [name for name in rules if any(fnmatchcase(each, name) for each in called)]
+    return rules[max(names, key=len)] if names else None
+
+
+def _stricter(said: Verdict, other: Verdict | None) -> Verdict:
+    return said if other is None or STRICTNESS[said] >= STRICTNESS[other] else other
+
+
+def _asked_about(sight: Sight) -> Sight:
+    """What may be seen once a person has agreed to the call: what is asked for too."""
+    return msgspec.structs.replace(sight, bars=tuple(Bar(_DENY, bar.rule) for bar in sight.bars))
+
+
+def _by_subject(rule: PermissionRule, call: _Call) -> Verdict | None:
+    if call.tool.subject == "path":
+        return PathRule.of(rule, call.here).verdict(call.forms, fold=call.fold)
     best: tuple[int, int] | None = None
     verdict: Verdict | None = None
     said: Mapping[Verdict, tuple[str, ...] | None] = {"allow": rule.allow, "ask": rule.ask, "deny": rule.deny}
     for candidate, patterns in said.items():
         for pattern in patterns or ():
-            weight = len(pattern), _STRICTNESS[candidate]
-            if (best is None or weight > best) and _matches(pattern, candidate, tool, forms):
+            weight = len(pattern), STRICTNESS[candidate]
+            if (best is None or weight > best) and _matches(pattern, candidate, call):
                 best, verdict = weight, candidate
     return verdict
 
 
-def _matches(pattern: str, verdict: Verdict, tool: Tool, forms: list[tuple[str, ...]]) -> bool:
-    """Whether a pattern matches a call, each of whose `forms` is a tuple of texts that mean the same."""
-    if tool.shell and pattern != "*":
-        command = " ".join(forms[0][0].split())
+def _matches(pattern: str, verdict: Verdict, call: _Call) -> bool:
+    """Whether a pattern matches a call whose subject is no path."""
+    if call.tool.shell and pattern != "*":
+        command = " ".join(call.text.split())
         if verdict == "allow":
-            return not _NOT_A_SINGLE_COMMAND.search(forms[0][0]) and _like(command, pattern)
-        parts = (_bare_command(part) for part in _BETWEEN_COMMANDS.split(forms[0][0]))
+            return not _NOT_A_SINGLE_COMMAND.search(call.text) and _like(command, pattern)
+        parts = (_bare_command(part) for part in _BETWEEN_COMMANDS.split(call.text))
         return _like(command, pattern) or any(_like(part, pattern) for part in parts)
-    found = [any(_like(text, pattern, path=tool.subject == "path") for text in form) for form in forms]
-    return all(found) if verdict == "allow" else any(found)
+    if _like(call.text, pattern):
+        return True
+    if verdict == "allow" or not call.values:
+        return False
+    rule = PathRule.of(PermissionRule(deny=(pattern,)), call.here)
+    return any(_like(text, pattern) or rule.verdict(forms) is not None for text, forms in call.values)
 
 
-def _like(text: str, pattern: str, *, path: bool = False) -> bool:
+def _like(text: str, pattern: str) -> bool:
     """Whether a text matches, `*` and `?` being all that is special."""
-    pattern = pattern.replace("[", "[[]")
-    return fnmatchcase(text, pattern) or (path and pattern.endswith("/*") and fnmatchcase(text, pattern[:-2]))
+    return fnmatchcase(text, pattern.replace("[", "[[]"))
 
 
 def _bare_command(part: str) -> str:
@@ -191,24 +305,31 @@ def _bare_command(part: str) -> str:
     return " ".join(words)
 
 
-def _subjects(tool: Tool, arguments: Arguments) -> list[tuple[str, ...]]:
-    """The texts that stand for a call. For a path there are two forms, as written and as its links lead, each as seen
-    from the working directory and from the root."""
-    if not tool.subject:
-        return [(text_of(arguments),)]
-    value = arguments.get(tool.subject) or ""
-    text = (value if isinstance(value, str) else text_of(value)).strip()
-    if tool.subject != "path":
-        return [(text,)]
-    here = os.path.realpath(os.curdir)
-    written = os.path.normpath(os.path.join(here, text or os.curdir))  # noqa: PTH118 - texts, to be compared with texts
-    return [_seen(written, here), _seen(os.path.realpath(os.path.join(here, text or os.curdir)), here)]  # noqa: PTH118
+def _texts_in(arguments: Json) -> list[str]:
+    """The texts in a JSON value, as many as are looked at."""
+    found: list[str] = []
+    todo = [arguments]
+    while todo and len(found) < _VALUES:
+        value = todo.pop()
+        if isinstance(value, str):
+            found.append(value)
+        elif isinstance(value, dict):
+            todo += reversed(value.values())
+        elif isinstance(value, list):
+            todo += reversed(value)
+    return found
 
 
-def _seen(path: str, here: str) -> tuple[str, ...]:
-    path = "/" + path.lstrip("/")
-    below = path.startswith(here.rstrip("/") + "/")
-    return (path[len(here.rstrip("/")) + 1 :], path) if below else ("." if path == here else path, path)
+def _as_path(text: str, here: Here) -> tuple[str, ...]:
+    """The paths that a text among a stranger's arguments may stand for: none, if it only reads like words."""
+    text = text.removeprefix("file://")
+    if not text or len(text) > _LONGEST_PATH or "\n" in text or "\0" in text or "://" in text:
+        return ()
+    if not text.startswith(("/", "./", "../", "~")):
+        first = text.partition("/")[0]
+        if not os.path.lexists(os.path.join(here.real, first)):  # noqa: PTH118 - texts
+            return ()
+    return forms_of(os.path.expanduser(text), here)  # noqa: PTH111 - texts
 
 
 def _shown(tool: Tool, arguments: Arguments) -> str:

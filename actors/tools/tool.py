@@ -24,12 +24,15 @@ from ...protocol.chat import Tool as ToolSpec
 
 if TYPE_CHECKING:
     from ...supervisors import Actor
+    from .path_rules import Sight
 
 __all__ = ["Arguments", "Effect", "Json", "Meaning", "Origin", "Shown", "Tool", "ToolSpec"]
 
 Json: TypeAlias = Any
 Arguments: TypeAlias = dict[str, Json]
 Run: TypeAlias = Callable[["Actor", Arguments], Awaitable[Json]]
+
+RunWithin: TypeAlias = Callable[["Actor", Arguments, "Sight"], Awaitable[Json]]
 
 Meaning: TypeAlias = Callable[["Actor", Arguments], Awaitable[tuple["Tool", Arguments]]]
 
@@ -67,6 +70,9 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
         synonyms: other names of parameters, and what they stand for; the schema has the latter only.
         means: for a tool that calls others (`mcp_invoke_*`): the tool and the arguments that a call of it means. They
             need permission as well, and are what is run. Raises `ToolFailed` for a call that means nothing.
+        reads: whether its result shows names or contents of files; see `permissions`.
+        seeing: as `run`, for a tool that opens files in our process: it stays within what the permissions say of files.
+            A call that was permitted is played by this.
         elsewhere: it is the caller of the run who plays it: a call of it ends the agent's work, and the next run goes
             on from its result. Only the agent that was named is offered it.
     """
@@ -82,6 +88,8 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     alias: str = ""
     synonyms: Mapping[str, str] = {}
     means: Meaning | None = None
+    reads: bool = False
+    seeing: RunWithin | None = None
     elsewhere: bool = False
 
     @property

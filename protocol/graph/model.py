@@ -275,7 +275,8 @@ class GraphFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     reasoning_effort: str | None = None
     global_tools: Annotated[tuple[str, ...], Meta(description="The tools that llm nodes may list.")] = ()
     permissions: Annotated[
-        Permissions, Meta(description="Tool to allow, ask or deny; can only be stricter than what the user allows.")
+        Permissions,
+        Meta(description="Tool to allow, ask or deny; stricter than what the user allows. Denied below it as well."),
     ] = {}
     mcp_servers: Annotated[tuple[str, ...], Meta(description="The servers that llm nodes may list.")] = ()
     mcp_tools: McpTools = {}

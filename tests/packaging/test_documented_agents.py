@@ -15,6 +15,7 @@ from fake_models import FakeModels, Reply
 from callboard.actors.agent.compaction import KEEP_LAST
 from callboard.actors.agent.todo import TodoList, todo_tools
 from callboard.actors.agent.user import user_tools
+from callboard.actors.context import MAX_DEPTH
 from callboard.actors.library import AGENTS
 from callboard.actors.tools.builtin import builtin_tools
 from callboard.actors.tools.calls import RESULT_LIMIT
@@ -48,6 +49,7 @@ def test_the_table_tells_the_defaults_as_they_are() -> None:
         "tool_timeout": TIMEOUT,
         "max_tool_result_chars": RESULT_LIMIT,
         "compression_keep_last": KEEP_LAST,
+        "max_agent_depth": MAX_DEPTH,
     }
 
 

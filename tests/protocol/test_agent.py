@@ -27,7 +27,7 @@ def test_the_defaults_are_lokis() -> None:
     assert (agent.description, agent.version, agent.instructions) == ("", "", "")
     assert (agent.global_tools, agent.mcp_servers, agent.documents, agent.variables) == ((), (), (), ())
     assert (agent.auto_continue, agent.max_auto_continues, agent.inject_todo_instructions) == (False, 10, True)
-    assert (agent.can_spawn_agents, agent.max_concurrent_agents, agent.max_agent_depth) == (False, 4, 3)
+    assert (agent.can_spawn_agents, agent.max_concurrent_agents, agent.max_agent_depth) == (False, 4, None)
     assert (agent.inject_spawn_instructions, agent.summarization_threshold) == (True, 4000)
     assert (agent.escalation_timeout, agent.compression_threshold) == (300, None)
     assert (agent.model, agent.temperature, agent.top_p, agent.agent_session) == (None, None, None, None)

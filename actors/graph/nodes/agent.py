@@ -21,12 +21,22 @@ async def run_agent_node(me: Actor, job: Job) -> Result:
     node = job.node
     assert isinstance(node, AgentNode)
     depth = job.depth + 1
-    most = job.context.max_depth if job.plan.max_depth is None else job.plan.max_depth
-    if depth > most:
-        raise NodeFailed(f"Max agent depth exceeded ({depth}/{most})")
+    context = job.context.below(job.plan.permissions, job.plan.max_depth)
+    too_deep = context.too_deep(depth)
+    if too_deep is not None:
+        raise NodeFailed(too_deep)
     prompt = job.strict(node.prompt)
     inputs = {name: job.strict(template) for name, template in node.inputs.items()}
-    text = await _with_attempts(me, job, node, prompt, inputs, depth)
+    call = AgentCall(
+        name=node.agent,
+        prompt=prompt,
+        variables=inputs,
+        depth=depth,
+        near=job.directory,
+        context=context,
+        by_file=True,
+    )
+    text = await _with_attempts(me, node, call)
     if node.output_schema is None:
         return Result(output=text, scope="output")
     try:
@@ -37,20 +47,11 @@ async def run_agent_node(me: Actor, job: Job) -> Result:
     return Result(output=value, writes=dict(value) if isinstance(value, dict) else {}, scope="output")
 
 
-async def _with_attempts(me: Actor, job: Job, node: AgentNode, prompt: str, inputs: dict[str, str], depth: int) -> str:
+async def _with_attempts(me: Actor, node: AgentNode, call: AgentCall) -> str:
     """A whole run of the child per attempt; only what may pass by itself is tried again."""
-    call = AgentCall(
-        name=node.agent,
-        prompt=prompt,
-        variables=inputs,
-        depth=depth,
-        near=job.directory,
-        context=job.context,
-        by_file=True,
-    )
     for attempt in range(1, node.max_attempts + 1):
         try:
-            return await job.context.run_agent(me, call)
+            return await call.context.run_agent(me, call)
         except UpstreamError:
             if attempt == node.max_attempts:
                 raise

@@ -107,8 +107,8 @@ class Target:
         if isinstance(agent, WorkflowAgent):
             return agent
         self._agent = agent
-        declared = agent.graph.variables if isinstance(agent, GraphAgent) else agent.agent.variables
-        resolve_variables(agent.name, declared, values, os.environ)
+        file = agent.graph if isinstance(agent, GraphAgent) else agent.agent
+        resolve_variables(agent.name, file.variables, values, os.environ, source=file.source)
         if isinstance(agent, LoopAgent) and not task.prompt.strip() and not task.attachments:
             raise UsageError(f"'{agent.name}' is an LLM agent: it needs a `task` to answer")
         return agent

@@ -62,7 +62,7 @@ async def _searched(me: Actor, setting: Setting, path: str, **task: Any) -> dict
 
     place = await in_thread(lambda: _checked(setting.places, path))
     seconds = min(SECONDS, setting.timeout)
-    task |= {"root": str(place.root), "parts": place.parts, "seconds": seconds}
+    task |= {"root": str(place.root), "parts": place.parts, "seconds": seconds, **place.sight.to_wire()}
     try:
         done = await run_process(
             me,

@@ -3,7 +3,8 @@
 A path that a model wrote is made real once: `..` and symbolic links are resolved, and what comes out has to lie below
 an allowed root. Checking alone would not do, since a command that runs beside us may put a link in the way between the
 check and the use. So the file is opened from its root downwards, one directory at a time, each by the descriptor of
-the one above it, and no link is followed any more: what was put there in the meantime is refused.
+the one above it, and no link is followed any more: what was put there in the meantime is refused. So is a path that
+leads elsewhere than it did when the call was permitted (`Sight`), however long a person thought about it.
 
 Refused as well: a NUL, `~` (nobody expands it here, and a directory of that name helps nobody), what lies in /proc,
 /sys or /dev, and whatever is neither a file nor a directory, such as a pipe that would keep us waiting. Hard links are
@@ -15,6 +16,7 @@ Everything here blocks and belongs into a thread (`in_thread`).
 from __future__ import annotations
 
 import contextlib
+import copy
 import difflib
 import errno
 import os
@@ -27,6 +29,7 @@ import msgspec
 import trio
 
 from ....protocol.errors import ToolFailed
+from ..path_rules import Sight
 
 __all__ = ["Place", "Places", "explained", "in_thread", "regular"]
 
@@ -38,11 +41,13 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a path leads: below `root` (real, without links), down `parts`; `shown` is what the model wrote."""
+    """Where a path leads: below `root` (real, without links), down `parts`; `shown` is what the model wrote, `sight`
+    what else its call may come across."""
 
     root: Path
     parts: tuple[str, ...]
     shown: str
+    sight: Sight = Sight()
 
     @property
     def path(self) -> Path:
@@ -53,6 +58,11 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     def name(self) -> str:
         """The last part; empty for a root."""
         return self.parts[-1] if self.parts else ""
+
+    def hides(self, name: str, *, link: bool = False) -> bool:
+        """Whether the permissions bar what is called so in this directory; a `link` also for where it leads."""
+        path = str(self.path / name)
+        return bool(self.sight.bars) and self.sight.hides(path, *((os.path.realpath(path),) if link else ()))
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[int]:
@@ -109,6 +119,13 @@ class Places:
     def __init__(self, roots: Sequence[Path], here: Path) -> None:
         self.here = here
         self.roots = tuple(Path(os.path.realpath(root)) for root in roots)
+        self._sight = Sight()
+
+    def within(self, sight: Sight) -> Places:
+        """The same for one call, which may see no more than that."""
+        lower = copy.copy(self)
+        lower._sight = sight  # noqa: SLF001 - a copy of our own
+        return lower
 
     def find(self, text: str, *, follow: bool = True) -> Place:
         """Where a path of a model leads. It need not exist.
@@ -118,7 +135,8 @@ class Places:
             follow: whether a link at its end is resolved too, or meant itself.
 
         Raises:
-            ToolFailed: it can't be a path, or leads outside of the roots.
+            ToolFailed: it can't be a path, leads outside of the roots, or elsewhere than where it led when the call was
+                permitted.
         """
         if "\0" in text:
             raise ToolFailed("a path can't contain a NUL character")
@@ -134,7 +152,13 @@ class Places:
         for kernel in _KERNEL:
             if real.is_relative_to(kernel) and not root.is_relative_to(kernel):
                 raise ToolFailed(f"'{text}' is in {kernel}, where there are no files of yours")
-        return Place(root=root, parts=real.relative_to(root).parts, shown=text or ".")
+        if self._sight.moved(str(real)):
+            raise ToolFailed(
+                f"'{text}' leads to {real} since a moment ago; links that change meanwhile are not followed"
+            )
+        if self._sight.hides(str(real)):
+            raise ToolFailed(f"'{text}' was not touched: the permissions deny it")
+        return Place(root=root, parts=real.relative_to(root).parts, shown=text or ".", sight=self._sight)
 
     def holds_a_root(self, place: Place) -> bool:
         """Whether a root is this place or lies below it."""
@@ -234,6 +258,7 @@ def _near(place: Place) -> str:
                 os.close(there)
             if part not in names:
                 where = place.root.joinpath(*place.parts[:depth])
+                names = [name for name in names if not place.sight.hides(str(where / name))]
                 alike = difflib.get_close_matches(part, names[:1000], n=3)
                 hint = f"; similar: {', '.join(alike)}" if alike else ""
                 return f" (there is no '{part}' in {where}{hint})"

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from ..path_rules import Sight
 from .places import Places
 
 __all__ = ["Setting"]
@@ -23,3 +24,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     environ: Mapping[str, str]
     places: Places
     timeout: float
+
+    def within(self, sight: Sight) -> Setting:
+        """The same for one call, which may see no more than that."""
+        return msgspec.structs.replace(self, places=self.places.within(sight))

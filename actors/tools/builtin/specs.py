@@ -23,7 +23,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
         module: of this package, with a function of the tool's name.
         effect: see `Tool`.
         required, optional: parameters by name, each a JSON Schema.
-        subject, synonyms: see `Tool`.
+        subject, reads, synonyms: see `Tool`.
     """
 
     description: str
@@ -33,6 +33,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     optional: Mapping[str, Json] = {}
     subject: str = ""
     synonyms: Mapping[str, str] = {}
+    reads: bool = False
 
     def schema(self) -> dict[str, Json]:
         """The JSON Schema of the arguments."""
@@ -67,6 +68,7 @@ SPECS: Mapping[str, Spec] = {
         required={"path": _text("The file.")},
         optional={"offset": _OFFSET, "limit": _LIMIT},
         subject="path",
+        reads=True,
     ),
     "fs_read": Spec(
         description="Read lines of a text file, each with its number. Reads 2000 lines if no limit is given.",
@@ -75,6 +77,7 @@ SPECS: Mapping[str, Spec] = {
         required={"path": _text("The file.")},
         optional={"offset": _OFFSET, "limit": _LIMIT},
         subject="path",
+        reads=True,
     ),
     "fs_ls": Spec(
         description="List the files and directories in a directory. Directories end with '/', links show their target.",
@@ -82,6 +85,7 @@ SPECS: Mapping[str, Spec] = {
         effect="read",
         optional={"path": _text("The directory; the working directory if left out.")},
         subject="path",
+        reads=True,
     ),
     "fs_glob": Spec(
         description="Find files by name, at any depth, the last changed first. "
@@ -96,6 +100,7 @@ SPECS: Mapping[str, Spec] = {
         },
         optional={"path": _BELOW},
         subject="path",
+        reads=True,
     ),
     "fs_grep": Spec(
         description="Search the lines of text files with a regular expression. Returns path:line:text. "
@@ -108,6 +113,7 @@ SPECS: Mapping[str, Spec] = {
             "include": _text("Search only files whose name matches: `*.rs`, `*.{ts,tsx}`."),
         },
         subject="path",
+        reads=True,
     ),
     "fs_write": Spec(
         description="Write a whole file; it is made, with its directories, or replaced.",
@@ -131,6 +137,7 @@ SPECS: Mapping[str, Spec] = {
         },
         subject="path",
         synonyms=CONTENTS,
+        reads=True,
     ),
     "fs_mkdir": Spec(
         description="Make a directory, with those above it that are missing.",
@@ -169,6 +176,7 @@ SPECS: Mapping[str, Spec] = {
         required={"code": _text("One or more statements, each ending with ';'.")},
         optional={"database": _text("File of the database; if left out, the one that the user has set up.")},
         subject="code",
+        reads=True,
     ),
     "fetch_url_via_curl": Spec(
         description="Get the text of a web page.",

@@ -14,6 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..path_rules import Sight
 from ..tool import TIMEOUT, Arguments, Json, Tool, ToolSpec
 from .places import Places
 from .setting import Setting
@@ -43,9 +44,9 @@ def builtin_tools(
 
 
 def _tool(name: str, spec: Spec, setting: Setting) -> Tool:
-    async def run(me: Actor, arguments: Arguments) -> Json:
+    async def run(me: Actor, arguments: Arguments, sight: Sight | None = None) -> Json:
         function = getattr(import_module(f".{spec.module}", __package__), name)
-        return await function(me, setting, arguments)
+        return await function(me, setting if sight is None else setting.within(sight), arguments)
 
     return Tool(
         spec=ToolSpec(name=name, description=spec.description, parameters=spec.schema()),
@@ -56,4 +57,6 @@ def _tool(name: str, spec: Spec, setting: Setting) -> Tool:
         subject=spec.subject,
         shell=spec.subject == "command",
         synonyms=spec.synonyms,
+        reads=spec.reads,
+        seeing=run,
     )

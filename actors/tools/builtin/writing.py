@@ -142,7 +142,19 @@ def _remove(places: Places, place: Place) -> str:
     with place.above() as directory, explained(place):
         mode = os.stat(place.name, dir_fd=directory, follow_symlinks=False).st_mode
         if stat.S_ISDIR(mode):
+            if place.sight.bars and _holds_barred(place, directory):
+                raise ToolFailed(f"'{place.shown}' was not removed: the permissions deny something in it")
             shutil.rmtree(place.name, dir_fd=directory)
             return f"removed {place.shown} with all that was in it"
         os.unlink(place.name, dir_fd=directory)
         return f"removed {place.shown}"
+
+
+def _holds_barred(place: Place, above: int) -> bool:
+    """Whether something in this directory must not be removed."""
+    for path, directories, files, _ in os.fwalk(place.name, dir_fd=above):
+        trio.from_thread.check_cancelled()
+        here = place.path.parent / path
+        if any(place.sight.hides(str(here / name)) for name in (*directories, *files)):
+            return True
+    return False

@@ -160,13 +160,14 @@ class _Agent:
     async def by_another(self, role: str | None, inputs: Sequence[Message], beside: Recalled) -> str:
         """What another agent answers."""
         company, name = self._company, self._config.name
-        context, depth = company.context, company.depth + 1
+        context, depth = company.context.below({}, None), company.depth + 1
         is_file = name.endswith((".yaml", ".yml"))
         unknown = None if is_file else context.unknown_agent(name, company.directory)
         if unknown is not None:
             raise GraphMistake(unknown)
-        if depth > context.max_depth:
-            raise NodeFailed(f"Max agent depth exceeded ({depth}/{context.max_depth})")
+        too_deep = context.too_deep(depth)
+        if too_deep is not None:
+            raise NodeFailed(too_deep)
         alone = len(inputs) == 1 and self._config.input_mode == "messages"
         task = inputs[0].text if alone else headed_text(inputs)
         memory = [message.text for message in remembering((), beside)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from fake_models import Reply, Request
 from stage import Stage
 
@@ -86,6 +87,29 @@ async def test_case_82_depth_is_limited(wired: Stage) -> None:
 
     wired.models.answer_with(answer)
     assert (await wired.run("go", target="boss")).output == "Max agent depth exceeded (4/3)"
+
+
+def deeper(request: Request) -> Reply | str:
+    """Every agent spawns `boss` and tells what came of it."""
+    if not request.results:
+        return Reply(calls=[("agent__spawn", {"agent": "boss", "prompt": "deeper"})])
+    last = told(request)
+    if last["status"] == "error":
+        return str(last["message"])
+    return str(last["output"]) if "exit_status" in last else Reply(calls=[("agent__collect", {"id": last["id"]})])
+
+
+@pytest.mark.parametrize(
+    ("root", "below", "told"),
+    [(8, None, "9/8"), (5, 8, "6/5"), (None, 8, "4/3"), (None, None, "4/3"), (8, 4, "5/4"), (2, 1, "2/1")],
+)
+async def test_the_bound_of_the_first_agent_counts_and_is_never_raised_below(
+    wired: Stage, root: int | None, below: int | None, told: str
+) -> None:
+    for name, depth in (("first", root), ("boss", below)):
+        wired.plain(BOSS.format(most=4) + (f"\nmax_agent_depth: {depth}" if depth else ""), name=name)
+    wired.models.answer_with(deeper)
+    assert (await wired.run("go", target="first")).output == f"Max agent depth exceeded ({told})"
 
 
 async def test_case_83_a_child_is_collected_once(wired: Stage) -> None:

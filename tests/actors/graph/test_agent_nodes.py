@@ -181,6 +181,20 @@ async def test_the_depth_limit_can_be_set(stage: Stage, compat: str) -> None:
     assert (await stage.run(compat=compat)).output == "too deep"
 
 
+@pytest.mark.parametrize(
+    ("first", "deeper", "told"), [(8, None, "9/8"), (8, 5, "6/5"), (None, 8, "4/3"), (2, 8, "3/2")]
+)
+async def test_the_depth_limit_of_the_first_graph_counts_and_is_never_raised_below(
+    stage: Stage, compat: str, first: int | None, deeper: int | None, told: str
+) -> None:
+    nodes = "start: a\nnodes:\n  a: {type: agent, agent: g, prompt: p, next: e}\n  e: {type: end}"
+    for name, most in (("top", first), ("g", deeper)):
+        stage.agent((f"max_agent_depth: {most}\n" if most else "") + nodes, name)
+    outcome = await stage.run(compat=compat, target="top")
+    assert outcome.error is not None
+    assert outcome.error.message.endswith(f"Max agent depth exceeded ({told})")
+
+
 async def test_a_child_asks_the_same_people(stage: Stage, compat: str) -> None:
     stage.agent(
         'start: i\nnodes:\n  i: {type: input, question: "kid?", state_updates: {x: "{{input}}"}, next: e}\n'

@@ -246,3 +246,100 @@ async def test_no_line_of_a_value_passes_for_an_argument(root: Root, me: Actor) 
     lines = person.asked_for[0].text.splitlines()
     assert lines[1] == "path: evil.txt"
     assert [line for line in lines if line.startswith("path:")] == ["path: evil.txt"]
+
+
+# --- where a call is judged -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stands", [".", "elsewhere", "secrets", "/"])
+def test_the_verdict_is_the_same_wherever_the_process_stands(
+    stands: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = tmp_path / "project"
+    for name in ("src", "secrets", "elsewhere"):
+        (project / name).mkdir(parents=True)
+    (project / "src" / "l").symlink_to("../secrets")
+    monkeypatch.chdir(project / stands)
+    rule = PermissionRule(allow=("src/*",), deny=("secrets/*", ".env"))
+    permissions = Permissions({"fs_write": rule}, here=project)
+    said = {
+        path: permissions.verdict(WRITE, {"path": path})
+        for path in ("src/a", f"{project}/src/a", "secrets/a", f"{project}/secrets/a", "src/l/a", "src/../.env", "x")
+    }
+    assert list(said.values()) == ["allow", "allow", "deny", "deny", "deny", "deny", "ask"]
+
+
+def test_of_a_tool_without_a_subject_a_deny_sees_every_text_as_it_is_and_as_a_path(tmp_path: Path) -> None:
+    (tmp_path / "secrets").mkdir()
+    (tmp_path / "l").symlink_to("secrets")
+    (tmp_path / "src").mkdir()
+    stranger = tool("files__read", origin="mcp")
+    permissions = Permissions({"files__*": PermissionRule(deny=("secrets/*", "drop table*"))}, here=tmp_path)
+    for arguments in (
+        {"path": "secrets/key"},
+        {"path": "./src/../secrets/key"},
+        {"path": "l/key"},
+        {"path": f"{tmp_path}/l/key"},
+        {"path": f"file://{tmp_path}/secrets/key"},
+        {"paths": ["src/a", "secrets/key"]},
+        {"edits": [{"in": {"file": "l/key"}}]},
+        {"sql": "drop table x"},
+    ):
+        assert permissions.verdict(stranger, arguments) == "deny", arguments
+    for arguments in (
+        {"path": "src/a"},
+        {"path": "secretsx"},
+        {"text": "tell me about secrets"},
+        {"url": "https://example.org/secrets/key"},
+        {"n": 7},
+        {},
+    ):
+        assert permissions.verdict(stranger, arguments) == "allow", arguments
+
+
+def test_a_deny_of_the_whole_directory_makes_no_path_of_words(tmp_path: Path) -> None:
+    permissions = Permissions({"web__*": PermissionRule(deny=(f"{tmp_path}/*",))}, here=tmp_path)
+    assert permissions.verdict(tool("web__search", origin="mcp"), {"query": "tcp/ip or udp"}) == "allow"
+    assert permissions.verdict(tool("web__search", origin="mcp"), {"query": f"{tmp_path}/x"}) == "deny"
+
+
+def test_an_allow_of_a_tool_without_a_subject_is_matched_with_all_arguments_only(tmp_path: Path) -> None:
+    permissions = Permissions({"t": PermissionRule(allow=("src/*",), ask="*")}, here=tmp_path)
+    assert permissions.verdict(tool(), {"path": "src/a"}) == "ask"
+
+
+# --- what the file of an agent denies to those below it -------------------------------------------------------
+
+
+def test_a_deny_holds_below_and_nothing_else_does() -> None:
+    parent = {
+        "fs_write": "deny",
+        "fs_cat": "ask",
+        "fs_rm": "allow",
+        "execute_command": PermissionRule(ask=("*",), deny=("rm *",)),
+    }
+    below = Permissions(yes=True).below(parent)  # type: ignore[arg-type]  # literal texts
+    assert below.verdict(WRITE, {"path": "a"}, {"fs_write": "allow"}) == "deny"
+    assert below.verdict(COMMAND, {"command": "rm x"}) == "deny"
+    assert below.verdict(COMMAND, {"command": "ls"}) == "allow"
+    strict = Permissions().below(parent)  # type: ignore[arg-type]  # literal texts
+    assert strict.verdict(tool("fs_cat", "read"), {"path": "a"}) == "allow"
+    assert strict.verdict(tool("fs_rm", "write"), {"path": "a"}) == "ask"
+    assert Permissions(allowed=["fs_write"]).below(parent).verdict(WRITE, {"path": "a"}) == "deny"  # type: ignore[arg-type]
+
+
+def test_what_is_denied_on_every_floor_adds_up() -> None:
+    run = Permissions(yes=True)
+    second = run.below({"fs_write": "deny"}).below({"fs_*": "allow", "fs_rm": "deny"})
+    assert second.verdict(WRITE, {"path": "a"}) == "deny"
+    assert second.verdict(tool("fs_rm", "write"), {}) == "deny"
+    assert run.verdict(WRITE, {"path": "a"}) == "allow"
+
+
+async def test_always_below_is_always_in_the_whole_run_but_where_it_is_denied(root: Root, me: Actor) -> None:
+    run = Permissions()
+    with root.questions.attach(Person(root, "always")):
+        await run.below({"fs_rm": "deny"}).admit(me, WRITE, {"path": "a"})
+    await run.admit(me, WRITE, {"path": "b"})
+    with pytest.raises(ToolFailed, match="permissions deny"):
+        await run.below({"fs_write": "deny"}).admit(me, WRITE, {"path": "a"})

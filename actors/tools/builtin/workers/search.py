@@ -4,7 +4,7 @@ A process of its own, because a regular expression may backtrack for hours, and 
 interpreter's lock meanwhile. Here an alarm breaks even that off, and what was found so far is still told.
 
 It reads a task as JSON from stdin and writes what it found as JSON to stdout. It walks downwards by descriptors,
-follows no link, and so stays below the directory it was given.
+follows no link, and so stays below the directory it was given. What the permissions bar is neither read nor named.
 """
 
 from __future__ import annotations
@@ -125,10 +125,53 @@ def _beyond_stars(row: Segments, reached: set[int]) -> set[int]:
     return reached | {at + 1 for at in reached if at < len(row) and row[at] is None}
 
 
+# --- what the permissions bar
+
+
+class Barred:
+    """The bars of a `Sight`, as they came with the task.
+
+    Attributes:
+        whole: whether nothing below a barred directory can be allowed after all.
+    """
+
+    def __init__(self, task: dict[str, Any]) -> None:
+        flags = re.IGNORECASE if task["fold"] else 0
+        self._base = os.path.join(task["root"], *task["parts"])  # noqa: PTH118 - texts
+        self._bars = [
+            (
+                frozenset(bar["verdicts"]),
+                [
+                    (verdict, [re.compile(each, 0 if verdict == "allow" else flags) for each in expressions])
+                    for verdict, expressions in bar["rows"]
+                ],
+            )
+            for bar in task["bars"]
+        ]
+        self.whole = not any(verdict == "allow" for _, rows in self._bars for verdict, _ in rows)
+
+    def __call__(self, path: str, entry: os.DirEntry[str]) -> bool:
+        """Whether what stands at `path`, below where the search began, is left out."""
+        if not self._bars:
+            return False
+        whole = os.path.join(self._base, path)  # noqa: PTH118 - texts
+        forms = [whole, os.path.realpath(whole)] if entry.is_symlink() else [whole]
+        return any(_verdict(rows, forms) in verdicts for verdicts, rows in self._bars)
+
+
+def _verdict(rows: list[tuple[str, list[re.Pattern[str]]]], forms: list[str]) -> str | None:
+    """As `PathRule.verdict`."""
+    for verdict, expressions in rows:
+        found = (any(expression.match(form) for expression in expressions) for form in forms)
+        if all(found) if verdict == "allow" else any(found):
+            return verdict
+    return None
+
+
 # --- walking
 
 
-def walk(directory: int, prefix: str = "", depth: int = 0) -> Iterator[Found]:
+def walk(directory: int, barred: Barred, prefix: str = "", depth: int = 0) -> Iterator[Found]:
     """Every file below, in the order of names. Descriptors are good only until the next step."""
     try:
         with os.scandir(directory) as listing:
@@ -139,15 +182,17 @@ def walk(directory: int, prefix: str = "", depth: int = 0) -> Iterator[Found]:
         return
     for entry in entries:
         path = prefix + entry.name
+        is_barred = barred(path, entry)
         if not entry.is_dir(follow_symlinks=False):
-            yield Found(directory, entry, path)
-        elif entry.name not in SKIPPED and depth < DEEPEST:
+            if not is_barred:
+                yield Found(directory, entry, path)
+        elif entry.name not in SKIPPED and depth < DEEPEST and not (is_barred and barred.whole):
             try:
                 below = os.open(entry.name, _DIRECTORY, dir_fd=directory)
             except OSError:
                 continue
             try:
-                yield from walk(below, path + "/", depth + 1)
+                yield from walk(below, barred, path + "/", depth + 1)
             finally:
                 os.close(below)
 
@@ -172,7 +217,7 @@ def find_names(task: dict[str, Any], found: dict[str, Any]) -> None:
     newest: list[tuple[float, str]] = []
     count = 0
     try:
-        for file in walk(descend(task["root"], task["parts"])):
+        for file in walk(descend(task["root"], task["parts"]), Barred(task)):
             if not glob.matches(file.path):
                 continue
             try:
@@ -198,7 +243,7 @@ def find_lines(task: dict[str, Any], found: dict[str, Any]) -> None:
     if stat.S_ISREG(os.fstat(start).st_mode):
         _search(start, "", expression, task, found)
         return
-    for file in walk(start):
+    for file in walk(start, Barred(task)):
         if include is not None and not include.matches(file.path):
             continue
         try:

@@ -72,6 +72,45 @@ async def test_scripts_of_a_graph_work_there_as_well(editor: Editor, stage: Stag
     assert editor.text() == f"at {tmp_path}"
 
 
+async def test_permissions_are_judged_in_the_directory_of_the_session(
+    editor: Editor, stage: Stage, fake_model: FakeModels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    denied = "deny: ['secrets/*', .env]"
+    rules = f"permissions: {{'fs_*': {{{denied}}}, fs_write: {{allow: 'src/*', ask: '*', {denied}}}}}"
+    stage.plain(f"global_tools: [fs]\n{rules}", name="worker")
+    place, alias, elsewhere = tmp_path / "project", tmp_path / "alias", tmp_path / "elsewhere"
+    for name in ("secrets/key", ".env", "src/a"):
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / name).write_text("SESAME" if name != "src/a" else "code")
+    (place / "src" / "l").symlink_to("../secrets")
+    (place / "to-env").symlink_to(".env")
+    alias.symlink_to(place)
+    elsewhere.mkdir()
+    reads = [
+        *("secrets/key", f"{place}/secrets/key", f"{alias}/secrets/key", "src/l/key", f"{place}/src/l/../../.env"),
+        *("./src/../.env", "to-env", f"{elsewhere}/../project/.env"),
+    ]
+    calls = [
+        *(("fs_cat", {"path": path}) for path in reads),
+        *((name, {"pattern": ".", "path": path}) for name in ("fs_grep", "fs_glob") for path in (".", "src/l")),
+        *(("fs_write", {"path": path, "contents": "x"}) for path in ("src/l/new", f"{alias}/.env", "secrets/new")),
+    ]
+    for stands in (elsewhere, place, place / "secrets"):
+        monkeypatch.chdir(stands)
+        for cwd in (place, alias):
+            session = await editor.new("worker", cwd=str(cwd))
+            await editor.call("session/set_mode", sessionId=session, modeId="yes")
+            fake_model.script(Reply(calls=calls), Reply(calls=[("fs_cat", {"path": f"{alias}/src/a"})]), "done")
+            await editor.say(session, "go")
+            *said, code = results(fake_model)
+            assert len(said) == len(calls)
+            assert "SESAME" not in "".join(said)
+            assert ["permissions deny" in text for text in said] == [True] * 8 + [False, True] * 2 + [True] * 3
+            assert code == "code"
+    assert not list(place.rglob("new"))
+    assert (place / ".env").read_text() == "SESAME"
+
+
 async def test_further_directories_may_be_read(editor: Editor, fake_model: FakeModels, tmp_path: Path) -> None:
     here, there, elsewhere = (tmp_path / name for name in ("here", "there", "elsewhere"))
     for place in (here, there, elsewhere):
