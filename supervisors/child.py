@@ -12,8 +12,12 @@ of them bounded:
        also after a polite exit: SIGTERM, then SIGKILL after a fifth of a second
     6. reap it, tell the guardian, hand over the exit status and the tail of its stderr
 
-A child without a stdin to close starts at step 3. When the root is in a hurry, all graces are skipped. The leader stays
-a zombie until step 6, so its number can't be given to anybody else and no signal hits a stranger.
+A child without a stdin to close starts at step 3. When the root is in a hurry, all graces are skipped; so they are for
+a child that uses them to start more and more processes (`FORKS`). The leader stays a zombie until step 6, so its
+number can't be given to anybody else and no signal hits a stranger.
+
+If the time for all this is over before step 5 is done, the exit status is handed over all the same (`leave`), and the
+sweep goes on behind (`sweep_on`).
 """
 
 from __future__ import annotations
@@ -28,7 +32,7 @@ import msgspec
 import trio
 
 from .pipes import Input, Output
-from .processes import all_dead
+from .processes import all_dead, running_tasks
 from .spawn import is_dead, wait_for_death
 from .tail import Tail
 
@@ -49,6 +53,11 @@ LOOK_WITHIN = 0.2
 
 KILL_WITHIN = 1.0
 """Seconds for SIGKILL to take effect everywhere, on top of the graces."""
+
+FORKS = 32
+"""Processes that may be started on top of those there are while graces last; whoever starts more has none."""
+
+FORKS_POLL = 0.02
 
 
 class ProcessStop(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,12 +86,14 @@ class ProcessEnd(msgspec.Struct, frozen=True, kw_only=True):
         signal: number of the signal that ended it, else None.
         stderr_tail: the last 32 KiB of what it wrote to stderr.
         swept: how many processes outlived it and were ended.
+        unswept: whether that was not done when its time was over. It goes on.
     """
 
     status: int | None
     signal: int | None
     stderr_tail: str
     swept: int = 0
+    unswept: bool = False
 
 
 @final
@@ -116,6 +127,8 @@ class Child:
         self._stop = stop
         self._strays: dict[int, int] = {}
         self._swept: set[int] = set()
+        self._at_first: int | None = None  # how many there were when it was told to end
+        self._out_of_hand = trio.Event()
 
     async def pump(self) -> None:
         """Read its stderr to the end; an unread pipe would block it after 64 KiB."""
@@ -131,6 +144,7 @@ class Child:
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self.pump)
+                nursery.start_soon(self._watch_forks)
                 if is_dead(self.pid):
                     await self._within(LINGER, self._writers_gone)
                     await self._sweep(min(SWEEP_GRACE, self._stop.term))
@@ -141,19 +155,41 @@ class Child:
                 nursery.cancel_scope.cancel()
             await self._processes.link.forget(self.pid)
         finally:
-            self.bury()
-        return self._report()
+            self._close()
+        self.bury()
+        return self._report(self._popen.returncode)
+
+    def leave(self) -> ProcessEnd | None:
+        """The time for `end` was over: how it ended, if it did. The sweep goes on without the caller."""
+        self._processes.finish(self)
+        try:
+            seen = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            seen = None
+        if seen is None:
+            return None
+        status = seen.si_status if seen.si_code == os.CLD_EXITED else -seen.si_status
+        return self._report(status, unswept=True)
+
+    async def sweep_on(self) -> None:
+        """End what `end` did not get to, however long it takes."""
+        await self._processes.kill_all(self._seized)
+        await self._processes.link.forget(self.pid)
+        self.bury()
 
     def bury(self) -> None:
         """Close our ends of its pipes and take its status, if it has ended. Harmless when done before."""
+        self._close()
+        if self._popen.poll() is not None and self._processes.live.get(self.pid) is self:
+            del self._processes.live[self.pid]
+
+    def _close(self) -> None:
         if self.stdin is not None:
             self.stdin.end()
         if self.stdout is not None:
             self.stdout.settle()
         self.tail.feed(self._stderr.settle())
         self.tail.close()
-        if self._popen.poll() is not None:
-            self._processes.live.pop(self.pid, None)
 
     async def _make_it_exit(self) -> float:
         """Steps 1 to 4; returns what is left of the grace after SIGTERM for the rest of the session."""
@@ -163,20 +199,19 @@ class Child:
             self.stdin.end()
             if await self._within(self._stop.eof, self.exited):
                 return min(SWEEP_GRACE, self._stop.term)
-        self._signal_group(signal.SIGTERM)
-        self._signal_group(signal.SIGCONT)
-        until = trio.current_time() + self._stop.term
-        if await self._within(self._stop.term, self.exited):
-            return until - trio.current_time()
+        if not self._out_of_hand.is_set():
+            self._signal_group(signal.SIGTERM)
+            self._signal_group(signal.SIGCONT)
+            until = trio.current_time() + self._stop.term
+            if await self._within(self._stop.term, self.exited):
+                return until - trio.current_time()
         self._signal_group(signal.SIGKILL)
         return 0.0
 
     async def _sweep(self, grace: float) -> None:
         """End all that is left of it, politely for `grace` seconds."""
         if not await self._within(grace, self._ask_strays_to_exit):
-            while left := await self._leftovers():
-                self._processes.tell(left, signal.SIGKILL)
-                await all_dead(left)
+            await self._processes.kill_all(self._seized)
 
     async def _ask_strays_to_exit(self) -> None:
         told: set[int] = set()
@@ -187,37 +222,61 @@ class Child:
             told.update(seen.pid for seen in new)
             await all_dead(left)
 
-    async def _left(self) -> list[Seen]:
+    async def _left(self, *, seize: bool = False) -> list[Seen]:
         """Who lives of it now. Those seen once are remembered: their parents may be gone at the next look."""
-        left = await self._processes.strays(self._token, {self.pid: self.start, **self._strays})
+        known = {self.pid: self.start, **self._strays}
+        left = await self._processes.strays(self._token, known, seize=seize)
         self._strays.update((seen.pid, seen.start) for seen in left if seen.pid != self.pid)
         return left
 
-    async def _leftovers(self) -> list[Seen]:
+    async def _seized(self) -> list[Seen]:
+        return await self._leftovers(seize=True)
+
+    async def _leftovers(self, *, seize: bool = False) -> list[Seen]:
         """Who of it outlived its leader."""
-        left = await self._left()
+        left = await self._left(seize=seize)
         self._swept.update(seen.pid for seen in left if seen.pid != self.pid)
         return left
 
     async def _look(self) -> None:
-        await self._left()
+        self._at_first = len(await self._left())
 
     async def _writers_gone(self) -> None:
         outputs = [output for output in (self.stdout, self._stderr) if output is not None]
         while any(output.has_writers for output in outputs):  # noqa: ASYNC110 - epoll can't tell "no writers" from "data"
             await trio.sleep(LINGER_POLL)
 
+    async def _watch_forks(self) -> None:
+        """Tell when it starts processes without end. They are only counted when this machine has got more of them."""
+        before = running_tasks()
+        while before is not None:
+            await trio.sleep(FORKS_POLL)
+            now = running_tasks()
+            if now is None or now - before <= FORKS:
+                continue
+            self._signal_group(signal.SIGSTOP)  # a bomb doubles while one counts
+            left = await self._left(seize=True)
+            count = len(left)
+            if self._at_first is not None and count - self._at_first > FORKS:
+                self._out_of_hand.set()
+                return
+            self._signal_group(signal.SIGCONT)
+            self._processes.tell(left, signal.SIGCONT)
+            before = now
+            self._at_first = count if self._at_first is None else min(self._at_first, count)
+
     async def _within(self, seconds: float, what: Callable[[], Awaitable[None]]) -> bool:
-        """Whether `what` was done in that time; hurry cuts it short."""
+        """Whether `what` was done in that time; hurry cuts it short, and so does `_out_of_hand`."""
         done = False
 
-        async def cut_short(scope: trio.CancelScope) -> None:
-            await self._processes.hurry.wait()
+        async def cut_short(event: trio.Event, scope: trio.CancelScope) -> None:
+            await event.wait()
             scope.cancel()
 
         async with trio.open_nursery() as nursery:
             nursery.cancel_scope.deadline = trio.current_time() + seconds
-            nursery.start_soon(cut_short, nursery.cancel_scope)
+            nursery.start_soon(cut_short, self._processes.hurry, nursery.cancel_scope)
+            nursery.start_soon(cut_short, self._out_of_hand, nursery.cancel_scope)
             await what()
             done = True
             nursery.cancel_scope.cancel()
@@ -229,7 +288,8 @@ class Child:
         except OSError:
             return  # all its members run as another user: the sweep will say so
 
-    def _report(self) -> ProcessEnd:
-        status = self._popen.returncode
+    def _report(self, status: int | None, *, unswept: bool = False) -> ProcessEnd:
         number = -status if status is not None and status < 0 else None
-        return ProcessEnd(status=status, signal=number, stderr_tail=self.tail.text, swept=len(self._swept))
+        return ProcessEnd(
+            status=status, signal=number, stderr_tail=self.tail.text, swept=len(self._swept), unswept=unswept
+        )

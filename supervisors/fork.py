@@ -59,6 +59,7 @@ async def fork(
         leader = _seen(popen, argv[0])
         child = Child(processes, popen, leader, token, stop, pipes.streams(), tail)
         processes.live[child.pid] = child
+        processes.prime()
     return child
 
 

@@ -16,8 +16,9 @@ as its stdin. One packet is one line, each answered by `ok`:
 When the socket reaches its end, or the host's pidfd says it is dead (a forked copy of the host may hold the
 socket open), it kills: every registered session, everything that carries the root's token in its environment
 (see `cookie.py`), the whole sessions of those, and all their descendants; again and again until three looks in
-a row find nothing. The token is known from the start, thus before any exec: a child whose `group` line the host
-did not live to send is found all the same.
+a row find nothing. All of them are stopped before the first is killed: what is stopped does not fork. The token is
+known from the start, thus before any exec: a child whose `group` line the host did not live to send is found all the
+same.
 
 This file imports nothing of the package, and of the standard library only what starts fast: `signal` alone
 would cost 10 ms.
@@ -32,8 +33,9 @@ import sys
 import time
 
 COOKIE = b"CALLBOARD_COOKIE="
-KILL = 9
+KILL, STOP = 9, 19
 LISTINGS = 10
+SETTLED = 2.0
 QUIET_LOOKS = 3
 LOOK_EVERY = 0.02
 HUNT_AT_MOST = 60.0
@@ -80,20 +82,91 @@ def kill(seen: Seen, number: int) -> None:
         return  # gone between the look and the signal, another user's, or we have too many files open
 
 
+def freeze(new: list[Seen], host_session: int) -> None:
+    """Stop these, and at once the whole groups they are in, so that none of them forks any more.
+
+    The kernel stops a group in one step, also those of its members that a look has not shown yet. The group of a
+    session of ours is ours; the first member that is stopped keeps the group's number from being given away.
+    """
+    groups: set[int] = set()
+    for seen in new:
+        if seen.group in groups:
+            continue
+        kill(seen, STOP)
+        if seen.session in (0, host_session):
+            continue
+        try:
+            if os.getpgid(seen.pid) == seen.group:
+                os.killpg(seen.group, STOP)
+                groups.add(seen.group)
+        except OSError:
+            continue  # gone meanwhile
+
+
+class Strangers:
+    """Processes that have nothing to do with us, and so never will: they are not read again.
+
+    Only a descendant of ours can come to carry our token, to be in a session of ours or to have a parent of ours. So a
+    process that is none, and is past the moment between its fork and its exec, is a stranger for good. It is known
+    again by the number of its directory in `/proc`, which the listing tells for nothing: the next process that gets
+    its pid has another. A look then costs what *our* processes cost, beside 1 to 2 microseconds for each stranger.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[int, int]] = {}  # pid -> inode, start
+
+    def __contains__(self, pid: object) -> bool:
+        return pid in self._known
+
+    def start_of(self, pid: int) -> int | None:
+        """When this stranger began; None if it is not known as one."""
+        known = self._known.get(pid)
+        return known[1] if known else None
+
+    def keep(self, listed: dict[int, int]) -> None:
+        """Forget all but those that are listed (pid -> inode) with the same number."""
+        self._known = {pid: known for pid, known in self._known.items() if listed.get(pid) == known[0]}
+
+    def learn(self, census: Census, ours: set[int], host: int) -> None:
+        """Whoever is in the census, and is not `ours`, nor the host, nor a descendant of these, is a stranger."""
+        if host == 1 or len(set(census.inodes.values())) < len(census.inodes):
+            return  # the orphans of the whole container are ours to reap; or these numbers identify nobody
+        near = {host, *ours}
+        grew = True
+        while grew:
+            below = {pid for pid, seen in census.seen.items() if seen.parent in near} - near
+            near |= below
+            grew = bool(below)
+        settled = (time.clock_gettime(time.CLOCK_BOOTTIME) - SETTLED) * os.sysconf("SC_CLK_TCK")
+        for pid, seen in census.seen.items():
+            if pid not in near and seen.start < settled and pid in census.inodes:
+                self._known[pid] = (census.inodes[pid], seen.start)
+
+
 class Census:
-    """Everybody alive at one moment, by pid. Costs about 30 microseconds per process of the machine.
+    """Everybody alive at one moment who may be ours, by pid. Costs about 30 microseconds for each of them.
+
+    Args:
+        strangers: those that are left out. None, and everybody is read.
+        seize: whoever carries one of these tokens is stopped at sight, so that it does not fork while others are read.
 
     Raises `OSError` if there are too many files open to look.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, strangers: Strangers | None = None, seize: frozenset[bytes] = frozenset()) -> None:
         self.seen: dict[int, Seen] = {}
+        self._seize = seize
+        self.inodes = _pids()
+        self._strangers = strangers or Strangers()
+        self._strangers.keep(self.inodes)
         self._blank: list[Seen] = []
         # Who forks while we look, and ends before its turn, leaves a child that the first listing lacks.
+        listed = self.inodes
         for _ in range(LISTINGS):
-            new = [pid for pid in _pids() if pid not in self.seen]
+            new = [pid for pid in reversed(listed) if pid not in self.seen and pid not in self._strangers]
             if not sum([self._visit(pid) for pid in new]):
                 break
+            listed = _pids()
         # In the middle of an exec the environment is empty for a moment; so it is in kernel threads, for good.
         for seen in self._blank:
             seen.tokens = _tokens(seen.pid) or frozenset()
@@ -108,6 +181,8 @@ class Census:
             self._blank.append(seen)
         else:
             seen.tokens = tokens
+            if self._seize & tokens:
+                kill(seen, STOP)
         return True
 
     def belonging(self, token: bytes, known: dict[int, int], spare: int) -> list[Seen]:
@@ -141,12 +216,14 @@ class Census:
     def _is(self, pid: int, start: int) -> bool:
         # A leader that is gone leaves its number to its session: no new process gets it while a member lives.
         leader = self.seen.get(pid)
-        return leader is None or leader.start == start
+        began = self._strangers.start_of(pid) if leader is None else leader.start
+        return began is None or began == start
 
 
-def _pids() -> list[int]:
+def _pids() -> dict[int, int]:
+    """Everybody, with the number of his directory."""
     with os.scandir("/proc") as entries:
-        return [int(entry.name) for entry in entries if entry.name.isdigit()]
+        return {int(entry.name): entry.inode() for entry in entries if entry.name.isdigit()}
 
 
 def _tokens(pid: int) -> frozenset[bytes] | None:
@@ -184,8 +261,12 @@ def _read(path: str) -> bytes | None:
 def main(host: int, token: bytes) -> None:
     """Serve the host until it says `bye` or is dead; then hunt."""
     leaders: dict[int, int] = {}
+    try:
+        session = os.getsid(host)
+    except OSError:
+        session = 0  # it is gone already
     if not _serve(host, leaders):
-        _hunt(host, token, leaders)
+        _hunt(host, session, token, leaders)
 
 
 def _serve(host: int, leaders: dict[int, int]) -> bool:
@@ -219,18 +300,42 @@ def _note(line: list[bytes], leaders: dict[int, int]) -> None:
         leaders.pop(int(line[1]), None)
 
 
-def _hunt(host: int, token: bytes, leaders: dict[int, int]) -> None:
+def _hunt(host: int, session: int, token: bytes, leaders: dict[int, int]) -> None:
     quiet = 0
     until = time.monotonic() + HUNT_AT_MOST
+    strangers = Strangers()
+    frozen: set[tuple[int, int]] = set()
+    for pid, start in leaders.items():
+        _stop_group(pid, start)
     while quiet < QUIET_LOOKS and time.monotonic() < until:
         try:
-            alive = [seen for seen in Census().belonging(token, leaders, host) if not seen.dead]
+            alive = _prey(Census(strangers, frozenset((token,))), strangers, host, token, leaders)
             quiet = 0 if alive else quiet + 1
         except OSError:
             alive = []  # the whole machine is out of files
+        new = [seen for seen in alive if (seen.pid, seen.start) not in frozen]
+        if new:
+            freeze(new, session)
+            frozen.update((seen.pid, seen.start) for seen in new)
+            continue  # whoever they started before that is seen by the next look
         for seen in alive:
             kill(seen, KILL)
         time.sleep(LOOK_EVERY)
+
+
+def _stop_group(leader: int, start: int) -> None:
+    try:
+        seen = look(leader)
+        if seen is not None and seen.start == start:
+            os.killpg(leader, STOP)
+    except OSError:
+        return  # gone meanwhile, or the machine is out of files: the look that follows finds the rest
+
+
+def _prey(census: Census, strangers: Strangers, host: int, token: bytes, leaders: dict[int, int]) -> list[Seen]:
+    found = census.belonging(token, leaders, host)
+    strangers.learn(census, {seen.pid for seen in found}, host)
+    return [seen for seen in found if not seen.dead]
 
 
 if __name__ == "__main__":

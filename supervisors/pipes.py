@@ -8,8 +8,11 @@ process wrote just before it ended.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import select
+import sys
+import termios
 from contextlib import suppress
 
 import trio
@@ -61,6 +64,13 @@ class Input(trio.abc.SendStream):
         """Close it: the process sees the end of its input."""
         self._close()
         await trio.lowlevel.checkpoint()
+
+    @property
+    def unread(self) -> int:
+        """Bytes in the pipe that the process has not read; 0 when it is closed."""
+        if self._fd < 0:
+            return 0
+        return int.from_bytes(fcntl.ioctl(self._fd, termios.FIONREAD, bytes(4)), sys.byteorder)
 
     def end(self) -> None:
         """The supervisor closes it; a send that waits fails with `BrokenResourceError`."""

@@ -45,7 +45,7 @@ class Completed(msgspec.Struct, frozen=True, kw_only=True):
     """What became of a process that was run to its end.
 
     Attributes:
-        status, signal, stderr_tail, swept: as in `ProcessEnd`.
+        status, signal, stderr_tail, swept, unswept: as in `ProcessEnd`.
         stdout: what it wrote, up to the limit.
         truncated: whether it wrote more.
     """
@@ -56,6 +56,7 @@ class Completed(msgspec.Struct, frozen=True, kw_only=True):
     stderr_tail: str
     truncated: bool
     swept: int = 0
+    unswept: bool = False
 
 
 @final
@@ -94,14 +95,14 @@ class Process:
         return self._end
 
     async def wait(self) -> ProcessEnd:
-        """Wait until it has ended by itself or was ended, with all it left behind.
+        """Wait until it has ended by itself or was ended, with all it left behind (but see `ProcessEnd.unswept`).
 
         Raises:
-            ProcessError: the root's time ran out before that was certain; the guardian takes over.
+            ProcessError: it did not end within its time, not even by SIGKILL. It is still being ended.
         """
         await self._over.wait()
         if self._end is None:
-            raise ProcessError(f"{self.argv[0]!r} did not end in time; it is left to the guardian")
+            raise ProcessError(_late(self.argv[0], self.pid, None))
         return self._end
 
     async def stop(self) -> ProcessEnd:
@@ -173,10 +174,10 @@ async def start_process(
                 with own.cleanup():
                     end = await child.end()
             finally:
-                process.settle(end)
                 if end is None:
-                    message = f"{command[0]!r} (pid {child.pid}) could not be ended in time; it is left to the guardian"
-                    own.emit(Warned(code="process_left", message=message))
+                    end = child.leave()
+                    own.emit(Warned(code="process_left", message=_late(command[0], child.pid, end)))
+                process.settle(end)
         return end
 
     label = name or (PurePath(command[0]).name if command else "process")
@@ -258,6 +259,7 @@ async def run_process(
         stderr_tail=end.stderr_tail,
         truncated=truncated,
         swept=end.swept,
+        unswept=end.unswept,
     )
 
 
@@ -281,6 +283,14 @@ async def _send(process: Process, data: bytes) -> None:
         await process.stdin.aclose()
     except trio.BrokenResourceError:
         return  # it need not read all of its input
+
+
+def _late(program: str, pid: int, end: ProcessEnd | None) -> str:
+    """What is said of a process for which the time to end it was too short; None as end if it lives."""
+    if end is None:
+        return f"{program!r} (pid {pid}) did not end in time, not even by SIGKILL; it is still being ended"
+    how = f"exited with status {end.status}" if end.signal is None else f"was ended by signal {end.signal}"
+    return f"{program!r} (pid {pid}) {how}; processes that it left behind are still being ended"
 
 
 def _said(process: Process) -> str:

@@ -9,13 +9,15 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, final
 
 import trio
 
 from ..protocol.events import Warned
 from .cookie import new_token
-from .guardian import Census, Seen, kill
+from .guardian import Census, Seen, Strangers, freeze, kill
 from .guardian_link import GuardianLink
 from .spawn import AT_ONCE, POLL, wait_for_death
 
@@ -52,6 +54,8 @@ class Processes:
         self._root = root
         self._round = _Round()
         self._looking = trio.Lock()
+        self._strangers = Strangers()
+        self._primed = False
         self._ours: set[tuple[int, int]] = set()
         self._unclaimed: dict[tuple[int, int], float] = {}
         if root.own_signals:
@@ -63,9 +67,7 @@ class Processes:
         The caller bounds the time. The tree is down, so usually there is nothing to do but to look.
         """
         try:
-            while left := await self.strays(self.token, {pid: child.start for pid, child in self.live.items()}):
-                self.tell(left, signal.SIGKILL)
-                await all_dead(left)
+            await self.kill_all(lambda: self.strays(self.token, self._leaders, seize=True))
             for child in list(self.live.values()):
                 child.bury()
             await self.link.dismiss()
@@ -76,9 +78,13 @@ class Processes:
         """Leave everything to the guardian at once. Harmless after `close`."""
         self.link.abandon()
 
-    async def strays(self, token: str, known: dict[int, int]) -> list[Seen]:
-        """The living that belong to this token or to those known (pid -> start), as of now; see `Census.belonging`."""
-        census = await self.census()
+    async def strays(self, token: str, known: dict[int, int], *, seize: bool = False) -> list[Seen]:
+        """The living that belong to this token or to those known (pid -> start), as of now; see `Census.belonging`.
+
+        Args:
+            seize: those that carry the token are stopped at sight.
+        """
+        census = await self.census(token.encode() if seize else None)
         found = census.belonging(token.encode(), known, os.getpid())
         self._ours.update((seen.pid, seen.start) for seen in found if seen.pid not in self.live)
         return [seen for seen in found if not seen.dead]
@@ -88,22 +94,69 @@ class Processes:
         for seen in strays:
             kill(seen, number)
 
-    async def census(self) -> Census:
-        """A look at `/proc` that begins after this call. Those who ask meanwhile share the next one."""
+    async def kill_all(self, look: Callable[[], Awaitable[list[Seen]]]) -> None:
+        """End those that `look` finds, until it finds none.
+
+        All are stopped before the first is killed: each that is killed while others run makes room for another fork,
+        and wakes a parent that may start the next. `look` had better seize them. The caller bounds the time.
+        """
+        session = os.getsid(0)
+        frozen: set[tuple[int, int]] = set()
+        while left := await look():
+            new = [seen for seen in left if (seen.pid, seen.start) not in frozen]
+            if new:
+                freeze(new, session)
+                frozen.update((seen.pid, seen.start) for seen in new)
+            else:
+                self.tell(left, signal.SIGKILL)
+                await all_dead(left)
+
+    def finish(self, child: Child) -> None:
+        """Go on ending what this child left behind, since the time of its own actor was not enough."""
+        self._root.nursery.start_soon(child.sweep_on)
+
+    def prime(self) -> None:
+        """Look at all strangers once, before the first process ends, so that no end has to wait for that."""
+        if not self._primed:
+            self._primed = True
+            self._root.nursery.start_soon(self._prime)
+
+    async def census(self, seize: bytes | None = None) -> Census:
+        """A look at `/proc` that begins after this call. Those who ask meanwhile share the next one.
+
+        Args:
+            seize: whoever carries this token is stopped at sight.
+        """
         mine = self._round
+        if seize is not None:
+            mine.seize.add(seize)
         async with self._looking:
             if mine.census is None:
                 self._round = _Round()
-                mine.census = await self._look()
+                mine.census = await self._look(frozenset(mine.seize))
                 self._reap(mine.census)
+                self._learn(mine.census)
             return mine.census
 
-    async def _look(self) -> Census:
+    async def _prime(self) -> None:
+        await self.census()
+
+    async def _look(self, seize: frozenset[bytes]) -> Census:
         while True:
             try:
-                return await trio.to_thread.run_sync(Census, limiter=self.limiter)
+                return await trio.to_thread.run_sync(Census, self._strangers, seize, limiter=self.limiter)
             except OSError:
                 await trio.sleep(POLL)  # too many files are open; whoever waits for this has a deadline
+
+    @property
+    def _leaders(self) -> dict[int, int]:
+        return {pid: child.start for pid, child in self.live.items()}
+
+    def _learn(self, census: Census) -> None:
+        found = census.belonging(self.token.encode(), self._leaders, os.getpid())
+        ours = {seen.pid for seen in found}
+        ours.update(pid for pid, _ in self._ours)
+        self._strangers.learn(census, ours, os.getpid())
 
     def warn(self, code: str, message: str) -> None:
         """Tell the world on the kernel's event stream."""
@@ -137,9 +190,10 @@ class Processes:
 
 
 class _Round:
-    __slots__ = ("census",)
+    __slots__ = ("census", "seize")
 
     def __init__(self) -> None:
+        self.seize: set[bytes] = set()
         self.census: Census | None = None
 
 
@@ -147,6 +201,17 @@ async def all_dead(strays: list[Seen]) -> None:
     """Wait until none of these lives."""
     for seen in strays:
         await wait_for_death(seen.pid)
+
+
+def running_tasks() -> int | None:
+    """Processes and threads of this machine; where that is not told, only the processes; None if we can't look."""
+    with suppress(OSError, ValueError, IndexError):
+        told = int(Path("/proc/loadavg").read_text().split()[3].split("/")[1])
+        if told:
+            return told
+    with suppress(OSError):
+        return sum(name.isdigit() for name in os.listdir("/proc"))  # noqa: PTH208 - half the time
+    return None
 
 
 def reap(pid: int) -> None:

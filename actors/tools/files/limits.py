@@ -23,6 +23,7 @@ import msgspec
 import trio
 
 from ....supervisors.guardian import look
+from ....supervisors.processes import running_tasks
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
@@ -70,7 +71,7 @@ USUAL = Limits()
 def impose(pid: int, limits: Limits) -> None:
     """Have the kernel hold this process, and what it will start, to the limits. One that has ended is no error."""
     wanted = {resource.RLIMIT_CORE: 0, resource.RLIMIT_FSIZE: limits.file_size}
-    tasks = _tasks()
+    tasks = running_tasks()
     if tasks is not None:
         wanted[resource.RLIMIT_NPROC] = tasks + ROOM + limits.processes
     if limits.memory is not None:
@@ -89,7 +90,7 @@ async def watch(me: Actor, process: Process, output: Path | None, limits: Limits
     Args:
         output: the file for its result, if it is given one.
     """
-    before = _tasks()
+    before = running_tasks()
     wait = LOOK_FIRST
     while True:
         await trio.sleep(wait)
@@ -97,7 +98,7 @@ async def watch(me: Actor, process: Process, output: Path | None, limits: Limits
         if output is not None and _size_of(output) > limits.result_file:
             end(f"wrote more than {_in_words(limits.result_file)} to LLM_OUTPUT")
             return
-        now = _tasks()
+        now = running_tasks()
         if now is None:
             continue
         before = now if before is None else min(before, now)
@@ -149,17 +150,6 @@ def _resident(members: list[int]) -> int:
         with suppress(OSError, ValueError, IndexError):  # it has ended meanwhile
             pages += int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * resource.getpagesize()
-
-
-def _tasks() -> int | None:
-    """Processes and threads of this machine; where that is not told, only the processes; None if we can't look."""
-    with suppress(OSError, ValueError, IndexError):
-        told = int(Path("/proc/loadavg").read_text().split()[3].split("/")[1])
-        if told:
-            return told
-    with suppress(OSError):
-        return sum(name.isdigit() for name in os.listdir("/proc"))  # noqa: PTH208 - half the time
-    return None
 
 
 def _size_of(file: Path) -> int:

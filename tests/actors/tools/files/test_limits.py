@@ -222,6 +222,6 @@ async def test_without_files_left_a_call_fails_in_a_sentence_wherever_that_hits_
 
 async def test_a_look_that_can_not_be_taken_is_left_out(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     looks = iter([None, 5, None, 5])
-    monkeypatch.setattr("callboard.actors.tools.files.limits._tasks", lambda: next(looks, None))
+    monkeypatch.setattr("callboard.actors.tools.files.limits.running_tasks", lambda: next(looks, None))
     assert await bench.bash('main() { sleep 0.1; echo ok >> "$LLM_OUTPUT"; }') == {"output": "ok\n"}
     assert next(looks, None) is None  # it went on looking

@@ -1,0 +1,220 @@
+"""Where many processes live: what a look costs beside strangers, and ends that bombs try to outrun.
+
+Numbers are those of docs/kernel.md.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+import trio
+from waiting import until
+
+from callboard.protocol.events import Event, Warned
+from callboard.supervisors import Actor, Root, guardian
+from callboard.supervisors.guardian import Census, Strangers
+from callboard.supervisors.process import ProcessStop, run_process, start_process
+
+sys.path.insert(0, str(Path(__file__).parent / "faults"))
+
+from lifeline import Lifeline
+
+
+@pytest.fixture
+async def root() -> AsyncIterator[Root]:
+    with trio.fail_after(60):
+        async with Root() as root:
+            yield root
+
+
+@pytest.fixture
+def me(root: Root) -> Actor:
+    return root.actor
+
+
+@pytest.fixture
+async def life(tmp_path: Path) -> AsyncIterator[Lifeline]:
+    life = Lifeline(tmp_path / "life")
+    yield life
+    await life.aclose()
+
+
+def shell(script: str, *arguments: str) -> list[str]:
+    return ["sh", "-c", script, "sh", *arguments]
+
+
+# --- strangers --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def stranger(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """A process that is not below `NO_HOST`; and no process is too young to be known as a stranger."""
+    monkeypatch.setattr(guardian, "SETTLED", -1.0)
+    with subprocess.Popen(["sleep", "300"]) as process:
+        yield process.pid
+        process.kill()
+
+
+NO_HOST = 2**30
+
+
+def learned(strangers: Strangers, host: int = NO_HOST) -> Census:
+    census = Census(strangers)
+    strangers.learn(census, set(), host)
+    return census
+
+
+def test_a_stranger_is_read_once(stranger: int) -> None:
+    strangers = Strangers()
+    assert stranger in learned(strangers).seen
+    assert stranger not in Census(strangers).seen
+
+
+def test_descendants_of_the_host_and_young_processes_are_read_each_time(
+    stranger: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    strangers = Strangers()
+    learned(strangers, os.getpid())
+    assert {os.getpid(), stranger} <= Census(strangers).seen.keys()
+    monkeypatch.setattr(guardian, "SETTLED", 1000.0 * 365 * 24 * 3600)
+    learned(strangers)
+    assert stranger in Census(strangers).seen
+
+
+def test_who_gets_the_pid_of_a_stranger_is_read(stranger: int) -> None:
+    strangers = Strangers()
+    inodes = learned(strangers).inodes
+    strangers.keep({**inodes, stranger: inodes[stranger] + 1})  # a new process, hence a new directory in /proc
+    assert stranger not in strangers
+    assert stranger in Census(strangers).seen
+
+
+def test_83_a_stranger_that_got_the_pid_of_a_leader_does_not_make_its_session_ours(stranger: int) -> None:
+    strangers = Strangers()
+    seen = learned(strangers).seen[stranger]
+    with subprocess.Popen(["sleep", "300"]) as new:
+        census = Census(strangers)
+        census.seen[new.pid].session = stranger
+        found = [census.belonging(b"none", {stranger: start}, NO_HOST) for start in (seen.start - 1, seen.start)]
+        new.kill()
+    assert [[one.pid for one in each] for each in found] == [[], [new.pid]]
+
+
+# --- a sweep that is late ---------------------------------------------------------------------------------
+
+
+async def test_77_what_a_process_did_is_told_though_the_sweep_is_late_and_the_sweep_goes_on(
+    me: Actor, life: Lifeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    processes, warned = me.root.processes, []
+    look, looks = processes.census, trio.Event()
+
+    async def census(seize: bytes | None = None) -> Census:
+        await looks.wait()
+        return await look(seize)
+
+    def listen(event: Event) -> None:
+        if isinstance(event.data, Warned):
+            warned.append(event.data)
+
+    await run_process(me, ["true"])
+    monkeypatch.setattr(processes, "census", census)
+    script = "exec 3>$1; setsid sleep 300 & sleep 300 & echo up >&3; echo done"
+    with me.root.bus.listen(listen):
+        done = await run_process(me, shell(script, life.path), stop=ProcessStop(eof=0.05, term=0.05))
+    assert (done.status, done.stdout, done.unswept) == (0, b"done\n", True)
+    assert [(each.code, "exited with status 0; processes that it left" in each.message) for each in warned] == [
+        ("process_left", True)
+    ]
+    looks.set()
+    await life.silent()
+    await until(lambda: not processes.live)
+
+
+# --- bombs ------------------------------------------------------------------------------------------------
+
+BOMB = """
+import os, signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+purse, most, apart = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND | os.O_CREAT), int(sys.argv[2]), sys.argv[3]
+life = os.open(sys.argv[4], os.O_WRONLY)
+signal.alarm(60)
+while os.fstat(purse).st_size < most:  # it is bounded, should the test fail
+    os.write(purse, b".")
+    if os.fork() == 0:
+        signal.alarm(60)
+        if apart == "apart":
+            os.setsid()
+    if os.fstat(purse).st_size >= 24:
+        os.write(life, b"lit\\n")
+    time.sleep(0.02)
+signal.pause()
+"""
+MOST = 400
+
+
+def bomb(tmp_path: Path, how: str, life: Lifeline) -> list[str]:
+    return [sys.executable, "-I", "-S", "-c", BOMB, str(tmp_path / "purse"), str(MOST), how, life.path]
+
+
+@pytest.mark.parametrize("how", ["together", "apart"])
+async def test_79_a_fork_bomb_is_gone_soon_after_it_was_told_to_end(
+    me: Actor, life: Lifeline, tmp_path: Path, how: str
+) -> None:
+    process = await start_process(me, bomb(tmp_path, how, life))
+    await life.heard(["lit"])
+    began = trio.current_time()
+    await process.stop()
+    seconds = trio.current_time() - began
+    await life.silent()
+    print(f"{how}: {(tmp_path / 'purse').stat().st_size} processes, gone after {seconds:.2f} s")
+    assert seconds < 1.0 * 5
+    assert not me.root.processes.live
+
+
+async def test_79_who_answers_sigterm_with_processes_has_no_grace(me: Actor, life: Lifeline) -> None:
+    """The grace would be longer than the test may take."""
+    script = "exec 3>$1; trap 'while :; do for i in 1 2 3 4; do setsid sleep 300 & done; sleep 0.05; done' TERM; "
+    process = await start_process(
+        me, shell(script + "echo up >&3; while :; do sleep 0.05; done", life.path), stop=ProcessStop(term=1000)
+    )
+    await life.heard(["up"])
+    end = await process.stop()
+    assert end.signal == signal.SIGKILL
+    await life.silent()
+
+
+HOST = """
+import sys, trio
+from callboard.supervisors import Root
+from callboard.supervisors.process import start_process
+
+async def main():
+    async with Root() as root:
+        await start_process(root.actor, sys.argv[1:])
+        await trio.sleep_forever()
+
+trio.run(main)
+"""
+
+
+@pytest.mark.parametrize("how", ["together", "apart"])
+async def test_81_a_fork_bomb_is_gone_soon_after_its_host_was_killed(life: Lifeline, tmp_path: Path, how: str) -> None:
+    with trio.fail_after(60):
+        argv = [sys.executable, "-c", HOST, *bomb(tmp_path, how, life)]
+        host = await trio.lowlevel.open_process(argv, start_new_session=True)
+        await life.heard(["lit"])
+        host.kill()
+        began = trio.current_time()
+        await host.wait()
+        await life.silent()
+        seconds = trio.current_time() - began
+        print(f"{how}: {(tmp_path / 'purse').stat().st_size} processes, gone after {seconds:.2f} s")
+    assert seconds < 1.0 * 5
+    assert (tmp_path / "purse").stat().st_size < MOST
