@@ -29,6 +29,9 @@ from ...supervisors.root import Root
 READY_WITHIN = 120.0
 """Seconds an engine may take to load its model."""
 
+LONGEST_LINE = 64 * 1024
+"""Bytes of the line in which it says where it listens."""
+
 IDLE_TTL = 300.0
 """Seconds an engine that nobody uses is kept."""
 
@@ -129,6 +132,8 @@ async def _announced(process: Process, path: str) -> Served:
                 end = await process.wait()
                 raise ConfigError(f"the local engine could not load {path}: {_last_words(end.stderr_tail)}")
             line += data
+            if len(line) > LONGEST_LINE:
+                raise UpstreamError(f"the local engine announced itself with an endless line: {bytes(line[:80])!r}")
     if scope.cancelled_caught:
         raise UpstreamError(f"the local engine did not load {path} within {READY_WITHIN:g} s")
     try:

@@ -1,7 +1,8 @@
 """What a server writes to its stdout, cut into lines, however long they are and wherever the pieces end.
 
 A line longer than the limit is never held: its end is looked for while it is read and thrown away, and only its
-beginning and its last bytes are kept, since the id of the request that it answers stands in one of them.
+beginning and its last bytes are kept, since the id of the request that it answers stands in one of them. That is not
+done for ever: see `Lines.endless`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,14 @@ from typing import final
 
 HEAD = 256
 TAIL = 128
+
+JUNK = 1024 * 1024
+"""Bytes that are no messages, in a row, after which whoever writes them is no MCP server."""
+
+ENDLESS = 8
+LONGEST = 64 * 1024 * 1024
+"""Times the limit, or these bytes if that is more, that a line may be long which is thrown away. It has no end if it
+goes on after that."""
 
 _VERSION = rb'(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?'
 _ANSWER = rb'"(?:result|error)"\s*:'  # a request of the server's has an id as well, which may be one of ours
@@ -62,6 +71,18 @@ class Lines:
             lines.append(self._line())
         self._add(rest)
         return lines
+
+    @property
+    def endless(self) -> bool:
+        """Whether the line under way has no end: it is far too long, or long and does not even begin as a message."""
+        if self._size <= JUNK:
+            return False
+        return self._size > max(ENDLESS * self._limit, LONGEST) or self.beginning.lstrip()[:1] not in (b"{", b"[")
+
+    @property
+    def beginning(self) -> bytes:
+        """Of the line that is under way."""
+        return self._head or b"".join(self._pieces[:1])[:HEAD]
 
     def _add(self, piece: bytes) -> None:
         if not piece:

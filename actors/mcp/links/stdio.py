@@ -6,9 +6,11 @@ nobody else runs. Only when the pipe is full does the rest go to an outbox of bo
 empties. So a server that does not read holds up whoever talks to it and nobody else.
 
 **What servers write that they should not.** Lines that are no messages (banners, prints) are skipped and counted, as
-long as there are not too many between two messages. A line that is too long costs the request that it answers. If the
-output ends, all requests fail with how the process ended and what it wrote to stderr at last, and the reader crashes
-with that, and the owner with the reader, and what is left of the process ends with its owner.
+long as there are not too many between two messages. A line that is too long costs the request that it answers, one that
+does not end costs the connection. If the output ends, all requests fail with how the process ended and what it wrote
+to stderr at last, and the reader crashes with that, and the owner with the reader, and what is left of the process
+ends with its owner. A request of which the server has not read the last byte was not begun, and may be made again:
+`McpUnsent`.
 """
 
 from __future__ import annotations
@@ -28,9 +30,9 @@ from ....protocol import jsonrpc
 from ....protocol.errors import McpError, McpLost, McpUnsent, ProcessError
 from ....protocol.mcp.config import Server
 from ....supervisors.process import Process, start_process
-from ....supervisors.spawn import is_dead
+from ....supervisors.spawn import is_dead, wait_for_death
 from . import texts
-from .lines import HEAD, TAIL, Lines, TooLong, id_in
+from .lines import HEAD, JUNK, TAIL, Lines, TooLong, id_in
 from .link import Json, Outgoing, Receiver
 
 if TYPE_CHECKING:
@@ -38,9 +40,6 @@ if TYPE_CHECKING:
 
 OUTBOX = 16 * 1024 * 1024
 """Bytes that wait for a server to read them."""
-
-JUNK = 1024 * 1024
-"""Bytes of lines that are no messages, in a row, after which it is no MCP server."""
 
 TURN = 16
 """Pieces of output taken in a row before others get to run."""
@@ -93,13 +92,15 @@ async def open_stdio(
 
 @final
 class _Waiting:
-    """A task that waits for the answer to its request."""
+    """A task that waits for the answer to its request, which ends at the byte `upto` of all that the server is sent."""
 
-    __slots__ = ("link", "outgoing", "task")
+    __slots__ = ("link", "outgoing", "since", "task", "upto")
 
-    def __init__(self, link: StdioLink, outgoing: Outgoing) -> None:
+    def __init__(self, link: StdioLink, outgoing: Outgoing, upto: int) -> None:
         self.link = link
         self.outgoing = outgoing
+        self.upto = upto
+        self.since = trio.current_time()
         self.task = trio.lowlevel.current_task()
 
     def give_up(self, _: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
@@ -135,6 +136,8 @@ class StdioLink:
         self._junk_in_row = 0
         self._outbox: deque[bytes | memoryview] = deque()
         self._queued = 0
+        self._written = 0
+        self._unread = 0
         self._more = trio.Event()
         assert process.stdin is not None
         self._stdin = process.stdin
@@ -149,7 +152,7 @@ class StdioLink:
     async def request(self, outgoing: Outgoing) -> msgspec.Raw:
         """See `Link`."""
         self._send(jsonrpc.encode_request(outgoing.id, outgoing.method, outgoing.params))
-        waiting = self.waiting[outgoing.id] = _Waiting(self, outgoing)
+        waiting = self.waiting[outgoing.id] = _Waiting(self, outgoing, self._written + self._queued)
         answer: msgspec.Raw = await trio.lowlevel.wait_task_rescheduled(waiting.give_up)
         return answer
 
@@ -181,6 +184,7 @@ class StdioLink:
         if not self._queued:
             with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):  # as the writer will see
                 sent = self._stdin.send_nowait(data)
+                self._written += sent
         if sent < len(data):
             self._outbox.append(memoryview(data)[sent:])
             self._queued += len(data) - sent
@@ -197,6 +201,7 @@ class StdioLink:
                     first = self._outbox[0]
                     sent = self._stdin.send_nowait(first)
                     self._queued -= sent
+                    self._written += sent
                     if sent == len(first):
                         self._outbox.popleft()
                     else:
@@ -217,6 +222,8 @@ class StdioLink:
         while self._lost is None and (data := await stdout.receive_soon()):
             for line in lines.feed(data):
                 self._take(line)
+            if lines.endless:
+                self._flooded(lines.beginning)
             turn -= 1
             if not turn:
                 turn = TURN
@@ -278,8 +285,7 @@ class StdioLink:
         self._junk_in_row += len(line)
         self._on_junk(line)
         if self._junk_in_row > JUNK:
-            text = line[:80].decode("utf-8", "replace").strip()
-            self._lose(f"writes something else than messages to its stdout ({text!r}, ...)", self.process.stderr_tail)
+            self._lose(f"writes something else than messages to its stdout ({_quoted(line)})", self.process.stderr_tail)
 
     def _too_long(self, line: TooLong) -> None:
         limit = self._server.max_message_bytes
@@ -290,14 +296,19 @@ class StdioLink:
             what = f"MCP server '{self._server.name}' answered {texts.described(waiting.outgoing)} with {size}"
             trio.lowlevel.reschedule(waiting.task, outcome.Error(McpError(what)))
 
+    def _flooded(self, begins: bytes) -> None:
+        what = f"writes a line without an end to its stdout, where each message ends with a newline ({_quoted(begins)})"
+        self._lose(what, self.process.stderr_tail)
+
     # --- its end ----------------------------------------------------------------------------------------------
 
     async def _tell_end(self) -> None:
         """Its output has ended: find out how it ended itself, if it did."""
         process = self.process
         with trio.move_on_after(DIES_WITHIN):
-            await process.ref.wait()
-        if process.ended is None and is_dead(process.pid):
+            await wait_for_death(process.pid)
+        if is_dead(process.pid):
+            self._unread = self._stdin.unread
             with trio.move_on_after(REPORTS_WITHIN):
                 await process.ref.wait()
         end = process.ended
@@ -315,8 +326,19 @@ class StdioLink:
         name = self._server.name
         self._lost = texts.lost(name, what, words)
         waiting, self.waiting = self.waiting, {}
+        read, now = self._written - self._unread, trio.current_time()
+        calls = sum(each.upto <= read and each.outgoing.method == "tools/call" for each in waiting.values())
         for each in waiting.values():
-            trio.lowlevel.reschedule(each.task, outcome.Error(texts.lost(name, what, words, each.outgoing)))
+            error = (
+                texts.lost(name, what, words, each.outgoing, since=now - each.since, others=calls - 1)
+                if each.upto <= read
+                else texts.unsent(name, what, words, each.outgoing)
+            )
+            trio.lowlevel.reschedule(each.task, outcome.Error(error))
+
+
+def _quoted(line: bytes) -> str:
+    return f"{line[:80].decode('utf-8', 'replace').strip()!r}, ..."
 
 
 def _at_home(path: str) -> str:

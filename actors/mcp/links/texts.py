@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ....protocol.errors import McpError, McpLost
+from ....protocol.errors import McpError, McpLost, McpUnsent
 from ....protocol.jsonrpc import ErrorData
 from .link import Outgoing
 
@@ -34,10 +34,35 @@ def refused(server: str, outgoing: Outgoing, error: ErrorData) -> McpError:
     return McpError(text, rpc_code=error.code, data=error.data)
 
 
-def lost(server: str, what: str, words: str = "", outgoing: Outgoing | None = None) -> McpLost:
-    """The connection's end; `what` as in "ended with status 3", `words` what the server wrote to stderr at last."""
+def lost(
+    server: str,
+    what: str,
+    words: str = "",
+    outgoing: Outgoing | None = None,
+    *,
+    since: float | None = None,
+    others: int = 0,
+) -> McpLost:
+    """The connection's end; `what` as in "ended with status 3", `words` what the server wrote to stderr at last.
+
+    Args:
+        since: seconds since `outgoing` was sent.
+        others: calls of tools that were under way beside it, any of which may be to blame.
+    """
     during = f" during {described(outgoing)}" if outgoing is not None else ""
-    return McpLost(f"MCP server '{server}' {what}{during}{_quoted(words)}")
+    sent = "" if since is None else f" (sent {since:.1f} s before{_beside(others)})"
+    return McpLost(f"MCP server '{server}' {what}{during}{sent}{_quoted(words)}")
+
+
+def unsent(server: str, what: str, words: str, outgoing: Outgoing) -> McpUnsent:
+    """The connection's end for a request that the server had not read by then."""
+    return McpUnsent(f"MCP server '{server}' {what} before it had read {described(outgoing)}{_quoted(words)}")
+
+
+def _beside(others: int) -> str:
+    if others < 1:
+        return ""
+    return f", with {others} other call{'' if others == 1 else 's'} under way"
 
 
 def _quoted(words: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ....protocol.errors import ToolFailed
 from ..tool import TIMEOUT, Arguments, Json, Tool, ToolSpec
 from .call import play
 from .home import Home
@@ -13,6 +14,9 @@ from .output import result
 if TYPE_CHECKING:
     from ....supervisors import Actor
     from ..declare.declaration import Declaration
+
+_LINES, _CHARACTERS = 5, 500
+"""Of stderr that an error quotes."""
 
 
 def file_tool(declaration: Declaration, home: Home, *, timeout: float | None = TIMEOUT, limits: Limits = USUAL) -> Tool:
@@ -36,6 +40,13 @@ async def instructions(
     """What the function `_instructions` of an agent's tool file writes.
 
     Raises:
-        ToolFailed: it could not be started, or failed.
+        ToolFailed: it could not be started, or failed. There is no model to read its stderr, so the message quotes it.
     """
-    return (await play(me, declaration, {}, home, timeout=timeout, limits=limits)).text
+    try:
+        return (await play(me, declaration, {}, home, timeout=timeout, limits=limits)).text
+    except ToolFailed as failed:
+        lines = [line.strip() for line in failed.stderr.splitlines() if line.strip()][-_LINES:]
+        if not lines:
+            raise
+        said = "\n".join(lines)[-_CHARACTERS:]
+        raise ToolFailed(f"{failed}; it wrote to stderr: {said}", stderr=failed.stderr) from failed

@@ -87,6 +87,19 @@ async def test_dynamic_instructions_come_from_the_tools_file(stage: Stage) -> No
     assert stage.models.requests[0].system.startswith(f"You are in {Path.cwd()}.\n\n## Asking the user")
 
 
+async def test_dynamic_instructions_that_need_a_missing_program_name_it(stage: Stage) -> None:
+    home = stage.plain("dynamic_instructions: true", name="clerk")
+    (home / "tools.sh").write_text("# @meta require-tools no-such-program\n_instructions() { echo hi; }\n")
+    outcome = await stage.run("hi", target="clerk")
+    assert outcome.error.message == (
+        "Tool call '_instructions' exited with code 2; it wrote to stderr: "
+        "this tool needs the program 'no-such-program', which is not on the PATH"
+    )
+    (home / "tools.sh").write_text('_instructions() { no-such-program >> "$LLM_OUTPUT"; }\n')
+    outcome = await stage.run("hi", target="clerk")
+    assert "no-such-program: command not found" in outcome.error.message
+
+
 async def test_dynamic_instructions_may_ask_the_user(stage: Stage) -> None:
     home = stage.plain("dynamic_instructions: true\ncan_ask_user: false", name="clerk")
     (home / "tools.py").write_text('def _instructions():\n    """Makes them."""\n    return "Use " + input("Which?")\n')

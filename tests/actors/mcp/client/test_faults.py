@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import sys
 import time
@@ -17,7 +18,7 @@ from waiting import until
 
 from callboard.actors.mcp.links import stdio
 from callboard.actors.mcp.links.link import Caller
-from callboard.protocol.errors import McpError, McpLost
+from callboard.protocol.errors import McpError, McpLost, McpUnsent
 
 MIB = 1024 * 1024
 
@@ -46,7 +47,7 @@ async def test_a_server_that_closed_its_input_and_lives_on_is_given_up(
     monkeypatch.setattr(stdio, "DEAF_FOR", 0.05)
     async with play.connected("--legacy") as client:
         assert text_of(await client.call_tool("deafen", {})) == "deaf"
-        what = "closed its input, so it hears nothing any more, during tools/call 'echo'"
+        what = "closed its input, so it hears nothing any more, before it had read tools/call 'echo'"
         with pytest.raises(McpLost, match=what):
             await client.call_tool("echo", {"text": "hello?"})
 
@@ -98,15 +99,44 @@ async def test_dead_server_mid_call(play: Any, era: str) -> None:
                 nursery.start_soon(call)
             await until(lambda: client.pending == 5)
             died = time.monotonic()
-            with pytest.raises(McpLost, match=r"'play' ended with status 3 during tools/call 'die'; .*stderr: goodbye"):
+            with pytest.raises(
+                McpLost, match=r"'play' ended with status 3 during tools/call 'die' \(.*stderr: goodbye"
+            ):
                 await client.call_tool("die", {"words": "goodbye"})
-        assert all("during tools/call 'slow'; it wrote to stderr: goodbye" in str(error) for error, _ in errors)
+        known = r"during tools/call 'slow' \(sent \d+\.\d s before, with 5 other calls under way\); .*stderr: goodbye"
+        assert all(re.search(known, str(error)) for error, _ in errors)
         assert max(at for _, at in errors) - died < 5  # the goal is 0.1; a timeout would be 60
         with pytest.raises(McpLost, match="ended with status 3; it wrote"):
             await client.call_tool("echo", {"text": "anybody?"})
         with trio.fail_after(5):
             end = await play.owner.ref.wait()
         assert end.reason == "crashed"  # whoever owns the connection learns of it
+
+
+async def test_a_call_that_a_dead_server_had_not_read_was_not_begun(play: Any) -> None:
+    async with play.connected() as client:
+        errors: dict[str, McpLost] = {}
+
+        async def call(tool: str, arguments: dict[str, Any]) -> None:
+            with pytest.raises(McpLost) as caught:
+                await client.call_tool(tool, arguments)
+            errors[tool] = caught.value
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(call, "slow", {"seconds": 60})
+            await until(lambda: client.pending == 1)
+            await client.call_tool("echo", {"text": "it has read all that came before this"})
+            os.kill(client.pid, signal.SIGSTOP)
+            await until(lambda: psutil.Process(client.pid).status() == psutil.STATUS_STOPPED)
+            nursery.start_soon(call, "echo", {"text": "in the pipe"})
+            nursery.start_soon(call, "big", {"bytes": 1, "more": "in the outbox" * MIB})
+            await until(lambda: client.pending == 3)
+            os.kill(client.pid, signal.SIGKILL)
+    assert type(errors["slow"]) is McpLost
+    assert re.search(r"signal 9 during tools/call 'slow' \(sent \d+\.\d s before\)$", str(errors["slow"]))
+    for tool in ("echo", "big"):
+        assert isinstance(errors[tool], McpUnsent)
+        assert str(errors[tool]) == f"MCP server 'play' was ended by signal 9 before it had read tools/call '{tool}'"
 
 
 async def test_a_server_that_is_killed_is_told_with_the_signal(play: Any) -> None:
@@ -170,6 +200,27 @@ async def test_a_server_that_writes_nothing_but_junk_is_given_up(play: Any) -> N
     async with play.connected() as client:
         with pytest.raises(McpLost, match=r"writes something else than messages to its stdout \('not a message"):
             await client.call_tool("junk", {"bytes": 2 * MIB})
+
+
+@pytest.mark.parametrize("begin", ["", '{"jsonrpc": "2.0", "id": 7, "result": {"text": "'])
+async def test_a_line_without_an_end_is_given_up_though_the_call_was_cancelled(play: Any, begin: str) -> None:
+    """Else it would be read for as long as the pool keeps the server."""
+    async with play.connected() as client:
+        pid = client.pid
+        with trio.move_on_after(0) as scope:
+            await client.call_tool("endless", {"begin": begin})
+        assert scope.cancelled_caught
+        with trio.fail_after(60):  # it takes less than a second
+            await play.owner.ref.wait()
+        assert not psutil.pid_exists(pid)
+        with pytest.raises(McpLost, match=r"'play' writes a line without an end to its stdout, .*\('.*x', \.\.\.\)"):
+            await client.call_tool("echo", {"text": "anybody?"})
+
+
+async def test_a_line_without_an_end_fails_the_calls_under_way(play: Any) -> None:
+    async with play.connected() as client:
+        with pytest.raises(McpLost, match=r"'play' writes a line without an end .*during tools/call 'endless'"):
+            await client.call_tool("endless", {"begin": "Welcome! "})
 
 
 async def test_sends_a_100_mb_line(play: Any, era: str) -> None:

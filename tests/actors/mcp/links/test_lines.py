@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callboard.actors.mcp.links.lines import Lines, TooLong
+from callboard.actors.mcp.links.lines import ENDLESS, JUNK, LONGEST, Lines, TooLong
 
 PIECES = st.lists(st.binary(max_size=12).map(lambda data: data.replace(b"\x00", b"\n")), max_size=30)
 
@@ -48,3 +48,25 @@ def test_the_id_of_a_line_that_is_too_long_is_found(begin: bytes, end: bytes, id
     assert isinstance(line, TooLong)
     assert line.id == id
     assert line.size == len(data) - 1
+
+
+@pytest.mark.parametrize(
+    ("limit", "begin", "most"), [(100, b"x", JUNK), (100, b"{", LONGEST), (2 * LONGEST, b"{", ENDLESS * 2 * LONGEST)]
+)
+def test_a_line_has_no_end_when_it_is_far_too_long_and_sooner_if_it_is_no_message(
+    limit: int, begin: bytes, most: int
+) -> None:
+    lines, piece = Lines(limit), bytes(16 * 1024 * 1024)
+    assert lines.feed(begin) == []
+    size = len(begin)
+    while size < most:
+        assert not lines.endless
+        more = piece[: most - size]
+        assert lines.feed(more) == []
+        size += len(more)
+    assert not lines.endless
+    lines.feed(b"x")
+    assert lines.endless
+    assert lines.beginning.startswith(begin)
+    lines.feed(b"\n")
+    assert not lines.endless

@@ -9,9 +9,11 @@ import os
 import random
 import signal
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import trio
 from fake_mcp_http import Legacy, Talk, fake_mcp, result
@@ -311,6 +313,33 @@ async def test_one_that_dies_between_two_calls_is_started_by_the_next(house: Hou
             await until(lambda: len(house.of("mcp.stopped")) == times)  # noqa: B023 - it is awaited in its turn
             pids.add(await house.call(scope, "s"))
     assert len(pids) == 4
+
+
+async def test_what_a_server_had_not_read_when_it_died_is_asked_again_of_the_next_one(house: House) -> None:
+    house.build(scripted("s"))
+    told: dict[str, str] = {}
+    with house.scope() as scope:
+        await house.call(scope, "s", "echo", text="up")
+        first = house.starts[-1]
+
+        async def call(tool: str, **arguments: Any) -> None:
+            try:
+                told[tool] = await house.call(scope, "s", tool, **arguments)
+            except McpLost as lost:
+                told[tool] = str(lost)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(partial(call, "slow", seconds=60))
+            await house.call(scope, "s", "echo", text="it has read what came before this")
+            os.kill(first, signal.SIGSTOP)
+            await until(lambda: psutil.Process(first).status() == psutil.STATUS_STOPPED)
+            nursery.start_soon(call, "pid")
+            await wait_all_tasks_blocked()
+            os.kill(first, signal.SIGKILL)
+    assert told["pid"] == str(house.starts[-1])
+    assert house.starts[-1] != first
+    assert "was ended by signal 9 during tools/call 'slow'" in told["slow"]
+    assert "The call was not made again, since it may have done its work" in told["slow"]
 
 
 async def test_one_that_always_dies_is_left_alone_after_a_while_and_tried_again_later(

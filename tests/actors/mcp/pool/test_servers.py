@@ -179,7 +179,7 @@ async def test_only_admitted_tools_are_in_a_catalogue(house: House) -> None:
     house.build(scripted("s", tools=ToolList(allow=("e*", "add"), deny=("env",))), scripted("t"))
     with house.scope() as scope:
         names = {name: [tool.name for tool in (await scope.catalog(name, house.root.actor)).tools] for name in "st"}
-    assert names["s"] == ["echo", "add"]
+    assert names["s"] == ["echo", "add", "endless"]
     assert len(names["t"]) > 20
     assert len(house.starts) == 1
 

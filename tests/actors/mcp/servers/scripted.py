@@ -28,8 +28,8 @@ Tools: echo{text} add{a,b} slow{seconds, stubborn} env{name} pid{} cwd{} count{}
     change{} (tools/list_changed) big{bytes} die{status, words} fail{} (isError) refuse{} (a JSON-RPC error)
     seen{} (the messages so far) unask{} (a question taken back) deafen{} (closes its input and lives on)
     visit{times} (refused with -32042 so many times, until two pages are opened)
-    and broken output: half{} closes{} long{bytes} junk{bytes} batch{text} utf8{} odd{how} flood{bytes} (stderr)
-    late{id}
+    and broken output: half{} closes{} long{bytes} endless{begin} junk{bytes} batch{text} utf8{} odd{how}
+    flood{bytes} (stderr) late{id}
 """
 
 from __future__ import annotations
@@ -70,6 +70,7 @@ SCHEMAS = {
     "big": {"bytes": "integer"},
     "long": {"bytes": "integer"},
     "junk": {"bytes": "integer"},
+    "endless": {"begin": "string"},
     "flood": {"bytes": "integer"},
     "batch": {"text": "string"},
     "visit": {"times": "integer"},
@@ -421,6 +422,11 @@ class Server:
             self.raw(b"x" * 65536)
         self.raw(b'"}}\n')
         return None
+
+    def tool_endless(self, given: dict, *_: object) -> object:
+        self.raw(given["begin"].encode())
+        while True:
+            self.raw(b"x" * 65536)
 
     def tool_junk(self, given: dict, *_: object) -> object:
         line = b"not a message " * 70 + b"\n"
