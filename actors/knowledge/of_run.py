@@ -69,6 +69,11 @@ class RunKnowledge:
         """
         return await self._of(me).retrieve(me, recipe, query, top_k=top_k, min_score=above, mode="vector")
 
+    async def model_of(self, me: Actor, recipe: Recipe) -> str | None:
+        """What made the vectors of the base that is there; None if there is none."""
+        meta = await self._of(me).meta(recipe)
+        return None if meta is None else meta.model
+
     def adopt(self, me: Actor, client: ClientSettings) -> str:
         """Know a client that `config.yaml` does not have, for embedding; see `Catalog.adopt`."""
         return self._of(me).embedders.adopt(client)

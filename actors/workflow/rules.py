@@ -30,6 +30,8 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
         early_memories_count: what is read at `pre_gen_thinking` is there when the agent thinks; if it doesn't, when it
             answers. What is read at `finished` is told to the functions of its edges. Else: nobody sees either.
         bare_stores_work: a simple or file store without `embedding` has the user's own model. Else: it stays empty.
+        words_stand_in: a simple or file store for which no vectors are to be had is searched by its words. Else: that
+            is an error, see `memories_must_answer`.
         stores_persist: a simple store without a path is there again in the next run. Else: it ends with this one.
         memories_are_whole: a simple store keeps what was said. Else: the first three sentences, or 500 characters.
         zero_finds_all: a `similarity_threshold` of 0 lets everything be found, as the guide has it. Else: what is less
@@ -46,6 +48,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     unknown_functions_pass: bool = False
     early_memories_count: bool = True
     bare_stores_work: bool = True
+    words_stand_in: bool = True
     stores_persist: bool = True
     memories_are_whole: bool = True
     zero_finds_all: bool = True
@@ -63,6 +66,7 @@ DEVALL = Rules(
     unknown_functions_pass=True,
     early_memories_count=False,
     bare_stores_work=False,
+    words_stand_in=False,
     stores_persist=False,
     memories_are_whole=False,
     zero_finds_all=False,

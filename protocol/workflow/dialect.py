@@ -24,6 +24,8 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
         ends_are_inferred: an absent `start` is the only node that nothing leads to. Else: an error.
         stores_need_config: a memory store without `config` is an error, whatever its type.
         reads_by_default, writes_by_default, top_k, threshold: what a node's `memories` entry means where it is silent.
+        silent_memories_work: one that says neither `read` nor `write` would do nothing, so it means what the program
+            makes of it, in all that it leaves open.
         merges_edges: of two edges between one pair the later overwrites the earlier, in the earlier's place. Else:
             both count.
         false_is_a_name: `condition: "false"` names a function. Else: never.
@@ -42,6 +44,7 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     writes_by_default: bool = False
     top_k: int = 10
     threshold: float = 0.5
+    silent_memories_work: bool = True
     merges_edges: bool = False
     false_is_a_name: bool = False
     unknown_functions_pass: bool = False
@@ -60,6 +63,7 @@ DEVALL = Dialect(
     writes_by_default=True,
     top_k=3,
     threshold=-1.0,
+    silent_memories_work=False,
     merges_edges=True,
     false_is_a_name=True,
     unknown_functions_pass=True,

@@ -5,8 +5,9 @@
     vectors = await embedder.embed(me, ["a text", "another"])
 
 Ids are `client:model` as everywhere: a client of `config.yaml`, or a provider by its own name (`openai`, `ollama`,
-`cohere`, `gemini`), and two that need nobody else: `local:static` and `local:minilm`. Like the gateway, one `Embedders`
-serves a whole process, and everybody who names a model shares its connections, its engine and its limits.
+`cohere`, `gemini`), and three that need nobody else: `local:static`, `local:minilm` and `local:words`. Like the
+gateway, one `Embedders` serves a whole process, and everybody who names a model shares its connections, its engine
+and its limits.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from ....supervisors.root import Root
 from ...models import weights
 from ...models.catalog import Access, Catalog
 from ...models.engines import EMBEDDED_TOKENS, LocalEngines, require_engine
-from . import static
+from . import lexical, static
 from .cache import EmbeddingCache
 from .cached import Cached
 from .embedder import Embedder
@@ -52,7 +53,7 @@ class Embedders:
         settings: what `config.yaml` says.
         environ: the environment: keys, base URLs, proxies, cache directory.
         owner: the local engine lives and ends as its child; without it `local:minilm` is refused.
-        cache: asked first, except for `local:static`, which is as fast.
+        cache: asked first, except for `local:static` and `local:words`, which are as fast.
         on_usage: told of the tokens that providers count.
         rng: where the jitter of the waits comes from.
     """
@@ -118,9 +119,13 @@ class Embedders:
         match f"local:{access.name}":
             case static.MODEL:
                 return static.Static(self._environ, self._limiter)
+            case lexical.MODEL:
+                return lexical.Lexical(self._limiter)
             case name if name == MINILM:
                 return self._kept(self._of_the_engine(access, batch))
-        raise ConfigError(f"unknown local embedding model '{access.id}'; known are {DEFAULT}, {MINILM}")
+        raise ConfigError(
+            f"unknown local embedding model '{access.id}'; known are {DEFAULT}, {MINILM}, {lexical.MODEL}"
+        )
 
     def _kept(self, embedder: Embedder) -> Embedder:
         return embedder if self._cache is None else Cached(embedder, self._cache, self._limiter)

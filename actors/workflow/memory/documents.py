@@ -6,11 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import trio
 
+from ....protocol.errors import CallboardError
 from ....protocol.workflow.agents import FileSource
+from ...knowledge.embed import lexical
 from ...knowledge.recipe import Recipe
 from .stores import Experience, Question
+from .vectors import OrWords
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
@@ -27,6 +31,7 @@ class Documents:
         directory: of the base.
         base: what relative sources start from.
         model: what makes vectors, on behalf of the actor it is given; None for the user's own.
+        words: whether words stand in for it.
     """
 
     def __init__(
@@ -38,6 +43,7 @@ class Documents:
         directory: Path,
         base: Path,
         model: Callable[[Actor], str] | None,
+        words: OrWords,
     ) -> None:
         self._name = name
         self._context = context
@@ -45,16 +51,16 @@ class Documents:
         self._directory = directory
         self._base = base
         self._model = model
+        self._words = words
+        self._by_words = False
         self._recipe: Recipe | None = None
 
     async def recall(self, me: Actor, question: Question) -> list[str]:
         """See `Store.recall`."""
-        knowledge = self._context.knowledge
-        if self._recipe is None:
-            self._recipe = await trio.to_thread.run_sync(self._made, self._model(me) if self._model else None)
-        await knowledge.ready(me, [self._recipe])
-        found = await knowledge.near(
-            me, self._recipe, question.text, top_k=question.top_k, above=question.threshold - 1e-6
+        recipe = await self._there(me)
+        above = min(question.threshold, 0.0) if self._by_words else question.threshold
+        found = await self._context.knowledge.near(
+            me, recipe, question.text, top_k=question.top_k, above=above - lexical.LEAST
         )
         return [hit.text for hit in found.chunks]
 
@@ -63,6 +69,25 @@ class Documents:
 
     async def aclose(self) -> None:
         """Nothing: bases are the process's."""
+
+    async def _there(self, me: Actor) -> Recipe:
+        """How the base was made, which is there from then on."""
+        knowledge, recipe = self._context.knowledge, self._recipe
+        if recipe is None:
+            model = self._model(me) if self._model else self._words.model_for(me)
+            recipe = await trio.to_thread.run_sync(self._made, model)
+        try:
+            await knowledge.ready(me, [recipe])
+        except CallboardError as error:
+            if not self._words.stands_in(error):
+                raise
+            self._words.warn(me, error)
+            recipe = msgspec.structs.replace(recipe, embedding_model=lexical.MODEL)
+            await knowledge.ready(me, [recipe])
+        if self._recipe is None:
+            self._by_words = await knowledge.model_of(me, recipe) == lexical.MODEL
+            self._recipe = recipe
+        return recipe
 
     def _made(self, model: str | None) -> Recipe:
         documents = tuple(spec for source in self._sources for spec in specs(source, self._base))

@@ -13,7 +13,8 @@ store of each graph of each file. Relative paths start from the workflow's direc
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, assert_never, final
 
@@ -40,11 +41,11 @@ from .documents import Documents
 from .mem0 import Mem0
 from .simple import Simple
 from .stores import Experience, Question, Store
+from .vectors import OrWords
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
     from ...context import RunContext
-    from ...knowledge.base.model import Embedder
 
 Recalled: TypeAlias = list[tuple[str, list[str]]]
 """What stores gave, each with its name."""
@@ -178,7 +179,8 @@ class Memories:
                 path = self._path(config.memory_path)
                 if path is None and self._rules.stores_persist:
                     path = self._home(store.name, ".memory")
-                return Simple(store.name, path, self._embedder(config.embedding), whole=self._rules.memories_are_whole)
+                vectors = self._vectors(store.name, config.embedding)
+                return Simple(store.name, path, lambda _: vectors, whole=self._rules.memories_are_whole)
             case FileStore() as config:
                 if config.embedding is None and not self._rules.bare_stores_work:
                     return None
@@ -197,6 +199,7 @@ class Memories:
             directory=path or self._home(name, ".kb"),
             base=self._directory,
             model=None if embedding is None else lambda me: self._model(me, embedding),
+            words=self._vectors(name, embedding),
         )
 
     def _path(self, given: str | None) -> Path | None:
@@ -213,12 +216,9 @@ class Memories:
 
     # --- vectors ------------------------------------------------------------------------------------------
 
-    def _embedder(self, embedding: Embedding | None) -> Callable[[Actor], Embedder]:
-        def made(me: Actor) -> Embedder:
-            model = None if embedding is None else self._model(me, embedding)
-            return self._context.knowledge.embedder(me, model)
-
-        return made
+    def _vectors(self, name: str, embedding: Embedding | None) -> OrWords:
+        named = None if embedding is None else partial(self._model, embedding=embedding)
+        return OrWords(self._context, name, named, allowed=self._rules.words_stand_in)
 
     def _model(self, me: Actor, embedding: Embedding) -> str:
         """The model's id."""

@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING
 import msgspec
 import trio
 
+from ...knowledge.embed import lexical
 from .likeness import brief, likeness, plain
 from .notebook import Note, Notebook
 from .stores import Experience, Question
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
-    from ...knowledge.base.model import Embedder
+    from .vectors import Vectorizer
 
 MOST = 1000
 """Texts that are kept."""
@@ -49,7 +50,7 @@ class Simple:
         whole: keep what was said; else the first sentences.
     """
 
-    def __init__(self, name: str, path: Path | None, embedder: Callable[[Actor], Embedder], *, whole: bool) -> None:
+    def __init__(self, name: str, path: Path | None, embedder: Callable[[Actor], Vectorizer], *, whole: bool) -> None:
         self._notes = Notebook(path, most=MOST, name=name)
         self._embedder = embedder
         self._whole = whole
@@ -63,6 +64,8 @@ class Simple:
         embedder = self._embedder(me)
         asked = (await embedder.embed(me, [text], query=True))[0].tobytes()
         notes = await self._with_vectors(me, embedder, notes, len(asked))
+        if embedder.model == lexical.MODEL:  # other cosines than those of meaning: one word in common is near enough
+            question = msgspec.structs.replace(question, threshold=min(question.threshold, lexical.LEAST))
         return await trio.to_thread.run_sync(partial(_nearest, list(notes.values()), asked, text, question))
 
     async def remember(self, me: Actor, experience: Experience) -> None:
@@ -84,7 +87,7 @@ class Simple:
         self._notes.close()
 
     async def _with_vectors(
-        self, me: Actor, embedder: Embedder, notes: Mapping[int, Note], size: int
+        self, me: Actor, embedder: Vectorizer, notes: Mapping[int, Note], size: int
     ) -> Mapping[int, Note]:
         """The notes, each with a vector of this model, of so many bytes."""
         old = [

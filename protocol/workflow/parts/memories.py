@@ -8,6 +8,7 @@ import msgspec
 
 from ...source import Mapping, Node, Path, Scalar, Sequence
 from ..agents import STORES, Embedding, FileSource, FileStore, MemoryUse, Store, StoreConfig
+from ..dialect import DEVALL
 from .keys import check_key
 from .reading import WorkflowReading, with_value
 
@@ -15,18 +16,11 @@ from .reading import WorkflowReading, with_value
 def read_memories(reading: WorkflowReading, config: Mapping, path: Path) -> tuple[MemoryUse, ...]:
     """The `memories` of a node."""
     found = []
-    dialect = reading.dialect
-    defaults = {
-        "top_k": dialect.top_k,
-        "similarity_threshold": dialect.threshold,
-        "read": dialect.reads_by_default,
-        "write": dialect.writes_by_default,
-    }
     for node, at in reading.items(config, "memories", path, "memories", "name: my_store"):
         mapping = reading.mapping(node, at, "an entry of `memories`", "`{name: my_store, read: true}`")
         if mapping is None:
             continue
-        silent = {key: value for key, value in defaults.items() if key not in mapping.entries}
+        silent = {key: value for key, value in _defaults(reading, mapping).items() if key not in mapping.entries}
         mapping = _with_stages(reading, mapping, at)
         use = reading.block(
             MemoryUse,
@@ -48,6 +42,19 @@ def read_memories(reading: WorkflowReading, config: Mapping, path: Path) -> tupl
                 hint="write `read: true`, `write: true` or both; DevAll's own engine takes both for granted.",
             )
     return tuple(found)
+
+
+def _defaults(reading: WorkflowReading, use: Mapping) -> dict[str, Any]:
+    """What an entry means where it is silent."""
+    dialect = reading.dialect
+    if dialect.silent_memories_work and {"read", "write"}.isdisjoint(use.entries):
+        dialect = DEVALL
+    return {
+        "top_k": dialect.top_k,
+        "similarity_threshold": dialect.threshold,
+        "read": dialect.reads_by_default,
+        "write": dialect.writes_by_default,
+    }
 
 
 def _with_stages(reading: WorkflowReading, use: Mapping, path: Path) -> Mapping:

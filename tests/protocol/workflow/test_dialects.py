@@ -232,15 +232,23 @@ def test_two_edges_between_one_pair_both_count_and_in_the_program_the_later_over
 def test_memories_are_what_the_guide_says_and_in_the_program_what_it_does() -> None:
     store = "  memory: [{name: m, type: simple, config: {embedding: {provider: openai, model: e}}}]\n"
     keys = "provider: openai, name: m, memories: [{name: m}]"
-    (use,) = config("agent", keys, more=store).memories
+    (use,) = config("agent", keys.replace("name: m}", "name: m, read: true}"), more=store).memories
     assert (use.top_k, use.similarity_threshold, use.read, use.write, use.retrieve_stage) == (
         10,
         0.5,
-        False,
+        True,
         False,
         None,
     )
-    (use,) = config("agent", keys, "devall", more=store).memories
+    (use,) = config("agent", keys.replace("name: m}", "name: m, read: true}"), "devall", more=store).memories
+    assert (use.top_k, use.similarity_threshold, use.read, use.write, use.retrieve_stage) == (3, -1.0, True, True, None)
+
+
+@pytest.mark.parametrize("compat", ["standard", "devall"])
+def test_a_memory_that_would_do_nothing_does_what_the_program_makes_of_it(compat: str) -> None:
+    store = "  memory: [{name: m, type: simple, config: {embedding: {provider: openai, model: e}}}]\n"
+    keys = "provider: openai, name: m, memories: [{name: m}]"
+    (use,) = config("agent", keys, compat, more=store).memories
     assert (use.top_k, use.similarity_threshold, use.read, use.write, use.retrieve_stage) == (3, -1.0, True, True, None)
 
 

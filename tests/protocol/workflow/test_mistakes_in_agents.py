@@ -157,7 +157,7 @@ MISTAKES = {
     ),
     "memory for nothing": Mistake(
         "            read: true\n            write: false",
-        "            top_k: 3",
+        "            read: false",
         "idle_memory",
         "- name: style_guide",
         "read: true",

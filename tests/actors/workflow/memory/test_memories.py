@@ -46,11 +46,17 @@ async def test_a_blackboard_gives_the_latest_in_front_of_the_last_thing_said(age
 
 
 async def test_what_is_not_said_is_no_in_standard_and_yes_in_devall(agents: Agents) -> None:
-    silent = BOARD.replace(", write: true", "").replace(", read: true", "")
+    half = BOARD.replace(", write: true", ", read: true")
     for compat, told in (("standard", 2), ("devall", 3)):
         agents.models.requests.clear()
-        await agents.run(silent, compat=compat)
+        await agents.run(half, compat=compat)
         assert len(said(agents.models.requests[1])) == told
+
+
+@pytest.mark.parametrize("compat", ["standard", "devall"])
+async def test_a_memory_of_which_neither_is_said_is_read_and_written(agents: Agents, compat: str) -> None:
+    await agents.run(BOARD.replace(", write: true", "").replace(", read: true", ""), compat=compat)
+    assert len(said(agents.models.requests[1])) == 3
 
 
 async def test_a_blackboard_with_a_path_is_there_in_the_next_run_and_has_its_bounds(agents: Agents) -> None:
@@ -291,6 +297,68 @@ async def test_a_file_store_is_a_base_that_is_built_once(agents: Agents) -> None
     assert base.is_dir()
 
 
+# --- by words ---------------------------------------------------------------------------------------------
+
+
+async def test_a_store_without_a_model_at_hand_is_searched_by_its_words(agents: Agents) -> None:
+    agents.models.script("moon far", "flour eggs cake", "done")
+    for task in (MOON, CAKE, "cake flour"):
+        assert (await agents.run(SIMPLE % ("", ""), task)).error is None
+    memory, _ = said(agents.models.requests[2])
+    assert f"1. Input: {CAKE}\nOutput: flour eggs cake\n" in memory[1]
+    assert "moon" not in memory[1]
+    warned = agents.of("run.warning")[0]
+    assert (warned.code, "callboard models pull wordllama" in warned.message) == ("memory_by_words", True)
+
+
+async def test_documents_without_a_model_at_hand_are_searched_by_their_words(agents: Agents) -> None:
+    docs = agents.home / "docs"
+    docs.mkdir()
+    (docs / "a.md").write_text("the moon rings far\n")
+    (docs / "b.md").write_text("cake needs eggs flour\n")
+    for _ in range(2):
+        assert (await agents.run(FILES, "What cakes need flour?")).error is None
+    assert agents.warnings == ["memory_by_words"] * 2
+    for request in agents.models.requests:
+        memory, _ = said(request)
+        assert "1. cake needs eggs flour\n" in memory[1]
+    assert [data.what for data in agents.of("knowledge.built")] == ["memory 'docs'"]
+
+
+NAMED = "embedding: {provider: openai, base_url: 'BASE', api_key: k, model: e}"
+
+
+def without_embeddings(status: int) -> Any:
+    def answer(request: Request) -> Reply | str:
+        return Reply(status=status, error="no such page") if "embeddings" in request.path else "flour eggs cake"
+
+    return answer
+
+
+@pytest.mark.parametrize("kind", ["simple", "file"])
+async def test_a_provider_that_makes_no_vectors_is_replaced_by_words(agents: Agents, kind: str) -> None:
+    (agents.home / "docs").mkdir()
+    (agents.home / "docs" / "a.md").write_text("cake needs eggs flour\n")
+    embedding = NAMED.replace("BASE", agents.models.openai_base)
+    simple = SIMPLE % (f", config: {{memory_path: s, {embedding}}}", "")
+    yaml = simple if kind == "simple" else FILES.replace("file_types: [.md]}]", f"file_types: [.md]}}], {embedding}")
+    agents.models.answer_with(without_embeddings(404))
+    for _ in range(2):
+        assert (await agents.run(yaml, "flour for a cake")).error is None
+    chats = [request for request in agents.models.requests if "embeddings" not in request.path]
+    assert "eggs" in said(chats[1])[0][1]
+    assert agents.warnings[0] == "memory_by_words"
+
+
+async def test_a_key_for_vectors_that_is_refused_fails_the_node(agents: Agents) -> None:
+    embedding = NAMED.replace("BASE", agents.models.openai_base)
+    agents.models.answer_with(without_embeddings(401))
+    for _ in range(2):
+        result = await agents.run(SIMPLE % (f", config: {{memory_path: s, {embedding}}}", ""), CAKE)
+    assert agents.warnings == ["memory", "memory"] or result.error is not None
+    assert "memory_by_words" not in agents.warnings
+
+
 # --- mem0 -------------------------------------------------------------------------------------------------
 
 MEM0 = """
@@ -336,7 +404,7 @@ async def test_a_memory_that_can_not_be_read_fails_the_node_or_counts_as_empty(a
 
 async def test_a_memory_that_can_not_be_written_is_a_warning(agents: Agents) -> None:
     (agents.home / "notes").write_text("in the way")
-    yaml = BOARD.replace("config: {}", "config: {memory_path: notes/bb}", 1).replace(", read: true", "")
+    yaml = BOARD.replace("config: {}", "config: {memory_path: notes/bb}", 1).replace("read: true", "read: false")
     result = await agents.run(yaml)
     assert result.error is None
     (warning,) = [data for data in agents.of("run.warning") if data.code == "memory"]
