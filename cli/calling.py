@@ -31,7 +31,7 @@ from .acting import act
 from .frame import person_at_terminal
 from .render.progress import choose
 from .render.text import safe, uncoloured
-from .stdin import prompt_text
+from .stdin import piped_text
 from .toolbox import Toolbox, rules_of
 from .variables import declared, with_missing
 
@@ -60,7 +60,7 @@ def call_tool(request: CallRequest) -> int:
         CallboardError: a file has errors.
     """
     person = person_at_terminal(no_input=request.no_input)
-    arguments = given.arguments(prompt_text("-") if request.arguments == "-" else request.arguments)
+    arguments = given.arguments(piped_text() if request.arguments == "-" else request.arguments)
     given.directories(request.roots)
     agent = None if request.agent is None else load_agent(request.agent, config_dir=request.config_dir)
     values = {} if agent is None else _values(agent, request, person)

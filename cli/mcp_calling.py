@@ -30,7 +30,7 @@ from .mcp_shelf import tell_if_off
 from .render.progress import choose
 from .render.style import redrawable
 from .render.text import safe
-from .stdin import prompt_text
+from .stdin import piped_text
 
 _SHOWN = 2_000
 """Characters of the names that an error lists."""
@@ -59,7 +59,7 @@ def call_tool(request: McpCall) -> int:
         McpError, McpLost, ConfigError: the server can't be reached.
     """
     person = person_at_terminal(no_input=request.no_input)
-    arguments = given.arguments(prompt_text("-") if request.arguments == "-" else request.arguments)
+    arguments = given.arguments(piped_text() if request.arguments == "-" else request.arguments)
     unanswered: list[str] = []
 
     def hear(event: Event) -> None:

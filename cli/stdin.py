@@ -1,8 +1,10 @@
 """Standard input is prompt text and nothing else: all of it for PROMPT `-`, appended to PROMPT otherwise.
 
-Whether somebody means to send text can't be known from a pipe: programs that start us often leave one open and
-never write to it. So without `-` we wait a moment for the first byte and then go on without, saying so; once
-text has begun to come, we read to its end. A terminal and `/dev/null` are never read unless `-` asks for it.
+What comes through a pipe, a socket or from a file is read to its end before anything starts. Nothing about a pipe says
+whether text is still to come, and no time that we might wait says it either: a build in front of the pipe may be silent
+for minutes, and a run on half of what was piped in is worse than one that starts late. So a program that starts us with
+a pipe that it never closes makes us wait; after `PATIENCE` seconds a line tells what for. A terminal and `/dev/null`
+are never read unless `-` asks for it, and a closed standard input is as good as none.
 """
 
 from __future__ import annotations
@@ -11,11 +13,12 @@ import os
 import select
 import stat
 import sys
+import time
 
 from ..protocol.errors import UsageError
 
-FIRST_BYTE_WITHIN = 0.2
-"""Seconds an open pipe may stay silent before it is taken to have nothing to say."""
+PATIENCE = 2.0
+"""Seconds of waiting after which a line tells what is waited for."""
 
 LIMIT = 10 * 1024 * 1024
 """Bytes of standard input that a prompt may hold."""
@@ -27,42 +30,64 @@ def prompt_text(prompt: str | None, *, quiet: bool = False, fd: int = 0) -> str:
     """The run's prompt: the argument, standard input, or both with a newline between.
 
     Raises:
-        UsageError: standard input holds more than `LIMIT` bytes.
+        UsageError: standard input holds more than `LIMIT` bytes, or no text.
+        KeyboardInterrupt: Ctrl-C came while it was waited for, which is told.
     """
     if prompt == "-":
-        return _read_to_end(fd)
+        return piped_text(quiet=quiet, fd=fd)
     given = prompt or ""
-    if not _may_hold_text(fd):
+    if not _kind(fd):
         return given
-    if not _readable(fd, FIRST_BYTE_WITHIN):
-        if not quiet:
-            sys.stderr.write(
-                "note: standard input is an open pipe with nothing in it, going on without (PROMPT - waits for it)\n"
-            )
-        return given
-    piped = _read_to_end(fd)
-    return "\n".join(part for part in (given, piped) if part)
+    return "\n".join(part for part in (given, piped_text(quiet=quiet, fd=fd)) if part)
 
 
-def _may_hold_text(fd: int) -> bool:
+def piped_text(*, quiet: bool = False, fd: int = 0) -> str:
+    """All of standard input, without the newline at its end. Raises as `prompt_text` does."""
+    from ..actors.knowledge.reading.encodings import binary, decoded
+
+    try:
+        data = _read_to_end(fd, quiet=quiet)
+    except KeyboardInterrupt:
+        sys.stderr.write("callboard: Ctrl-C while standard input was waited for; nothing was started\n")
+        raise
+    if what := binary(data):
+        raise UsageError(f"standard input can't be read: it is {what}, not text")
+    return decoded(data).removesuffix("\n")
+
+
+def _kind(fd: int) -> str:
+    """What is to be read to its end, in a word; empty for what holds no text unless `-` says so."""
     try:
         mode = os.fstat(fd).st_mode
     except OSError:  # closed
-        return False
-    return stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)
+        return ""
+    kinds = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFREG: "a file"}
+    return kinds.get(stat.S_IFMT(mode), "")
 
 
-def _readable(fd: int, seconds: float) -> bool:
-    poll = select.poll()
-    poll.register(fd, select.POLLIN | select.POLLHUP)
-    return bool(poll.poll(seconds * 1000))
-
-
-def _read_to_end(fd: int) -> str:
+def _read_to_end(fd: int, *, quiet: bool) -> bytes:
     pieces: list[bytes] = []
     size = 0
+    poll = select.poll()
+    poll.register(fd, select.POLLIN | select.POLLHUP)
+    kind = _kind(fd)
+    told = quiet or not kind  # at a terminal it is clear who waits for whom
+    until = time.monotonic() + PATIENCE
     try:
-        while piece := os.read(fd, _CHUNK):
+        while True:
+            if not poll.poll(None if told else max(until - time.monotonic(), 0) * 1000):
+                told = True
+                sys.stderr.write(
+                    f"callboard: waiting for the end of standard input ({kind}); close it or run with </dev/null\n"
+                )
+                sys.stderr.flush()
+                continue
+            try:
+                piece = os.read(fd, _CHUNK)
+            except BlockingIOError:  # it was opened so by another program; what was there has gone to that
+                continue
+            if not piece:
+                return b"".join(pieces)
             size += len(piece)
             if size > LIMIT:
                 raise UsageError(
@@ -72,4 +97,3 @@ def _read_to_end(fd: int) -> str:
             pieces.append(piece)
     except OSError as error:
         raise UsageError(f"standard input can't be read: {error.strerror}") from error
-    return b"".join(pieces).decode("utf-8", errors="replace").removesuffix("\n").removesuffix("\r")

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import io
 import json
-import sys
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 
 import pytest
 from served_house import House
 
 from callboard.cli.control import opening
+from callboard.cli.control.commands import answering
 from callboard.cli.control.commands.answering import value_of
+from callboard.cli.stdin import piped_text
 from callboard.protocol.control.caller import LOCAL
 from callboard.protocol.errors import UsageError
 from callboard.protocol.questions import Question
@@ -183,10 +185,14 @@ def test_a_run_that_asks_one_question_stands_for_it(callboard: Callboard, house:
     assert house.ended(run).output == "said yes"
 
 
-def test_an_answer_can_be_piped_in(callboard: Callboard, house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_can_be_piped_in(
+    callboard: Callboard, house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run, question = asking(house)
-    monkeypatch.setattr(sys, "stdin", io.StringIO("two\nlines\n"))
-    assert callboard("answer", question, "-")[0] == 0
+    (tmp_path / "text").write_text("two\nlines\n")
+    with (tmp_path / "text").open("rb") as text, monkeypatch.context() as patch:
+        patch.setattr(answering, "piped_text", partial(piped_text, fd=text.fileno()))
+        assert callboard("answer", question, "-")[0] == 0
     assert house.ended(run).output == "said two\nlines"
 
 

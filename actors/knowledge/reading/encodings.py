@@ -29,6 +29,7 @@ _BINARY = (
     (b"\x89PNG", "a PNG image"),
     (b"\xff\xd8\xff", "a JPEG image"),
     (b"GIF8", "a GIF image"),
+    (b"%PDF-", "a PDF"),
     (b"RIFF", "RIFF data (image, sound or film)"),
     (b"\x7fELF", "a program"),
     (b"\xcf\xfa\xed\xfe", "a program"),

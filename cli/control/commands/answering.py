@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
@@ -17,6 +16,7 @@ from ....protocol.questions import Question, understood
 from ...frame import person_at_terminal
 from ...render import paths
 from ...render.text import one_line, safe
+from ...stdin import piped_text
 from ..client import Client
 from ..frame import with_client
 from ..lookup import meant
@@ -165,5 +165,5 @@ def _told(question: Question) -> str:
 def read_text(texts: Sequence[str]) -> list[str]:
     """The words of the command line; `-` alone stands for what is piped in, so that a secret need not be among them."""
     if list(texts) == ["-"]:
-        return [sys.stdin.read().removesuffix("\n")]
+        return [piped_text()]
     return list(texts)
