@@ -1,5 +1,5 @@
 """`python -m callboard.cli` is the same program as `callboard`."""
 
-from .main import main
+from .start import main
 
 main()

@@ -8,6 +8,7 @@ may not be imported here.
 from __future__ import annotations
 
 import errno
+import io
 import os
 import signal
 import sys
@@ -100,7 +101,7 @@ def cli() -> None:
 
 
 def main() -> NoReturn:
-    """Entry point of the console script; always ends the process."""
+    """Runs the process's own command line, which `start` has begun; always ends the process."""
     code = run(sys.argv[1:])
     if code == 128 + signal.SIGINT:
         # Python gives SIGINT back its default action on the way out; one Ctrl-C more would change how we end.
@@ -111,6 +112,7 @@ def main() -> NoReturn:
 def run(arguments: Sequence[str]) -> int:
     """Runs one command line and returns its exit code. Nothing a command raises gets past it."""
     _have_standard_streams()
+    _write_all_or_fail()
     _tolerate_any_text()
     if "_CALLBOARD_COMPLETE" in os.environ:
         cli.main(list(arguments), prog_name="callboard")
@@ -165,6 +167,17 @@ def _have_standard_streams() -> None:
             os.open(os.devnull, os.O_RDWR)
         if getattr(sys, name) is None:
             setattr(sys, name, open(fd, "r" if fd == 0 else "w", closefd=False))  # noqa: SIM115 - lives as long as we
+
+
+def _write_all_or_fail() -> None:
+    """With PYTHONUNBUFFERED, Python drops what a pipe did not take of one write, and does not say so. A buffer does."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        raw = getattr(stream, "buffer", None)
+        if isinstance(raw, io.RawIOBase):
+            buffer = io.BufferedWriter(raw)
+            unbuffered = io.TextIOWrapper(buffer, encoding=stream.encoding, errors=stream.errors, line_buffering=True)
+            setattr(sys, name, unbuffered)
 
 
 def _tolerate_any_text() -> None:

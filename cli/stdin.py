@@ -11,9 +11,12 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import stat
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from ..protocol.errors import UsageError
 
@@ -46,13 +49,28 @@ def piped_text(*, quiet: bool = False, fd: int = 0) -> str:
     from ..actors.knowledge.reading.encodings import binary, decoded
 
     try:
-        data = _read_to_end(fd, quiet=quiet)
+        with _interruptible():
+            data = _read_to_end(fd, quiet=quiet)
     except KeyboardInterrupt:
         sys.stderr.write("callboard: Ctrl-C while standard input was waited for; nothing was started\n")
         raise
     if what := binary(data):
         raise UsageError(f"standard input can't be read: it is {what}, not text")
     return decoded(data).removesuffix("\n")
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Ctrl-C is an exception for the length of the block, so that it can be told (see `start`)."""
+    before = signal.getsignal(signal.SIGINT)
+    if before == signal.SIG_IGN:
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _kind(fd: int) -> str:

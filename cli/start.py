@@ -1,0 +1,31 @@
+"""Where the program starts: what a signal does before there is anything to stop, then everything else.
+
+Python's own answer to Ctrl-C is an exception at whatever line runs, and while modules are being imported that is a
+traceback, or a warning that the exception was ignored and no end at all. Until a root owns the signals, and after it
+has given them back, there is nothing to stop that takes time. So a signal ends the process at once and silently, by the
+exit code that it has later, too. What waits for long without a root says so for that time (`stdin`).
+
+This module imports next to nothing: what is imported before its first line is what Ctrl-C can still break.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import NoReturn
+
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def main() -> NoReturn:
+    """Entry point of the console script; always ends the process."""
+    for number in _ENDING:
+        if signal.getsignal(number) != signal.SIG_IGN:  # nohup, or a job in the background
+            signal.signal(number, _end)
+    from .main import main as program
+
+    program()
+
+
+def _end(number: int, _frame: object) -> NoReturn:
+    os._exit(128 + number)
