@@ -295,7 +295,7 @@ def agent_file(directory: Path) -> Path | None:
 
 
 def judged_as_ours(tool: Tool) -> Tool:
-    """The tool; one that is called as one of ours has the same subject for permissions, if it has that parameter.
+    """The tool; one that is called as one of ours has the same subject for permissions, if that is a text of it.
 
     A rule for `fs_cat` means paths, whoever wrote the `fs_cat` that stands in the user's directory.
     """
@@ -304,7 +304,8 @@ def judged_as_ours(tool: Tool) -> Tool:
     from .builtin.specs import SPECS
 
     spec = SPECS[tool.name]
-    if not spec.subject or spec.subject not in tool.spec.parameters.get("properties", {}):
+    parameter = tool.spec.parameters.get("properties", {}).get(spec.subject)
+    if parameter is None or parameter.get("type") != "string":
         return tool
     return msgspec.structs.replace(tool, subject=spec.subject, shell=spec.subject == "command", reads=spec.reads)
 

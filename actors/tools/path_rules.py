@@ -74,9 +74,9 @@ def folds(path: str) -> bool:
 
 
 class PathRule(msgspec.Struct, frozen=True):
-    """A rule's patterns as expressions on absolute paths; the row that counts most comes first."""
+    """A rule's patterns, each as one expression on absolute paths; the row that counts most comes first."""
 
-    rows: tuple[tuple[Verdict, tuple[str, ...]], ...]
+    rows: tuple[tuple[Verdict, str], ...]
 
     @classmethod
     def of(cls, rule: PermissionRule, here: Here) -> PathRule:
@@ -88,7 +88,7 @@ class PathRule(msgspec.Struct, frozen=True):
             for pattern in patterns or ()
         ]
         weighed.sort(key=lambda one: one[0], reverse=True)
-        return cls(tuple((verdict, tuple(_expressions(pattern, verdict, here))) for _, verdict, pattern in weighed))
+        return cls(tuple((verdict, "|".join(_expressions(pattern, verdict, here))) for _, verdict, pattern in weighed))
 
     def verdict(self, forms: Sequence[str], *, fold: bool = False) -> Verdict | None:
         """What becomes of a path; None if no pattern matches.
@@ -96,11 +96,9 @@ class PathRule(msgspec.Struct, frozen=True):
         Args:
             fold: case makes no difference to what is denied or asked for.
         """
-        for verdict, expressions in self.rows:
-            if verdict == "allow":
-                if forms and all(_matches(form, expressions, 0) for form in forms):
-                    return verdict
-            elif any(_matches(form, expressions, re.IGNORECASE if fold else 0) for form in forms):
+        for verdict, expression in self.rows:
+            match = re.compile(expression, re.IGNORECASE if fold and verdict != "allow" else 0).match
+            if any(map(match, forms)) if verdict != "allow" else forms and all(map(match, forms)):
                 return verdict
         return None
 
@@ -139,12 +137,8 @@ class Sight(msgspec.Struct, frozen=True, kw_only=True):
         return {"bars": bars, "fold": self.fold}
 
 
-def _matches(form: str, expressions: Sequence[str], flags: int) -> bool:
-    return any(re.compile(expression, flags).match(form) for expression in expressions)
-
-
 def _expressions(pattern: str, verdict: Verdict, here: Here) -> Iterator[str]:
-    """What a pattern means, written as regular expressions that match whole absolute paths."""
+    """What a pattern means: regular expressions without groups, each of which matches whole absolute paths."""
     if pattern == "~" or pattern.startswith("~/"):
         pattern = os.path.expanduser(pattern)  # noqa: PTH111 - a text
     pattern = pattern.rstrip("/") or "/"

@@ -146,9 +146,10 @@ class Permissions:
         voices += [(own, _NOT_ALLOW)] if own else []
         voices += [(rules, _DENY) for rules in self._ceilings]
         for rules, verdicts in voices:
-            names = [call.names, *((name,) for name in READERS if call.tool.reads)]
-            found = {id(rule): rule for each in names if isinstance(rule := _rule_for(rules, each), PermissionRule)}
-            for rule in found.values():
+            names = [call.names] if call.tool.subject == "path" else []
+            names += [(name,) for name in READERS if call.tool.reads]
+            found = [rule for each in names if isinstance(rule := _rule_for(rules, each), PermissionRule)]
+            for rule in dict.fromkeys(found):
                 yield Bar(verdicts, PathRule.of(rule, call.here))
 
     def _allows(self, tool: Tool) -> bool:
@@ -231,9 +232,10 @@ class _Call:
 
     @property
     def values(self) -> list[tuple[str, tuple[str, ...]]]:
-        """The texts among the arguments of a tool without a subject, and the paths that each may stand for."""
+        """The other texts among the arguments, and the paths that each may stand for. Of our own tools none counts."""
         if self._values is None:
-            texts = [] if self.tool.subject else _texts_in(self._arguments)
+            others = {name: value for name, value in self._arguments.items() if name != self.tool.subject}
+            texts = [] if self.tool.origin == "builtin" and self.tool.subject else _texts_in(others)
             self._values = [(text, _as_path(text, self.here)) for text in texts]
         return self._values
 
@@ -253,6 +255,10 @@ def _rule_for(rules: Rules, called: tuple[str, ...]) -> Verdict | PermissionRule
     return rules[max(names, key=len)] if names else None
 
 
+def _strictness(said: Verdict | None) -> int:
+    return -1 if said is None else STRICTNESS[said]
+
+
 def _stricter(said: Verdict, other: Verdict | None) -> Verdict:
     return said if other is None or STRICTNESS[said] >= STRICTNESS[other] else other
 
@@ -264,11 +270,14 @@ def _asked_about(sight: Sight) -> Sight:
 
 def _by_subject(rule: PermissionRule, call: _Call) -> Verdict | None:
     if call.tool.subject == "path":
-        return PathRule.of(rule, call.here).verdict(call.forms, fold=call.fold)
+        paths = PathRule.of(rule, call.here)
+        said = paths.verdict(call.forms, fold=call.fold)
+        others = [paths.verdict(forms, fold=call.fold) for _, forms in call.values if forms]
+        return max((said, *(other for other in others if other != "allow")), key=_strictness)
     best: tuple[int, int] | None = None
     verdict: Verdict | None = None
-    said: Mapping[Verdict, tuple[str, ...] | None] = {"allow": rule.allow, "ask": rule.ask, "deny": rule.deny}
-    for candidate, patterns in said.items():
+    lists: Mapping[Verdict, tuple[str, ...] | None] = {"allow": rule.allow, "ask": rule.ask, "deny": rule.deny}
+    for candidate, patterns in lists.items():
         for pattern in patterns or ():
             weight = len(pattern), STRICTNESS[candidate]
             if (best is None or weight > best) and _matches(pattern, candidate, call):

@@ -59,10 +59,17 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
         """The last part; empty for a root."""
         return self.parts[-1] if self.parts else ""
 
-    def hides(self, name: str, *, link: bool = False) -> bool:
-        """Whether the permissions bar what is called so in this directory; a `link` also for where it leads."""
-        path = str(self.path / name)
-        return bool(self.sight.bars) and self.sight.hides(path, *((os.path.realpath(path),) if link else ()))
+    def shows(self) -> Callable[[os.DirEntry[str]], bool]:
+        """Tells of an entry of this directory whether it may be shown; of a link, also by where it leads."""
+        if not self.sight.bars:
+            return lambda _: True
+        base = str(self.path).rstrip("/")
+
+        def shows(entry: os.DirEntry[str]) -> bool:
+            path = f"{base}/{entry.name}"
+            return not self.sight.hides(path, *((os.path.realpath(path),) if entry.is_symlink() else ()))
+
+        return shows
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[int]:
@@ -154,9 +161,9 @@ class Places:
                 raise ToolFailed(f"'{text}' is in {kernel}, where there are no files of yours")
         if self._sight.moved(str(real)):
             raise ToolFailed(
-                f"'{text}' leads to {real} since a moment ago; links that change meanwhile are not followed"
+                f"'{text}' leads elsewhere since a moment ago; links that change meanwhile are not followed"
             )
-        if self._sight.hides(str(real)):
+        if self._sight.hides(os.path.normpath(os.path.join(self.here, text)), str(real)):  # noqa: PTH118 - links are kept
             raise ToolFailed(f"'{text}' was not touched: the permissions deny it")
         return Place(root=root, parts=real.relative_to(root).parts, shown=text or ".", sight=self._sight)
 

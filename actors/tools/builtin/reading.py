@@ -134,9 +134,7 @@ def _listed(place: Place) -> str:
         if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
             return f"{place.name} (a file of {os.fstat(descriptor).st_size} bytes, not a directory)"
         with os.scandir(descriptor) as entries:
-            names = sorted(
-                _entry(entry, descriptor) for entry in entries if not place.hides(entry.name, link=entry.is_symlink())
-            )
+            names = sorted(_entry(entry, descriptor) for entry in filter(place.shows(), entries))
     shown = [os.fsencode(name).decode(errors="replace") for name in names[:ENTRIES]]
     if len(names) > ENTRIES:
         shown.append(f"[cut: {len(names) - ENTRIES} more]")

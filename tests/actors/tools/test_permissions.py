@@ -308,6 +308,33 @@ def test_an_allow_of_a_tool_without_a_subject_is_matched_with_all_arguments_only
     assert permissions.verdict(tool(), {"path": "src/a"}) == "ask"
 
 
+def test_a_file_tool_with_a_path_is_judged_by_its_other_texts_too(tmp_path: Path) -> None:
+    (tmp_path / "secrets").mkdir()
+    theirs = tool("fs_cat", origin="file", subject="path", reads=True)
+    permissions = Permissions({"fs_cat": PermissionRule(deny=("secrets/*",), allow=("src/*",))}, here=tmp_path)
+    assert permissions.verdict(theirs, {"path": "src/a"}) == "allow"
+    assert permissions.verdict(theirs, {"path": "src/a", "also": ["./secrets/key"]}) == "deny"
+
+
+def test_a_name_in_another_case_is_denied_where_it_is_the_same_file(tmp_path: Path) -> None:
+    (tmp_path / ".env").touch()
+    permissions = Permissions({"fs_write": PermissionRule(deny=(".env",), allow="*")}, here=tmp_path)
+    assert permissions.verdict(WRITE, {"path": ".ENV"}) == "allow"
+    (tmp_path / ".ENV").hardlink_to(tmp_path / ".env")
+    assert permissions.verdict(WRITE, {"path": ".ENV"}) == "deny"
+
+
+def test_what_a_pattern_denies_to_one_reader_is_denied_to_the_others_and_to_no_writer(tmp_path: Path) -> None:
+    permissions = Permissions({"fs_read": PermissionRule(deny=(".env",), ask=("private/*",))}, here=tmp_path, yes=True)
+    grep = tool("fs_grep", "read", subject="path", reads=True)
+    assert permissions.verdict(grep, {"path": ".env"}) == "deny"
+    assert permissions.verdict(grep, {"path": "x"}) == "allow"
+    assert permissions.verdict(WRITE, {"path": ".env"}) == "allow"
+    strict = Permissions({"fs_read": PermissionRule(deny=(".env",), ask=("private/*",))}, here=tmp_path)
+    assert strict.verdict(grep, {"path": "private/x"}) == "ask"
+    assert Permissions({"fs_read": "deny"}, here=tmp_path).verdict(grep, {"path": "x"}) == "allow"
+
+
 # --- what the file of an agent denies to those below it -------------------------------------------------------
 
 

@@ -141,10 +141,7 @@ class Barred:
         self._bars = [
             (
                 frozenset(bar["verdicts"]),
-                [
-                    (verdict, [re.compile(each, 0 if verdict == "allow" else flags) for each in expressions])
-                    for verdict, expressions in bar["rows"]
-                ],
+                [(verdict, re.compile(each, 0 if verdict == "allow" else flags)) for verdict, each in bar["rows"]],
             )
             for bar in task["bars"]
         ]
@@ -159,10 +156,10 @@ class Barred:
         return any(_verdict(rows, forms) in verdicts for verdicts, rows in self._bars)
 
 
-def _verdict(rows: list[tuple[str, list[re.Pattern[str]]]], forms: list[str]) -> str | None:
+def _verdict(rows: list[tuple[str, re.Pattern[str]]], forms: list[str]) -> str | None:
     """As `PathRule.verdict`."""
-    for verdict, expressions in rows:
-        found = (any(expression.match(form) for expression in expressions) for form in forms)
+    for verdict, expression in rows:
+        found = map(expression.match, forms)
         if all(found) if verdict == "allow" else any(found):
             return verdict
     return None
