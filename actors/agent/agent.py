@@ -29,7 +29,7 @@ from ..tools.of_agent import ToolsOfAgent
 from ..tools.tool import Tool
 from .compaction import PART, Compaction
 from .history import History
-from .loop import Conversation
+from .loop import Conversation, Renewed
 from .prompt import blocks, filled_in, system_prompt
 from .record import Record
 from .synonyms import renamed
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from ..context import RunContext
     from ..knowledge.recipe import Recipe
     from ..mcp.tools.chosen import Wanted
+    from ..mcp.tools.offer import Offered, Offering
     from ..mcp.tools.view import Talk
     from .children import Children
     from .escalations import Escalations
@@ -144,6 +145,9 @@ class _Agent:
         waits = self._agent.escalation_timeout if escalation_timeout is None else escalation_timeout
         self._tools: list[Tool] = [tool for tool in cast.tools.tools.values() if depth == 0 or not tool.elsewhere]
         self._of_servers: tuple[Tool, ...] = ()
+        self._unlisted_of_servers: Mapping[str, Tool] = {}
+        self._offering: Offering | None = None
+        self._instructions = self._agent.instructions
         self._unlisted: Mapping[str, Tool] = {}
         self._said_about: list[str] = []
         own = self._agent.permissions
@@ -153,12 +157,28 @@ class _Agent:
 
     async def take_up(self, talk: Talk, wanted: Wanted) -> None:
         """Take the tools of servers as well."""
-        from ..mcp.tools.offer import offer
+        from ..mcp.tools.offer import Offering
 
-        offered = await offer(self._me, talk, wanted, taken={tool.name for tool in self._tools})
-        self._of_servers = offered.tools
-        self._tools += offered.tools
-        self._unlisted = {**self._unlisted, **offered.unlisted}
+        self._offering = Offering(talk, wanted, taken={tool.name for tool in self._tools})
+        self._take(await self._offering.first(self._me))
+
+    def _take(self, offered: Offered) -> None:
+        self._of_servers, self._unlisted_of_servers = offered.tools, offered.unlisted
+
+    @property
+    def _offered(self) -> Renewed:
+        """What the model may call."""
+        unlisted = {**self._unlisted, **self._unlisted_of_servers}
+        return Renewed(tools=(*self._tools, *self._of_servers), unlisted=unlisted)
+
+    async def _renewed(self, me: Actor) -> Renewed | None:
+        """What there is to call, if a server has other tools by now."""
+        assert self._offering is not None
+        offered = await self._offering.renewed(me)
+        if offered is None:
+            return None
+        self._take(offered)
+        return msgspec.structs.replace(self._offered, system=self._prompt())
 
     def _add_families(self, patience: float | None) -> None:
         agent, parent = self._agent, self._seat is not None
@@ -226,7 +246,7 @@ class _Agent:
         began = trio.current_time()
         child = self._seat.id if self._seat is not None else None
         if me.stream.heard:
-            names = [tool.name for tool in self._tools]
+            names = [tool.name for tool in self._offered.tools]
             me.emit(AgentStarted(agent=agent.name, depth=self._depth, tools=names, child=child))
         stop, error, code = "done", "interrupted", "cancelled"
         try:
@@ -281,9 +301,9 @@ class _Agent:
         agent, context = self._agent, self._context
         own = agent.tool_timeout
         calls = Calls(
-            self._tools,
+            self._offered.tools,
             context.permissions,
-            unlisted=self._unlisted,
+            unlisted=self._offered.unlisted,
             own=self.permissions,
             guard=RepeatGuard(*(AT_ROOT if self._depth == 0 else AS_CHILD)),
             timeout=own,
@@ -307,10 +327,10 @@ class _Agent:
             bound="max_turns",
             compaction=self._compaction(model),
             notice=None if self._escalations is None else self._escalations.notice,
+            renewal=None if self._offering is None else self._renewed,
         )
 
     async def _system(self) -> str:
-        instructions = self._agent.instructions
         if self._agent.dynamic_instructions:
             ask = self._cast.tools.instructions
             if ask is None:
@@ -318,9 +338,14 @@ class _Agent:
                     f"agent '{self._agent.name}' has `dynamic_instructions`, and its tools file has no function "
                     "`_instructions`"
                 )
-            instructions = await ask(self._me)
+            self._instructions = await ask(self._me)
+        return self._prompt()
+
+    def _prompt(self) -> str:
         listed = [*self._cast.tools.tools.values(), *self._of_servers]
-        instructions = filled_in(instructions, self._cast.values, self._context.environ, listed, self._context.cwd)
+        instructions = filled_in(
+            self._instructions, self._cast.values, self._context.environ, listed, self._context.cwd
+        )
         return system_prompt(instructions, self._said_about)
 
     def _compaction(self, model: str) -> Compaction | None:

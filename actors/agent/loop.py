@@ -9,7 +9,7 @@ run is reached, the model can't be had (it raises). All that was said until then
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from ..context import RunContext
     from ..models.retry import Attempts
     from ..tools.calls import Calls
+    from ..tools.tool import Tool
     from .compaction import Compaction
 
 LONGEST_TEXT = 4_000_000
@@ -51,6 +52,23 @@ class OutOfTurns(TurnsReached):
 
 Notice = Callable[[], Any]
 """Asked after each round of calls for something the model should be told beside the results; None for nothing."""
+
+
+class Renewed(msgspec.Struct, frozen=True, kw_only=True):
+    """What the model may call from now on.
+
+    Attributes:
+        tools, unlisted: as those of `Calls`.
+        system: the system prompt, which may name them; None for the one there is.
+    """
+
+    tools: tuple[Tool, ...]
+    unlisted: Mapping[str, Tool]
+    system: str | None = None
+
+
+Renewal = Callable[["Actor"], Awaitable[Renewed | None]]
+"""Asked before each turn whether there are other tools by now; None for no."""
 
 
 class Conversation:
@@ -68,6 +86,7 @@ class Conversation:
         need_text: an answer without a word counts as an error that may pass.
         compaction: shortens the history when it has grown too long.
         notice: see `Notice`.
+        renewal: see `Renewal`.
 
     Attributes:
         messages: the history, oldest first.
@@ -89,6 +108,7 @@ class Conversation:
         need_text: bool = False,
         compaction: Compaction | None = None,
         notice: Notice | None = None,
+        renewal: Renewal | None = None,
     ) -> None:
         self.messages: list[Turn] = list(request.messages)
         self.unfinished = ""
@@ -104,6 +124,7 @@ class Conversation:
         self._need_text = need_text
         self._compaction = compaction
         self._notice = notice
+        self._renewal = renewal
 
     async def say(self, me: Actor, content: Content) -> str:
         """Say something to the model; all it said in return, until it called no more tools.
@@ -147,6 +168,8 @@ class Conversation:
         if me.root.pauses is not None:  # what is written to a paused agent is read when it goes on
             await me.root.pauses.passed(me)
             self._hear(me)
+        if self._renewal is not None and (renewed := await self._renewal(me)) is not None:
+            self._renew(renewed)
         request = msgspec.structs.replace(self._request, messages=tuple(self.messages))
         reply = await self._ask(me, request)
         text = reply.text[:LONGEST_TEXT]
@@ -169,6 +192,12 @@ class Conversation:
                 self._context.meter.tool_calls += played
             self.messages.extend(self._with_notice(results))
         return msgspec.structs.replace(reply, text=text, tool_calls=calls)
+
+    def _renew(self, renewed: Renewed) -> None:
+        self._calls.renew(renewed.tools, renewed.unlisted)
+        system = self._request.system if renewed.system is None else renewed.system
+        specs = tuple(tool.spec for tool in self._calls.tools.values())
+        self._request = msgspec.structs.replace(self._request, tools=specs, system=system)
 
     async def _ask(self, me: Actor, request: ChatRequest) -> ChatReply:
         """The model's reply; of one that does not come to its end, what was said of it is kept."""

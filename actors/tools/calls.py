@@ -87,6 +87,12 @@ class Calls:
         self._validators: dict[str, Validator] = {}
         self._looked_at: set[tuple[str, str]] = set()
 
+    def renew(self, tools: Iterable[Tool], unlisted: Mapping[str, Tool]) -> None:
+        """From now on these may be called."""
+        self.tools = {tool.name: tool for tool in tools}
+        self._unlisted = unlisted
+        self._validators.clear()
+
     def elsewhere(self, call: ToolCall) -> bool:
         """Whether it is for the caller of the run to play."""
         tool = self.tools.get(call.name)

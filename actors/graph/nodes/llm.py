@@ -10,7 +10,7 @@ import msgspec
 from ....protocol.chat import ChatRequest, UserTurn
 from ....protocol.errors import ModelError, NodeFailed
 from ....protocol.graph.model import LlmNode
-from ...agent.loop import Conversation, OutOfTurns
+from ...agent.loop import Conversation, OutOfTurns, Renewal, Renewed
 from ...tools.calls import Calls
 from ...tools.tool import Tool
 from ..plan import Job, Result
@@ -65,13 +65,19 @@ async def _answer(me: Actor, job: Job, system: str, prompt: str, schema: dict[st
     wanted = job.plan.servers.get(node.id)
     if wanted is None:
         return await _talk(me, job, system, prompt, job.plan.tools.get(node.id, ()), {}, schema)
-    from ...mcp.tools.offer import offer
+    from ...mcp.tools.offer import Offering
 
     assert job.servers is not None
     own = job.plan.tools[node.id]
     with job.servers.conversation(me) as talk:
-        offered = await offer(me, talk, wanted, taken={tool.name for tool in own}, node=node.id)
-        return await _talk(me, job, system, prompt, (*own, *offered.tools), offered.unlisted, schema)
+        offering = Offering(talk, wanted, taken={tool.name for tool in own}, node=node.id)
+
+        async def renewed(me: Actor) -> Renewed | None:
+            now = await offering.renewed(me)
+            return None if now is None else Renewed(tools=(*own, *now.tools), unlisted=now.unlisted)
+
+        offered = await offering.first(me)
+        return await _talk(me, job, system, prompt, (*own, *offered.tools), offered.unlisted, schema, renewed)
 
 
 async def _talk(
@@ -82,6 +88,7 @@ async def _talk(
     tools: tuple[Tool, ...],
     unlisted: Mapping[str, Tool],
     schema: dict[str, Any] | None,
+    renewal: Renewal | None = None,
 ) -> str:
     node = job.node
     assert isinstance(node, LlmNode)
@@ -103,6 +110,7 @@ async def _talk(
         node=node.id,
         attempts=node.max_attempts,
         need_text=True,
+        renewal=renewal,
     )
     try:
         return await talk.say(me, prompt)

@@ -46,6 +46,7 @@ class Live:
         busy: uses under way; `used` is when the last one was over.
         may_warn: whether one more of its log messages may become a warning.
         changed, learning: whether its tools are other ones by now, and whether somebody asks for them.
+        learned: set while the catalogue is what the server has, as far as it says.
     """
 
     client: McpClient
@@ -58,6 +59,7 @@ class Live:
         self.since = self.used = trio.current_time()
         self.busy = 0
         self.open = self.changed = self.learning = False
+        self.learned = trio.Event()
         self.may_warn = Sparingly()
 
     def begin(self) -> None:

@@ -124,6 +124,7 @@ class Opening:
                 client.on_exchange = self._exchanged
                 await self._learn(live)
                 live.open = True
+                live.learned.set()
                 record.restarts.over()
                 self._tell(
                     live,
@@ -202,6 +203,8 @@ class Opening:
         if what != "tools" or not live.open:
             return
         live.changed = True
+        if live.learned.is_set():
+            live.learned = trio.Event()
         if not live.learning:
             with suppress(ShuttingDown):
                 live.me.spawn(self._learn_again, live, name="tools", link=False)
@@ -213,9 +216,12 @@ class Opening:
                 live.changed = False
                 with suppress(McpError):  # it keeps the catalogue that it has
                     await self._learn(live)
+                if not live.changed:
+                    live.learned.set()
                 await trio.sleep(REFRESH_EVERY)
         finally:
             live.learning = False
+            live.learned.set()
 
     async def healthy(self, live: Live) -> bool:
         """What the pool asks about idle servers."""

@@ -22,8 +22,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, final
 
 import msgspec
+import trio
 
-from ....protocol.errors import McpError, McpLost, McpUnsent
+from ....protocol.errors import ConfigError, McpError, McpLost, McpUnsent, UsageError
 from ....protocol.mcp.config import Server, Share
 from ..links.link import Caller, Json
 from .catalog import Catalog
@@ -39,6 +40,9 @@ NOT_AGAIN = "The call was not made again, since it may have done its work. The n
 
 TRIES = 3
 """Times that a call is made which the server has not begun with."""
+
+LEARNED_WITHIN = 2.0
+"""Seconds that a turn waits for the list of a server which says that its tools have changed."""
 
 
 @final
@@ -141,6 +145,16 @@ class Scope:
             catalog = (await self.hold(server, me)).catalog
         guest = self._guest(server)
         return catalog.within(guest.server.tools if guest is not None else self._servers.get(server).tools)
+
+    async def learned(self, server: str) -> Catalog | None:
+        """What the server offers by now, without starting it; None if it was never asked, or can't be used any more."""
+        try:
+            key = self._key(server)
+        except (ConfigError, UsageError):
+            return None
+        with trio.move_on_after(LEARNED_WITHIN):
+            await self._servers.learned(key)
+        return self._servers.catalogs.get(key.digest)
 
     @asynccontextmanager
     async def client(self, server: str, me: Actor) -> AsyncIterator[McpClient]:

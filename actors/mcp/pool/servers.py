@@ -273,6 +273,12 @@ class McpServers:
             key = self._keys[name] = Key(server, digest_of(server, self._opening.declared(server)))
         return Key(key.server, key.digest, by) if by else key
 
+    async def learned(self, key: Key) -> None:
+        """Wait until it is known what the server has, if it runs and says that this has changed."""
+        live = self._opening.live.get(key)
+        if live is not None and live.open:
+            await live.learned.wait()
+
     def guest(self, server: Server) -> Key:
         """What a server is shared by that only somebody's scope knows; its values are taken as they are."""
         return Key(server, digest_of(server, self._opening.declared(server)))

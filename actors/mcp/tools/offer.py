@@ -7,6 +7,8 @@
 
 For direct tools the servers' lists are needed: from the cache, else from the servers, all asked at the same time. A
 server that can't be asked costs its own tools only: a warning tells it, and the agent works without.
+
+Servers may change their tools while the conversation lasts: `Offering.renewed` is asked before each turn.
 """
 
 from __future__ import annotations
@@ -96,14 +98,70 @@ def servers_at_work(
         yield AgentServers(scope, context, own=own, model=model, timeout=timeout)
 
 
+class Offering:
+    """What one conversation is offered, from turn to turn.
+
+    Args:
+        taken: names that other tools have.
+        node: id of the node they are for.
+    """
+
+    def __init__(self, talk: Talk, wanted: Wanted, *, taken: Container[str] = (), node: str | None = None) -> None:
+        self._talk = talk
+        self._wanted = wanted
+        self._taken = taken
+        self._node = node
+        self._known: dict[str, tuple[ServerTool, ...]] = {}
+
+    async def first(self, me: Actor) -> Offered:
+        """The tools to begin with.
+
+        Raises:
+            GraphMistake: the node lists a tool that its server does not have.
+        """
+        offered = await offer(me, self._talk, self._wanted, taken=self._taken, node=self._node)
+        self._known = await self._lists()
+        return offered
+
+    async def renewed(self, me: Actor) -> Offered | None:
+        """The tools from now on; None if they are those that there were."""
+        known = await self._lists()
+        if known == self._known:
+            return None
+        self._known = known
+        return await offer(me, self._talk, self._wanted, taken=self._taken, node=self._node, again=True)
+
+    async def _lists(self) -> dict[str, tuple[ServerTool, ...]]:
+        """What each server has whose list matters, as far as it was ever asked."""
+        found: dict[str, tuple[ServerTool, ...]] = {}
+
+        async def look(name: str) -> None:
+            catalog = await self._talk.scope.learned(name)
+            if catalog is not None:
+                found[name] = catalog.tools
+
+        async with trio.open_nursery() as nursery:
+            for choice in self._wanted.choices:
+                if not choice.server.disabled and _has_to_be_asked(choice, self._wanted.mode):
+                    nursery.start_soon(look, choice.server.name)
+        return found
+
+
 async def offer(
-    me: Actor, talk: Talk, wanted: Wanted, *, taken: Container[str] = (), node: str | None = None
+    me: Actor,
+    talk: Talk,
+    wanted: Wanted,
+    *,
+    taken: Container[str] = (),
+    node: str | None = None,
+    again: bool = False,
 ) -> Offered:
     """Collect the tools.
 
     Args:
         taken: names that other tools have.
         node: id of the node they are for.
+        again: they were collected before. What the node lists, and its server has no more, refuses to be called.
 
     Raises:
         GraphMistake: the node lists a tool that its server does not have.
@@ -132,8 +190,13 @@ async def offer(
             meta = own.get(listed) or others.get(listed)
             if meta is not None:
                 collected.add([meta])
-            else:
+                continue
+            try:
                 collected.add_direct(view, _listed(name, tools, listed))
+            except GraphMistake as mistake:
+                if not again:
+                    raise
+                collected.refuse([listed], mistake)
     return Offered(tools=tuple(collected.tools.values()), unlisted=collected.unlisted)
 
 

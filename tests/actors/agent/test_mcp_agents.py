@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import trio
 from fake_models import Reply, Request
@@ -85,6 +86,22 @@ async def test_auto_is_direct_within_the_budget_and_the_largest_server_goes_behi
     offered = stage.models.requests[0].offered
     assert offered[:3] == ["mcp_search_large", "mcp_describe_large", "mcp_invoke_large"]
     assert "small__echo" in offered
+
+
+@pytest.mark.parametrize("era", ["--modern", "--legacy"])
+async def test_a_tool_that_a_server_gets_in_the_middle_of_a_run_is_offered_at_the_next_turn(
+    stage: Stage, era: str
+) -> None:
+    mcp_json(stage.config_dir, srv=scripted(era))
+    instructions = "Use:\n{{__tools__}}"
+    who = msgspec.structs.replace(agent("srv", mcp_tools="direct"), instructions=instructions)
+    results = await play(stage, who, ("srv__change", {}), ("srv__pid", {}))
+    before, after, last = [request.offered for request in stage.models.requests]
+    assert results[0] == "changed"
+    assert "srv__more_0" not in before
+    assert after == last == [*before, "srv__more_0"]
+    systems = [request.system or "" for request in stage.models.requests]
+    assert ["srv__more_0" in system for system in systems] == [False, True, True]
 
 
 async def test_a_cached_list_is_offered_without_a_start(stage: Stage) -> None:

@@ -61,6 +61,15 @@ async def test_a_node_calls_a_tool_and_goes_on_with_its_answer(wired: Stage, com
     assert outcome.tool_calls == 1
 
 
+async def test_a_node_is_offered_what_its_server_got_in_the_middle_of_its_conversation(stage: Stage) -> None:
+    mcp_json(stage.config_dir, srv=scripted())
+    stage.agent(graph("'mcp:srv'"))
+    stage.models.script(Reply(calls=[("srv__change", {})]), "done")
+    await stage.run("go")
+    before, after = [request.offered for request in stage.models.requests]
+    assert after == [*before, "srv__more_0"]
+
+
 async def test_a_nodes_mode_and_lists_come_on_top_of_its_graphs(stage: Stage) -> None:
     mcp_json(stage.config_dir, srv=scripted())
     text = graph("'mcp:srv'", top="mcp_tools: {srv: [echo, add, pid]}", options="mcp_tools: {srv: ['a*', cwd]}, ")

@@ -20,7 +20,7 @@ from callboard.actors.mcp.tools.chosen import Choice, Wanted
 from callboard.actors.mcp.tools.direct import direct_tool, effect_of
 from callboard.actors.mcp.tools.meta import meta_tools
 from callboard.actors.mcp.tools.names import legal, offered_name, owner_of
-from callboard.actors.mcp.tools.offer import Offered, offer
+from callboard.actors.mcp.tools.offer import Offered, Offering, offer
 from callboard.actors.mcp.tools.view import Talk, View
 from callboard.actors.tools.calls import LONGEST_NAME, Calls
 from callboard.actors.tools.permissions import Permissions
@@ -44,6 +44,12 @@ class Known:
         if isinstance(found, Exception):
             raise found
         return Catalog(server=Implementation(name=server), version="1", tools=tuple(found))
+
+    async def learned(self, server: str) -> Catalog | None:
+        found = self.servers[server]
+        return (
+            None if isinstance(found, Exception) else Catalog(server=Implementation(), version="1", tools=tuple(found))
+        )
 
     def client(self, server: str, me: Actor) -> Known:
         return self
@@ -93,6 +99,51 @@ async def played(me: Actor, found: Offered, name: str, **arguments: Any) -> Any:
 
 def some(count: int, size: int = 10) -> list[Tool]:
     return [Tool(name=f"t{n}", description=f"finds things {'x' * size}") for n in range(count)]
+
+
+# --- lists that change -----------------------------------------------------------------------------------------
+
+
+def offering(known: Known, mode: ToolMode = "direct", **choices: Any) -> Offering:
+    talk = Talk(scope=known, context=context_of({}))
+    servers = [Server(name=name, type="stdio", command="x") for name in known.servers]
+    wanted = Wanted(choices=tuple(Choice(server=server, **choices) for server in servers), mode=mode, budget=8000)
+    return Offering(talk, wanted)
+
+
+async def test_other_tools_are_offered_when_a_list_has_changed_and_only_then(me: Actor) -> None:
+    known = Known(s=some(1), down=McpLost("it is down"))
+    own = offering(known)
+    assert names(await own.first(me)) == ["s__t0"]
+    assert await own.renewed(me) is None
+    known.servers["s"] = some(2)
+    now = await own.renewed(me)
+    assert now is not None
+    assert names(now) == ["s__t0", "s__t1"]
+    known.servers["down"] = some(1)
+    now = await own.renewed(me)
+    assert now is not None
+    assert names(now) == ["s__t0", "s__t1", "down__t0"]
+    assert await own.renewed(me) is None
+
+
+async def test_a_listed_tool_that_its_server_has_no_more_refuses_and_the_conversation_goes_on(me: Actor) -> None:
+    known = Known(s=some(2))
+    own = offering(known, whole=False, names=("s__t0", "s__t1"))
+    await own.first(me)
+    known.servers["s"] = some(1)
+    now = await own.renewed(me)
+    assert now is not None
+    assert names(now) == ["s__t0"]
+    assert "unknown tool 's__t1' of MCP server 's'" in (await played(me, now, "s__t1"))["tool_call_error"]
+
+
+async def test_behind_three_tools_a_changed_list_changes_nothing(me: Actor) -> None:
+    known = Known(s=some(1))
+    own = offering(known, "meta")
+    await own.first(me)
+    known.servers["s"] = some(2)
+    assert await own.renewed(me) is None
 
 
 # --- meta ----------------------------------------------------------------------------------------------------
