@@ -1,7 +1,9 @@
 """HTML cut into tags and text.
 
 The parser of Python's library takes minutes for some kilobytes that somebody made for it (`<a <a <a`), so it is not
-used. This one goes through the page once, builds nothing, and gives up where a tag does not end.
+used. This one goes through the page once, builds nothing, and gives up where a tag does not end. Of a tag longer than
+`LONGEST` it reads the beginning; the rest of such a tag is looked for while that costs no more than a few times the
+page's length in all, else its `<` is text.
 """
 
 from __future__ import annotations
@@ -12,9 +14,13 @@ from collections.abc import Callable
 from typing import Protocol
 
 LONGEST = 20_000
-"""Characters of one tag."""
+"""Characters of one tag that are read."""
+
+_WORK = 4
+"""How many times the page's length may be spent on looking for the ends of longer tags."""
 
 _TAG = re.compile(r"""<(/?)([a-zA-Z][a-zA-Z0-9:-]*+)((?:[^<>"']++|"[^"]*+"|'[^']*+')*+)>""")
+_BEGUN = re.compile(r"""</?[a-zA-Z](?:[^<>"']++|"[^"]*+"|'[^']*+')*+""")
 _ATTRIBUTE = re.compile(r"""([^\s=<>"'/]++)(?:\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s>]++)))?+""")
 _RAW = {name: re.compile(rf"</{name}", re.IGNORECASE) for name in ("script", "style", "iframe", "noscript", "textarea")}
 """Elements in which nothing is a tag but their own end."""
@@ -36,6 +42,7 @@ class Tags(Protocol):
 def scan(page: str, tags: Tags, look: Callable[[], None]) -> None:
     """Go through a page. `look` is called now and then, and may raise to end it."""
     at = seen = 0
+    left = _WORK * len(page)
     while at < len(page):
         seen += 1
         if seen % 1000 == 0:
@@ -45,7 +52,11 @@ def scan(page: str, tags: Tags, look: Callable[[], None]) -> None:
             start = len(page)
         if start > at:
             tags.says(unescaped(page[at:start]))
-        if found := _TAG.match(page, start, start + LONGEST):
+        found = _TAG.match(page, start, start + LONGEST)
+        if found is None and left > 0 and (begun := _BEGUN.match(page, start)) and begun.end() - start > LONGEST:
+            left -= begun.end() - start
+            found = _TAG.match(page, start)
+        if found is not None:
             at = _tag(page, found, tags)
         elif page.startswith(("<!", "<?"), start):
             end = "-->" if page.startswith("<!--", start) else ">"
@@ -80,7 +91,7 @@ def _tag(page: str, found: re.Match[str], tags: Tags) -> int:
     if found[1]:
         tags.ends(tag)
         return found.end()
-    tags.begins(tag, found[3])
+    tags.begins(tag, found[3][:LONGEST])
     raw = _RAW.get(tag)
     if raw is None:
         return found.end()

@@ -42,6 +42,7 @@ class Reading:
         self.prefix = prefix
         self.problems: list[Problem] = []
         self.broken: set[Path] = set()
+        self._near: dict[tuple[str, str], str | None] = {}  # to look for a near name takes its time
 
     def fill(
         self,
@@ -130,8 +131,10 @@ class Reading:
         known = list(known)
         if key in elsewhere:
             hint: str | None = f"`{key}` is a key of {elsewhere[key]}; remove it here."
+        elif (what, key) in self._near:
+            hint = self._near[what, key]
         else:
-            hint = did_you_mean(key, known)
+            hint = self._near[what, key] = did_you_mean(key, known)
         self.report(
             "warning",
             "unknown_key",

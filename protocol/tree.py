@@ -1,4 +1,8 @@
-"""Plain values that know where they were written: what `source.parse` gives and `reading` fills structs from."""
+"""Plain values that know where they were written: what `source.parse` gives and `reading` fills structs from.
+
+A tree has no circles, so the garbage collector need not look at its parts (`gc=False`), which takes longer than to
+build them where there are hundreds of thousands.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ Path: TypeAlias = tuple[str | int, ...]
 """Where a value sits: `("nodes", "plan", "options", 0)`."""
 
 
-class Scalar(msgspec.Struct, frozen=True):
+class Scalar(msgspec.Struct, frozen=True, gc=False):
     """A text, number, boolean or null.
 
     Attributes:
@@ -26,7 +30,7 @@ class Scalar(msgspec.Struct, frozen=True):
     quoted: bool = False
 
 
-class Sequence(msgspec.Struct, frozen=True):
+class Sequence(msgspec.Struct, frozen=True, gc=False):
     """A list."""
 
     items: list[Node]
@@ -34,7 +38,7 @@ class Sequence(msgspec.Struct, frozen=True):
     column: int
 
 
-class Entry(msgspec.Struct, frozen=True):
+class Entry(msgspec.Struct, frozen=True, gc=False):
     """One key of a mapping; `line` and `column` are the key's."""
 
     value: Node
@@ -42,7 +46,7 @@ class Entry(msgspec.Struct, frozen=True):
     column: int
 
 
-class Mapping(msgspec.Struct, frozen=True):
+class Mapping(msgspec.Struct, frozen=True, gc=False):
     """A mapping, keys in the file's order."""
 
     entries: dict[str, Entry]

@@ -83,44 +83,53 @@ def reachable(graph: Graph, start: str) -> set[str]:
 
 def branch_nodes(graph: Graph, node: MapNode) -> list[str]:
     """The ids of a map's branch in the order they are reached: its first node, and where that one leads."""
-    found: list[str] = []
-    waiting = [node.branch]
-    while waiting:
-        node_id = waiting.pop(0)
+    return _followed(graph, [node.branch])
+
+
+def all_branch_nodes(graph: Graph) -> set[str]:
+    """The ids of the branches of all maps."""
+    return set(_followed(graph, [node.branch for node in graph.nodes.values() if isinstance(node, MapNode)]))
+
+
+def _followed(graph: Graph, waiting: list[str]) -> list[str]:
+    found: dict[str, None] = {}
+    for node_id in waiting:
         if node_id in found or node_id not in graph.nodes:
             continue
-        found.append(node_id)
+        found[node_id] = None
         member = graph.nodes[node_id]
         if isinstance(member, MapNode | ApprovalNode | InputNode):
             continue  # nothing a branch may hold, so nothing is followed from here
         waiting.extend(edge.target for edge in edges_of(member))
-    return found
+    return list(found)
 
 
-def find_cycles(graph: Graph) -> list[list[str]]:
+def find_cycles(graph: Graph) -> Iterator[list[str]]:
     """Circles of edges that are always open to be taken, each as `[a, b, a]`; one for every closing edge found.
 
     A script's `routes` don't count: a loop that a script decides on is what `_next` is for.
     """
-    cycles: list[list[str]] = []
     done: set[str] = set()
     for root in [graph.start, *graph.nodes]:
         if root in graph.nodes and root not in done:
-            cycles.extend(_cycles_from(graph, root, done))
-    return cycles
+            yield from _cycles_from(graph, root, done)
 
 
 def _cycles_from(graph: Graph, root: str, done: set[str]) -> Iterator[list[str]]:
     trail: list[str] = [root]
+    places = {root: 0}
     ahead = [_static_targets(graph, root)]
     while trail:
         target = next(ahead[-1], None)
         if target is None:
-            done.add(trail.pop())
+            over = trail.pop()
+            done.add(over)
+            del places[over]
             ahead.pop()
-        elif target in trail:
-            yield [*trail[trail.index(target) :], target]
+        elif target in places:
+            yield [*trail[places[target] :], target]
         elif target not in done:
+            places[target] = len(trail)
             trail.append(target)
             ahead.append(_static_targets(graph, target))
 

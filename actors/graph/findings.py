@@ -77,7 +77,20 @@ LEADING = frozenset({"type", "next", "fallback", "routes", "options", "on_other"
 WRITING = frozenset({"type", "state_updates", "output_schema", "on_error", "as", "collect_into", "output_key"})
 """Keys that say what a node writes."""
 
+MOST_TOLD = 500
+"""Errors, and warnings, that the checks list of one file. What a person can't read need not be computed."""
+
+MOST_NAMED = 20
+"""Names that a hint lists."""
+
 _IN_A_NODE = 3
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names for a hint, not all of them if there are many."""
+    names = list(names)
+    text = ", ".join(names[:MOST_NAMED])
+    return text if len(names) <= MOST_NAMED else f"{text} and {len(names) - MOST_NAMED:,} more"
 
 
 class Findings:
@@ -94,6 +107,12 @@ class Findings:
         self.unread = unread
         self.broken = broken
         self.problems: list[Problem] = []
+        self._above = {path[:depth] for path in broken for depth in range(len(path))}
+        self._left: dict[Severity, int] = {"error": MOST_TOLD, "warning": MOST_TOLD}
+
+    def is_full(self, severity: Severity) -> bool:
+        """Whether as many problems of that severity are told as one file may have; further ones are left out."""
+        return self._left[severity] <= 0
 
     def readable(self, keys: frozenset[str]) -> bool:
         """Whether every node could be read, as far as these of its keys go; an error elsewhere hides nothing."""
@@ -103,7 +122,9 @@ class Findings:
 
     def sound(self, *paths: Path) -> bool:
         """Whether the values at these paths could be read in full."""
-        return not any(bad[: len(path)] == path or path[: len(bad)] == bad for bad in self.broken for path in paths)
+        return not any(
+            path in self._above or any(path[:depth] in self.broken for depth in range(len(path) + 1)) for path in paths
+        )
 
     def error(
         self, code: str, message: str, path: Path, *, expected: str | None = None, hint: str | None = None
@@ -127,8 +148,11 @@ class Findings:
     def _add(
         self, severity: Severity, code: str, message: str, path: Path, expected: str | None, hint: str | None
     ) -> None:
-        if not self.sound(path):
+        if self.is_full(severity) or not self.sound(path):
             return
+        self._left[severity] -= 1
+        if self.is_full(severity):
+            message += f" (and there are more {severity}s than the {MOST_TOLD} that are listed)"
         self.problems.append(
             self.graph.source.problem(
                 severity,

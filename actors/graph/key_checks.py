@@ -36,6 +36,7 @@ def check_keys(found: Findings, around: Surroundings) -> None:
     known = known_keys(graph)
     closed = found.readable(WRITING) and not writes_anything(graph)
     scripts = _Scripts(graph, around.directory)
+    names = sorted(known)
     items = {node.as_ for node in graph.nodes.values() if isinstance(node, MapNode)}
     told: dict[str, str | None] = {}
     for node in graph.nodes.values():
@@ -43,11 +44,12 @@ def check_keys(found: Findings, around: Surroundings) -> None:
             if "{{" not in read.text or not found.sound(read.path):
                 continue
             for key in read.roots():
-                if key in known or (key in SCOPED and found.compat.scoped_names_stay_null):
+                if key in known or found.is_full("warning") or (key in SCOPED and found.compat.scoped_names_stay_null):
                     continue
                 if key not in told:
                     # `over: "{{parts}}"` with `as: part` is how maps are written, no slip of the pen
-                    told[key] = slip_of(key, sorted(known - ({key.removesuffix("s")} & items)))
+                    one = key.removesuffix("s")
+                    told[key] = slip_of(key, [name for name in names if name != one] if one in items else names)
                 near = told[key]
                 if (near or closed) and key not in scripts.words:
                     found.warning(

@@ -75,7 +75,7 @@ def _check_script(found: Findings, node: ScriptNode, around: Surroundings) -> No
             expected=f"one of {', '.join(SCRIPT_EXTENSIONS)}",
             hint="write it in bash, Python or TypeScript, or call it from such a script.",
         )
-    if around.directory is None or (around.directory / node.script).is_file():
+    if around.directory is None or (around.directory / node.script).is_file() or found.is_full("error"):
         return
     scripts = [str(file.relative_to(around.directory)) for file in sorted(around.directory.glob("scripts/*"))]
     found.error(
@@ -250,6 +250,8 @@ def _check_tools(found: Findings, node: LlmNode, around: Surroundings) -> None:
                     expected="a server listed in the graph's `mcp_servers`",
                     hint=did_you_mean(named, graph.mcp_servers) or f"add '{named}' to `mcp_servers`.",
                 )
+        elif found.is_full("error"):
+            return
         elif any(name not in known and not _built_in(graph, name) for name in spell([tool])):
             if _of_a_server(tool, servers):
                 continue  # which tools it has shows when it is asked

@@ -12,16 +12,20 @@ from .findings import Findings
 from .keys import declared_writes, reads
 from .templates import compile_template
 
+MOST_STEPS = 500_000
+"""Steps that are taken along lanes to see where they meet, in one file."""
+
 
 def check_parallel(found: Findings) -> None:
     """Every fan-out and every map."""
+    lanes = _Lanes(found)
     for node in found.graph.nodes.values():
         members = [found.graph.nodes[target] for target in dict.fromkeys(node.targets) if target in found.graph.nodes]
         if len(members) > 1 and not isinstance(node, ApprovalNode):
             _check_members(found, node)
             _check_writes(found, node, members)
             _check_reads(found, members)
-            _check_meeting(found, node, members)
+            _check_meeting(found, node, members, lanes)
         if isinstance(node, MapNode):
             _check_map(found, node)
 
@@ -87,62 +91,99 @@ def _check_writes(found: Findings, source: AnyNode, members: list[AnyNode]) -> N
 
 
 def _check_reads(found: Findings, members: list[AnyNode]) -> None:
+    written = {member.id: set(declared_writes(member)) for member in members}
+    writers: dict[str, list[str]] = {}
+    for node_id, keys in written.items():
+        for key in keys:
+            writers.setdefault(key, []).append(node_id)
+    order = {member.id: place for place, member in enumerate(members)}
     for reader in members:
-        own = set(declared_writes(reader))
+        own = written[reader.id]
         needed = {key: read.path for read in reads(reader) for key in read.roots() if not (read.update and key in own)}
-        for writer in members:
-            if writer is reader:
-                continue
-            shared = sorted(set(declared_writes(writer)) & set(needed))
-            if shared:
-                keys = ", ".join(f"`{key}`" for key in shared)
-                found.error(
-                    "parallel_read",
-                    f"node '{reader.id}' reads state key(s) {keys} which sibling parallel branch '{writer.id}' "
-                    "writes in the same super-step; it would see the value from before",
-                    needed[shared[0]],
-                    expected="keys that no sibling writes",
-                    hint=f"run '{reader.id}' after '{writer.id}', or read another key.",
-                )
+        shared: dict[str, list[str]] = {}
+        for key in sorted(needed):
+            for writer in writers.get(key, ()):
+                if found.is_full("error"):
+                    return
+                if writer != reader.id:
+                    shared.setdefault(writer, []).append(key)
+        for writer in sorted(shared, key=order.__getitem__):
+            _tell_read(found, reader, writer, shared[writer], needed)
 
 
-def _check_meeting(found: Findings, source: AnyNode, members: list[AnyNode]) -> None:
+def _tell_read(found: Findings, reader: AnyNode, writer: str, shared: list[str], needed: dict[str, Path]) -> None:
+    keys = ", ".join(f"`{key}`" for key in shared)
+    found.error(
+        "parallel_read",
+        f"node '{reader.id}' reads state key(s) {keys} which sibling parallel branch '{writer}' "
+        "writes in the same super-step; it would see the value from before",
+        needed[shared[0]],
+        expected="keys that no sibling writes",
+        hint=f"run '{reader.id}' after '{writer}', or read another key.",
+    )
+
+
+class _Lanes:
+    """How far the nodes behind a fan-out are away from it, along each of its branches.
+
+    Attributes:
+        left: steps that may still be taken for all fan-outs of a file: to follow every lane of every fan-out to the end
+            takes time with the square of the nodes.
+    """
+
+    def __init__(self, found: Findings) -> None:
+        self._nodes = found.graph.nodes
+        self.left = MOST_STEPS
+
+    def arrivals(self, members: list[AnyNode]) -> dict[str, dict[str, int]]:
+        """Per node, the branches that reach it and after how many steps. It ends where all lanes are one."""
+        arrivals: dict[str, dict[str, int]] = {member.id: {member.id: 1} for member in members}
+        lanes = {member.id: [member.id] for member in members}
+        steps = 1
+        while lanes and self.left > 0:
+            steps += 1
+            lanes = {member: ahead for member, lane in lanes.items() if (ahead := self._ahead(lane))}
+            for member, lane in lanes.items():
+                for node_id in lane:
+                    arrivals.setdefault(node_id, {}).setdefault(member, steps)
+            if len(lanes) == len(members) and len({frozenset(lane) for lane in lanes.values()}) == 1:
+                break
+            lanes = {
+                member: [node_id for node_id in lane if arrivals[node_id][member] == steps]
+                for member, lane in lanes.items()
+            }
+        return arrivals
+
+    def _ahead(self, lane: list[str]) -> list[str]:
+        ahead: dict[str, None] = {}
+        for node_id in lane:
+            node = self._nodes[node_id]
+            if not isinstance(node, ApprovalNode):
+                ahead.update(dict.fromkeys(target for target in node.targets if target in self._nodes))
+        self.left -= len(ahead) + 1
+        return list(ahead)
+
+
+def _check_meeting(found: Findings, source: AnyNode, members: list[AnyNode], lanes: _Lanes) -> None:
     """Nodes that the branches reach after different numbers of steps, and which would run once for each."""
-    arrivals: dict[str, dict[str, int]] = {}
-    for member in members:
-        for node_id, steps in _steps_along_next(found, member.id).items():
-            arrivals.setdefault(node_id, {})[member.id] = steps
-    uneven = {node_id for node_id, lanes in arrivals.items() if len(set(lanes.values())) > 1}
-    for node_id in uneven:
+    arrivals = lanes.arrivals(members)
+    uneven = {node_id for node_id, steps in arrivals.items() if len(set(steps.values())) > 1}
+    behind = {target for node_id in uneven for target in found.graph.nodes[node_id].targets}
+    for node_id in uneven - behind:
         node = found.graph.nodes[node_id]
-        earlier = {other for other in uneven if node_id in found.graph.nodes[other].targets}
-        if node.join == "all" or earlier:
+        if node.join == "all":
             continue
-        lanes = arrivals[node_id]
-        first, last = min(lanes, key=lanes.__getitem__), max(lanes, key=lanes.__getitem__)
+        steps = arrivals[node_id]
+        first, last = min(steps, key=steps.__getitem__), max(steps, key=steps.__getitem__)
         effect = "the run ends before the longer one does" if isinstance(node, EndNode) else "it runs more than once"
         found.warning(
             "uneven_join",
             f"the branches of '{source.id}' reach '{node_id}' after different numbers of steps "
-            f"('{first}' {lanes[first]}, '{last}' {lanes[last]}), so {effect}",
+            f"('{first}' {steps[first]}, '{last}' {steps[last]}), so {effect}",
             ("nodes", node_id),
             expected="`join: all`, or branches of one length",
             hint=f"add `join: all` to '{node_id}'.",
         )
-
-
-def _steps_along_next(found: Findings, start: str) -> dict[str, int]:
-    """Node ids and how many `next` steps they are away from before `start`, which is 1 step away."""
-    steps = {start: 1}
-    waiting = [start]
-    for node_id in waiting:
-        node = found.graph.nodes[node_id]
-        targets = () if isinstance(node, ApprovalNode) else node.targets
-        for target in targets:
-            if target in found.graph.nodes and target not in steps:
-                steps[target] = steps[node_id] + 1
-                waiting.append(target)
-    return steps
 
 
 # --- maps -------------------------------------------------------------------------------------------------
@@ -180,6 +221,8 @@ def _check_map(found: Findings, node: MapNode) -> None:
 
 
 def _check_branch(found: Findings, node: MapNode) -> None:
+    if found.is_full("error"):
+        return
     path: Path = ("nodes", node.id, "branch")
     members = [found.graph.nodes[member] for member in branch_nodes(found.graph, node)]
     if found.compat.map_branch_is_one_node:

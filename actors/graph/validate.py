@@ -11,16 +11,21 @@ the ones about the graph as a whole.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import islice
 
-from ...protocol.graph import ApprovalNode, EndNode, Graph, MapNode
+from ...protocol.graph import ApprovalNode, EndNode, Graph
 from ...protocol.graph.read import Draft, draft_graph
 from ...protocol.problems import Problem, did_you_mean, errors_in
 from ...protocol.reading import in_file_order
 from .compat import MODES, Compat
-from .edges import branch_nodes, edges, find_cycles, reachable
-from .findings import LEADING, Findings, Surroundings, agents_in
+from .edges import all_branch_nodes, edges, edges_of, find_cycles, reachable
+from .findings import LEADING, Findings, Surroundings, agents_in, listed
 from .node_checks import check_nodes
 from .parallel_checks import check_parallel
+
+MOST_CYCLES = 100
+LONGEST_CYCLE = 100
+"""Cycles that are told of a file, and nodes that are named of one."""
 
 __all__ = ["Surroundings", "agents_in", "check_text", "failure_text", "validate"]
 
@@ -105,9 +110,9 @@ def _check_settings(found: Findings) -> None:
 
 
 def _check_targets(found: Findings) -> None:
-    known = [*found.graph.nodes, *found.unread]
+    known = {**dict.fromkeys(found.graph.nodes), **dict.fromkeys(sorted(found.unread))}
     for edge in edges(found.graph):
-        if edge.target in known or not edge.target:
+        if edge.target in known or not edge.target or found.is_full("error"):
             continue
         kind = found.graph.nodes[edge.source].kind
         key = "'next'" if edge.via == "next" else f"{kind} '{edge.via}'"
@@ -116,24 +121,26 @@ def _check_targets(found: Findings) -> None:
             f"References non-existent node '{edge.target}' in {key}",
             edge.path,
             expected="the id of a node",
-            hint=did_you_mean(edge.target, known) or f"the nodes are {', '.join(known)}.",
+            hint=did_you_mean(edge.target, known) or f"the nodes are {listed(known)}.",
         )
 
 
 def _check_cycles(found: Findings) -> None:
-    for cycle in find_cycles(found.graph):
-        closing = next(
-            edge
-            for edge in edges(found.graph)
-            if edge.source == cycle[-2] and edge.target == cycle[-1] and not edge.dynamic
-        )
+    for cycle in islice(find_cycles(found.graph), MOST_CYCLES):
+        last = edges_of(found.graph.nodes[cycle[-2]])
+        closing = next(edge for edge in last if edge.target == cycle[-1] and not edge.dynamic)
         found.error(
             "cycle",
-            f"Cycle detected: {' -> '.join(cycle)}",
+            f"Cycle detected: {' -> '.join(_shortened(cycle))}",
             closing.path,
             expected="declared edges that never lead back",
             hint="loop by a script: let it print `_next` and name the way back in its `routes`.",
         )
+
+
+def _shortened(cycle: list[str]) -> list[str]:
+    half = LONGEST_CYCLE // 2
+    return cycle if len(cycle) <= LONGEST_CYCLE else [*cycle[:half], "...", *cycle[-half:]]
 
 
 def _check_ends(found: Findings) -> None:
@@ -177,11 +184,10 @@ def _check_reach(found: Findings) -> None:
 def _check_exits(found: Findings, seen: set[str]) -> None:
     """Nodes that have nowhere to go, which shows only when the run gets there."""
     graph = found.graph
-    in_branches = {
-        member for node in graph.nodes.values() if isinstance(node, MapNode) for member in branch_nodes(graph, node)
-    }
-    for node_id in seen - in_branches:
-        node = graph.nodes[node_id]
+    in_branches = all_branch_nodes(graph)
+    for node_id, node in graph.nodes.items():
+        if node_id not in seen or node_id in in_branches:
+            continue
         if isinstance(node, EndNode | ApprovalNode) or node.targets:
             continue
         if node.next is not None:
@@ -198,5 +204,7 @@ def _check_exits(found: Findings, seen: set[str]) -> None:
                 f"{node.kind} node '{node_id}' has no `next` and is not an end node",
                 ("nodes", node_id),
                 expected="next: the id of a node",
-                hint=f"add `next:` with one of {', '.join(other for other in graph.nodes if other != node_id)}.",
+                hint=f"add `next:` with one of {listed(other for other in graph.nodes if other != node_id)}."
+                if not found.is_full("error")
+                else None,
             )

@@ -1,12 +1,11 @@
 """HTML to Markdown, and where its links lead. Nothing in it is executed or fetched.
 
 selectolax (of the extra `docs`) parses as browsers do. Where it is not installed, `html_tags` does well enough; also
-where somebody nested elements ten thousand deep, for a tree of that shape takes selectolax minutes.
+for a page whose tree would take minutes (`heavy`).
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin
@@ -15,6 +14,7 @@ import msgspec
 
 from ...html_tags import attributes_of, scan
 from .bounds import Watch
+from .heavy import EMPTY, is_heavy
 from .markdown import UNSEEN, Writer
 
 if TYPE_CHECKING:
@@ -22,15 +22,8 @@ if TYPE_CHECKING:
 
 LINKS = 5000
 LONGEST = 2000
-DEEPEST = 5000
 
-_TAG = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9]*)")
-
-_EMPTY = frozenset(
-    ("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr")
-)
 _TELLING = frozenset(("a", "area", "base", "meta", "img"))
-_UNCLOSED = _EMPTY | {"p", "li", "td", "th", "tr", "dt", "dd", "option"}
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,25 +67,10 @@ def _read(html: str, taken: _Taken, watch: Watch) -> None:
     except ImportError:
         scan(html, _Scanned(taken), watch.look)
     else:
-        if _is_deep(html):
+        if is_heavy(html):
             scan(html, _Scanned(taken), watch.look)
         else:
             _walk(LexborHTMLParser(html).root, taken, watch)
-
-
-def _is_deep(html: str) -> bool:
-    """Whether elements may be nested too deeply for a tree; those that nobody closes count as well."""
-    if html.count("<") < DEEPEST:
-        return False
-    depth = 0
-    for tag in _TAG.finditer(html):
-        if tag[1]:
-            depth = max(depth - 1, 0)
-        elif tag[2].lower() not in _UNCLOSED:
-            depth += 1
-            if depth > DEEPEST:
-                return True
-    return False
 
 
 class _Taken:
@@ -144,7 +122,7 @@ class _Taken:
 
     def tells(self, tag: str) -> bool:
         """Whether the attributes of such an element say something to us."""
-        return tag in _TELLING or (not self.was_within and tag not in _EMPTY)
+        return tag in _TELLING or (not self.was_within and tag not in EMPTY)
 
     @property
     def _is_wanted(self) -> bool:
@@ -233,7 +211,7 @@ class _Scanned:
             if tag == self._unseen[-1]:
                 self._unseen.append(tag)
         elif not self._taken.open(tag, attributes_of(attributes) if self._taken.tells(tag) else {}):
-            if tag not in _EMPTY and not (attributes.endswith("/") and tag in ("svg", "math")):
+            if tag not in EMPTY and not (attributes.endswith("/") and tag in ("svg", "math")):
                 self._unseen.append(tag)
         elif tag in UNSEEN:
             self._quiet.append(tag)

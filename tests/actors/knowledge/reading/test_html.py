@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from callboard.actors.knowledge.reading import html
+from callboard.actors.knowledge.reading import heavy
 from callboard.actors.knowledge.reading.bounds import Bounds, CantRead
 
 if TYPE_CHECKING:
@@ -138,7 +138,41 @@ async def test_a_page_that_takes_too_long_is_given_up(
         await reader(b"<p>x</p>" * 2000, "a.html")
 
 
+MANY = 100_000
+NAMES = " ".join(f"a{number}=1" for number in range(MANY))
+HEAVY = {
+    "attributes of a tag": f"<p {NAMES}>x</p>y",
+    "attributes of a closing tag": f"<p>x</p {NAMES}>y",
+    "attributes with tags in quotes": "<p " + " ".join(f"a{number}='>'" for number in range(MANY)) + ">x</p>y",
+    "attributes of a tag that never ends": f"<p>x</p>y<p {NAMES}",
+    "names of attributes": "".join(f"<a a{number}=1>x</a>y" for number in range(MANY)),
+    "names of tags": "".join(f"<x{number}>x</x{number}>y" for number in range(MANY)),
+    "formatting without end": "".join(f"<b a={number}><p>x" for number in range(MANY)) + "y",
+    "formatting that ends in a comment": "".join(f"<b a={number}><p>x<!--></b>--></b>" for number in range(MANY)) + "y",
+}
+
+
+@pytest.mark.parametrize("shape", HEAVY)
+async def test_a_page_takes_time_as_it_is_long_whatever_its_shape(reader: Reader, parser: str, shape: str) -> None:
+    reader.bounds = Bounds(seconds=60)
+    began = time.monotonic()
+    text = (await reader.one(HEAVY[shape].encode(), "a.html")).text
+    assert time.monotonic() - began < 20
+    assert "x" in text
+    assert "y" in text
+
+
 def test_only_what_is_never_closed_in_html_may_stay_open() -> None:
-    assert not html._is_deep("<p>x<br><li>" * 10_000)
-    assert not html._is_deep("<b>x</b>" * 10_000)
-    assert html._is_deep("<b>" * 10_000)
+    assert not heavy.is_heavy("<p>x<br><li>" * 10_000)
+    assert not heavy.is_heavy("<b>x</b>" * 10_000)
+    assert heavy.is_heavy("<b>" * 10_000)
+
+
+def test_usual_pages_are_not_heavy() -> None:
+    rows = "".join(
+        f"<tr class='odd {number}' id=r{number} data-k{number % 90}='<a b>'><td><a href = /x/{number}>x</a>"
+        for number in range(4000)
+    )
+    assert not heavy.is_heavy(PAGE.decode() + f"<table>{rows}</table><script>if (a<b && c<d) x = 1</script>")
+    assert not heavy.is_heavy("<script>" + "x += '<b>'; " * 500 + "</script>")
+    assert not heavy.is_heavy("<svg " + " ".join(f"a{number}=1" for number in range(150)) + ">")
