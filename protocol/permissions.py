@@ -35,5 +35,10 @@ class PermissionRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     deny: Annotated[Patterns, Meta(description="Calls that are refused.")] = None
 
 
+def denies(rule: Verdict | PermissionRule) -> bool:
+    """Whether a rule denies anything."""
+    return bool(rule.deny) if isinstance(rule, PermissionRule) else rule == "deny"
+
+
 Permissions: TypeAlias = dict[str, Verdict | PermissionRule]
 """Tool name, or pattern of names, to what it may do."""

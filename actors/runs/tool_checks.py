@@ -9,8 +9,9 @@ from pathlib import Path
 
 from ...protocol.agent import Agent
 from ...protocol.errors import ConfigError, InvalidFile
-from ...protocol.graph import Graph
+from ...protocol.graph import AgentNode, Graph
 from ...protocol.mcp.config import WHOLE, McpConfig, spelled_out
+from ...protocol.permissions import denies
 from ...protocol.problems import Problem, did_you_mean
 from ...protocol.settings import Settings
 from ..settings import load_settings
@@ -101,9 +102,18 @@ def check_listed(
                     agent.source.problem("warning", "unknown_tool", text, ("global_tools", number), hint=hint)
                 )
     for name, hint in shelf.strangers(agent.permissions, own):
+        if _has_others_below(agent) and denies(agent.permissions[name]) and not hint.startswith("did you mean"):
+            continue  # it may be a tool of theirs
         text = f"`permissions` names '{name}', and there is no such tool"
         problems.append(agent.source.problem("warning", "unknown_tool", text, ("permissions", name), hint=hint))
     return [*problems, *_unknown_servers(agent, servers, silent=silent)]
+
+
+def _has_others_below(agent: Agent | Graph) -> bool:
+    """Whether other agents, whose tools it may deny, can work below it."""
+    if isinstance(agent, Agent):
+        return agent.can_spawn_agents
+    return any(isinstance(node, AgentNode) for node in agent.nodes.values())
 
 
 def _unknown_servers(agent: Agent | Graph, servers: KnownServers, *, silent: bool) -> list[Problem]:

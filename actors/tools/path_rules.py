@@ -117,11 +117,13 @@ class Sight(msgspec.Struct, frozen=True, kw_only=True):
         judged: the forms of its own path; empty where no path was judged.
         bars: what holds for every other path that the call comes across.
         fold: see `PathRule.verdict`.
+        leads: where links take its own path, if that is not where it seems to be; else "".
     """
 
     judged: frozenset[str] = frozenset()
     bars: tuple[Bar, ...] = ()
     fold: bool = False
+    leads: str = ""
 
     def moved(self, real: str) -> bool:
         """Whether what the call's path leads to now, `real`, is not what was judged."""

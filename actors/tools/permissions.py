@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ...protocol.errors import NobodyToAsk, ToolFailed
-from ...protocol.permissions import PermissionRule, Verdict
+from ...protocol.permissions import PermissionRule, Verdict, denies
 from ...protocol.permissions import Permissions as Rules
 from ...protocol.questions import Question
 from .path_rules import STRICTNESS, Bar, Here, PathRule, Sight, folds, forms_of
@@ -108,7 +108,7 @@ class Permissions:
 
         `always` and the questions under way are those of the whole run.
         """
-        if not any(rule == "deny" or (isinstance(rule, PermissionRule) and rule.deny) for rule in rules.values()):
+        if not any(denies(rule) for rule in rules.values()):
             return self
         lower = copy.copy(self)
         lower._ceilings = (*self._ceilings, rules)  # noqa: SLF001 - a copy of our own
@@ -135,7 +135,8 @@ class Permissions:
             if tool.subject == "path":
                 found = bar.rule.verdict(call.forms, fold=call.fold)
                 said = _stricter(said, found if found in bar.verdicts else None)
-        sight = Sight(judged=frozenset(call.forms), bars=bars, fold=call.fold)
+        leads = call.forms[-1] if len(call.forms) > 1 else ""
+        sight = Sight(judged=frozenset(call.forms), bars=bars, fold=call.fold, leads=leads)
         if self.yes or tool.name in self._always:
             return ("allow" if said == "ask" else said), _asked_about(sight)
         return said, sight
@@ -166,7 +167,8 @@ class Permissions:
             return sight
         if verdict == "deny":
             raise ToolFailed(f"'{tool.name}' was not run: the permissions deny this call")
-        said = await self._ask(me, tool, arguments, own)
+        shown = {**arguments, "leads to": sight.leads} if sight.leads else arguments
+        said = await self._ask(me, tool, arguments, own, _shown(tool, shown))
         if said.lower() == "always":
             self._always.add(tool.name)
             self._answer_the_same(me)
@@ -175,12 +177,12 @@ class Permissions:
             raise ToolFailed(f"'{tool.name}' was not run: the user refused{why}")
         return _asked_about(sight)
 
-    async def _ask(self, me: Actor, tool: Tool, arguments: Arguments, own: Rules | None) -> str:
+    async def _ask(self, me: Actor, tool: Tool, arguments: Arguments, own: Rules | None, shown: str) -> str:
         question = Question(
             id=me.root.questions.new_id(),
             actor="",
             kind="choice",
-            text=f"Allow {tool.name}?\n{_shown(tool, arguments)}".rstrip(),
+            text=f"Allow {tool.name}?\n{shown}".rstrip(),
             options=("yes", "no") if self._once else ("yes", "always", "no"),
             rule=None
             if self._once

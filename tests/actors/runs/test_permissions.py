@@ -259,3 +259,18 @@ async def test_a_parents_paths_are_hidden_from_the_searches_of_its_children(stag
     stage.models.answer_with(spawning("kid", ("fs_grep", {"pattern": "SESAME|code"})))
     await stage.run("go", target="boss", cwd=project)
     assert results_of(stage, "I am a child") == ["src/a.py:1:code"]
+
+
+async def test_an_agent_may_deny_the_own_tools_of_those_below_and_a_slip_is_still_told(stage: Stage) -> None:
+    stage.plain(
+        f"{BOSS[: BOSS.index('permissions')]}permissions: {{deploy: deny, fs_wirte: deny, ship: ask}}", name="boss"
+    )
+    stage.plain("instructions: alone\npermissions: {deploy: deny}", name="alone")
+    node = "a: {type: agent, agent: kid, prompt: p, next: e}"
+    stage.agent(f"permissions: {{deploy: deny}}\nstart: a\nnodes:\n  {node}\n  e: {{type: end}}", "graph")
+    stage.plain("instructions: a kid", name="kid")
+    named = {
+        name: [problem.key for problem in callboard.validate(name, config_dir=stage.config_dir)]
+        for name in ("boss", "alone", "graph")
+    }
+    assert named == {"boss": ["permissions.fs_wirte", "permissions.ship"], "alone": ["permissions.deploy"], "graph": []}

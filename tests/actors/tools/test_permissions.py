@@ -172,6 +172,19 @@ async def test_a_person_is_shown_the_call_and_says_yes(root: Root, me: Actor) ->
     assert question.options == ("yes", "always", "no")
 
 
+async def test_a_person_is_told_where_links_take_a_path(root: Root, me: Actor, tmp_path: Path) -> None:
+    (tmp_path / "a\nb").mkdir()
+    (tmp_path / "l").symlink_to("a\nb")
+    person = Person(root, "yes", "yes")
+    with root.questions.attach(person):
+        await Permissions(here=tmp_path).admit(me, WRITE, {"path": "l/x"})
+        await Permissions(here=tmp_path).admit(me, WRITE, {"path": "./m/../x"})
+    assert [question.text for question in person.asked_for] == [
+        f"Allow fs_write?\npath: l/x\nleads to: {tmp_path}/a\n    | b/x",
+        "Allow fs_write?\npath: ./m/../x",
+    ]
+
+
 @pytest.mark.parametrize(("answer", "told"), [("no", "the user refused"), ("not that file", "refused: not that file")])
 async def test_a_no_is_told_to_the_model_with_the_reason(root: Root, me: Actor, answer: str, told: str) -> None:
     with root.questions.attach(Person(root, answer)), pytest.raises(ToolFailed, match=told):

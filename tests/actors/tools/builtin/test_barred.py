@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -246,3 +247,32 @@ async def test_a_directory_that_becomes_a_link_meanwhile_is_not_followed(desk: D
 
 async def test_without_rules_links_inside_are_followed(desk: Desk) -> None:
     assert (await desk(desk.permissions({}), "fs_cat", path="to-env"))[0] == f"{INSIDE}\n"
+
+
+async def test_a_race_of_swapped_links_never_reads_what_is_denied(desk: Desk, project: Path) -> None:
+    """A link leads to an allowed and to a denied directory in turn, as fast as a thread can make it."""
+    (project / "src" / "open").mkdir()
+    (project / "src" / "open" / "golden-key").write_text("mine")
+    (project / "src" / "d").symlink_to("open")
+    over = threading.Event()
+
+    def swapping() -> None:
+        turn = 0
+        while not over.is_set():
+            (project / "src" / "new").symlink_to(("../secrets", "open")[turn % 2])
+            (project / "src" / "new").rename(project / "src" / "d")
+            turn += 1
+
+    thread = threading.Thread(target=swapping)
+    thread.start()
+    rules = desk.permissions({"fs_*": PermissionRule(allow=("src/*",), deny=("secrets/*",))})
+    try:
+        told = [await desk(rules, "fs_cat", path="src/d/golden-key") for _ in range(100)]
+        told += [await desk(rules, "fs_ls", path="src/d") for _ in range(100)]
+        told += [await desk(rules, "fs_write", path="src/d/golden-key", contents="EVIL") for _ in range(50)]
+    finally:
+        over.set()
+        thread.join()
+    assert not [text for text, _ in told if INSIDE in text]
+    assert (project / "secrets" / "golden-key").read_text() == f"{INSIDE}\n"
+    assert [path.name for path in (project / "secrets").iterdir()] == ["golden-key"]
