@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 ENDINGS = (".sh", ".py", ".ts")
 DEFAULT_ALIASES = {"fs": "fs_cat,fs_read,fs_ls,fs_glob,fs_grep,fs_mkdir,fs_patch,fs_rm,fs_write"}
+OTHER_NAMES = {"web_search_coyote": "web_search_loki"}
+"""What Loki's successor calls a tool of ours; a file of that name is what it says."""
 ALL = "all"
 _PATTERN = re.compile(r"[*?]")
 
@@ -97,6 +99,8 @@ class Shelf:
                 found.update(dict.fromkeys(self.global_names()))
             elif name in aliases and name not in OURS:
                 found.update(dict.fromkeys(bare_name(part) for part in names_in(aliases[name])))
+            elif name in OTHER_NAMES and name not in self._files():
+                found[OTHER_NAMES[name]] = None
             else:
                 found[name] = None
         return list(found)

@@ -378,11 +378,11 @@ class Answering(Person):
 
 @pytest.mark.parametrize("era", ["--modern", "--legacy"])
 async def test_a_question_of_the_server_reaches_a_person_and_its_time_does_not_count(stage: Stage, era: str) -> None:
-    mcp_json(stage.config_dir, srv=scripted(era, timeout_seconds=0.2))
+    mcp_json(stage.config_dir, srv=scripted(era, timeout_seconds=1.5))
 
     class Slow(Answering):
         async def _later(self, id: str, answer: str) -> None:
-            await trio.sleep(0.3)
+            await trio.sleep(2)
             await super()._later(id, answer)
 
     person = Slow(stage, "blue")

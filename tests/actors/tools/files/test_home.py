@@ -214,6 +214,14 @@ def test_an_agents_env_file_makes_no_program_run_anything_and_says_yes_to_nothin
     assert tool_environ({}, agent_dir=agent, config_dir=tmp_path / "none") == {"ENVIRONMENT": "agent"}
 
 
+async def test_the_successors_name_of_a_search_is_ours_unless_the_user_has_a_file_of_that_name(bench: Bench) -> None:
+    shelf = Shelf(bench.home.config_dir, Settings(), bench.home.environ)
+    assert shelf.spelled_out(["web_search_coyote.sh"]) == ["web_search_loki"]
+    assert shelf.unknown(["web_search_coyote"]) == []
+    bench.write("config/functions/tools/web_search_coyote.sh", "# @describe Searches.\nmain() { :; }\n")
+    assert shelf.spelled_out(["web_search_coyote.sh"]) == ["web_search_coyote"]
+
+
 async def test_a_global_tool_does_not_see_the_env_file_of_the_agent_that_calls_it(bench: Bench) -> None:
     config, agent = bench.home.config_dir, bench.directory / "agent"
     look = 'echo "$LLM_AGENT_NAME $OF_AGENT $OF_USER" >> "$LLM_OUTPUT"'
