@@ -39,6 +39,7 @@ from .codec import (
     unfinished,
     without_files,
 )
+from .sse import MAX_EVENT
 
 Json = Any
 
@@ -97,13 +98,21 @@ class OllamaReader:
         self._ended = False
 
     def feed(self, data: bytes) -> Iterator[Delta]:
-        """The pieces that the lines completed by `data` hold."""
-        self._rest += data
-        *lines, rest = bytes(self._rest).split(b"\n")
-        self._rest = bytearray(rest)
-        for line in lines:
-            if line.strip():
-                yield from self._line(line)
+        """The pieces that the lines completed by `data` hold.
+
+        Raises:
+            UpstreamError: a line has no end.
+        """
+        first, *others = data.split(b"\n")
+        self._rest += first
+        if others:
+            *lines, rest = bytes(self._rest), *others
+            self._rest = bytearray(rest)
+            for line in lines:
+                if line.strip():
+                    yield from self._line(line)
+        if len(self._rest) > MAX_EVENT:
+            raise UpstreamError(f"the server sent a line of more than {MAX_EVENT} bytes")
 
     def finish(self) -> ChatReply:
         """The whole reply, once a line has said that it is done."""

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from callboard.actors.models.anthropic import AnthropicCodec
 from callboard.actors.models.codec import Codec
 from callboard.actors.models.gateway import Gateway
-from callboard.actors.models.ollama import OllamaCodec
+from callboard.actors.models.ollama import OllamaCodec, OllamaReader
 from callboard.actors.models.openai import OpenAiCodec
 from callboard.protocol.chat import (
     AssistantTurn,
@@ -404,3 +404,22 @@ def test_a_stream_says_what_the_whole_answer_says_wherever_it_is_split(
     assert reader.finish() == whole
     assert "".join(delta.text for delta in said if isinstance(delta, TextDelta)) == whole.text == text
     assert [call.arguments for call in whole.tool_calls] == arguments
+
+
+def test_an_ollama_line_without_an_end_is_given_up() -> None:
+    reader = OllamaReader()
+    piece = b"x" * (4 * 1024 * 1024)
+    for _ in range(4):
+        assert list(reader.feed(piece)) == []
+    with pytest.raises(UpstreamError, match="a line of more than 16777216 bytes"):
+        list(reader.feed(piece))
+
+
+def test_ollama_lines_are_the_same_however_they_come_in_pieces() -> None:
+    line = b'{"message": {"role": "assistant", "content": "ab"}, "done": false}\n'
+    last = b'{"message": {"role": "assistant", "content": "c"}, "done": true, "done_reason": "stop"}\n'
+    for size in (1, 7, len(line), 1000):
+        reader, data = OllamaReader(), line + b"\n" + line + last
+        for start in range(0, len(data), size):
+            list(reader.feed(data[start : start + size]))
+        assert reader.finish().text == "ababc"
