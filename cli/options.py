@@ -13,11 +13,13 @@ import click
 from ..actors.directories import config_dir as configured
 from ..actors.directories import state_dir
 from ..actors.library import AGENTS
+from .odd_settings import tell_at_the_end
 
 strict = click.option("--strict", is_flag=True, help="Unknown keys in files are errors, not warnings.")
 config_dir = click.option(
     "--config-dir",
     metavar="DIR",
+    callback=tell_at_the_end,
     help="Where agents and config.yaml live [default: $CALLBOARD_CONFIG_DIR or ~/.config/callboard].",
 )
 text_or_json = click.option(

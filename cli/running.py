@@ -25,6 +25,7 @@ from . import given, logging
 from .failure import told
 from .frame import open_frame, person_at_terminal
 from .in_session import Wish, run_in_session
+from .odd_settings import told_already
 from .render.progress import Progress, choose
 from .render.result import Result, for_format
 from .render.text import safe
@@ -209,6 +210,8 @@ async def _drive(
 
         def on_event(event: Event) -> None:
             progress.on_event(event)
+            if isinstance(event.data, RunStarted):
+                told_already()  # by the run's own warnings, which come next
             if isinstance(event.data, RunStarted) and event.data.why:
                 progress.note(f"model: {event.data.model} ({event.data.why})")
             result.on_event(event)

@@ -18,6 +18,7 @@ from ..protocol.errors import CallboardError
 from ..supervisors import Actor, End
 from . import logging
 from .frame import raise_file_limit
+from .odd_settings import line_about, told_already
 from .render.text import safe
 from .terminal_life import TerminalLife
 
@@ -116,6 +117,9 @@ async def _serve(request: ServeRequest, /) -> CallboardError | int:
         hangup_ends=terminal.is_over,
     )
     root.kernel.drain_within = server.drains_within(root.settings.api)
+    told_already()
+    if root.problems:
+        say(line_about(root.problems))
     async with exporting(root, os.environ), root:
         written = _log_of(root)
         try:

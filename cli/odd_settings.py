@@ -1,0 +1,73 @@
+"""What is odd in config.yaml, told by every command that reads it: one line on stderr, once.
+
+A misspelt key is no error, but it is often the reason of one: with `clientz:` there is an unknown model. Runs tell it
+as they begin, among their warnings. For all other commands, and for runs that never begin, it is told when the command
+ends, before the error if there is one.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..protocol.problems import Problem
+
+MOST = 5
+"""Oddities that are told; a file with more of them was hardly written for us."""
+
+_TOLD = f"{__name__}.told"
+
+
+def tell_at_the_end(ctx: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+    """A callback for `--config-dir`."""
+    if not ctx.resilient_parsing:
+        ctx.call_on_close(lambda: _tell(ctx.params, value))
+    return value
+
+
+def told_already() -> None:
+    """The command tells it by itself."""
+    context = click.get_current_context(silent=True)
+    if context is not None:
+        context.meta[_TOLD] = True
+
+
+def line_about(problems: Sequence[Problem]) -> str:
+    """All of them in a line: the file, then each with its line, as long as there are few."""
+    told = [_in_short(problem) for problem in problems[:MOST]]
+    if len(problems) > MOST:
+        told.append(f"and {len(problems) - MOST} more")
+    return f"warning: {problems[0].file}: {'; '.join(told)}"
+
+
+def _in_short(problem: Problem) -> str:
+    where = f"line {problem.line}: " if problem.line else ""
+    hint = f" ({problem.hint.partition(chr(10))[0]})" if problem.hint else ""
+    return f"{where}{problem.message}{hint}"
+
+
+def _tell(given: dict[str, Any], config_dir: str | None) -> None:
+    context = click.get_current_context(silent=True)
+    if given.get("quiet") or (context is not None and context.meta.get(_TOLD)):
+        return
+    from ..actors.directories import config_dir as configured
+
+    home, _ = configured(config_dir, os.environ)
+    if not (home / "config.yaml").is_file():
+        return
+    from ..actors.settings import load_settings
+    from ..protocol.errors import ConfigError
+    from .render.text import one_line
+
+    try:
+        _, problems = load_settings(home)
+    except ConfigError:  # with errors in it, which the command has failed by
+        return
+    if problems:
+        sys.stderr.write(f"callboard: {one_line(line_about(problems), 1000)}\n")
