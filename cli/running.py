@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -31,6 +32,9 @@ from .render.result import Result, for_format
 from .render.text import safe
 from .render.writer import from_any_thread
 from .stdin import prompt_text
+
+if TYPE_CHECKING:
+    from ..actors.server.serving import Served
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,6 +201,12 @@ def _read(request: Request, person: bool) -> _Arguments:
     return arguments
 
 
+def _page_beside(root: Root) -> AbstractAsyncContextManager[Served]:
+    from .serving import serve_beside
+
+    return serve_beside(root)
+
+
 async def _drive(
     request: Request, arguments: _Arguments, progress: Progress, result: Result, person: bool
 ) -> Outcome | CallboardError:
@@ -212,39 +222,41 @@ async def _drive(
             progress.on_event(event)
             if isinstance(event.data, RunStarted):
                 told_already()  # by the run's own warnings, which come next
-            if isinstance(event.data, RunStarted) and event.data.why:
-                progress.note(f"model: {event.data.model} ({event.data.why})")
+                if beside is not None:
+                    from .serving import tell_page
+
+                    tell_page(beside, event.run, progress.note, quiet=request.quiet)
+                if event.data.why:
+                    progress.note(f"model: {event.data.model} ({event.data.why})")
             result.on_event(event)
 
         result.when_gone(from_any_thread(root.begin_stop))
+        beside: Served | None = None
         try:
-            if request.ui:
-                from .serving import serve_beside
-
-                await serve_beside(root, progress.note, quiet=request.quiet)
-            target = request.target
-            return await run_in_session(
-                root,
-                target.agent(root) if isinstance(target, AdHoc) else target,
-                arguments.prompt,
-                Wish(request.session, save=request.save_session, person=person, note=progress.note),
-                model=request.model,
-                variables=arguments.variables,
-                state=arguments.state,
-                answers=arguments.answers,
-                on_event=on_event,
-                compat=request.compat,
-                limits=limits,
-                strict=request.strict,
-                allow=request.allow,
-                yes=request.yes,
-                roots=request.roots,
-                knowledge=request.knowledge,
-                files=request.files,
-                rebuild_knowledge=request.rebuild_knowledge,
-                attach=request.attach,
-                save=request.save,
-            )
+            async with _page_beside(root) if request.ui else nullcontext() as beside:
+                target = request.target
+                return await run_in_session(
+                    root,
+                    target.agent(root) if isinstance(target, AdHoc) else target,
+                    arguments.prompt,
+                    Wish(request.session, save=request.save_session, person=person, note=progress.note),
+                    model=request.model,
+                    variables=arguments.variables,
+                    state=arguments.state,
+                    answers=arguments.answers,
+                    on_event=on_event,
+                    compat=request.compat,
+                    limits=limits,
+                    strict=request.strict,
+                    allow=request.allow,
+                    yes=request.yes,
+                    roots=request.roots,
+                    knowledge=request.knowledge,
+                    files=request.files,
+                    rebuild_knowledge=request.rebuild_knowledge,
+                    attach=request.attach,
+                    save=request.save,
+                )
         except CallboardError as error:
             return error
     raise AssertionError("unreachable: the root swallows no errors")

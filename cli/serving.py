@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import trio
@@ -48,21 +49,24 @@ def serve(request: ServeRequest) -> int:
     return ended
 
 
-async def serve_beside(root: Root, note: Callable[[str], None], *, quiet: bool) -> None:
-    """Serve this machine on a free port while something else goes on under the root; back when the port listens.
+MISSING = "the page needs an extra that is not installed: pip install 'callboard[server]'"
+
+
+@asynccontextmanager
+async def serve_beside(root: Root) -> AsyncIterator[Served]:
+    """Serve this machine on a free port while something else goes on under the root.
+
+    At the end of the block those who follow a run are told how it has ended, before the process does.
 
     Raises:
         ConfigError: the settings forbid it.
     """
     server = Server(ServeOptions(host="127.0.0.1", port=0, read=True))
     settled = trio.Event()
+    found: list[Served] = []
 
     def listening(served: Served) -> None:
-        if quiet:
-            sys.stderr.write(f"{served.page}\n")
-            sys.stderr.flush()
-        else:
-            note(f"the page: {served.page}")
+        found.append(served)
         settled.set()
 
     async def body(_: Actor) -> None:
@@ -79,6 +83,18 @@ async def serve_beside(root: Root, note: Callable[[str], None], *, quiet: bool) 
     await settled.wait()
     for error in errors:
         raise error
+    yield found[0]
+    await server.last_words()
+
+
+def tell_page(served: Served, run: str, note: Callable[[str], None], *, quiet: bool) -> None:
+    """Where the run can be seen, or what to install so that it can."""
+    text = f"the page: {served.page_of(run)}" if served.http else MISSING
+    if quiet:
+        sys.stderr.write(f"{served.page_of(run) if served.http else f'callboard: {MISSING}'}\n")
+        sys.stderr.flush()
+    else:
+        note(text)
 
 
 async def _serve(request: ServeRequest, /) -> CallboardError | int:
@@ -101,6 +117,8 @@ async def _serve(request: ServeRequest, /) -> CallboardError | int:
 
     def listening(served: Served) -> None:
         say(f"serving at {served.url}" + ("" if served.http else " (the websocket only)"))
+        if not served.http and sys.stderr.isatty():
+            say(MISSING)
         if served.http and (request.ui or sys.stderr.isatty()):
             say(f"the page: {served.page}")
         if sys.stderr.isatty():

@@ -192,6 +192,18 @@ class Hub:
         """How many runs have no end yet."""
         return self._runs.under_way
 
+    @property
+    def being_told(self) -> int:
+        """How many follow a run that is over and have not heard all of it."""
+        return sum(map(self._is_over, [reader.run for reader in self.logs.readers]))
+
+    def _is_over(self, run: str) -> bool:
+        record = self._runs.live.get(run)
+        if record is not None:
+            return record.over
+        past = self.logs.past.get(run)
+        return past is not None and past.over
+
     async def start(self, caller: Caller, wanted: StartRun, **more: Any) -> RunInfo:
         """Start a run; returns when it has begun.
 

@@ -28,8 +28,8 @@ async function reachable() {
 const wire = new Wire(address.href, { reachable });
 const main = document.getElementById("main");
 const header = new Header(document.getElementById("top"), wire);
-const gate = new Gate(wire);
 let view = null;
+const gate = new Gate(wire, () => view?.ended ?? null);
 
 function route() {
   if (adopt(location, history, sessionStorage)) wire.use(read(sessionStorage));

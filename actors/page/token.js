@@ -2,12 +2,15 @@
 
 const KEY = "callboard.token";
 
-/** Take the token out of the address, if there is one, and remember it for this tab. */
+/** Take the token out of the address, if there is one, and remember it for this tab; what is left leads to the run. */
 export function adopt(location, history, storage) {
-  const given = new URLSearchParams(location.hash.slice(1)).get("token");
+  const fragment = new URLSearchParams(location.hash.slice(1));
+  const given = fragment.get("token");
   if (given === null) return false;
   storage.setItem(KEY, given.trim());
-  history.replaceState(null, "", `${location.pathname}${location.search}#/`);
+  const run = fragment.get("run");
+  const place = run ? `run/${encodeURIComponent(run)}` : "";
+  history.replaceState(null, "", `${location.pathname}${location.search}#/${place}`);
   return true;
 }
 

@@ -9,6 +9,7 @@ import { protocols } from "./token.js";
 const FIRST_WAIT = 300;
 const LONGEST_WAIT = 10000;
 const AFTER_REFUSAL = 15000;
+const GOING_AWAY = 1001;
 const PATIENCE = 30000; // for an answer
 
 export class Refusal extends Error {
@@ -27,6 +28,7 @@ export class Wire extends EventTarget {
     this.state = "none";
     this.retryAt = 0;
     this.tries = 0;
+    this.stopped = false; // the server said that it ends, and with it the runs that it had under way
     this.token = "";
     this.makeSocket = socket;
     this.reachable = reachable;
@@ -85,14 +87,16 @@ export class Wire extends EventTarget {
     socket.onopen = mine(() => {
       opened = true;
       this.tries = 0;
+      this.stopped = false;
       this.#become("open");
     });
     socket.onmessage = mine((event) => this.#receive(event.data));
-    socket.onclose = mine(() => this.#closed(opened));
+    socket.onclose = mine((event) => this.#closed(opened, event?.code));
   }
 
-  async #closed(opened) {
+  async #closed(opened, code) {
     this.socket = null;
+    this.stopped ||= code === GOING_AWAY;
     this.#failAll("The connection to the server was lost.");
     const token = this.token;
     if (!opened && (await this.reachable())) {

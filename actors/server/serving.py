@@ -81,6 +81,10 @@ class Served(msgspec.Struct, frozen=True, kw_only=True):
     page: str
     http: bool
 
+    def page_of(self, run: str) -> str:
+        """The address at which the page shows this run."""
+        return f"{self.page}&run={run}"
+
 
 class Server:
     """See the module.
@@ -92,6 +96,7 @@ class Server:
     def __init__(self, options: ServeOptions | None = None) -> None:
         self.drained: bool | None = None
         self.under_way: Callable[[], int] = lambda: 0
+        self._being_told: Callable[[], bool] = lambda: False
         self._options = options or ServeOptions()
         self._told_to_end = trio.Event()
         self._hung_up = trio.Event()
@@ -109,6 +114,11 @@ class Server:
     def hang_up(self) -> None:
         """Read the settings again; returns at once."""
         self._hung_up.set()
+
+    async def last_words(self) -> None:
+        """Return when all who follow a run that is over have been told its end, `LAST_WORDS` seconds later at most."""
+        with trio.move_on_after(LAST_WORDS):
+            await _until(lambda: not self._being_told())
 
     async def serve(self, root: Root, on_listening: Callable[[Served], None]) -> None:
         """Serve until the root stops.
@@ -156,6 +166,7 @@ class Server:
         options = HubOptions(keep_runs=settings.keep_runs)
         async with open_hub(me, root, options=options, redact=redactor.data) as hub:
             self.under_way = lambda: hub.under_way
+            self._being_told = lambda: bool(hub.being_told)
             with ExitStack() as stack:
                 metrics = stack.enter_context(_metrics(root, hub))
                 stream = None if loopback and self._options.read else sys.stderr
@@ -167,7 +178,7 @@ class Server:
                     metrics.rates = lambda: gate.rates
                 await gate.start(me)
                 health = _health(root, hub, gate)
-                http = _http(root, hub, gate, metrics, health)
+                http = _http(root, hub, gate, metrics, health, told=self._options.read)
                 served = self._told(host, port, http=http is not None)
                 stack.enter_context(self._written(served.url, port))
                 async with trio.open_nursery() as nursery:
@@ -264,14 +275,15 @@ def _health(root: Root, hub: Hub, gate: Gate) -> Health | None:
 
 
 def _http(
-    root: Root, hub: Hub, gate: Gate, metrics: Metrics | None, health: Health | None
+    root: Root, hub: Hub, gate: Gate, metrics: Metrics | None, health: Health | None, *, told: bool
 ) -> Callable[[Opened], Awaitable[None]] | None:
-    """What speaks HTTP; None without the extra."""
+    """What speaks HTTP; None without the extra, which the log says unless a person is `told` by the command."""
     try:
         import hypercorn.trio.tcp_server  # noqa: F401 - to see whether it is there
         import starlette.applications  # noqa: F401 - the same
     except ImportError as error:
-        log.warning("HTTP is not served, only the websocket at /ws (%s): pip install 'callboard[server]'", error)
+        if not told:
+            log.warning("HTTP is not served, only the websocket at /ws (%s): pip install 'callboard[server]'", error)
         return None
     from .access.middleware import guarded
     from .http.app import make_app

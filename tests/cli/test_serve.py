@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import sys
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -136,14 +137,15 @@ def test_a_run_can_be_seen_on_a_page_while_it_goes_on(tmp_path: Path) -> None:
         try:
             assert process.stderr is not None
             page = next(line for line in process.stderr if "the page: " in line).split()[-1]
-            url, _, token = page.partition("/#token=")
+            url, _, fragment = page.partition("/#token=")
+            token, _, run = fragment.partition("&run=")
             opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
             request = urllib.request.Request(f"{url}/v1/runs", headers={"authorization": f"Bearer {token}"})
             runs: list[Any] = []
             while not runs:
                 with opener.open(request, timeout=SOON) as response:
                     runs = json.load(response)["runs"]
-            assert [run["name"] for run in runs] == ["slow"]
+            assert [(each["name"], each["run"]) for each in runs] == [("slow", run)]
             go_on.touch()
             out, rest = process.communicate(timeout=SOON)
         finally:
@@ -151,6 +153,21 @@ def test_a_run_can_be_seen_on_a_page_while_it_goes_on(tmp_path: Path) -> None:
     assert out == "done\n"
     assert process.returncode == 0
     assert "timestamp" not in rest
+
+
+@pytest.mark.parametrize("quiet", [[], ["-q"]])
+def test_a_run_without_the_extra_says_what_the_page_needs_and_no_address(tmp_path: Path, quiet: list[str]) -> None:
+    (tmp_path / "config").mkdir()
+    slow_agent(tmp_path).touch()
+    without = "import sys; sys.modules['starlette.applications'] = None; from callboard.cli.start import main; main()"
+    argv = [sys.executable, "-c", without, "run", "--ui", "--config-dir", str(tmp_path / "config"), "slow", *quiet]
+    environ = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "state")}
+    ended = subprocess.run(
+        argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=environ, timeout=SOON, check=False
+    )
+    assert (ended.returncode, ended.stdout) == (0, "done\n")
+    assert ended.stderr.count("pip install 'callboard[server]'") == 1
+    assert "http" not in ended.stderr.replace("HTTP", "http").partition("pip")[0]
 
 
 async def test_at_a_terminal_it_says_how_to_go_on_and_requests_do_not_push_that_away(

@@ -4,8 +4,10 @@ import { h, say } from "../dom.js";
 import { keep } from "../token.js";
 
 export class Gate {
-  constructor(wire) {
+  /** `ended` gives the status of the run that is shown, once it has ended; before, or without one, null. */
+  constructor(wire, ended = () => null) {
     this.wire = wire;
+    this.ended = ended;
     this.title = h("h2");
     this.text = h("p");
     this.field = h("input", {
@@ -37,12 +39,13 @@ export class Gate {
   }
 
   show() {
-    const said = WORDS[this.wire.state];
+    const ended = this.wire.state === "lost" ? this.ended() : null;
+    const said = ended ? OVER : WORDS[this.wire.state];
     this.element.hidden = !said;
     document.body.dataset.connection = this.wire.state;
     if (!said) return;
     this.element.dataset.kind = this.wire.state;
-    say(this.title, said.title);
+    say(this.title, ended ? `The run has ended: ${ended}` : said.title);
     say(this.text, said.text(this.wire));
     this.form.hidden = !said.token;
     this.retry.hidden = !said.retry;
@@ -56,6 +59,12 @@ export class Gate {
     this.field.value = "";
   }
 }
+
+/** A server that was there for this run alone (`callboard run --ui`) ends with it, and nothing is lost. */
+const OVER = {
+  text: () =>
+    "What this page has heard of it stays here. The server has ended, too, or can't be reached just now; callboard runs show has the whole record.",
+};
 
 const WORDS = {
   none: {

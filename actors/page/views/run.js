@@ -107,6 +107,13 @@ export class RunView {
     this.show("work");
   }
 
+  /** The status that the run has ended with; null as long as it goes on. */
+  get ended() {
+    const { state, elsewhere } = this.follower;
+    if (state.ended) return state.standing;
+    return this.wire.state === "lost" && this.wire.stopped && !elsewhere ? "cancelled" : null;
+  }
+
   close() {
     clearInterval(this.timer);
     document.removeEventListener("keydown", this.heard);
@@ -150,7 +157,7 @@ export class RunView {
     const name = info?.title || state.name || info?.name || info?.target || state.id;
     say(this.name, name);
     const known = Boolean(state.seq || info);
-    setBadge(this.state, state.seq || !info ? state.standing : info.status);
+    setBadge(this.state, this.ended ?? (state.seq || !info ? state.standing : info.status));
     this.state.hidden = !known;
     const model = state.model ?? info?.model;
     say(
@@ -175,7 +182,7 @@ export class RunView {
         .map(([id, each]) => `${id}: ${tokens(each.input_tokens, each.output_tokens)} ${cost(each.cost)}`)
         .join("\n") || null,
     );
-    this.stop.hidden = !known || Boolean(state.ended) || this.follower.elsewhere;
+    this.stop.hidden = !known || Boolean(this.ended) || this.follower.elsewhere;
   }
 
   #problem() {

@@ -247,6 +247,13 @@ test("the token leaves the address, and any token fits into a subprotocol", () =
   );
   assert.equal(read(storage), "a+b/c");
   assert.equal(shown, "/#/");
+  adopt(
+    { hash: "#token=abc&run=run-7f3a", pathname: "/", search: "" },
+    { replaceState: (a, b, address) => (shown = address) },
+    storage,
+  );
+  assert.equal(read(storage), "abc");
+  assert.equal(shown, "/#/run/run-7f3a");
   assert.equal(protocols("\u00fc>>??")[1], `bearer.${Buffer.from("\u00fc>>??").toString("base64url")}`);
 });
 
