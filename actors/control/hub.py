@@ -37,6 +37,7 @@ from .asking import Asking, QuestionFeed
 from .logs.reading import LoggedEvent
 from .logs.runs import RunLogs, order
 from .methods import METHODS
+from .model_files import check_model
 from .runs.access import check_owner, no_run, sees
 from .runs.outcomes import outcome_of
 from .runs.running import Running
@@ -44,6 +45,7 @@ from .starting import arguments_of
 from .steering import Steering
 from .subscription import Subscription
 from .tree import Tree
+from .unread import UnreadOfAll
 
 if TYPE_CHECKING:
     from ...supervisors import Actor
@@ -56,6 +58,9 @@ PRUNE_AFTER = 1.0
 
 LOOK_EVERY = 2.0
 """Seconds between two looks at what other processes have begun and ended."""
+
+LONGEST_PAGE = 256 * 1024
+"""Bytes of a page of runs, unless a single one is longer."""
 
 END_WITHIN = 6.0
 """Seconds for the logs to be written at the end."""
@@ -129,6 +134,7 @@ class Hub:
         sessions: set by who has them.
         actors: what can be seen of the actors of runs, and done with them.
         methods: what a peer may be asked, by name; who has more to offer adds to them.
+        unread: what the connections of each key have not read yet.
         since: when it was opened, in trio's time.
         closing: set by who is about to end the process: nothing new begins.
     """
@@ -149,6 +155,7 @@ class Hub:
         self.methods = dict(METHODS)
         self.since = trio.current_time()
         self.closing = False
+        self.unread = UnreadOfAll()
         self._me = me
         self._asking = Asking(self.options.questions)
         self._tree = Tree(root.kernel.actor)
@@ -218,6 +225,7 @@ class Hub:
         if self.closing:
             raise ShuttingDown("the server is about to end and begins nothing new")
         arguments = {**arguments_of(caller, wanted, self.root.config_dir), **more}
+        check_model(caller, wanted.model, self.root)
         if wanted.session is not None and not more:
             if self.sessions is None:
                 raise UsageError("there are no sessions here")
@@ -239,6 +247,19 @@ class Hub:
         runs.sort(key=order, reverse=True)
         found = [info for info in runs if status in (None, info.status) and (last is None or order(info) < last)]
         return found[: max(0, limit)]
+
+    def page(
+        self, caller: Caller, *, status: str | None = None, limit: int = 100, before: str | None = None
+    ) -> tuple[builtins.list[RunInfo], str | None]:
+        """As `list`, but no more than can be sent at once; and the `before` of the next page, if there is one."""
+        runs = self.list(caller, status=status, limit=limit + 1, before=before)
+        taken = size = 0
+        for info in runs[:limit]:
+            size += len(msgspec.json.encode(info))
+            if taken and size > LONGEST_PAGE:
+                break
+            taken += 1
+        return runs[:taken], runs[taken - 1].run if taken < len(runs) else None
 
     def get(self, caller: Caller, run: str) -> RunInfo:
         """One run.
@@ -297,7 +318,10 @@ class Hub:
             raise Conflict(f"{run} is under way; cancel it first")
         if run in self._runs.live:  # its log is about to be closed
             await self.logs.flush()
-        self._runs.live.pop(run, None)
+        record = self._runs.live.pop(run, None)
+        if record is not None:  # its log can't be written now
+            record.log.forget()
+            await self.logs.flush()
         await self.logs.remove(run)
 
     def subscribe(self, caller: Caller, run: str, after: int = 0) -> Subscription:

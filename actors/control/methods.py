@@ -5,6 +5,7 @@ Who has more to offer (sessions) puts it into `hub.methods`. docs/control.md has
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -42,11 +43,14 @@ class Method(msgspec.Struct, frozen=True):
         params: struct of its parameters.
         result: struct of its result.
         call: called with the connection and the parameters; returns the result, something to await for it, or `Follow`.
+        long: the result may be long: it is made when there is room for it, and of those that are awaited only a few are
+            made for one key at a time.
     """
 
     params: Any
     result: Any
     call: Callable[[Peer, Any], Any]
+    long: bool = False
 
 
 # --- runs --------------------------------------------------------------------------------------------------
@@ -61,8 +65,8 @@ async def _start(peer: Peer, params: own.StartRun) -> own.OneRun:
 def _list(peer: Peer, params: own.ListRuns) -> own.Runs:
     if not 1 <= params.limit <= MOST_RUNS:
         raise UsageError(f"`limit` is a number from 1 to {MOST_RUNS}, not {params.limit}")
-    found = peer.hub.list(peer.caller, status=params.status, limit=params.limit, before=params.before)
-    return own.Runs(runs=found)
+    runs, next = peer.hub.page(peer.caller, status=params.status, limit=params.limit, before=params.before)
+    return own.Runs(runs=runs, next=next)
 
 
 def _get(peer: Peer, params: own.OfRun) -> own.OneRun:
@@ -91,16 +95,18 @@ async def _tell_events(peer: Peer, id: str, events: Subscription) -> None:
     told: tuple[int, int] | None = None
     try:
         while True:
-            several = await events.batch()
-            if events.lost != told and events.lost is not None:
-                told = events.lost
-                lost = own.RunLost(subscription=id, run=events.run, first=told[0], last=told[1])
-                await peer.notify("_run/lost", lost)
-            if not several:
-                break
-            for event in several:
-                await peer.send(opening + event.data + b"}}")
-                events.seq = event.seq
+            async with peer.turn if events.reads_log else contextlib.nullcontext():
+                several = await events.batch()
+                if events.lost != told and events.lost is not None:
+                    told = events.lost
+                    lost = own.RunLost(subscription=id, run=events.run, first=told[0], last=told[1])
+                    await peer.notify("_run/lost", lost)
+                if not several:
+                    break
+                for event in several:
+                    await peer.room()
+                    await peer.send(opening + event.data + b"}}")
+                    events.seq = event.seq
     except (Lagged, OSError) as error:
         if isinstance(error, OSError):  # too many open files, perhaps: the client may try again, but not at once
             log.warning("the log of %s can't be read: %s", events.run, error)
@@ -150,6 +156,7 @@ async def _tell_changes(peer: Peer, id: str, watch: TreeWatch) -> None:
     async for change in watch:
         told = own.ActorsChanged(subscription=id, changed=change.changed, gone=change.gone)
         await peer.notify("_actor/changed", told)
+        await peer.room()  # before the next change is made
 
 
 def _inspect(peer: Peer, params: own.OfActor) -> own.OneActor:
@@ -193,6 +200,7 @@ async def _tell_questions(peer: Peer, id: str) -> None:
     try:
         with peer.hub.watch_questions(peer.caller) as feed:
             async for news in feed:
+                await peer.room()
                 if isinstance(news, QuestionAsked):
                     await peer.notify("_question/asked", own.Asked(subscription=id, question=news.question))
                 else:
@@ -257,5 +265,14 @@ _CALLS: dict[str, Callable[[Peer, Any], Any]] = {
     "_server/info": _server_info,
 }
 
-METHODS = {name: Method(params, result, _CALLS[name]) for name, (params, result) in schema.METHODS.items()}
+_LONG = frozenset(
+    {
+        *("_run/list", "_run/get", "_run/events", "_run/graph", "_target/list", "_mcp/status"),
+        *("_actor/tree", "_actor/subscribe", "_actor/inspect", "_question/list"),
+    }
+)
+
+METHODS = {
+    name: Method(params, result, _CALLS[name], long=name in _LONG) for name, (params, result) in schema.METHODS.items()
+}
 """Our own methods."""

@@ -14,6 +14,7 @@ import trio
 from wsproto.connection import ConnectionState
 
 from .peer import Gone
+from .unread import Unread
 
 if TYPE_CHECKING:
     from trio_websocket import WebSocketConnection
@@ -30,10 +31,12 @@ class Outbox:
 
     Args:
         websocket: to whom; its own frames (pings, closing words) take turns with ours.
+        unread: what waits for all connections of the same key.
     """
 
-    def __init__(self, websocket: WebSocketConnection) -> None:
+    def __init__(self, websocket: WebSocketConnection, unread: Unread | None = None) -> None:
         self._websocket = websocket
+        self._unread = unread or Unread()
         self._waiting: list[bytes] = []
         self._bytes = 0
         self._torn = False
@@ -41,17 +44,37 @@ class Outbox:
         self._news = trio.lowlevel.ParkingLot()
         self._room = trio.lowlevel.ParkingLot()
 
+    async def room(self) -> None:
+        """Wait until a frame could be put in at once: before it is made, so that who waits holds nothing.
+
+        Raises:
+            Gone: the client is not there any more.
+        """
+        while True:
+            while self._bytes >= ROOM and not self._gone:
+                await self._room.park()
+            if self._gone:
+                raise Gone
+            await self._unread.room()
+            if self._bytes < ROOM and not self._gone:
+                return
+
     async def put(self, frame: bytes) -> None:
         """Send a frame. A checkpoint only if there is no room.
 
         Raises:
             Gone: the client is not there any more.
         """
-        while self._bytes >= ROOM and not self._gone:
-            await self._room.park()
-        if self._gone:
-            raise Gone
         size = len(frame)
+        self._unread.add(size)
+        try:
+            while self._bytes >= ROOM and not self._gone:
+                await self._room.park()
+            if self._gone:
+                raise Gone
+        except BaseException:
+            self._unread.taken(size)
+            raise
         self._waiting.append(_head(size))
         self._waiting.append(frame)
         self._bytes += size
@@ -71,6 +94,12 @@ class Outbox:
         finally:
             self._gone = True
             self._room.unpark_all()
+
+    def close(self) -> None:
+        """The connection has ended: what was not sent never will be."""
+        self._waiting.clear()
+        self._unread.taken(self._bytes)
+        self._bytes = 0
 
     async def finish(self) -> None:
         """After the writer has ended: write what is left, unless half a frame is out already."""
@@ -95,9 +124,12 @@ class Outbox:
                 return False
             waiting, self._waiting = self._waiting, []
             size, self._torn = self._bytes, True
-            await websocket._stream.send_all(b"".join(waiting))  # noqa: SLF001 - as above
+            together = b"".join(waiting)
+            waiting.clear()  # else all of it would be there twice while the client reads
+            await websocket._stream.send_all(together)  # noqa: SLF001 - as above
             self._torn = False
         self._bytes -= size
+        self._unread.taken(size)
         self._room.unpark_all()
         return True
 

@@ -12,6 +12,7 @@ import contextlib
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Collection, Coroutine
+from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -61,6 +62,10 @@ log = logging.getLogger("callboard.control")
 
 class Gone(Exception):
     """The other side is not there any more; a transport raises it from `send`."""
+
+
+async def _always() -> None:
+    """Of a transport that has a single client, which is its own."""
 
 
 class Follow:
@@ -120,9 +125,12 @@ class Peer:
         send: sends one frame, and returns when the transport has taken it; raises `Gone`.
         acp: answers the methods of ACP.
         gate: asked before each method, and told after it.
+        room: waits until the transport has room for a frame, and raises `Gone`. It is waited for before long answers
+            are made, so that a client that does not read keeps us from making them, not only from sending them.
+        turn: taken by who makes a long answer, until it is sent.
 
     Attributes:
-        me, hub, caller: as given.
+        me, hub, caller, room, turn: as given.
     """
 
     def __init__(
@@ -134,8 +142,12 @@ class Peer:
         *,
         acp: AcpSide | None = None,
         gate: Gate | None = None,
+        room: Callable[[], Awaitable[None]] = _always,
+        turn: AbstractAsyncContextManager[None] | None = None,
     ) -> None:
         self.me = me
+        self.room = room
+        self.turn = turn or contextlib.nullcontext()
         self.hub = hub
         self.caller = caller
         self._send = send
@@ -202,9 +214,12 @@ class Peer:
         if method is None and not by_acp:
             await self._send(encode_failure(id, METHOD_NOT_FOUND, self._unknown(name)))
             return
+        long = method is not None and method.long
         try:
             if self._gate is not None:
                 self._gate.allow(self.caller, name)
+            if long:
+                await self.room()
             if by_acp:
                 assert self._acp is not None
                 result: Any = self._acp.call(name, request.params)
@@ -212,7 +227,7 @@ class Peer:
                 assert method is not None
                 result = method.call(self, msgspec.json.decode(request.params, type=method.params))
             if inspect.iscoroutine(result):
-                self._begin(request, result)
+                self._begin(request, result, long=long)
                 return
         except Exception as error:  # noqa: BLE001 - each is told to the client, and a bug to the log
             await self._failed(request, error)
@@ -252,30 +267,32 @@ class Peer:
 
     # --- requests that take their time, and subscriptions -------------------------------------------------
 
-    def _begin(self, request: Request, work: Coroutine[Any, Any, Json]) -> None:
+    def _begin(self, request: Request, work: Coroutine[Any, Any, Json], *, long: bool) -> None:
         name = request.method.replace("/", ".").strip("_$")
         try:
-            self._under_way[request.id] = self.me.spawn(self._answer, request, work, name=name, link=False)
+            self._under_way[request.id] = self.me.spawn(self._answer, request, work, long, name=name, link=False)
         except ShuttingDown:
             work.close()
             raise
 
-    async def _answer(self, me: Actor, request: Request, work: Coroutine[Any, Any, Json]) -> None:
+    async def _answer(self, me: Actor, request: Request, work: Coroutine[Any, Any, Json], long: bool) -> None:
         """Body of a request's actor."""
         id = request.id
         ref = me.ref
         try:
-            try:
-                result = await work
-            except Exception as error:  # noqa: BLE001 - each is told to the client, and a bug to the log
+            async with self.turn if long else contextlib.nullcontext():
+                try:
+                    result = await work
+                except Exception as error:  # noqa: BLE001 - each is told to the client, and a bug to the log
+                    if self._under_way.pop(id, None) is not None:
+                        await self._failed(request, error)
+                    return
                 if self._under_way.pop(id, None) is not None:
-                    await self._failed(request, error)
-                return
-            if self._under_way.pop(id, None) is not None:
-                await self._succeeded(request, result)
+                    await self._succeeded(request, result)
         except Gone:
             return
         finally:
+            work.close()  # it may never have had its turn
             if self._under_way.get(id) is ref:
                 del self._under_way[id]
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 import trio
 
+from ...protocol.control.bounds import Name
 from ...protocol.control.caller import LOCAL
 from ...protocol.control.own import Done, Params, StartRun
 from ...protocol.errors import ActorCancelled, CallboardError
@@ -159,20 +160,20 @@ class _Begun:
 class ListSessions(Params, frozen=True):
     """`_session/list`: of one agent, or all."""
 
-    agent: str | None = None
+    agent: Name | None = None
 
 
 class OfSession(Params, frozen=True):
     """`_session/get`, `_session/delete`, `_session/empty`, `_session/compress`: an id, or an alias of `agent`'s."""
 
-    session: str
-    agent: str | None = None
+    session: Name
+    agent: Name | None = None
 
 
 class RenameSession(OfSession, frozen=True, kw_only=True):
     """`_session/rename`."""
 
-    alias: str
+    alias: Name
 
 
 class ExportSession(OfSession, frozen=True, kw_only=True):
@@ -244,12 +245,12 @@ async def _export(peer: Peer, params: ExportSession) -> Exported:
 
 
 SESSION_METHODS = {
-    "_session/list": Method(ListSessions, SessionList, _list),
-    "_session/get": Method(OfSession, OneSession, _get),
+    "_session/list": Method(ListSessions, SessionList, _list, long=True),
+    "_session/get": Method(OfSession, OneSession, _get, long=True),
     "_session/rename": Method(RenameSession, OneSession, _rename),
     "_session/delete": Method(OfSession, Done, _delete),
     "_session/empty": Method(OfSession, Done, _empty),
     "_session/compress": Method(OfSession, Compressed, _compress),
-    "_session/export": Method(ExportSession, Exported, _export),
+    "_session/export": Method(ExportSession, Exported, _export, long=True),
 }
 """What a hub offers beside its own methods."""

@@ -117,6 +117,13 @@ class Subscription:
         """The run, as far as it is known; also when all that was kept of it has been removed."""
         return self._info if self._record is not None else self._logs.past.get(self.run, self._info)
 
+    @property
+    def reads_log(self) -> bool:
+        """Whether the next events come from the log of this process, so that they are ours alone and take room."""
+        if self._record is None:
+            return self._elsewhere is None
+        return not self._live and self.seq + 1 < self._record.first
+
     def _miss(self, last: int) -> None:
         """What comes up to this number can't be had any more."""
         if self.seq < last:

@@ -24,6 +24,7 @@ from ...protocol.errors import CallboardError, Denied, NotFound, Saturated, Unau
 from .gate import SUBPROTOCOL, Gate
 from .outbox import Outbox
 from .peer import AcpSide, Gone, Peer
+from .unread import Unread
 
 if TYPE_CHECKING:
     from ...supervisors import Actor
@@ -87,10 +88,12 @@ async def serve_websocket(
             if connection is not None:
                 websocket, caller = connection
                 nursery.start_soon(_ping, websocket, options, nursery.cancel_scope)
-                outbox = Outbox(websocket)
+                unread = room.enter_context(hub.unread.of(caller.subject))
+                outbox = Outbox(websocket, unread)
+                room.callback(outbox.close)
                 nursery.start_soon(outbox.write)
                 with gate.stay(caller) as stay:
-                    await _talk(me, websocket, outbox, hub, caller, gate, acp, stay)
+                    await _talk(me, websocket, outbox, unread, hub, caller, gate, acp, stay)
                 await _hang_up(websocket, stream)
             nursery.cancel_scope.cancel()
     except* (ConnectionClosed, trio.BrokenResourceError, trio.ClosedResourceError, wsproto.utilities.ProtocolError):
@@ -149,6 +152,7 @@ async def _talk(
     me: Actor,
     websocket: WebSocketConnection,
     outbox: Outbox,
+    unread: Unread,
     hub: Hub,
     caller: Caller,
     gate: Gate,
@@ -161,7 +165,8 @@ async def _talk(
         gate.frame("out")
         await outbox.put(frame)
 
-    peer = Peer(me, hub, caller, send, acp=None if acp is None else acp(hub, caller), gate=gate)
+    side = None if acp is None else acp(hub, caller)
+    peer = Peer(me, hub, caller, send, acp=side, gate=gate, room=outbox.room, turn=unread.turn)
     try:
         while True:
             message = await websocket.get_message()

@@ -272,6 +272,15 @@ class Catalog:
             raise Unsupported(f"clients of type '{client.type}' are not supported yet ('{model}')")
         return client, self._entry(client, name)
 
+    def file_of(self, model: str) -> str | None:
+        """The path of the weights, if `model` names one; None for what the settings list, and for everything else."""
+        try:
+            client, entry = self.named(model)
+        except (ConfigError, Unsupported):
+            return None
+        name = entry.real_name or entry.name
+        return name if client.type == "local" and not client.models and weights.is_path(name) else None
+
     def _find(self, model: str) -> Target:
         client, entry = self.named(model)
         client_name, _, name = model.partition(":")

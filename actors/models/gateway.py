@@ -122,6 +122,10 @@ class Gateway:
             raise ConfigError(f"'{target.id}' can't be used here: no local engine can be started")
         return target.id
 
+    def file_of(self, model: str) -> str | None:
+        """The path that `model` names as its weights; None if it names none. Looks at no file."""
+        return self._catalog.file_of(model)
+
     def window(self, model: str = "") -> int | None:
         """Tokens that `model` (or the default) takes in, as far as the settings say."""
         return self._catalog.target(model or self.choice().model).model.max_input_tokens

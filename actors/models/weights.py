@@ -172,13 +172,18 @@ def located(name: str, environ: Mapping[str, str]) -> Path:
     """
     if name in KNOWN:
         return pulled(name, environ, kind="chat")[0]
-    if "/" in name or name.endswith(".gguf"):
+    if is_path(name):
         path = Path(name).expanduser()
         if path.is_file():
             return path
         raise ConfigError(f"'local:{name}': there is no file {path}")
     names = ", ".join(name for name, weights in KNOWN.items() if weights.kind == "chat")
     raise ConfigError(f"unknown local model '{name}'; known are {names}, or give a path: local:/path/to/model.gguf")
+
+
+def is_path(name: str) -> bool:
+    """Whether a name that is not in `KNOWN` is taken for the path of a file."""
+    return name not in KNOWN and ("/" in name or name.endswith(".gguf"))
 
 
 def pulled(name: str, environ: Mapping[str, str], *, kind: Kind) -> tuple[Path, ...]:

@@ -14,8 +14,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextvars import ContextVar, Token
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, final
+
+import msgspec
 
 from ...supervisors import Bus, Desk
 from ...supervisors import Root as Kernel
@@ -73,6 +76,8 @@ class Root:
     ) -> None:
         self.config_dir, _ = configured(config_dir, os.environ)
         self.settings, self.problems = load_settings(self.config_dir)
+        if serving:  # errors are told to others than whoever knows this machine's paths
+            self.settings = msgspec.structs.replace(self.settings, file=Path(self.settings.file).name)
         self.kernel = Kernel(
             signals=signals,
             stop_within=stop_within,

@@ -355,9 +355,13 @@ class SessionStore:
         id = new_id()
         session = initial or Session()
         session.meta = new_meta(caller)
-        write_whole(scope.state(id), write_session(session))
-        if alias is not None:
-            write_whole(scope.pointer(alias), f"{id}\n")
+        try:
+            write_whole(scope.state(id), write_session(session))
+            if alias is not None:
+                write_whole(scope.pointer(alias), f"{id}\n")
+        except OSError:  # the disk is full, say: what there is of a session that nobody has heard of goes again
+            shutil.rmtree(scope.folder(id), ignore_errors=True)
+            raise
         return Stored(id=id, alias=alias, agent=scope.agent, session=session, stamp=stamp(scope.state(id)))
 
     def _opened(self, scope: Scope, id: str, guess: str | None, caller: Caller | None) -> Stored:

@@ -53,11 +53,12 @@ def meant(word: str, ids: Iterable[str]) -> str | None:
 async def runs_of(client: Client, *, status: str | None = None, most: int = 10_000) -> list[RunInfo]:
     """The newest runs that the server knows, past ones included, page by page."""
     found: list[RunInfo] = []
+    before: str | None = None
     while len(found) < most:
         limit = min(_PAGE, most - len(found))
-        before = found[-1].run if found else None
-        page = (await client.ask("_run/list", own.Runs, status=status, limit=limit, before=before)).runs
-        found += page
-        if len(page) < limit:
+        page = await client.ask("_run/list", own.Runs, status=status, limit=limit, before=before)
+        found += page.runs
+        before = page.next
+        if before is None:
             break
     return found

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import base64
 import binascii
-from typing import Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
+from msgspec import Meta
 
 from ..chat import ImagePart
-
-Json = Any
+from .bounds import MOST, Json, Name, Object, Objects, Path, Paths, Value
 
 VERSION = 1
 
@@ -45,14 +45,14 @@ class Params(msgspec.Struct, kw_only=True, frozen=True, rename="camel"):
 class Elicitation(Params, frozen=True):
     """What of questions a client can show; present is able."""
 
-    form: dict[str, Json] | None = None
-    url: dict[str, Json] | None = None
+    form: Object | None = None
+    url: Object | None = None
 
 
 class ClientSessions(Params, frozen=True):
     """What of sessions a client can show; present is able."""
 
-    notices: dict[str, Json] | None = None
+    notices: Object | None = None
 
 
 class ClientCapabilities(Params, frozen=True):
@@ -67,46 +67,46 @@ class Initialize(Params, frozen=True):
 
     protocol_version: int
     client_capabilities: ClientCapabilities = ClientCapabilities()
-    client_info: dict[str, Json] | None = None
+    client_info: Object | None = None
 
 
 class Authenticate(Params, frozen=True):
     """`authenticate`."""
 
-    method_id: str
+    method_id: Name
 
 
 class Pair(Params, frozen=True):
     """A variable of an environment, a header."""
 
-    name: str
-    value: str
+    name: Name
+    value: Value
 
 
 class McpServer(Params, frozen=True):
     """An MCP server that the client names; without a `type` it is a program."""
 
-    name: str
+    name: Name
     type: Literal["stdio", "http", "sse"] = "stdio"
-    command: str = ""
-    args: list[str] | None = None
-    env: list[Pair] | None = None
-    url: str = ""
-    headers: list[Pair] | None = None
+    command: Path = ""
+    args: Annotated[list[Value], Meta(max_length=MOST)] | None = None
+    env: Annotated[list[Pair], Meta(max_length=MOST)] | None = None
+    url: Path = ""
+    headers: Annotated[list[Pair], Meta(max_length=MOST)] | None = None
 
 
 class Place(Params, frozen=True):
     """Where a session works, and what the client brings along; `null` is nothing."""
 
-    cwd: str
-    mcp_servers: list[McpServer] | None = None
-    additional_directories: list[str] | None = None
+    cwd: Path
+    mcp_servers: Annotated[list[McpServer], Meta(max_length=MOST)] | None = None
+    additional_directories: Paths | None = None
 
 
 class NewSession(Place, frozen=True):
     """`session/new`; `_meta: {callboard: {agent: NAME}}` chooses the agent."""
 
-    meta: dict[str, Json] | None = msgspec.field(default=None, name="_meta")
+    meta: Object | None = msgspec.field(default=None, name="_meta")
 
     @property
     def agent(self) -> str | None:
@@ -119,38 +119,38 @@ class NewSession(Place, frozen=True):
 class OldSession(Place, frozen=True, kw_only=True):
     """`session/load`, `session/resume`."""
 
-    session_id: str
+    session_id: Name
 
 
 class ListSessions(Params, frozen=True):
     """`session/list`."""
 
-    cwd: str | None = None
-    cursor: str | None = None
+    cwd: Path | None = None
+    cursor: Name | None = None
 
 
 class OfSession(Params, frozen=True):
     """`session/close`, `session/delete`, `session/cancel`."""
 
-    session_id: str
+    session_id: Name
 
 
 class Prompt(OfSession, frozen=True):
     """`session/prompt`."""
 
-    prompt: list[dict[str, Json]]
+    prompt: Objects
 
 
 class SetMode(OfSession, frozen=True):
     """`session/set_mode`."""
 
-    mode_id: str
+    mode_id: Name
 
 
 class SetConfigOption(OfSession, frozen=True):
     """`session/set_config_option`."""
 
-    config_id: str
+    config_id: Name
     value: Json
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
 from ..mcp.status import ServerStatus
+from .bounds import MOST, Answer, Json, Name, Object, Path, Paths, Text, Variables
 from .things import ActorDetail, ActorInfo, RunInfo, TargetInfo
 
 VERSION = 1
@@ -40,65 +42,66 @@ class StartRun(Params, frozen=True):
         knowledge: names of knowledge bases.
     """
 
-    target: str
-    prompt: str = ""
-    model: str | None = None
-    variables: dict[str, str] = {}
-    state: dict[str, Any] = {}
-    answers: dict[str, Any] | list[Any] | None = None
+    target: Path
+    prompt: Text = ""
+    model: Path | None = None
+    variables: Variables = {}
+    state: Object = {}
+    answers: Object | Annotated[list[Json], Meta(max_length=MOST)] | None = None
     timeout: float | None = None
     max_turns: int | None = None
     max_tokens: int | None = None
     max_cost: float | None = None
     yes: bool = False
-    allow: list[str] = []
-    compat: str | None = None
-    session: str | None = None
-    title: str = ""
-    files: list[str] = []
-    knowledge: list[str] = []
-    attach: list[str] = []
+    allow: Paths = []
+    compat: Name | None = None
+    session: Name | None = None
+    title: Name = ""
+    files: Paths = []
+    knowledge: Paths = []
+    attach: Paths = []
 
 
 class ListRuns(Params, frozen=True):
-    """`_run/list`: newest first. `before` is the id of the run that the last page ended with."""
+    """`_run/list`: newest first. `before` is the `next` of the last page."""
 
-    status: str | None = None
+    status: Name | None = None
     limit: int = 100
-    before: str | None = None
+    before: Name | None = None
 
 
 class OfRun(Params, frozen=True):
     """`_run/get`, `_run/cancel`, `_run/graph`."""
 
-    run: str
+    run: Name
 
 
 class Subscribe(Params, frozen=True):
     """`_run/subscribe`: every event after number `after`, those that come included."""
 
-    run: str
+    run: Name
     after: int = 0
 
 
 class Unsubscribe(Params, frozen=True):
     """`_run/unsubscribe`, `_actor/unsubscribe`, `_question/unsubscribe`."""
 
-    subscription: str
+    subscription: Name
 
 
 class ReadEvents(Params, frozen=True):
     """`_run/events`: a page of what has happened."""
 
-    run: str
+    run: Name
     after: int = 0
     limit: int = 1000
 
 
 class Runs(msgspec.Struct, kw_only=True):
-    """Result of `_run/list`."""
+    """Result of `_run/list`: `limit` runs, fewer if they are long. `next` is the `before` of the next page, if any."""
 
     runs: list[RunInfo]
+    next: str | None = None
 
 
 class OneRun(msgspec.Struct, kw_only=True):
@@ -176,27 +179,27 @@ class RunEnded(msgspec.Struct, kw_only=True):
 class TreeOf(Params, frozen=True):
     """`_actor/tree`: of one run, or of everything the caller may see."""
 
-    run: str | None = None
+    run: Name | None = None
 
 
 class WatchTree(Params, frozen=True):
     """`_actor/subscribe`: changes, gathered for `interval` seconds."""
 
-    run: str | None = None
+    run: Name | None = None
     interval: float = 0.25
 
 
 class OfActor(Params, frozen=True):
     """`_actor/inspect`, `_actor/pause`, `_actor/resume`, `_actor/cancel`."""
 
-    path: str
+    path: Path
 
 
 class SendText(Params, frozen=True):
     """`_actor/send`: an agent that works reads this before its next request to the model."""
 
-    path: str
-    text: str
+    path: Path
+    text: Text
 
 
 class Actors(msgspec.Struct, kw_only=True):
@@ -244,14 +247,14 @@ class ActorsChanged(msgspec.Struct, kw_only=True):
 class ListQuestions(Params, frozen=True):
     """`_question/list`: of one run, or all that the caller may see."""
 
-    run: str | None = None
+    run: Name | None = None
 
 
 class AnswerQuestion(Params, frozen=True):
     """`_question/answer`: `yes` or `no` to a confirmation, a list for a checkbox, else a text."""
 
-    question: str
-    value: str | list[str]
+    question: Name
+    value: Answer
 
 
 class Questions(msgspec.Struct, kw_only=True):
@@ -299,7 +302,7 @@ class QuestionsLagged(msgspec.Struct, kw_only=True):
 class ReloadServers(Params, frozen=True):
     """`_mcp/reload`: one server, or all."""
 
-    server: str | None = None
+    server: Name | None = None
 
 
 class Servers(msgspec.Struct, kw_only=True):

@@ -129,6 +129,9 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
     auth: Auth = Auth()
     cors: Cors = Cors()
     allowed_hosts: Annotated[tuple[Text, ...], Meta(description="Names we are reached by beside loopback's.")] = ()
+    model_directories: Annotated[
+        tuple[Text, ...], Meta(description="Where `local:/path` of callers may lie, beside the pulled models.")
+    ] = ()
     trusted_proxies: Annotated[
         tuple[Text, ...], Meta(description="Addresses or networks whose X-Forwarded-For is believed.")
     ] = ()

@@ -212,6 +212,9 @@ def _networks(api: ApiSettings, report: Report) -> None:
             ip_network(name, strict=False)
         except ValueError:
             report(("trusted_proxies", index), f"is '{name}'", "an address or a network, such as 10.0.0.0/8")
+    for index, name in enumerate(api.model_directories):
+        if not name.startswith("/"):
+            report(("model_directories", index), f"is '{name}'", "an absolute path, such as /srv/models")
     for index, name in enumerate(api.allowed_hosts):
         if not re.fullmatch(r"(\*|(\*\.)?[A-Za-z0-9._-]+|\[?[0-9a-fA-F:.]+\]?)", name):
             report(

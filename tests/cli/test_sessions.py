@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-from collections.abc import Callable
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -40,6 +43,37 @@ def test_a_conversation_goes_on_by_its_name_or_its_id(callboard: Callboard, mode
     assert callboard("ask", "-q", "-s", listed["id"], "two") == (0, "ok\n", "")
     assert [role for role in roles(models) if role != "system"] == ["user", "assistant", "user"]
     assert len(json.loads(callboard("sessions", "list", "-o", "json")[1])) == 1
+
+
+@pytest.fixture
+def full_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of its own, which is full."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = os.getuid() == 0 and shutil.which("mount") is not None
+    if not mounted or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", disk], check=False).returncode:
+        pytest.skip("only root may mount a small disk")
+    try:
+        with (disk / "filling").open("wb", buffering=0) as file, contextlib.suppress(OSError):
+            while True:
+                file.write(bytes(4096))
+        yield disk
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
+def test_a_new_session_on_a_full_disk_is_an_error_that_says_so_and_leaves_nothing(
+    callboard: Callboard, models: FakeModels, home: Path, full_disk: Path
+) -> None:
+    (full_disk / "sessions").mkdir(mode=0o700)
+    (home / "sessions").symlink_to(full_disk / "sessions")
+    code, out, err = callboard("ask", "-q", "-s", "new", "one")
+    assert (code, out) == (1, "")
+    assert "sessions can't be kept: " in err
+    assert "No space left on device; free some space there" in err
+    assert not list((full_disk / "sessions" / "by-id").iterdir())
+    (full_disk / "filling").unlink()
+    assert callboard("ask", "-q", "-s", "new", "one") == (0, "ok\n", "")
 
 
 def test_help_says_that_a_uuid_is_an_id(callboard: Callboard) -> None:

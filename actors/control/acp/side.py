@@ -14,6 +14,7 @@ from ....protocol.control.errors import Refused
 from ....protocol.control.own import StartRun
 from ....protocol.errors import CallboardError, Conflict, NotFound, UsageError
 from ....protocol.jsonrpc import INVALID_PARAMS, UNREADABLE, Json
+from ..model_files import check_model
 from .opened import MODEL, MODES, Opened
 from .prompting import Prompting, Shows
 from .replay import replay
@@ -234,7 +235,8 @@ class Side:
             raise UsageError(f"there is no option {params.config_id!r}; there is `{MODEL}`")
         if not isinstance(params.value, str):
             raise UsageError("the value of `model` is the id of a model, client:model")
-        session.model = self._peer.hub.root.gateway.check(params.value) if params.value else None
+        check_model(self._peer.caller, params.value, self._root)
+        session.model = self._root.gateway.check(params.value) if params.value else None
         return {"configOptions": session.options(self._root)}
 
     # --- inside ---------------------------------------------------------------------------------------------

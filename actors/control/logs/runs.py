@@ -31,7 +31,7 @@ from .files import Kept, is_id, make_private, read_kept, write_kept
 from .reading import LoggedEvent, Page, last_event, read_page, size_of, summed_up
 from .writer import LogFile, Writer
 
-MOST_AT_ONCE = 1024 * 1024
+MOST_AT_ONCE = 256 * 1024
 """Bytes of several events, after which there come no more of them at once."""
 
 QUICKLY_READ = 1024 * 1024
@@ -71,6 +71,10 @@ class RunLog:
     def summarise(self, info: RunInfo) -> None:
         """Replace the summary; never waits."""
         self._logs.writer.summarise(self._file, self._logs.kept(info))
+
+    def forget(self) -> None:
+        """The run is to be removed: nothing more is written."""
+        self._file.forget()
 
     def close(self, info: RunInfo, done: Callable[[], None]) -> None:
         """The run has ended. `done` is called when all of it is on disk, or as much as can be."""

@@ -164,9 +164,12 @@ class Running:
             self._logs.put_away(record.info)
 
     def _log_broke(self, id: str, why: str) -> None:
-        """The log of a run can't be written any more: those who watch it are told by an event of its own."""
-        log.error("the log of %s can't be written any more: %s", id, why)
+        """The log of a run can't be written now: those who watch it are told by an event of its own."""
+        log.error("the log of %s can't be written: %s", id, why)
         actor = self._root.kernel.actor.child(id)
         if actor is not None and actor.end is None:
-            text = f"the log of this run can't be written any more ({why}); the run goes on without it"
+            text = (
+                f"the log of this run can't be written ({why}); the run goes on, and its events are kept in memory, "
+                "as far as there is room, until they can be"
+            )
             actor.emit(Warned(code="log_broken", message=text))

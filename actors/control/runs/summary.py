@@ -29,7 +29,8 @@ from ....protocol.outcome import ErrorReport
 
 LONGEST_PROMPT = 2_000
 LONGEST_OUTPUT = 20_000
-"""Characters of prompt and output that a summary keeps; the events have them whole."""
+LONGEST_ERROR = 4_000
+"""Characters of prompt, output and error that a summary keeps; the events have them whole."""
 
 CONCERNS: frozenset[type[EventData]] = frozenset(
     {
@@ -97,7 +98,7 @@ class Summary:
         info.output = readable(str(said.get("output") or "")[:LONGEST_OUTPUT])
         if said.get("error"):
             error = msgspec.convert(said["error"], ErrorReport)
-            info.error = msgspec.structs.replace(error, message=readable(error.message))
+            info.error = msgspec.structs.replace(error, message=readable(error.message[:LONGEST_ERROR]))
         info.exit_code = exit_code_of(info)
 
 

@@ -72,10 +72,10 @@ export class RunsView {
       let before = null;
       const found = [];
       while (found.length < this.limit) {
-        const { runs } = await this.wire.call("_run/list", { limit: PAGE, ...(before ? { before } : {}) });
+        const { runs, next } = await this.wire.call("_run/list", { limit: PAGE, ...(before ? { before } : {}) });
         found.push(...runs);
-        if (runs.length < PAGE) break;
-        before = runs.at(-1).run;
+        if (!next) break;
+        before = next;
       }
       this.runs = new Map(found.map((run) => [run.run, run]));
       this.more.hidden = found.length < this.limit;

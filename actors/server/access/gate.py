@@ -232,7 +232,7 @@ class Gate:
         rule = METHODS.get(method, EVERYTHING)
         self.need(caller, rule)
         if rule.costs:
-            self.charge(caller)
+            self.charge(caller, rule.costs)
 
     def audited(
         self, caller: Caller, method: str, target: str | None = None, error: CallboardError | None = None
@@ -252,13 +252,13 @@ class Gate:
         """How often subjects have asked lately."""
         return self._rates
 
-    def charge(self, caller: Caller) -> None:
-        """Count a request of the caller.
+    def charge(self, caller: Caller, cost: float = 1) -> None:
+        """Count a request of the caller, or a part of one.
 
         Raises:
             RateLimited: there were too many.
         """
-        wait = self._rates.charge(caller.subject)
+        wait = self._rates.charge(caller.subject, cost)
         if wait:
             self._count_rejection("requests")
             if self.audit is not None:

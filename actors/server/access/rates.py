@@ -29,8 +29,8 @@ class _Window:
 
     def __init__(self, minute: int, burst: float, seen: float) -> None:
         self.minute = minute
-        self.before = 0
-        self.now = 0
+        self.before = 0.0
+        self.now = 0.0
         self.burst = burst
         self.seen = seen
 
@@ -54,18 +54,22 @@ class Rates:
     def __len__(self) -> int:
         return len(self._windows)
 
-    def charge(self, subject: str) -> float:
-        """Count a request. 0 if it may go on; else it is not counted, and may come again after so many seconds."""
+    def charge(self, subject: str, cost: float = 1) -> float:
+        """Count a request, or a part of one.
+
+        Returns:
+            0 if it may go on; else it is not counted, and may come again after so many seconds.
+        """
         if not self.limit:
             return 0.0
         now = self._clock()
         window = self._window(subject, now)
         wait = self._wait(window, now)
         if wait:
-            if window.burst < 1:
+            if window.burst < cost:
                 return wait
-            window.burst -= 1
-        window.now += 1
+            window.burst -= cost
+        window.now += cost
         return 0.0
 
     def wait(self, subject: str) -> float:

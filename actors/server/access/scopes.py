@@ -22,13 +22,13 @@ class Rule:
         scopes: all of them are needed.
         action: what the audit log calls it; None where it is not worth a line.
         open: it needs no caller at all.
-        costs: whether it counts for the rate limit; over the websocket, where most messages are small.
+        costs: how many requests it counts as for the rate limit; over the websocket, where most messages are small.
     """
 
     scopes: tuple[str, ...] = ()
     action: Action | None = None
     open: bool = False
-    costs: bool = False
+    costs: float = 0
 
 
 EVERYTHING = Rule(("*",))
@@ -37,17 +37,18 @@ EVERYTHING = Rule(("*",))
 OPEN = Rule(open=True)
 ANYBODY = Rule()
 READ_RUNS = Rule(("read:runs",))
+LIST_RUNS = Rule(("read:runs",), costs=0.2)  # a page that shows them looks every other second
 CONTROL = Rule(("write:runs",), "RunControl")
-START = Rule(("run:agents",), costs=True)
+START = Rule(("run:agents",), costs=1)
 ANSWER = Rule(("answer:questions",), "QuestionAnswer")
 QUESTIONS = Rule(("answer:questions",))
 READ_AGENTS = Rule(("read:agents",))
 READ_MODELS = Rule(("read:models",))
 READ_SESSION = Rule(("read:sessions",), "SessionRead")
-NEW_SESSION = Rule(("write:sessions",), "SessionCreate", costs=True)
+NEW_SESSION = Rule(("write:sessions",), "SessionCreate", costs=1)
 CHANGE_SESSION = Rule(("write:sessions",), "SessionUpdate")
 END_SESSION = Rule(("write:sessions",), "SessionDelete")
-PROMPT = Rule(("write:sessions", "run:agents"), "SessionUpdate", costs=True)
+PROMPT = Rule(("write:sessions", "run:agents"), "SessionUpdate", costs=1)
 
 ROUTES: dict[tuple[str, str], Rule] = {
     ("GET", "/healthz/live"): OPEN,
@@ -101,9 +102,8 @@ METHODS: dict[str, Rule] = {
     "_server/info": ANYBODY,
     "_target/list": READ_AGENTS,
     "_run/start": START,
-    **dict.fromkeys(
-        ("_run/list", "_run/get", "_run/subscribe", "_run/unsubscribe", "_run/events", "_run/graph"), READ_RUNS
-    ),
+    **dict.fromkeys(("_run/get", "_run/subscribe", "_run/unsubscribe", "_run/events", "_run/graph"), READ_RUNS),
+    "_run/list": LIST_RUNS,
     **dict.fromkeys(("_run/cancel", "_run/delete"), CONTROL),
     **dict.fromkeys(("_actor/tree", "_actor/subscribe", "_actor/unsubscribe", "_actor/inspect"), READ_RUNS),
     **dict.fromkeys(("_actor/send", "_actor/pause", "_actor/resume", "_actor/cancel"), CONTROL),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import time
@@ -31,7 +32,8 @@ def telling(place: Path) -> Iterator[None]:
     except OSError as error:
         where = error.filename2 or error.filename or place
         reason = error.strerror or str(error)
-        raise NotKept(f"sessions can't be kept: {where}: {reason}") from error
+        hint = "; free some space there" if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
+        raise NotKept(f"sessions can't be kept: {where}: {reason}{hint}") from error
 
 
 def stamp(path: Path) -> Stamp:

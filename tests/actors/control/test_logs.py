@@ -12,6 +12,7 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import trio
 from control_house import MadeRun, hub_of
@@ -125,39 +126,127 @@ async def test_what_a_killed_process_leaves_is_readable_and_lost(root: callboard
         assert outcome.error.code == "lost"
 
 
-async def test_a_full_disk_costs_the_log_and_not_the_run(
-    root: callboard.Root, hub: Hub, monkeypatch: pytest.MonkeyPatch
+class Disk:
+    """Where logs are written: full at once, after as much as fits, and not full again."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._patch = monkeypatch
+
+    def fill(self) -> None:
+        real = os.write
+
+        def full(file: int, data: Any) -> int:
+            if len(data) > 10:
+                return real(file, data[:10])  # as much as fits
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        def no_room(*_: Any, **__: Any) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        self._patch.setattr(writer.os, "write", full)
+        self._patch.setattr(writer, "make_private", no_room)
+        self._patch.setattr(writer, "write_kept", no_room)
+
+    def clear(self) -> None:
+        self._patch.undo()
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
+    return Disk(monkeypatch)
+
+
+async def test_a_full_disk_is_told_once_and_costs_nothing_when_there_is_room_again(
+    root: callboard.Root, hub: Hub, disk: Disk
 ) -> None:
     run = MadeRun(root, "run-full")
     run.say()
     await hub.logs.flush()
-    real = os.write
-
-    def full(file: int, data: Any) -> int:
-        if len(data) > 10:
-            return real(file, data[:10])  # as much as fits
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(writer.os, "write", full)
+    disk.fill()
     run.say()
     with hub.subscribe(LOCAL, run.id, 4) as live:
         await hub.logs.flush()
         with trio.fail_after(10):
             warning = await anext(live)
-    monkeypatch.undo()
     assert b"log_broken" in warning.data
     assert b"No space left on device" in warning.data
     for _ in range(40):
         run.say()
-    with hub.subscribe(LOCAL, run.id) as events:  # what was written, then what is in memory; the rest is told as lost
+        await hub.logs.flush()
+    with hub.subscribe(
+        LOCAL, run.id
+    ) as events:  # what was written, then what the ring holds; the rest can't be read now
         seen = [(await anext(events)).seq for _ in range(3 + 16)]
         assert seen[:3] == [1, 2, 3]
         assert seen[3:] == list(range(30, 46))
         assert events.lost == (4, 29)
+    disk.clear()
     run.end()
     assert (await hub.wait(LOCAL, run.id)).status == "done"
-    log = hub.logs.directory / run.id / EVENTS
-    assert log.read_bytes().endswith(b"\n")
+    await until(lambda: run.id in hub.logs.past)
+    lines = (hub.logs.directory / run.id / EVENTS).read_bytes().splitlines()
+    assert [msgspec.json.decode(line)["seq"] for line in lines] == list(range(1, 47))
+    assert sum(b"log_broken" in line for line in lines) == 1
+
+
+async def test_a_run_that_began_and_ended_on_a_full_disk_is_whole_when_there_was_room(
+    root: callboard.Root, tmp_path: Path, disk: Disk
+) -> None:
+    async with hub_of(root, tmp_path) as hub:
+        disk.fill()
+        run = MadeRun(root, "run-full")
+        for _ in range(20):
+            run.say()
+        run.end()
+        await hub.logs.flush()
+        assert [info.status for info in hub.list(LOCAL)] == ["done"]
+        with hub.subscribe(LOCAL, run.id) as events:
+            assert [event.seq async for event in events] == list(range(1, 24))
+        assert not (hub.logs.directory / run.id).exists()
+        disk.clear()
+        await until((hub.logs.directory / run.id / SUMMARY).exists)
+    async with hub_of(root, tmp_path) as hub:
+        assert [(info.run, info.status) for info in hub.list(LOCAL)] == [(run.id, "done")]
+        with hub.subscribe(LOCAL, run.id) as events:
+            assert [event.seq async for event in events] == list(range(1, 24))
+
+
+async def test_what_a_full_disk_leaves_in_memory_is_bounded_and_what_fits_is_written_later(
+    root: callboard.Root, hub: Hub, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "MOST_UNWRITTEN", 20_000)
+    disk._patch = pytest.MonkeyPatch()
+    disk.fill()
+    run = MadeRun(root, "run-long")
+    for _ in range(100):
+        run.say("x" * 1000)
+        await hub.logs.flush()
+    assert hub._runs.live[run.id].log._file.unwritten() <= 20_000
+    run.end()
+    await until(lambda: run.id in hub.logs.past)  # it is not kept for what will never be written
+    assert hub.get(LOCAL, run.id).status == "done"
+    disk.clear()
+    await until((hub.logs.directory / run.id / SUMMARY).exists)
+    (info,) = look(hub.logs.directory)
+    assert info.status == "done"
+    lines = (hub.logs.directory / run.id / EVENTS).read_bytes().splitlines()
+    assert 1 < len(lines) < 20
+    await hub.logs.flush()
+    assert hub.logs.writer._put == hub.logs.writer._written
+
+
+async def test_a_run_that_is_removed_while_the_disk_is_full_does_not_come_back(
+    root: callboard.Root, hub: Hub, disk: Disk
+) -> None:
+    disk.fill()
+    run = MadeRun(root, "run-gone")
+    run.end()
+    await hub.logs.flush()
+    await hub.delete(LOCAL, run.id)
+    disk.clear()
+    await hub.logs.flush()
+    assert not (hub.logs.directory / run.id).exists()
+    assert hub.list(LOCAL) == []
 
 
 async def test_a_disk_that_stands_still_costs_bounded_memory(

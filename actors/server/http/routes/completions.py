@@ -18,6 +18,7 @@ from .....protocol.control.own import StartRun
 from .....protocol.control.things import RunInfo
 from .....protocol.errors import CallboardError, ConfigError, UsageError
 from ....agent.wishes import Wishes
+from ....control.model_files import check_model as check_file
 from ....sessions.play import RoundedOff, on_stage, round_off
 from ..call import Call, reply
 from ..errors import NotImplementedYet
@@ -76,8 +77,9 @@ Completed = Callable[[RunInfo, Callable[[], Awaitable[RoundedOff]] | None], Awai
 
 
 def check_model(call: Call, model: str | None) -> None:
-    """Raise `UsageError` if there is no such model."""
+    """Raise `UsageError` if there is no such model, `Denied` if it is a file that the caller may not have loaded."""
     if model:
+        check_file(call.caller, model, call.api.root)
         try:
             call.api.root.gateway.check(model)
         except ConfigError as error:

@@ -27,8 +27,8 @@ async def start(call: Call, wanted: StartRun) -> Response:
 
 async def listed(call: Call, query: ListQuery) -> Response:
     """Newest first, those of the past included."""
-    runs = call.hub.list(call.caller, status=query.status, limit=query.limit, before=query.before)
-    return reply(RunsPage(runs=runs))
+    runs, next = call.hub.page(call.caller, status=query.status, limit=query.limit, before=query.before)
+    return reply(RunsPage(runs=runs, next=next))
 
 
 async def one(call: Call) -> Response:

@@ -5,26 +5,26 @@ Keys are theirs (camelCase); those that are not listed are taken and left alone,
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
 
-Json = Any
+from .....protocol.control.bounds import MOST, Json, Name, Object, Objects, Text
 
 
 class AguiMessage(msgspec.Struct, frozen=True, kw_only=True):
     """A message of the conversation; `content` is text, or parts."""
 
     role: Literal["developer", "system", "assistant", "user", "tool", "activity", "reasoning"]
-    id: str = ""
-    content: str | list[dict[str, Json]] | dict[str, Json] | None = None
+    id: Name = ""
+    content: Text | Objects | Object | None = None
 
 
 class ResumeEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """An answer to an interrupt. Of several that are open, one may be answered alone."""
 
-    interrupt_id: str
+    interrupt_id: Name
     status: Literal["resolved", "cancelled"]
     payload: Json = None
 
@@ -41,4 +41,4 @@ class RunAgentInput(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     messages: Annotated[list[AguiMessage], Meta(max_length=10_000)]
     state: Json = None
     forwarded_props: Json = None
-    resume: list[ResumeEntry] | None = None
+    resume: Annotated[list[ResumeEntry], Meta(max_length=MOST)] | None = None

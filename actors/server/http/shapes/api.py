@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
+from .....protocol.control.bounds import Answer, Json, Name, Path
 from .....protocol.control.things import RunInfo, RunStatus
 from .....protocol.mcp.status import ServerStatus
 
-Json = Any
 Number = Annotated[int, Meta(ge=0, le=2**53)]
 
 
@@ -19,7 +19,7 @@ class ListQuery(msgspec.Struct, frozen=True, kw_only=True):
 
     status: RunStatus | None = None
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
-    before: str | None = None
+    before: Name | None = None
 
 
 class EventsQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,19 +32,20 @@ class EventsQuery(msgspec.Struct, frozen=True, kw_only=True):
 class RunQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Of one run only."""
 
-    run: str | None = None
+    run: Name | None = None
 
 
 class TargetQuery(msgspec.Struct, frozen=True, kw_only=True):
     """What is run: `agent/NAME`, `graph/NAME`, `workflow/NAME`, or a model."""
 
-    target: str | None = None
+    target: Path | None = None
 
 
 class RunsPage(msgspec.Struct, kw_only=True):
-    """Runs, newest first."""
+    """Runs, newest first: `limit`, fewer if they are long. `next` is the `before` of the next page, if any."""
 
     runs: list[RunInfo]
+    next: str | None = None
 
 
 class EventsPage(msgspec.Struct, kw_only=True):
@@ -64,7 +65,7 @@ class CancelReply(msgspec.Struct, kw_only=True):
 class AnswerBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`yes` or `no` to a confirmation, a list for a checkbox, else a text."""
 
-    value: str | list[str]
+    value: Answer
 
 
 class AnswerReply(msgspec.Struct, kw_only=True):
@@ -169,7 +170,7 @@ class McpInfo(msgspec.Struct, kw_only=True):
 class ReloadBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which MCP server; all of them, if none is named."""
 
-    server: str | None = None
+    server: Name | None = None
 
 
 class ReloadReply(msgspec.Struct, kw_only=True):

@@ -11,9 +11,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from .....protocol.control.bounds import MOST, Json, Name, Object, Objects, Path, Text, Value, Variables
 from .....protocol.errors import UsageError
-
-Json = Any
 
 MOST_TOOLS = 128
 
@@ -22,7 +21,7 @@ class CallWritten(msgspec.Struct, frozen=True, kw_only=True):
     """Which function a call means; `arguments` is the text of a JSON object, as the model wrote it."""
 
     name: Annotated[str, Meta(min_length=1, max_length=64)]
-    arguments: str = "{}"
+    arguments: Text = "{}"
 
 
 class CallSaid(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,9 +41,9 @@ class ChatMessage(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: str | list[dict[str, Json]] | None = None
-    tool_calls: list[CallSaid] | None = None
-    tool_call_id: str | None = None
+    content: Text | Objects | None = None
+    tool_calls: Annotated[list[CallSaid], Meta(max_length=MOST)] | None = None
+    tool_call_id: Name | None = None
 
 
 class StreamOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,8 +56,8 @@ class FunctionOffered(msgspec.Struct, frozen=True, kw_only=True):
     """A function that the client plays. `parameters` is a JSON Schema of type object."""
 
     name: Annotated[str, Meta(pattern="^[A-Za-z0-9_-]{1,64}$")]
-    description: str | None = None
-    parameters: dict[str, Json] | None = None
+    description: Value | None = None
+    parameters: Object | None = None
 
 
 class ToolOffered(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,8 +70,8 @@ class ToolOffered(msgspec.Struct, frozen=True, kw_only=True):
 class SchemaWanted(msgspec.Struct, frozen=True, kw_only=True):
     """A schema that the answer has to fit."""
 
-    schema: dict[str, Json]
-    name: str = ""
+    schema: Object
+    name: Name = ""
 
 
 class Format(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,20 +90,20 @@ class CallboardOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         timeout: seconds after which the run is ended.
     """
 
-    variables: dict[str, str] = {}
-    state: dict[str, Json] = {}
+    variables: Variables = {}
+    state: Object = {}
     timeout: Annotated[float, Meta(gt=0)] | None = None
 
 
 Limit = Annotated[int, Meta(ge=1, le=10_000_000)]
-Words = Annotated[list[Annotated[str, Meta(min_length=1)]], Meta(max_length=16)]
+Words = Annotated[list[Annotated[Value, Meta(min_length=1)]], Meta(max_length=16)]
 NeverTrue = Annotated[Literal[False], Meta(description="There are none.")]
 
 
 class ChatCompletionRequest(msgspec.Struct, frozen=True, kw_only=True):
     """As OpenAI's; see the module. Sampling is that of an agent, or of a model by itself: graphs have their own."""
 
-    model: Annotated[str, Meta(min_length=1, description="`agent/NAME`, `graph/NAME`, `workflow/NAME`, or a model.")]
+    model: Annotated[Path, Meta(min_length=1, description="`agent/NAME`, `graph/NAME`, `workflow/NAME`, or a model.")]
     messages: Annotated[list[ChatMessage], Meta(min_length=1, max_length=10_000)]
     stream: bool | None = False
     stream_options: StreamOptions | None = None
@@ -112,7 +111,7 @@ class ChatCompletionRequest(msgspec.Struct, frozen=True, kw_only=True):
     top_p: Annotated[float, Meta(ge=0, le=1)] | None = None
     max_tokens: Limit | None = None
     max_completion_tokens: Limit | None = None
-    stop: str | Words | None = None
+    stop: Value | Words | None = None
     response_format: Format | None = None
     n: Annotated[int, Meta(ge=1, le=1, description="One answer is what there is.")] | None = None
     tools: Annotated[list[ToolOffered], Meta(max_length=MOST_TOOLS)] | None = None

@@ -6,26 +6,26 @@ events (`/v1/runs/{run}/events`), whose numbers are the ids of these.
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
+from .....protocol.control.bounds import MOST, Json, Name, Path, Text
 from .speaker import Speaker
 from .wire import Wire
 
-Json = Any
 Told = tuple[str, dict[str, Json]]
 """The name of an event, and its data."""
 
-Prompt = Annotated[str, Meta(description="What is said.")]
+Prompt = Annotated[Text, Meta(description="What is said.")]
 
 
 class FileGiven(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A file to put before the prompt: an absolute `path` on the server (scope `run:files`), or a `url`."""
 
-    path: str | None = None
-    url: str | None = None
+    path: Path | None = None
+    url: Path | None = None
 
 
 class SessionCompletionRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -40,9 +40,9 @@ class SessionCompletionRequest(msgspec.Struct, frozen=True, kw_only=True, forbid
     """
 
     prompt: Prompt
-    model: str | None = None
+    model: Path | None = None
     stream: bool = False
-    files: list[FileGiven] = []
+    files: Annotated[list[FileGiven], Meta(max_length=MOST)] = []
     temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
     auto_continue: bool | None = None
     timeout: Annotated[float, Meta(gt=0)] | None = None
@@ -51,8 +51,8 @@ class SessionCompletionRequest(msgspec.Struct, frozen=True, kw_only=True, forbid
 class CompletionRequest(SessionCompletionRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A prompt that no session keeps: to `agent`, else to the model itself. Roles are not there yet."""
 
-    agent: str | None = None
-    role: str | None = None
+    agent: Name | None = None
+    role: Name | None = None
 
 
 class ToolCallTold(msgspec.Struct, kw_only=True):

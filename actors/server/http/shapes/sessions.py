@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
-Json = Any
+from .....protocol.control.bounds import Json, Name, Path
 
 
 class NewSession(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -20,17 +18,17 @@ class NewSession(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         role: not there yet.
     """
 
-    alias: str | None = None
-    agent: str | None = None
-    rag: str | None = None
-    model: str | None = None
-    role: str | None = None
+    alias: Name | None = None
+    agent: Name | None = None
+    rag: Name | None = None
+    model: Path | None = None
+    role: Name | None = None
 
 
 class AttachBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What is attached, by its name."""
 
-    name: str
+    name: Name
 
 
 class SessionTold(msgspec.Struct, kw_only=True):

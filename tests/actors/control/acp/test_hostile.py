@@ -154,7 +154,7 @@ async def test_a_session_that_is_closed_in_a_prompt_ends_it_and_one_at_work_is_n
 
 async def test_what_names_no_session_is_not_found_and_a_cancel_of_it_is_nothing(editor: Editor) -> None:
     known = await editor.new()
-    for id in (LOST, "", "../../etc/passwd", "\0", "x" * 100_000):
+    for id in (LOST, "", "../../etc/passwd", "\0", "x" * 500):
         words = [{"type": "text", "text": "x"}]
         assert await editor.refused("session/prompt", sessionId=id, prompt=words) == -32004
         for method in ("session/load", "session/resume"):
@@ -163,6 +163,7 @@ async def test_what_names_no_session_is_not_found_and_a_cancel_of_it_is_nothing(
             assert await editor.refused(method, sessionId=id) == -32004
         assert await editor.refused("session/set_mode", sessionId=id, modeId="ask") == -32004
         await editor.tell("session/cancel", sessionId=id)
+    assert await editor.refused("session/close", sessionId="x" * 100_000) == -32602
     await editor.tell("session/cancel", session=3)
     await editor.tell("session/cancel", sessionId=known)  # nothing is under way
     assert await editor.say(known, "hi") == {"stopReason": "end_turn"}
