@@ -10,6 +10,8 @@ from typing import Any
 
 import msgspec
 
+from ...protocol.surrogates import decode_mended
+
 DEEPEST = 200
 """Levels of lists and objects in one value."""
 
@@ -25,7 +27,7 @@ def decode(text: str | bytes) -> Any:
         NotJson: see there.
     """
     try:
-        value = msgspec.json.decode(text)
+        value = decode_mended(msgspec.json.decode, text)
     except (msgspec.DecodeError, UnicodeError) as error:
         raise NotJson(str(error)) from error
     except RecursionError:

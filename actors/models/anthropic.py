@@ -36,6 +36,7 @@ from ...protocol.chat import (
     parts_of,
 )
 from ...protocol.errors import ModelError, UpstreamError
+from ...protocol.surrogates import decode_mended
 from .codec import EARLIER, NOTHING, UNREADABLE, Outgoing, ReplyBuilder, base64_of, file_as_text, no_sense, unfinished
 from .sse import SseParser
 
@@ -109,7 +110,7 @@ class AnthropicReader:
         """The pieces of text, reasoning and tool calls that `data` completes."""
         for event in self._events.feed(data):
             try:
-                decoded = _decode_event(event.data)
+                decoded = decode_mended(_decode_event, event.data)
             except UNREADABLE as error:
                 no_sense(event.data.encode(), error)
             for delta in self._event(decoded):
@@ -313,7 +314,7 @@ _decode_event = msgspec.json.Decoder(_Event).decode
 def _decoded(body: bytes, *, unwrap: bool) -> ChatReply:
     """The reply in a complete message."""
     try:
-        message = _decode_message(body)
+        message = decode_mended(_decode_message, body)
     except UNREADABLE as error:
         no_sense(body, error)
     if message.error is not None:

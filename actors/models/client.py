@@ -19,6 +19,7 @@ from ...protocol.chat import ChatReply, ChatRequest, Delta, TextDelta
 from ...protocol.errors import CredentialsError, ModelError, UpstreamError
 from .catalog import Target
 from .codec import UNREADABLE
+from .pages import NoPage
 from .transport import Exchange, TrioTransport
 from .unpacking import unpacked, unpacker_of
 
@@ -32,6 +33,10 @@ MAX_REPLY = 64 * 1024 * 1024
 
 SHOWN = 500
 """Characters of a provider's explanation that become part of an error."""
+
+
+_REPLIES = frozenset({"application/json", "text/event-stream", "application/x-ndjson"})
+"""Content types of replies; anything else may be a web page."""
 
 
 class Endpoint:
@@ -104,7 +109,14 @@ class Endpoint:
             try:
                 if response.status_code >= 300:
                     refused(id, response, await _whole(response))
-                await _each_piece(response, take)
+                content_type = response.headers.get("content-type", "")
+                if content_type.partition(";")[0] in _REPLIES:
+                    await _each_piece(response, take)
+                else:
+                    where = f"{url.scheme}://{url.netloc.decode('ascii')}{url.path} (HTTP {response.status_code})"
+                    checked = NoPage(id, where, content_type, take)
+                    await _each_piece(response, checked)
+                    checked.finish()
             finally:
                 await response.aclose()
         except httpx.HTTPError as error:

@@ -31,6 +31,7 @@ from ...protocol.chat import (
     text_of,
 )
 from ...protocol.errors import ModelError, UpstreamError
+from ...protocol.surrogates import decode_mended
 
 Json = Any
 
@@ -150,11 +151,11 @@ def tool_call(id: str, name: str, arguments: str, signature: str = "") -> ToolCa
     if not arguments.strip():
         return ToolCall(id=id, name=name, signature=signature)
     try:
-        decoded = msgspec.json.decode(arguments)
+        read = decode_mended(msgspec.json.decode, arguments)
     except UNREADABLE:
-        decoded = None
-    if isinstance(decoded, dict):
-        return ToolCall(id=id, name=name, arguments=decoded, signature=signature)
+        read = None
+    if isinstance(read, dict):
+        return ToolCall(id=id, name=name, arguments=read, signature=signature)
     return ToolCall(id=id, name=name, malformed=arguments, signature=signature)
 
 

@@ -33,6 +33,7 @@ from ...protocol.chat import (
     parts_of,
 )
 from ...protocol.errors import ModelError, UpstreamError
+from ...protocol.surrogates import decode_mended
 from .codec import (
     EARLIER,
     NOTHING,
@@ -245,7 +246,7 @@ _decode_answer = msgspec.json.Decoder(_Answer).decode
 
 def _answer(data: bytes) -> _Answer:
     try:
-        return _decode_answer(data)
+        return decode_mended(_decode_answer, data)
     except UNREADABLE as error:
         no_sense(data, error)
 

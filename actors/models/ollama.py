@@ -29,6 +29,7 @@ from ...protocol.chat import (
     parts_of,
 )
 from ...protocol.errors import ModelError, UpstreamError
+from ...protocol.surrogates import decode_mended
 from .codec import (
     UNREADABLE,
     Outgoing,
@@ -122,7 +123,7 @@ class OllamaReader:
 
     def _line(self, line: bytes) -> Iterator[Delta]:
         try:
-            said = _decode_line(line)
+            said = decode_mended(_decode_line, line)
         except UNREADABLE as error:
             no_sense(line, error)
         if said.error:

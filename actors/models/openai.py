@@ -31,6 +31,7 @@ from ...protocol.chat import (
     UserTurn,
 )
 from ...protocol.errors import ModelError, UpstreamError
+from ...protocol.surrogates import decode_mended
 from .codec import UNREADABLE, Outgoing, ReplyBuilder, data_url, file_as_text, no_sense, result_apart, unfinished
 from .sse import SseParser
 
@@ -101,7 +102,7 @@ class OpenAiReader:
 
     def _chunk(self, data: str) -> Iterator[Delta]:
         try:
-            chunk = _decode_completion(data)
+            chunk = decode_mended(_decode_completion, data)
         except UNREADABLE as error:
             no_sense(data.encode(), error)
         if chunk.error is not None:
@@ -263,7 +264,7 @@ _decode_completion = msgspec.json.Decoder(_Completion).decode
 def _decoded(body: bytes) -> ChatReply:
     """The first choice of a completion."""
     try:
-        completion = _decode_completion(body)
+        completion = decode_mended(_decode_completion, body)
     except UNREADABLE as error:
         no_sense(body, error)
     if completion.error is not None:

@@ -262,7 +262,7 @@ async def test_a_compressed_answer_that_ends_and_goes_on_is_refused(
             await models.chat(Recorder(), HELLO)
 
 
-@pytest.mark.parametrize("body", [b'{"choices": [{"message": {"content": "\xff"}}]}', b'{"x": ' + b"[" * 100_000])
+@pytest.mark.parametrize("body", [b'{"choices": [{"message": {"content": 1}}]}', b'{"x": ' + b"[" * 100_000])
 async def test_an_answer_that_no_json_reader_can_take_is_the_providers_fault(
     fake_model: FakeModels, body: bytes
 ) -> None:

@@ -1,0 +1,41 @@
+"""JSON with half characters in it: escapes like `\\ud83d` without their other half, bytes that are no UTF-8.
+
+Models and the programs around them cut texts between the two halves of an emoji. Such a half is no character: no file,
+no socket and no strict JSON decoder takes it. Each becomes U+FFFD, the replacement character, where the text comes in.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+REPLACEMENT = "\ufffd"
+
+_ESCAPE = re.compile(
+    r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)"
+)
+"""An escape of a JSON string: a whole pair, a lone half (group 1), or any other; so `\\\\ud83d` is not mistaken."""
+
+
+def replaced(text: str | bytes) -> str:
+    """The text of a JSON document with the replacement character for every half of one."""
+    if isinstance(text, bytes):
+        text = text.decode("utf-8", errors="replace")
+    return _ESCAPE.sub(lambda escape: REPLACEMENT if escape[1] else escape[0], text)
+
+
+def decode_mended(decode: Callable[[str | bytes], T], text: str | bytes) -> T:
+    """What `decode` makes of a JSON document; if it can't read it for half characters, of the document without them.
+
+    Raises: what `decode` raises, if half characters are not what is wrong.
+    """
+    try:
+        return decode(text)
+    except (ValueError, RecursionError):  # msgspec's errors are of the first kind
+        without = replaced(text)
+        if without == text:
+            raise
+        return decode(without)
