@@ -74,7 +74,8 @@ class Outcome(msgspec.Struct, kw_only=True):
     Attributes:
         run_id: also the first part of every actor path of the run.
         status: `done`, `failed` (see `error`) or `cancelled`.
-        output: the text of the end node (graph) or of the agent's last answer; "" unless done.
+        output: the text of the end node (graph) or of the agent's last answer; "" if that was not reached. A run that
+            reached its end over `failures` has failed and has an output.
         state: the final state of the graph; for a failed run, the state before the failing step.
         order: node ids as the scheduler started them, map items and child graphs excluded; of a workflow, those of its
             subgraphs too.
@@ -85,7 +86,9 @@ class Outcome(msgspec.Struct, kw_only=True):
         children: the agents that the run's agent spawned, each with what it said.
         final_messages: of a workflow, all that its final node has said; the last of it is the output.
         leftover: of a workflow, what was still queued at the end, by node.
-        error: why the run failed, or None.
+        failures: failures that the run went on over although the file does not accept them by a `fallback` or by
+            `on_error`, in order. A run that has any is not `done`.
+        error: why the run failed: the first of `failures`, else what ended it; or None.
         unsaved: why not all of it could be kept as files (`save`), or None.
         exit_code: what the command line exits with; not part of the JSON.
     """
@@ -102,6 +105,7 @@ class Outcome(msgspec.Struct, kw_only=True):
     children: list[ChildRecord] = []
     final_messages: list[Message] | None = None
     leftover: dict[str, list[Message]] | None = None
+    failures: list[ErrorReport] = []
     error: ErrorReport | None = None
     unsaved: str | None = None
     exit_code: int = 0

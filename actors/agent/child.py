@@ -35,6 +35,7 @@ class Child(msgspec.Struct, kw_only=True, eq=False):
         path: of its actor, "" before it began.
         ref: of its actor, None before it was started.
         letter: the news of its end, in the parent's inbox.
+        answered: it reached its end and has given its answer, even if it is `failed` for what it went on over.
     """
 
     record: ChildRecord
@@ -46,6 +47,7 @@ class Child(msgspec.Struct, kw_only=True, eq=False):
     path: str = ""
     ref: Ref[str] | None = None
     letter: Letter | None = None
+    answered: bool = False
 
     @property
     def id(self) -> str:
@@ -69,5 +71,5 @@ class Child(msgspec.Struct, kw_only=True, eq=False):
         """Bring its record up to date."""
         record, work = self.record, self.work
         record.turns, record.tool_calls, record.children = work.turns, work.tool_calls, work.children
-        if record.status != "completed":
+        if not self.answered:
             record.output = work.output

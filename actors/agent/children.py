@@ -247,7 +247,10 @@ class Children:
     def _write_down(self, child: Child, end: End) -> None:
         record = child.record
         if end.reason == "normal":
-            record.status, record.output = "completed", str(end.value)
+            record.status, record.output, child.answered = "completed", str(end.value), True
+            if child.work.failures:  # the run has them as well: what was not accepted in a file is not accepted here
+                record.status, record.error = "failed", str(child.work.failures[0])
+                self._record.failures += child.work.failures
         elif end.error is not None:
             record.status, record.error = "failed", describe(end.error)
         else:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
+from ...protocol.errors import CallboardError
 from ...protocol.outcome import ChildRecord, ChildStatus
 
 __all__ = ["ChildRecord", "ChildStatus", "Record"]
@@ -20,12 +21,14 @@ class Record(msgspec.Struct, kw_only=True):
         turns: model replies.
         tool_calls: calls that were played, whatever came of them.
         children: the agents it spawned, in order.
+        failures: those that it went on over although no author has accepted them (see `graph.execute`), in order.
     """
 
     texts: list[str] = []
     turns: int = 0
     tool_calls: int = 0
     children: list[ChildRecord] = []
+    failures: list[CallboardError] = []
 
     @property
     def output(self) -> str:

@@ -7,6 +7,10 @@ This is the rule of tolerant failure in one place:
     fails         the fallback             `on_error`: continue or collect: `next`, with the error as `{{output}}`
                                            llm and script, by `compat`: the same; else the run fails
 
+A run that goes on over a failure has succeeded only if the author of the file has accepted it, by a `fallback` or by
+`on_error`. Any other goes into the job's `failures`, with those of child agents and map items, and the run that reaches
+its end all the same is `failed`.
+
 What is in `failures.NEVER_TOLERATED` (the author's mistakes, a want of a person, a budget) is never a node's own
 failure. A model that is not to be had (`ConfigError`) takes a fallback that is written down, but no tolerance.
 """
@@ -20,7 +24,7 @@ import trio
 
 from ...protocol.errors import CallboardError, ConfigError, GraphMistake, TimedOut
 from ...protocol.events import Warned
-from .failures import NEVER_TOLERATED, retold
+from .failures import NEVER_TOLERATED, noted, retold
 from .once import Timed, once
 from .plan import ERRORS, Job, Result, Step
 from .structured import ExtractionFailed
@@ -28,6 +32,10 @@ from .updates import apply_updates
 
 if TYPE_CHECKING:
     from ...supervisors import Actor
+
+
+ACCEPTING = ("continue", "collect")
+"""What an author says on a node whose failures are no failure of the run."""
 
 
 class Left(msgspec.Struct, kw_only=True, gc=False):
@@ -60,7 +68,17 @@ async def execute(me: Actor, step: Step, job: Job, visit: int = 1, timed: Timed 
     def failed(error: CallboardError) -> Left:
         return _fail(me, step, job, error)
 
-    return await once(me, step.id, step.kind, work, failed, _leads, visit=visit, item=job.item, timed=timed)
+    above, job.failures = job.failures, []
+    left = await once(me, step.id, step.kind, work, failed, _leads, visit=visit, item=job.item, timed=timed)
+    if not _accepts(step, left):
+        above += job.failures
+    return left
+
+
+def _accepts(step: Step, left: Left) -> bool:
+    """Whether the author has said what a failure of this node, or of what it plays, comes to."""
+    fell_back = left.error is not None and left.targets is not None and step.fallback is not None
+    return fell_back or step.on_error in ACCEPTING
 
 
 def _leads(left: Left) -> tuple[tuple[str, ...], CallboardError | None]:
@@ -111,19 +129,20 @@ def _fail(me: Actor, step: Step, job: Job, error: CallboardError) -> Left:
         return Left(writes=writes, targets=(step.fallback,), output=text, error=error)
     if not _tolerated(step, job, error):
         return Left(writes={}, targets=None, output=text, error=_untolerated(step, error))
+    targets = step.next or ()
+    if not targets and job.item is None:
+        return Left(writes={}, targets=None, output=text, error=_untolerated(step, error))
     writes = {}
     _updates_after_failure(step, job, writes, text)
     if step.on_error == "collect":
         writes[ERRORS] = [{"node": step.id, "error": str(error), "code": error.code}]
     me.emit(Warned(code="node_failed", message=f"{step.id} failed and the run goes on: {error}", node=step.id))
-    targets = step.next or ()
-    if not targets and job.item is None:
-        return Left(writes={}, targets=None, output=text, error=_untolerated(step, error))
+    job.failures.append(noted(error))
     return Left(writes=writes, targets=targets, output=text, error=error)
 
 
 def _tolerated(step: Step, job: Job, error: CallboardError) -> bool:
-    if step.on_error in ("continue", "collect"):
+    if step.on_error in ACCEPTING:
         return True
     if step.on_error == "fail" or isinstance(error, ConfigError):
         return False

@@ -42,9 +42,33 @@ E = TypeVar("E", bound=CallboardError)
 
 def retold(error: E, text: str) -> E:
     """The same error in other words; `__cause__` is the one it was."""
-    told = type(error)(text)
+    told = type(error).__new__(type(error), text)  # what its `__init__` wants beside the text is copied instead
     told.__dict__.update(error.__dict__)
     told.__cause__ = error
+    return told
+
+
+def noted(error: CallboardError) -> CallboardError:
+    """What is kept of a failure that a run goes on over: no frames and no causes, which would stay in memory."""
+    kept = CallboardError(str(error))
+    kept.code, kept.exit_code, kept.node = error.code, error.exit_code, error.node
+    return kept
+
+
+def ended_with(failures: Sequence[CallboardError], later: CallboardError | None) -> CallboardError | None:
+    """The error of a graph, an agent or a run that has gone on over `failures`, and that `later` ended if anything did.
+
+    It is of the class of `later`, which decides what may catch it. Its text, code, exit code and node tell of the first
+    failure: what failed afterwards, mostly failed for want of what the first node should have given.
+    """
+    if later is None or not failures:
+        return failures[0] if failures else later
+    first, text = failures[0], str(later)
+    if str(first) not in text:
+        where = f" at node '{later.node}'" if later.node is not None and f"'{later.node}'" not in text else ""
+        text = f"{first} (the run went on, and failed later{where}: {text})"
+    told = retold(later, text)
+    told.code, told.exit_code, told.node = first.code, first.exit_code, first.node
     return told
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ...protocol.errors import CallboardError
 from ...protocol.graph.model import AnyNode, Raw, Settings
 from ...protocol.permissions import Permissions
 from ..agent.record import Record
@@ -124,9 +125,10 @@ class Job:
         record: where the models' texts of the whole graph are written down.
         item: its index, if it runs for an item of a map.
         servers: what the graph has of MCP servers; None if it uses none.
+        failures: where failures go that this execution, or what it plays, goes on over without the author's word.
     """
 
-    __slots__ = ("context", "depth", "item", "node", "plan", "record", "servers", "state")
+    __slots__ = ("context", "depth", "failures", "item", "node", "plan", "record", "servers", "state")
 
     def __init__(
         self,
@@ -138,6 +140,7 @@ class Job:
         record: Record,
         item: int | None = None,
         servers: AgentServers | None = None,
+        failures: list[CallboardError] | None = None,
     ) -> None:
         self.plan = plan
         self.node = node
@@ -147,6 +150,7 @@ class Job:
         self.record = record
         self.item = item
         self.servers = servers
+        self.failures = record.failures if failures is None else failures
 
     @property
     def directory(self) -> Path:

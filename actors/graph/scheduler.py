@@ -37,7 +37,7 @@ from ...protocol.events import (
 from ...protocol.outcome import NodeTime
 from ..agent.record import Record
 from .execute import Left, execute
-from .failures import together
+from .failures import ended_with, together
 from .logs import log_snapshot, log_summary, state_size
 from .plan import Job, Plan, reachable
 from .reducers import changed, merge_writes
@@ -116,8 +116,16 @@ async def _run(me: Actor, plan: Plan, run: GraphRun, depth: int) -> GraphResult:
         run.result.error = error
     log_summary(plan.name, run.timing)
     if me.stream.heard:
+        seconds, ended = trio.current_time() - began, ended_with(run.failures, run.result.error)
         me.emit(
-            GraphFinished(graph=plan.name, seconds=trio.current_time() - began, depth=depth, timing=dict(run.timing))
+            GraphFinished(
+                graph=plan.name,
+                seconds=seconds,
+                depth=depth,
+                timing=dict(run.timing),
+                error=None if ended is None else str(ended),
+                code="" if ended is None else ended.code,
+            )
         )
     return run.result
 
@@ -137,6 +145,7 @@ class GraphRun:
     ) -> None:
         self.plan = plan
         self.result = result
+        self.failures = record.failures
         self._record = record
         self.frontier: list[str] = [plan.start]
         self.timing: dict[str, tuple[int, float, float]] = {}

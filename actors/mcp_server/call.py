@@ -133,7 +133,7 @@ class Call:
         result = self.result
         if isinstance(result, Outcome):
             wire = msgspec.to_builtins(result)
-            shown = {key: wire[key] for key in _SHOWN if wire[key] is not None}
+            shown = {key: wire[key] for key in _SHOWN if wire[key] not in (None, [])}
             if result.error is None and result.status == "done":
                 return tool_result(result.output, shown)
             reason = f"The run was {result.status}" if result.error is None else result.error.message
@@ -146,7 +146,7 @@ class Call:
         return tool_result("The run was cancelled.", {"status": "cancelled"}, failed=True)
 
 
-_SHOWN = ("run_id", "status", "output", "usage", "turns", "tool_calls", "error")
+_SHOWN = ("run_id", "status", "output", "usage", "turns", "tool_calls", "failures", "error")
 """What a client is told of an outcome; the state may hold what is nobody's business."""
 
 

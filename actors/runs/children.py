@@ -12,7 +12,7 @@ from ...protocol.events import Warned
 from ...protocol.graph.read import read_graph
 from ...protocol.problems import did_you_mean
 from ..context import AgentCall
-from ..graph.failures import retold
+from ..graph.failures import ended_with, retold
 from ..graph.findings import agents_in
 from ..library import AGENTS
 from .prepared import Prepared
@@ -37,7 +37,7 @@ class Children:
         self._told: set[str] = set()
 
     async def __call__(self, me: Actor, call: AgentCall) -> str:
-        """Play the agent; the text of its answer.
+        """Play the agent; the text of its answer. What it went on over is in the call's record.
 
         Raises:
             CallboardError: it failed; an error of the class that the child failed with.
@@ -63,7 +63,9 @@ class Children:
             escalation_timeout=call.escalation_timeout,
         )
         if result.error is not None:
-            raise retold(result.error, f"Agent '{call.name}' failed: {result.error}")
+            error = ended_with(call.record.failures if call.record is not None else (), result.error)
+            assert error is not None
+            raise retold(error, f"Agent '{call.name}' failed: {error}")
         return result.output
 
     def unknown(self, name: str, near: Path) -> str | None:

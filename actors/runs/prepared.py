@@ -236,7 +236,7 @@ class Prepared:
             result.error = end.error if isinstance(end.error, CallboardError) else crash
         elif end.reason != "normal":
             result.error = RunFailed(f"'{self.name}' was {end.reason}")
-        if self._cast is None and result.error is None:
+        if self._cast is None and result.error is None and not record.failures:
             history.pair(said, result.output)
         return result
 

@@ -30,6 +30,7 @@ from ..agent.record import Record
 from ..agent.wishes import Wishes
 from ..context import RunContext
 from ..graph.compat import MODES
+from ..graph.failures import ended_with
 from ..graph.scheduler import GraphResult
 from ..meter import Limits, Meter
 from ..tools.collect import ToolOptions
@@ -433,14 +434,15 @@ class _Performance:
             error = end.error if isinstance(end.error, CallboardError) else CallboardError(f"crashed: {end.error!r}")
         if end.reason in ("cancelled", "stopped") or isinstance(error, ShuttingDown):
             return self._tell(actor, "cancelled", None)
+        failures = self._record.failures
         if error is not None:
-            return self._tell(actor, "failed", error)
+            return self._tell(actor, "failed", ended_with(failures, error))
         if self._answers.left:
             text = "answers that no question asked for: " + ", ".join(self._answers.left)
             actor.emit(Warned(code="answers_left", message=text))
-        return self._tell(actor, "done", None)
+        return self._tell(actor, "failed" if failures else "done", ended_with(failures, None), self._result.output)
 
-    def _tell(self, actor: Actor, status: Status, error: CallboardError | None) -> Outcome:
+    def _tell(self, actor: Actor, status: Status, error: CallboardError | None, output: str = "") -> Outcome:
         result = self._result
         code = 0 if error is None else error.exit_code
         if status == "cancelled":
@@ -450,7 +452,7 @@ class _Performance:
         outcome = Outcome(
             run_id=self.id,
             status=status,
-            output=result.output if status == "done" else "",
+            output=output,
             state=result.state,
             order=result.order,
             nodes=result.nodes,
@@ -460,7 +462,8 @@ class _Performance:
             children=self._record.children,
             final_messages=final,
             leftover=leftover,
-            error=None if error is None else ErrorReport(code=error.code, message=str(error), node=error.node),
+            failures=[_report(each) for each in self._record.failures],
+            error=None if error is None else _report(error),
             exit_code=code,
         )
         if self._saved is not None:
@@ -472,6 +475,10 @@ class _Performance:
             self._saved.close()
             _unsaved(outcome, self._saved)
         return outcome
+
+
+def _report(error: CallboardError) -> ErrorReport:
+    return ErrorReport(code=error.code, message=str(error), node=error.node)
 
 
 def _unsaved(outcome: Outcome, saved: Saved) -> None:

@@ -14,6 +14,7 @@ from ...protocol.events import (
     AgentFinished,
     AgentStarted,
     Event,
+    GraphFinished,
     GraphStarted,
     KnowledgeRetrieved,
     LlmDelta,
@@ -88,10 +89,10 @@ class RunSpans:
             above.span.add_event("callboard.agent.spawned", {"gen_ai.agent.id": data.child}, _ns(event.ts))
         self._tree.put(event.actor, self._invoked("agent", data.agent, event, above, attributes=attributes))
 
-    def graph_finished(self, event: Event, _: object) -> None:
+    def graph_finished(self, event: Event, data: GraphFinished) -> None:
         """A child's graph ended."""
         if event.actor != self._home:
-            self._end(event, "workflow")
+            self._end(event, "workflow", code=data.code, message=data.error)
 
     def agent_finished(self, event: Event, data: AgentFinished) -> None:
         """An agent's loop ended; the run's own span goes on to the run's end."""

@@ -33,6 +33,7 @@ from ...protocol.outcome import NodeTime
 from ...protocol.workflow.edges import FunctionCondition, FunctionProcessor
 from ...protocol.workflow.model import AgentConfig, Graph, HumanConfig, PythonConfig, SubgraphConfig
 from ..agent.record import Record
+from ..graph.failures import ended_with
 from ..graph.logs import log_summary
 from ..graph.once import once
 from ..graph.scheduler import GraphResult
@@ -138,7 +139,9 @@ async def run_workflow(
         except CallboardError as error:
             result.error = error
         finally:
-            result.take(board.result())
+            ended = board.result()
+            result.take(ended)
+            backstage.record.failures += ended.unaccepted
         log_summary(plan.name, playing.timing)
         return result
 
@@ -195,10 +198,20 @@ class Playing:
             me.emit(GraphStarted(graph=self._name, start=", ".join(graph.start), depth=depth))
         async with self._employed(graph):
             await self._fire_all(task)
+        result = self._board.result()
         if me.stream.heard:
-            seconds = trio.current_time() - began
-            me.emit(GraphFinished(graph=self._name, seconds=seconds, depth=depth, timing=dict(self.timing)))
-        return self._board.result()
+            seconds, error = trio.current_time() - began, ended_with(result.unaccepted, result.error)
+            me.emit(
+                GraphFinished(
+                    graph=self._name,
+                    seconds=seconds,
+                    depth=depth,
+                    timing=dict(self.timing),
+                    error=None if error is None else str(error),
+                    code="" if error is None else error.code,
+                )
+            )
+        return result
 
     async def _fire_all(self, task: Sequence[Message]) -> None:
         board = self._board

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from datetime import datetime
 from typing import NamedTuple
 
 from ...protocol.events import Event
-from .text import counted
+from .text import counted, one_line
 
 _DAY = 86_400
 
@@ -24,10 +25,16 @@ class Pen:
 
     Args:
         mark: what a line begins with; `>` for terminals without the real one.
+        whole: no text is cut, however long it makes its line.
     """
 
-    def __init__(self, mark: str = "▸") -> None:
+    def __init__(self, mark: str = "▸", *, whole: bool = False) -> None:
+        self.whole = whole
         self._mark = mark
+
+    def short(self, text: str) -> str:
+        """Foreign text as part of a line."""
+        return one_line(text, sys.maxsize) if self.whole else one_line(text)
 
     def line(self, text: str, style: str = "dim") -> Line:
         """A line with the mark."""

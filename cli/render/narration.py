@@ -41,7 +41,7 @@ from ...protocol.events import (
 from . import paths
 from .knowledge import KnowledgeTeller
 from .lines import Line, Pen, duration
-from .text import one_line, safe
+from .text import safe
 from .troupe import TroupeTeller
 
 __all__ = ["Line", "Narrator"]
@@ -57,6 +57,7 @@ class Narrator:
         by_hand: a person makes the one call there is, and is told otherwise what came of it.
         live: what runs at the moment is shown elsewhere.
         mark: what a line begins with; `>` for terminals without the real one.
+        whole: nothing is cut, for readers that are no terminal.
     """
 
     def __init__(
@@ -67,19 +68,19 @@ class Narrator:
         by_hand: bool = False,
         live: bool = False,
         mark: str = "▸",
+        whole: bool = False,
     ) -> None:
         self._verbose = verbose
         self._prompting = prompting
         self._by_hand = by_hand
         self._held: dict[str, Line] = {}
         self._secret: set[str] = set()
-        self._pen = Pen(mark)
+        self._pen = Pen(mark, whole=whole)
         self._troupe = TroupeTeller(self._pen, verbose=verbose, told=self._told, spent=self._spent)
         self._knowledge = KnowledgeTeller(self._pen, live=live)
         self._types: dict[str, str] = {}
         self._nested: set[str] = set()
         self._wide: set[tuple[str, int]] = set()
-        self._broken: set[str] = set()
         self._usage: dict[str, UsageUpdate] = {}
 
     def lines(self, event: Event) -> list[Line]:
@@ -119,8 +120,7 @@ class Narrator:
     def _graph_finished(self, data: GraphFinished, event: Event) -> Iterator[Line]:
         child = paths.child(event.actor) if data.depth else ""
         if child and not self.nested(event.actor.rpartition("/")[0]):
-            how = "stopped after" if event.actor in self._broken else "done in"
-            yield self._pen.timed(event, f"{child} {how} {duration(data.seconds)}")
+            yield self._pen.timed(event, f"{child} {_how(data)} {duration(data.seconds)}")
             if not self._verbose:
                 return
         if not self._told(event):
@@ -131,9 +131,8 @@ class Narrator:
                 times = f"{total:>8.2f}s in all  {longest:>8.2f}s longest"
                 yield Line(f"    {node:<{width}}  {visits:>4} x  {times}")
         name = f" {data.graph}" if data.depth else ""
-        how = "stopped after" if event.actor in self._broken else "done in"
         spent = "" if data.depth else self._spent()
-        yield self._pen.line(f"graph{name} {how} {data.seconds:.2f}s{spent}")
+        yield self._pen.line(f"graph{name} {_how(data)} {data.seconds:.2f}s{spent}")
 
     def _spent(self) -> str:
         if not self._usage:
@@ -180,10 +179,8 @@ class Narrator:
         if data.item is not None:
             self._nested.discard(event.actor)
         if data.error is not None:
-            if not data.next:
-                self._broken.add(event.actor.rpartition("/")[0])
             type_ = self._types.get(data.node, "node")
-            text = f"{name} ({type_}) FAILED in {duration(data.seconds)}{onward} -- {one_line(data.error)}"
+            text = f"{name} ({type_}) FAILED in {duration(data.seconds)}{onward} -- {self._pen.short(data.error)}"
             yield self._pen.timed(event, text, style="error")
         elif self._told(event, item=data.item):
             yield self._pen.timed(event, f"{name} done in {duration(data.seconds)}{onward}")
@@ -191,7 +188,7 @@ class Narrator:
     @_tell.register
     def _node_skipped(self, data: NodeSkipped, event: Event) -> Iterator[Line]:
         if self._told(event):
-            yield self._pen.timed(event, f"{data.node} skipped: {one_line(data.reason)}")
+            yield self._pen.timed(event, f"{data.node} skipped: {self._pen.short(data.reason)}")
 
     # --- knowledge --------------------------------------------------------------------------------------
 
@@ -207,7 +204,7 @@ class Narrator:
         question = data.question if isinstance(data.question, dict) else {}
         if question.get("secret"):
             self._secret.add(event.id)
-        text = one_line(str(question.get("text", "")))
+        text = self._pen.short(str(question.get("text", "")))
         line = self._pen.timed(event, f"{paths.asker(question) or 'somebody'} asks: {text}", style="question")
         if self._prompting:
             self._held[event.id] = line
@@ -225,7 +222,7 @@ class Narrator:
             yield held
         value = ", ".join(map(str, data.value)) if isinstance(data.value, list) else str(data.value)
         who = _BY.get(data.by) or f"by {paths.name(data.by) if data.by.startswith('/') else data.by}"
-        yield self._pen.timed(event, f"answered {who}" + (" (a secret)" if secret else f": {one_line(value)}"))
+        yield self._pen.timed(event, f"answered {who}" + (" (a secret)" if secret else f": {self._pen.short(value)}"))
 
     @_tell.register
     def _question_expired(self, data: QuestionExpired, event: Event) -> Iterator[Line]:
@@ -250,7 +247,7 @@ class Narrator:
     def _actor_restarted(self, data: ActorRestarted, event: Event) -> Iterator[Line]:
         if not self._verbose:
             return
-        yield self._pen.timed(event, f"{event.actor} restarted ({data.restarts}) -- {one_line(data.error)}")
+        yield self._pen.timed(event, f"{event.actor} restarted ({data.restarts}) -- {self._pen.short(data.error)}")
 
     # --- common -----------------------------------------------------------------------------------------
 
@@ -288,6 +285,10 @@ _BY = {
     "always": "as before (always)",
 }
 """How to say who answered, where it was no front end."""
+
+
+def _how(data: GraphFinished) -> str:
+    return "done in" if data.error is None else "failed after"
 
 
 def _name(node: str, item: int | None) -> str:

@@ -34,7 +34,7 @@ class Result(Protocol):
 
 
 class TextResult:
-    """`-o text`: the output of a run that is done, and a newline."""
+    """`-o text`: the output of a run that reached its end, and a newline."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -47,7 +47,7 @@ class TextResult:
 
     def finish(self, outcome: Outcome) -> None:
         """Byte for byte into a pipe or file; made harmless on a terminal."""
-        if outcome.status != "done" or not outcome.output:
+        if not outcome.output:
             return
         text = safe(outcome.output) if self._stream.isatty() else outcome.output
         self._stream.write(text if text.endswith("\n") else text + "\n")

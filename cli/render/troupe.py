@@ -39,7 +39,7 @@ from ...protocol.events import (
 from . import paths
 from .calls import call_in_short, progress_in_short
 from .lines import Line, Pen, duration
-from .text import counted, one_line, uncoloured
+from .text import counted, uncoloured
 
 _INTERRUPTED = "interrupted"
 _STOPS = {
@@ -120,7 +120,7 @@ class TroupeTeller:
         elif not data.depth or data.error == _INTERRUPTED:  # the last line of all says what ended the first agent
             text, style = f"{who} stopped after {took}, {did}", "dim"
         else:
-            text, style = f"{who} FAILED in {took}, {did} -- {one_line(data.error)}", "error"
+            text, style = f"{who} FAILED in {took}, {did} -- {self._pen.short(data.error)}", "error"
         yield self._pen.timed(event, text, style) if data.depth else self._pen.line(text, style)
 
     @_tell.register
@@ -141,7 +141,7 @@ class TroupeTeller:
 
     @_tell.register
     def _tool_started(self, data: ToolStarted, event: Event) -> Iterator[Line]:
-        call = call_in_short(data.tool, data.arguments)
+        call = call_in_short(data.tool, data.arguments, whole=self._pen.whole)
         if event.id:  # a script node's process has none, and its node is told
             who = paths.caller(event.actor)
             self._calls[event.actor, event.id] = call = f"{who}: {call}" if who else call
@@ -151,7 +151,7 @@ class TroupeTeller:
     @_tell.register
     def _tool_delta(self, data: ToolDelta, _event: Event) -> Iterator[Line]:
         if self._verbose:
-            yield Line(f"    {data.tool}: {one_line(uncoloured(data.text))}")
+            yield Line(f"    {data.tool}: {self._pen.short(uncoloured(data.text))}")
 
     @_tell.register
     def _tool_progress(self, data: ToolProgress, _event: Event) -> Iterator[Line]:
@@ -171,7 +171,7 @@ class TroupeTeller:
         elif data.error == _INTERRUPTED:
             yield self._pen.timed(event, f"{name} stopped after {took}")
         else:
-            why = one_line(_plain(data.error))
+            why = self._pen.short(_plain(data.error))
             yield self._pen.timed(event, f"{name} FAILED{status} in {took} -- {why}", "warning")
 
     # --- MCP servers ------------------------------------------------------------------------------------
@@ -191,12 +191,14 @@ class TroupeTeller:
     @_tell.register
     def _server_failed(self, data: McpServerFailed, event: Event) -> Iterator[Line]:
         if self._verbose:  # else told by what it comes to: a warning, or a call that failed
-            yield self._pen.timed(event, f"MCP server {data.server} did not start -- {one_line(data.error)}", "warning")
+            yield self._pen.timed(
+                event, f"MCP server {data.server} did not start -- {self._pen.short(data.error)}", "warning"
+            )
 
     @_tell.register
     def _server_stopped(self, data: McpServerStopped, event: Event) -> Iterator[Line]:
         if self._verbose:
-            why = f" -- {one_line(data.error)}" if data.error else ""
+            why = f" -- {self._pen.short(data.error)}" if data.error else ""
             yield self._pen.timed(event, f"MCP server {data.server} {'was lost' if why else 'ended'}{why}")
 
     # --- models -----------------------------------------------------------------------------------------
@@ -204,7 +206,7 @@ class TroupeTeller:
     @_tell.register
     def _llm_retry(self, data: LlmRetry, event: Event) -> Iterator[Line]:
         failed = f"{data.model}: try {data.attempt} failed, next in {duration(data.wait)}"
-        yield self._pen.timed(event, f"{failed} -- {one_line(data.error)}", style="warning")
+        yield self._pen.timed(event, f"{failed} -- {self._pen.short(data.error)}", style="warning")
 
     @_tell.register
     def _llm_request(self, data: LlmRequest, event: Event) -> Iterator[Line]:

@@ -31,7 +31,7 @@ class RunFinished(EventData, frozen=True, kw_only=True):
 
 
 class RunFailed(EventData, frozen=True, kw_only=True):
-    """The run ended without a result."""
+    """The run failed; `outcome.error` says why. Its `output` is empty unless it went on over `failures` to its end."""
 
     kind = "run.failed"
     outcome: Json

@@ -19,13 +19,19 @@ class GraphStarted(EventData, frozen=True, kw_only=True):
 
 
 class GraphFinished(EventData, frozen=True, kw_only=True):
-    """A graph ended. `timing` maps node id to `[visits, total seconds, longest seconds]`."""
+    """A graph ended. `timing` maps node id to `[visits, total seconds, longest seconds]`.
+
+    `error` is what ended it before an end node, or the first failure that it went on over although the file accepts
+    none there; `code` is its stable code.
+    """
 
     kind = "graph.finished"
     graph: str
     seconds: float
     depth: int = 0
     timing: dict[str, tuple[int, float, float]] = msgspec.field(default_factory=dict)
+    error: str | None = None
+    code: str = ""
 
 
 class StepStarted(EventData, frozen=True, kw_only=True):

@@ -179,12 +179,16 @@ class NodeFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class Node(NodeFields, frozen=True, kw_only=True):
-    """A node that was read; `path` is where it stands in its file."""
+    """A node that was read; `path` is where it stands in its file.
+
+    `by_dialect`: its `on_error: continue` is the dialect's, the author has said nothing.
+    """
 
     input: tuple[Seed, ...] = ()
     output: tuple[Seed, ...] = ()
     config: NodeConfig
     path: Path = ()
+    by_dialect: bool = False
 
 
 # --- the graph and the file -------------------------------------------------------------------------------

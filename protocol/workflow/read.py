@@ -391,13 +391,14 @@ class _Reader:
                 "output": read_seeds(reading, node, "output", path, "assistant"),
                 "path": path,
             },
-            hidden=("path",),
+            hidden=("path", "by_dialect"),
             elsewhere={key: "the node's `config`" for key in inside if key not in NodeFields.__struct_encode_fields__},
         )
         if config is None or not made.id:
             return None
         answers = dialect.failed_agents_answer and isinstance(config, AgentConfig)
-        return msgspec.structs.replace(made, on_error=made.on_error or ("continue" if answers else "fail"))
+        on_error = made.on_error or ("continue" if answers else "fail")
+        return msgspec.structs.replace(made, on_error=on_error, by_dialect=made.on_error is None and answers)
 
     def _config(self, opened: _Open, kind: str, config: Mapping, path: Path, level: LogLevel) -> NodeConfig | None:
         reading = opened.reading

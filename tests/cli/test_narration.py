@@ -145,10 +145,10 @@ def test_a_graph_that_a_node_broke_is_not_called_done(event: MakeEvent) -> None:
     story = told(
         [
             event(ev.NodeExited(node="a", seconds=0.1, error="broken"), "/run-1/g/a"),
-            event(ev.GraphFinished(graph="g", seconds=0.2), "/run-1/g"),
+            event(ev.GraphFinished(graph="g", seconds=0.2, error="broken"), "/run-1/g"),
         ]
     )
-    assert story[-1] == "▸ graph stopped after 0.20s"
+    assert story[-1] == "▸ graph failed after 0.20s"
 
 
 def test_where_the_prompt_shows_questions_only_those_that_others_answer_are_told(event: MakeEvent) -> None:

@@ -38,7 +38,7 @@ def test_text_on_a_terminal_is_made_harmless(terminal: io.StringIO) -> None:
     assert written("text", DONE, stream=terminal) == "café \\x1b[31m\n"
 
 
-def test_a_failed_run_has_no_text() -> None:
+def test_a_run_that_failed_before_its_end_has_no_text() -> None:
     assert written("text", FAILED) == ""
 
 
@@ -49,7 +49,7 @@ def test_json_is_one_object_whatever_happened(outcome: Outcome) -> None:
     assert json.loads(text) == outcome.to_wire()
     assert set(json.loads(text)) == {
         "schema_version", "run_id", "status", "output", "state", "order", "nodes", "usage", "turns", "tool_calls",
-        "children", "error",
+        "children", "failures", "error",
     }  # fmt: skip
 
 

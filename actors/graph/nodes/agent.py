@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ....protocol.errors import NodeFailed, UpstreamError
 from ....protocol.graph.model import AgentNode
+from ...agent.record import Record
 from ...context import AgentCall
 from ..failures import retold
 from ..plan import Job, Result
@@ -50,9 +51,23 @@ async def run_agent_node(me: Actor, job: Job) -> Result:
 async def _with_attempts(me: Actor, node: AgentNode, call: AgentCall) -> str:
     """A whole run of the child per attempt; only what may pass by itself is tried again."""
     for attempt in range(1, node.max_attempts + 1):
+        record = Record()
+        call = AgentCall(
+            name=node.agent,
+            prompt=prompt,
+            variables=inputs,
+            depth=depth,
+            near=job.directory,
+            context=job.context,
+            record=record,
+            by_file=True,
+        )
         try:
             return await call.context.run_agent(me, call)
         except UpstreamError:
             if attempt == node.max_attempts:
                 raise
+            record.failures.clear()  # it is made again
+        finally:
+            job.failures += record.failures
     raise AssertionError("max_attempts is at least 1")

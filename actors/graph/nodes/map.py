@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ....protocol.errors import CallboardError, GraphMistake, NodeFailed
 from ....protocol.events import Warned
 from ....protocol.graph.model import MapNode
-from ..execute import Left, execute
+from ..execute import ACCEPTING, Left, execute
 from ..failures import NEVER_TOLERATED, retold, together
 from ..plan import Job, Result, reachable
 from ..reducers import type_name
@@ -75,7 +75,9 @@ class Item:
             raise GraphMistake(
                 f"Node '{at}' visited {visits} times (max_loop_iterations={cap}). Possible infinite loop."
             )
-        inner = Job(plan, step.node, self._view, job.context, job.depth, job.record, self._index, job.servers)
+        inner = Job(
+            plan, step.node, self._view, job.context, job.depth, job.record, self._index, job.servers, job.failures
+        )
         left: Left = await execute(me, step, inner, visits)
         if left.targets is None:
             assert left.error is not None
@@ -128,7 +130,7 @@ async def run_map_node(me: Actor, job: Job) -> Result:
         if node.on_error == "collect":
             collected.append({"error": str(error), "code": error.code, "index": index})
     mistakes = [(index, error) for index, error in failed if isinstance(error, NEVER_TOLERATED)]
-    if mistakes or (failed and node.on_error not in ("continue", "collect")):
+    if mistakes or (failed and node.on_error not in ACCEPTING):
         whole = together([(f"sub-branch [{index}] {error}", error) for index, error in mistakes or failed])
         raise retold(whole, f"map node '{node.id}': {whole}")
     for index, error in failed:

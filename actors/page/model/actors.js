@@ -49,6 +49,7 @@ export class Actors {
       mailbox: 0,
       paused: false,
       error: "",
+      failed: false, // what it did last has failed, whatever becomes of the actor itself
       asked: 0,
     };
     this.known.set(path, actor);
@@ -81,6 +82,7 @@ export class Actors {
 
   end(actor, state, at) {
     if (ENDED.has(actor.state)) return;
+    if (state === "done" && actor.failed) state = "failed"; // an actor brings its failure to its parent and ends normally
     Object.assign(actor, { state, until: at, doing: "", paused: false, mailbox: 0 });
     this.ended.push(actor.path);
     while (this.ended.length > KEPT_ENDED) this.#forget(this.ended.shift());
@@ -146,17 +148,22 @@ function doing(actor, what, at) {
   actor.doing_since = what ? at : null;
 }
 
+/** Its work is over: with this error, or done. The nodes of a map's item follow one another in one actor. */
+function over(actor, error) {
+  Object.assign(actor, { error: error || "", failed: Boolean(error) });
+}
+
 const CHANGES = {
   "run.started": (actor, data, event) =>
     Object.assign(actor, { kind: "run", name: data.name || actor.name, since: event.ts }),
   "actor.spawned": (actor, data, event) => {
     const name = actor.parent ? leaf(actor.path) : actor.name;
-    Object.assign(actor, { state: "running", since: event.ts, until: null, error: "", name });
+    Object.assign(actor, { state: "running", since: event.ts, until: null, error: "", failed: false, name });
   },
   "actor.waiting": (actor, data) => Object.assign(actor, { state: "waiting", waits_on: data.on || "" }),
   "actor.busy": (actor) => Object.assign(actor, { state: "running", waits_on: "" }),
   "actor.restarted": (actor, data) =>
-    Object.assign(actor, { state: "running", restarts: actor.restarts + 1, error: data.error || "" }),
+    Object.assign(actor, { state: "running", restarts: actor.restarts + 1, error: data.error || "", failed: false }),
   "actor.stuck": (actor, data) => Object.assign(actor, { error: `did not end within ${data.seconds} s` }),
   "actor.stopped": (actor, data, event, actors) =>
     actors.end(actor, (data.reason ?? "normal") === "normal" ? "done" : "cancelled", event.ts),
@@ -168,12 +175,18 @@ const CHANGES = {
   "question.answered": (actor) => Object.assign(actor, { asked: Math.max(0, actor.asked - 1) }),
   "question.expired": (actor) => Object.assign(actor, { asked: Math.max(0, actor.asked - 1) }),
   "graph.started": (actor) => Object.assign(actor, { kind: "graph" }),
+  "graph.finished": (actor, data) => over(actor, data.error),
   "node.entered": (actor, data) => {
     if (actor.kind !== "graph") Object.assign(actor, { kind: "node", detail: data.type }); // a graph plays its end nodes itself
   },
-  "node.exited": (actor, data) => Object.assign(actor, { error: data.error || actor.error }),
+  "node.exited": (actor, data) => {
+    if (actor.kind !== "graph") over(actor, data.error);
+  },
   "agent.started": (actor) => Object.assign(actor, { kind: "agent" }),
-  "agent.finished": (actor, data) => Object.assign(actor, { error: data.error || "", doing: "" }),
+  "agent.finished": (actor, data) => {
+    actor.doing = "";
+    over(actor, data.error);
+  },
   "llm.request": (actor, data, event) => doing(actor, data.model, event.ts),
   "llm.response": (actor, data) => {
     actor.turns++;
@@ -188,6 +201,6 @@ const CHANGES = {
   },
   "tool.call.finished": (actor, data) => {
     doing(actor, "", null);
-    if (actor.kind === "tool" && data.error) actor.error = data.error;
+    if (actor.kind === "tool") over(actor, data.error);
   },
 };

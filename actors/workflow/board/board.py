@@ -97,6 +97,7 @@ class Board:
         self._shared: dict[str, Any] = {}
         self._fired = 0
         self._parts: dict[Firing, list[dict[int, tuple[Message, ...]]]] = {}
+        self._unaccepted: list[CallboardError] = []
 
     # --- for the driver -----------------------------------------------------------------------------------
 
@@ -125,6 +126,7 @@ class Board:
     def done(self, firing: Firing, fired: Fired) -> list[Firing]:
         """Take over what came of a firing; returns those that may begin now."""
         self._outputs[firing.place.index] += fired.outputs
+        self._unaccepted += fired.unaccepted
         if fired.error is None or fired.outputs:
             self._parts.pop(firing, None)
         for warning in dict.fromkeys(fired.warnings):
@@ -157,6 +159,7 @@ class Board:
             },
             outputs=self._all_outputs(),
             order=list(self.order),
+            unaccepted=tuple(self._unaccepted),
             error=_error(passed.failures) if passed is not None else None,
         )
 

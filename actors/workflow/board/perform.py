@@ -24,7 +24,7 @@ from ....protocol.workflow.model import (
     Node,
     PassthroughConfig,
 )
-from ...graph.failures import NEVER_TOLERATED, together
+from ...graph.failures import NEVER_TOLERATED, noted, together
 from ..edges.processors import Around
 from ..messages import Message, carried, signed
 from ..prompting import failure_text
@@ -79,11 +79,13 @@ class Said(msgspec.Struct, frozen=True, kw_only=True):
         outputs: what it says; nothing holds back whoever comes after it.
         trace: the turns of its tool loop; a node with a context window remembers them instead of its output.
         error: why it failed.
+        unaccepted: failures that agents and subgraphs it has played went on over (see `graph.execute`).
     """
 
     outputs: tuple[Message, ...] = ()
     trace: tuple[Message, ...] = ()
     error: CallboardError | None = None
+    unaccepted: tuple[CallboardError, ...] = ()
 
 
 class Effect(msgspec.Struct, frozen=True):
@@ -105,6 +107,7 @@ class Fired(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         error: why it failed.
         tolerated: why it, or one of its units, would have failed if its node did not go on with that as its output.
+        unaccepted: failures that it went on over although the author has not said `on_error: continue`.
         warnings: for the author of the file.
     """
 
@@ -113,6 +116,7 @@ class Fired(msgspec.Struct, frozen=True, kw_only=True):
     effects: tuple[Effect, ...] = ()
     error: CallboardError | None = None
     tolerated: CallboardError | None = None
+    unaccepted: tuple[CallboardError, ...] = ()
     warnings: tuple[str, ...] = ()
 
 
@@ -126,12 +130,14 @@ async def perform(me: Actor, firing: Firing, work: Work) -> Fired:
     outputs: tuple[Message, ...] = ()
     trace: tuple[Message, ...] = ()
     tolerated: CallboardError | None = None
+    unaccepted: list[CallboardError] = []
     warnings: list[str] = []
 
     async def run(units: Sequence[Unit], limit: int) -> list[tuple[Message, ...]]:
         nonlocal trace, tolerated
         results = await work(units, limit)
         trace = trace or results[0].trace
+        unaccepted.extend(_unaccepted(firing.node, results))
         said = _tolerated(firing, units, results)
         tolerated = tolerated or next((result.error for result in results if result.error is not None), None)
         return said
@@ -149,8 +155,15 @@ async def perform(me: Actor, firing: Firing, work: Work) -> Fired:
         outputs = tuple(signed(message, place.id) for message in said)
         effects = await _effects(me, firing, outputs, warnings) if place.out else ()
     except CallboardError as error:
-        return Fired(outputs=outputs, error=error.at(place.id), warnings=tuple(warnings))
-    return Fired(outputs=outputs, trace=trace, effects=effects, tolerated=tolerated, warnings=tuple(warnings))
+        return Fired(outputs=outputs, error=error.at(place.id), unaccepted=tuple(unaccepted), warnings=tuple(warnings))
+    return Fired(
+        outputs=outputs,
+        trace=trace,
+        effects=effects,
+        tolerated=tolerated,
+        unaccepted=tuple(unaccepted),
+        warnings=tuple(warnings),
+    )
 
 
 def instant(firing: Firing, unit: Unit) -> Said | None:
@@ -192,6 +205,18 @@ def _tolerated(firing: Firing, units: Sequence[Unit], results: Sequence[Said]) -
     if failures:
         raise failures[0][1] if len(units) == 1 else together(failures)
     return said
+
+
+def _unaccepted(node: Node, results: Sequence[Said]) -> list[CallboardError]:
+    """The failures that the node goes on over by its dialect alone, and those within what it has played."""
+    if node.on_error == "continue" and not node.by_dialect:
+        return []
+    found: list[CallboardError] = []
+    for result in results:
+        found += result.unaccepted
+        if result.error is not None and node.on_error == "continue" and not isinstance(result.error, NEVER_TOLERATED):
+            found.append(noted(result.error.at(node.id)))
+    return found
 
 
 # --- edges ------------------------------------------------------------------------------------------------

@@ -46,6 +46,7 @@ class Result(msgspec.Struct, kw_only=True):
         leftover: what is still queued, by node.
         outputs: what each node has said.
         order: the nodes in the order in which they were fired, those of subgraphs among them.
+        unaccepted: failures that it went on over although no author has said `on_error: continue`, in order.
         error: what ended the run before its time.
     """
 
@@ -54,10 +55,12 @@ class Result(msgspec.Struct, kw_only=True):
     leftover: dict[str, tuple[Message, ...]] = {}
     outputs: dict[str, tuple[Message, ...]] = {}
     order: list[str] = []
+    unaccepted: tuple[CallboardError, ...] = ()
     error: CallboardError | None = None
 
     def said(self) -> Said:
         """What the node of a subgraph says whose graph came to this: something, even if that was nothing."""
         if self.error is not None:
-            return Said(error=self.error)
-        return Said(outputs=self.final_messages or (Message(role="assistant", content=""),))
+            return Said(error=self.error, unaccepted=self.unaccepted)
+        outputs = self.final_messages or (Message(role="assistant", content=""),)
+        return Said(outputs=outputs, unaccepted=self.unaccepted)

@@ -179,7 +179,7 @@ class _Conversion:
         found |= {} if temperature is None else {"temperature": temperature}
         found |= {"top_p": config.params["top_p"]} if config.params.get("top_p") is not None else {}
         found["max_attempts"] = config.retry.max_attempts if config.retry.enabled else 1
-        if node.on_error == "continue":
+        if node.on_error == "continue" and not node.by_dialect:  # by itself it goes on just so, and the run fails
             found["on_error"] = "continue"
         return {**found, "state_updates": {f"{key}_said": "{{output}}"}, "next": after}
 

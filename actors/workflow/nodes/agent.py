@@ -19,11 +19,12 @@ import msgspec
 import trio
 
 from ....protocol.chat import AssistantTurn, ChatRequest, Turn, UserTurn
-from ....protocol.errors import GraphMistake, NodeFailed, TimedOut
+from ....protocol.errors import CallboardError, GraphMistake, NodeFailed, TimedOut
 from ....protocol.events import Warned
 from ....protocol.workflow.agents import Stage
 from ....protocol.workflow.model import AgentConfig, Node
 from ...agent.loop import Conversation, OutOfTurns
+from ...agent.record import Record
 from ...context import AgentCall
 from ...tools.calls import Calls
 from ..agents.asking import Params, attempts_of, read_params
@@ -63,14 +64,16 @@ async def run_agent_node(me: Actor, node: Node, unit: Unit, company: Company) ->
     agent = _Agent(me, node, config, company)
     role = unit.role(config.role) if config.role else None
     trace: tuple[Message, ...] = ()
+    failures: tuple[CallboardError, ...] = ()
     if config.provider == CALLBOARD:
-        said = await agent.by_another(role, inputs, beside)
+        said, failures = await agent.by_another(role, inputs, beside)
     else:
         said, trace = await agent.by_model(role, inputs, beside, early)
     found = await memories.recall(me, node, "finished", inputs, said) if rules.early_memories_count else []
     await memories.remember(me, node, inputs, said)
     metadata: dict[str, Any] = {"memories": {store: list(items) for store, items in found}} if found else {}
-    return Said(outputs=(Message(role="assistant", content=said, metadata=metadata),), trace=trace)
+    outputs = (Message(role="assistant", content=said, metadata=metadata),)
+    return Said(outputs=outputs, trace=trace, unaccepted=failures)
 
 
 class _Agent:
@@ -157,8 +160,10 @@ class _Agent:
 
     # --- by an agent of ours
 
-    async def by_another(self, role: str | None, inputs: Sequence[Message], beside: Recalled) -> str:
-        """What another agent answers."""
+    async def by_another(
+        self, role: str | None, inputs: Sequence[Message], beside: Recalled
+    ) -> tuple[str, tuple[CallboardError, ...]]:
+        """What another agent answers, and the failures that it went on over."""
         company, name = self._company, self._config.name
         context, depth = company.context.below({}, None), company.depth + 1
         is_file = name.endswith((".yaml", ".yml"))
@@ -171,6 +176,7 @@ class _Agent:
         alone = len(inputs) == 1 and self._config.input_mode == "messages"
         task = inputs[0].text if alone else headed_text(inputs)
         memory = [message.text for message in remembering((), beside)]
+        record = Record()
         call = AgentCall(
             name=name,
             prompt="\n\n".join(part for part in (role, *memory, task) if part),
@@ -178,9 +184,10 @@ class _Agent:
             depth=depth,
             near=company.directory,
             context=context,
+            record=record,
             by_file=True,
         )
-        return await context.run_agent(self._me, call)
+        return await context.run_agent(self._me, call), tuple(record.failures)
 
 
 # --- messages as turns ------------------------------------------------------------------------------------

@@ -74,6 +74,8 @@ def _from_disk(request: Request) -> int:
         relay.put(line)
         if gone:
             break
+    if isinstance(relay, Story):
+        relay.lost(run)
     relay.finish(None)
     return 0
 
@@ -94,6 +96,8 @@ def _from_server(request: Request, where: Where) -> int:
                     relay.put(await anext(events))
                 except StopAsyncIteration:
                     break
+        if isinstance(relay, Story) and not gone.cancelled_caught:
+            relay.lost(run)
         if events.missing:
             tell(f"warning: {events.missing} events of {run.run} were not kept and could not be shown")
 

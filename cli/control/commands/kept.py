@@ -22,6 +22,7 @@ from ...render.table import table
 from ...render.text import counted, one_line, safe
 from ..figures import age, amount, money, seconds_since
 from ..lookup import meant
+from .ending import reason, standing
 
 _HEAD = ("RUN", "STATUS", "TARGET", "STARTED", "TOOK", "TOKENS", "COST", "PROMPT")
 _DAY = 86_400
@@ -84,7 +85,7 @@ def show_kept(word: str, *, as_json: bool) -> str:
         return _json(run=msgspec.to_builtins(run))
     took = _took(run)
     fields = {
-        "status": run.status + (f" (exit code {run.exit_code})" if run.exit_code is not None else ""),
+        "status": standing(run.status, run.exit_code),
         "target": run.target if run.target == run.name or not run.name else f"{run.target} ({run.name})",
         "title": run.title,
         "session": run.session,
@@ -97,9 +98,8 @@ def show_kept(word: str, *, as_json: bool) -> str:
         "prompt": one_line(run.prompt, 200),
     }
     lines = [safe(run.run), *(f"  {name:<10} {one_line(value, 300)}" for name, value in fields.items() if value)]
-    if run.error is not None:
-        where = f"node '{run.error.node}': " if run.error.node else ""
-        lines += ["", f"{run.error.code}: {safe(where + run.error.message)}"]
+    if why := reason(run.status, run.error):
+        lines += ["", why]
     if run.output:
         lines += ["", safe(run.output.removesuffix("\n"))]
     return "\n".join(lines) + "\n"

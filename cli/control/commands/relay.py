@@ -8,6 +8,7 @@ from typing import Protocol, TextIO
 
 import msgspec
 
+from ....protocol.control.things import RunInfo
 from ....protocol.events import TERMINAL, Event
 from ....protocol.outcome import Outcome
 from ...render.narration import Narrator
@@ -17,6 +18,7 @@ from ...render.style import colours, paint
 from ...render.writer import LineWriter
 from ..connection import exit_code_of
 from ..told import read_event
+from .ending import ending
 
 _CANCELLED = 130
 
@@ -74,10 +76,13 @@ class Lines:
 
 
 class Story:
-    """Events as the lines that `run` tells on a stream that can't be redrawn."""
+    """Events as the lines that `run` tells on a stream that can't be redrawn, and how the run ended.
+
+    On a stream that is no terminal nothing is cut.
+    """
 
     def __init__(self, stream: TextIO, *, verbose: bool) -> None:
-        self._narrator = Narrator(verbose=verbose, mark=mark_for(stream))
+        self._narrator = Narrator(verbose=verbose, mark=mark_for(stream), whole=not stream.isatty())
         self._colours = colours(stream)
         self._writer = LineWriter(stream)
 
@@ -88,8 +93,25 @@ class Story:
     def put(self, line: bytes) -> None:
         """Hands to the writer what there is to say about it."""
         event = read_event(line)
-        for told in self._narrator.lines(event) if event is not None else ():
-            self._writer.put((paint(told.text, told.style) if self._colours else told.text) + "\n")
+        if event is None:
+            return
+        for told in self._narrator.lines(event):
+            self._put(told.text, told.style)
+        outcome = outcome_of(event)
+        if outcome is not None:
+            self._end(ending(outcome))
+
+    def lost(self, run: RunInfo) -> None:
+        """Tells of a run whose log has no end that there will be none."""
+        if run.status == "lost":
+            self._end(ending(run))
+
+    def _end(self, lines: list[str]) -> None:
+        for line in lines:
+            self._put(line, "error")
+
+    def _put(self, text: str, style: str) -> None:
+        self._writer.put((paint(text, style) if self._colours else text) + "\n")
 
     def finish(self, _outcome: Outcome | None) -> None:
         """Waits until all is written."""

@@ -410,3 +410,47 @@ async def test_a_question_of_a_childs_tool_ends_in_time_where_nobody_is(stage: S
     outcome = await stage.run("go", target="boss")
     assert "tool_call_error" in outcome.output
     assert "no answer within 1 s" in outcome.output
+
+
+def collects_one(request: Request) -> Reply | str:
+    """The parent spawns one child, collects it, and says how it ended; the child's model is not to be had."""
+    if request.prompt.startswith("child"):
+        return Reply(status=404, error="no such model")
+    if turns(request) == 0:
+        return Reply(calls=[("agent__spawn", {"agent": "kid", "prompt": "child"})])
+    if turns(request) == 1:
+        return Reply(calls=[("agent__collect", {"id": spawned(request)[0]})])
+    told = json.loads(request.results[-1])
+    return f"{told['exit_status']} {told['output']}"
+
+
+async def test_a_spawned_graph_that_goes_on_over_a_failure_is_failed_for_its_parent_and_for_the_run(
+    stage: Stage,
+) -> None:
+    stage.plain(PARENT, name="boss")
+    stage.agent(
+        """
+        start: a
+        nodes:
+          a: {type: llm, prompt: "{{initial_prompt}}", max_attempts: 1, state_updates: {x: "{{output}}"}, next: b}
+          b: {type: end, output: "so {{x}}"}
+        """,
+        name="kid",
+    )
+    stage.models.answer_with(collects_one)
+    outcome = await stage.run("go", target="boss")
+    cause = "fake:model: no such model (HTTP 404)"
+    assert outcome.output == f'Failed("{cause}") so LLM node failed: {cause}'
+    (child,) = outcome.children
+    assert (child.status, child.error, child.output) == ("failed", cause, f"so LLM node failed: {cause}")
+    assert (outcome.status, outcome.exit_code) == ("failed", 1)
+    assert [(failure.node, failure.message) for failure in outcome.failures] == [("a", cause)]
+
+
+async def test_a_spawned_agent_that_fails_is_a_result_that_its_parent_reads(stage: Stage) -> None:
+    stage.plain(PARENT, name="boss")
+    stage.plain("instructions: kid\ncan_ask_user: false", name="kid")
+    stage.models.answer_with(collects_one)
+    outcome = await stage.run("go", target="boss")
+    assert outcome.output.startswith("Failed(\"Agent 'kid' failed: fake:model: no such model (HTTP 404)\")")
+    assert (outcome.status, outcome.children[0].status, outcome.failures) == ("done", "failed", [])

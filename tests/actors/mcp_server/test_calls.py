@@ -218,3 +218,27 @@ async def test_two_hundred_calls_at_once_all_have_their_own_answers(stage: Stage
         ids = {await client.ask("tools/call", name="g", arguments={"prompt": str(n)}): f"x{n}" for n in range(200)}
         answers = [await client.hear() for _ in ids]
     assert {answer["id"]: answer["result"]["content"][0]["text"] for answer in answers} == ids
+
+
+async def test_a_run_that_went_on_over_a_failure_is_an_error_with_its_output(
+    stage: Stage, serve: Serve, era: str
+) -> None:
+    stage.agent(
+        """
+        start: a
+        nodes:
+          a: {type: llm, prompt: p, max_attempts: 1, state_updates: {x: "{{output}}"}, next: b}
+          b: {type: end, output: "so {{x}}"}
+        """,
+        name="haiku",
+    )
+    stage.models.answer_with(lambda _: Reply(status=404, error="no such model"))
+    async with serve() as client:
+        await begin(client, era)
+        result = await client.call("haiku", {"prompt": "frogs"})
+    cause = "fake:model: no such model (HTTP 404)"
+    assert result["isError"] is True
+    assert result["content"] == [{"type": "text", "text": cause}]
+    told = result["structuredContent"]
+    assert (told["status"], told["exit_code"], told["output"]) == ("failed", 1, f"so LLM node failed: {cause}")
+    assert told["failures"] == [told["error"]] == [{"code": "model", "message": cause, "node": "a"}]

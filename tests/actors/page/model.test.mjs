@@ -47,6 +47,47 @@ test("an event that came before is taken for granted, one that comes too early i
   assert.equal(state.seq, known);
 });
 
+test("the tree of actors and the picture of the graph agree about a node that failed and was gone on from", () => {
+  const state = after(
+    ...GRAPH,
+    ["actor.spawned", "g/a"],
+    ["node.entered", "g/a", { node: "a", type: "llm" }],
+    ["node.exited", "g/a", { node: "a", seconds: 1, next: ["e"], error: "HTTP 404" }],
+    ["actor.stopped", "g/a"],
+    ["node.entered", "g", { node: "e", type: "end" }],
+    ["node.exited", "g", { node: "e", seconds: 0 }],
+    ["graph.finished", "g", { graph: "g", seconds: 1, error: "HTTP 404" }],
+    ["actor.stopped", "g"],
+    ["run.failed", "", { outcome: { output: "x", error: { code: "model", message: "HTTP 404" } } }],
+  );
+  const looks = (path) => state.actors.known.get(`/run-1${path}`).state;
+  assert.deepEqual(["", "/g", "/g/a"].map(looks), ["failed", "failed", "failed"]);
+  assert.equal(state.actors.known.get("/run-1/g/a").error, "HTTP 404");
+  assert.deepEqual([state.graph.look("a"), state.graph.look("e")], ["failed", "done"]);
+});
+
+test("an item of a map that fell back is done, an agent and a tool that failed are failed", () => {
+  const state = after(
+    ...GRAPH,
+    ["actor.spawned", "g/m/a[0]"],
+    ["node.entered", "g/m/a[0]", { node: "a", type: "llm", item: 0 }],
+    ["node.exited", "g/m/a[0]", { node: "a", seconds: 1, item: 0, next: ["b"], error: "HTTP 404" }],
+    ["node.entered", "g/m/a[0]", { node: "b", type: "llm", item: 0 }],
+    ["node.exited", "g/m/a[0]", { node: "b", seconds: 1, item: 0 }],
+    ["actor.stopped", "g/m/a[0]"],
+    ["actor.spawned", "g/k"],
+    ["agent.started", "g/k", { agent: "k", depth: 1 }],
+    ["actor.spawned", "g/k/fs_read"],
+    ["tool.call.started", "g/k/fs_read", { tool: "fs_read" }, "1"],
+    ["tool.call.finished", "g/k/fs_read", { tool: "fs_read", seconds: 1, error: "no such file" }, "1"],
+    ["actor.stopped", "g/k/fs_read"],
+    ["agent.finished", "g/k", { agent: "k", error: "HTTP 500", turns: 1 }],
+    ["actor.stopped", "g/k"],
+  );
+  const looks = (path) => state.actors.known.get(`/run-1/g/${path}`).state;
+  assert.deepEqual(["m/a[0]", "k/fs_read", "k"].map(looks), ["done", "failed", "failed"]);
+});
+
 test("any part of a stream told twice leaves the same state", () => {
   const made = [
     ...GRAPH,

@@ -373,3 +373,15 @@ async def test_a_tool_called_by_hand_is_no_run(stage: Stage, traced: Traced) -> 
 def test_a_program_without_a_root_is_told_what_is_missing(traced: Traced) -> None:
     with pytest.raises(callboard.CallboardError, match="needs a root"), callboard.telemetry():
         pass
+
+
+async def test_a_run_that_went_on_over_a_failure_is_a_span_with_an_error(stage: Stage, traced: Traced) -> None:
+    text = "start: a\nnodes:\n  a: {type: llm, prompt: p, max_attempts: 1, next: b}\n  b: {type: end}\n"
+    stage.agent(text, name="kid")
+    stage.agent("start: a\nnodes:\n  a: {type: agent, agent: kid, prompt: p, next: b}\n  b: {type: end}\n")
+    stage.models.answer_with(lambda _: Reply(status=404, error="no such model"))
+    with traced.of(stage.root):
+        outcome = await stage.run()
+    assert outcome.status == "failed"
+    errors = traced.errors()
+    assert errors["invoke_workflow g"] == errors["invoke_workflow kid"] == "model"

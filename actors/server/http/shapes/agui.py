@@ -175,15 +175,15 @@ class Agui:
         if event.kind == "run.cancelled":
             yield {"type": "RUN_FINISHED", **self._ids, "outcome": {"type": "cancelled"}}
             return
-        if event.kind == "run.failed":
-            error = outcome["error"]
-            yield {"type": "RUN_ERROR", "message": error["message"], "code": error["code"]}
-            return
         if outcome["output"] and not self._speaker.is_agent:
             message = f"{self._ours}-{event.seq}"
             yield {"type": "TEXT_MESSAGE_START", "messageId": message, "role": "assistant"}
             yield {"type": "TEXT_MESSAGE_CONTENT", "messageId": message, "delta": outcome["output"]}
             yield {"type": "TEXT_MESSAGE_END", "messageId": message}
+        if event.kind == "run.failed":
+            error = outcome["error"]
+            yield {"type": "RUN_ERROR", "message": error["message"], "code": error["code"]}
+            return
         if outcome["state"]:
             yield {"type": "STATE_SNAPSHOT", "snapshot": outcome["state"]}
         yield {

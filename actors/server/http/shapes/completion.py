@@ -189,16 +189,16 @@ class Completion:
             reply.usage.input_tokens += used["input_tokens"]
             reply.usage.output_tokens += used["output_tokens"]
             reply.usage.cost += used["cost"]
-        if event.kind == "run.finished":
+        if event.kind != "run.cancelled":  # one that has failed may have reached its end all the same
             reply.final_message = outcome["output"]
             if not self._speaker.is_agent and reply.final_message:
                 told.append(("assistant_delta", {"text": reply.final_message}))
                 told.append(("assistant_message_end", {"full_text": reply.final_message}))
-        elif event.kind == "run.failed":
+        if event.kind == "run.failed":
             error = outcome["error"]
             self.error = error["code"], error["message"]
             told.append(("error", {"code": error["code"], "message": error["message"]}))
-        else:
+        elif event.kind == "run.cancelled":
             self.error = "cancelled", "the run was cancelled"
             told.append(("error", {"code": "cancelled", "message": "the run was cancelled"}))
         return [*told, ("finished", {"outcome": self._finished(outcome["status"])})]

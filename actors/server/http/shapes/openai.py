@@ -114,13 +114,13 @@ class Chat:
 
     def _ended(self, event: Wire) -> list[dict[str, Json]]:
         outcome = self._outcome = event.data["outcome"]
-        if event.kind != "run.finished":
-            error = outcome["error"] or {"code": "cancelled", "message": "the run was cancelled"}
-            self.error = error["code"], error["message"]
-            return [{"error": {"code": error["code"], "message": error["message"], "type": "run_failed"}}]
         chunks = []
         if not self._said and outcome["output"]:
             chunks.append(self._chunk({"content": outcome["output"]}))
+        if event.kind != "run.finished":
+            error = outcome["error"] or {"code": "cancelled", "message": "the run was cancelled"}
+            self.error = error["code"], error["message"]
+            return [*chunks, {"error": {"code": error["code"], "message": error["message"], "type": "run_failed"}}]
         calls = [_call_told(call) for call in self._calls()]
         if calls:
             told = [{"index": number, **msgspec.to_builtins(call)} for number, call in enumerate(calls)]

@@ -259,3 +259,22 @@ async def test_scopes_and_owners_hold_here_as_well(editors: Callable[..., Editor
     meta = {"callboard": {"agent": "/etc/passwd.yaml"}}
     assert await alice.refused("session/new", cwd="/tmp", mcpServers=[], _meta=meta) == -32003
     assert await alice.refused("session/set_mode", sessionId=session, modeId="yes") == -32003
+
+
+async def test_a_run_that_went_on_over_a_failure_is_refused_with_its_cause_behind_its_output(
+    editor: Editor, stage: Stage, fake_model: FakeModels
+) -> None:
+    stage.agent(
+        """
+        start: a
+        nodes:
+          a: {type: llm, prompt: p, max_attempts: 1, state_updates: {x: "{{output}}"}, next: b}
+          b: {type: end, output: "so {{x}}"}
+        """,
+        name="haiku",
+    )
+    fake_model.answer_with(lambda _: Reply(status=404, error="no such model"))
+    session = await editor.new("haiku")
+    words = [{"type": "text", "text": "frogs"}]
+    assert await editor.refused("session/prompt", sessionId=session, prompt=words) == -32013
+    assert editor.text() == "so LLM node failed: fake:model: no such model (HTTP 404)"
