@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from .errors import CallboardError
 from .events import SCHEMA_VERSION
 
 Status = Literal["done", "failed", "cancelled"]
@@ -32,6 +33,11 @@ class ErrorReport(msgspec.Struct, frozen=True, kw_only=True):
     code: str
     message: str
     node: str | None = None
+
+    @classmethod
+    def of(cls, error: CallboardError) -> ErrorReport:
+        """The report of an error."""
+        return cls(code=error.code, message=str(error), node=error.node)
 
 
 ChildStatus = Literal["running", "completed", "failed", "cancelled"]

@@ -15,7 +15,8 @@ class Compat(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         failure_goes_to_next: an llm or script node that fails without a `fallback` goes to its `next`, with
-            the error text as `{{output}}` and a warning event (without a `next` the run fails). Else: the run fails.
+            the error text as `{{output}}` and a warning event (without a `next` the run fails there). Else: the run
+            fails there. It has failed in both: see `execute`.
         missing_end_keys_are_empty: a key that `end.output` names and the state lacks renders as "". True in both:
             the wiki wants an error, the example file and the program do not.
         default_is_validated: an input node's `default` has to satisfy its `validation`.

@@ -10,8 +10,6 @@ from typing import Any
 
 import msgspec
 
-from ...protocol.surrogates import decode_mended
-
 DEEPEST = 200
 """Levels of lists and objects in one value."""
 
@@ -27,7 +25,7 @@ def decode(text: str | bytes) -> Any:
         NotJson: see there.
     """
     try:
-        value = decode_mended(msgspec.json.decode, text)
+        value = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError) as error:
         raise NotJson(str(error)) from error
     except RecursionError:

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from ...protocol.errors import NodeFailed
+from ...protocol.surrogates import decode_mended
 from ..json_schema import schema_errors
 from .json_values import NotJson, decode
 from .templates import render
@@ -74,7 +75,7 @@ def read_json(text: str, schema: dict[str, Any] | None) -> tuple[Any, list[str]]
     if fenced:
         bare = fenced.group(1)
     try:
-        value = decode(bare.strip())
+        value = decode_mended(decode, bare.strip())
     except NotJson as error:
         return None, [f"it is not JSON: {error}"]
     if schema is None:

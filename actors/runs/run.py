@@ -462,8 +462,8 @@ class _Performance:
             children=self._record.children,
             final_messages=final,
             leftover=leftover,
-            failures=[_report(each) for each in self._record.failures],
-            error=None if error is None else _report(error),
+            failures=[ErrorReport.of(each) for each in self._record.failures],
+            error=None if error is None else ErrorReport.of(error),
             exit_code=code,
         )
         if self._saved is not None:
@@ -475,10 +475,6 @@ class _Performance:
             self._saved.close()
             _unsaved(outcome, self._saved)
         return outcome
-
-
-def _report(error: CallboardError) -> ErrorReport:
-    return ErrorReport(code=error.code, message=str(error), node=error.node)
 
 
 def _unsaved(outcome: Outcome, saved: Saved) -> None:

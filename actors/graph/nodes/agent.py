@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from ....protocol.errors import NodeFailed, UpstreamError
 from ....protocol.graph.model import AgentNode
 from ...agent.record import Record
@@ -37,7 +39,7 @@ async def run_agent_node(me: Actor, job: Job) -> Result:
         context=context,
         by_file=True,
     )
-    text = await _with_attempts(me, node, call)
+    text = await _with_attempts(me, job, node, call)
     if node.output_schema is None:
         return Result(output=text, scope="output")
     try:
@@ -48,22 +50,12 @@ async def run_agent_node(me: Actor, job: Job) -> Result:
     return Result(output=value, writes=dict(value) if isinstance(value, dict) else {}, scope="output")
 
 
-async def _with_attempts(me: Actor, node: AgentNode, call: AgentCall) -> str:
+async def _with_attempts(me: Actor, job: Job, node: AgentNode, call: AgentCall) -> str:
     """A whole run of the child per attempt; only what may pass by itself is tried again."""
     for attempt in range(1, node.max_attempts + 1):
         record = Record()
-        call = AgentCall(
-            name=node.agent,
-            prompt=prompt,
-            variables=inputs,
-            depth=depth,
-            near=job.directory,
-            context=job.context,
-            record=record,
-            by_file=True,
-        )
         try:
-            return await call.context.run_agent(me, call)
+            return await call.context.run_agent(me, msgspec.structs.replace(call, record=record))
         except UpstreamError:
             if attempt == node.max_attempts:
                 raise

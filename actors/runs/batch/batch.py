@@ -129,7 +129,7 @@ class _Batch:
             except ShuttingDown:
                 return
             except CallboardError as error:
-                report = ErrorReport(code=error.code, message=str(error), node=error.node)
+                report = ErrorReport.of(error)
                 outcome = Outcome(run_id="", status="failed", error=report, exit_code=error.exit_code)
             if outcome.status == "cancelled":
                 return

@@ -7,6 +7,7 @@ import json
 import pytest
 from fake_models import Reply, Request, body_of
 
+from callboard.actors.graph.structured import read_json
 from callboard.actors.models.anthropic import AnthropicCodec
 from callboard.actors.models.codec import Codec
 from callboard.actors.models.gemini import GeminiCodec
@@ -72,3 +73,7 @@ def test_half_characters_within_the_json_text_of_arguments_are_replaced(*, strea
     reply = reply_of(CODECS[path], answer(path, half, streamed=streamed), streamed=streamed)
     assert (reply.tool_calls[0].arguments, reply.tool_calls[0].malformed) == ({"a": "x \ufffd"}, "")
     assert reply.text == "hi \\ud83d you"
+
+
+def test_half_characters_of_a_structured_answer_are_replaced() -> None:
+    assert read_json('{"a": "x \\ud83d"}', None) == ({"a": "x \ufffd"}, [])

@@ -156,6 +156,32 @@ async def test_a_run_that_failed_says_why_and_so_does_one_that_can_not_start(hou
         assert page.problems == []
 
 
+WENT_ON = """
+    start: draft
+    nodes:
+      draft: {type: llm, prompt: p, max_attempts: 1, state_updates: {text: "{{output}}"}, next: sent}
+      sent: {type: end, output: "Sent: {{text}}"}
+"""
+
+
+async def test_a_node_that_failed_is_failed_in_the_tree_and_in_the_graph_and_so_is_the_run_that_went_on(
+    house: House, browser: Browser
+) -> None:
+    house.agent(WENT_ON, "went-on")
+    house.models.answer_with(lambda _: Reply(status=404, error="no such model"))
+    async with browser.page(house.page, 1600, 1000) as page:
+        await begin(page, "went-on", "dinner")
+        await page.until("document.querySelector('.result')?.dataset.status === 'failed'")
+        await page.until(actor("draft", "failed"))
+        assert await page.evaluate(node("draft", "failed"))
+        assert await page.evaluate(actor("went-on", "failed"))
+        assert "no such model" in await page.evaluate("document.querySelector('.result .error').textContent")
+        output = await page.evaluate("document.querySelector('.result .output').textContent")
+        assert output == "Sent: LLM node failed: fake:model: no such model (HTTP 404)"
+        assert await page.evaluate("document.querySelector('.head .badge').dataset.state") == "failed"
+        assert page.problems == []
+
+
 async def test_an_agent_at_work_is_inspected_told_something_paused_and_goes_on(house: House, browser: Browser) -> None:
     house.plain("description: x\ninstructions: y\nglobal_tools: [fs_ls]", name="worker")
     first = trio.Event()
