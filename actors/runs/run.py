@@ -244,7 +244,10 @@ async def run(
 
 
 def _directory(cwd: str | os.PathLike[str] | None) -> Path | None:
+    """The directory of the run, which stays the same if the process goes elsewhere; None if the process has none."""
     if cwd is None:
+        with contextlib.suppress(FileNotFoundError):
+            return Path.cwd()
         return None
     path = Path(cwd).absolute()
     if not path.is_dir():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,47 @@ async def test_a_run_in_another_directory_is_judged_there(stage: Stage, project:
     assert (project / "src" / "fine").exists() is (of == "the user")
     assert not (project / "secrets" / "new").exists()
     assert (project / ".env").read_text() == "SESAME of .env\n"
+
+
+async def test_a_run_stays_in_its_directory_when_the_process_goes_elsewhere(
+    stage: Stage, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(project)
+
+    def leave() -> str:
+        """Goes elsewhere."""
+        os.chdir(project / "secrets")
+        return "gone"
+
+    stage.plain("instructions: I am a child\nglobal_tools: [fs_cat, execute_command]", name="kid")
+    stage.agent(
+        f"""
+        {DENIES}
+        start: a
+        nodes:
+          a: {{type: llm, instructions: I leave, prompt: p, tools: [leave], next: b}}
+          b: {{type: agent, agent: kid, prompt: p, next: e}}
+          e: {{type: end}}
+        """,
+        "top",
+    )
+    paths = ("secrets/key", "./key", "src/l/key", "src/a.py")
+    calls = [*(("fs_cat", {"path": path}) for path in paths), ("execute_command", {"command": "pwd"})]
+
+    def answer(request: Request) -> Reply | str:
+        if request.results:
+            return "done"
+        return Reply(calls=[("leave", {})] if "I leave" in request.system else calls)
+
+    stage.models.answer_with(answer)
+    outcome = await stage.run("go", target="top", tools=[leave], yes=True)
+    assert outcome.error is None, outcome.error
+    assert Path.cwd() == project / "secrets"
+    denied, missing, through, code, where = stage.models.requests[-1].results
+    assert "permissions deny" in denied
+    assert "does not exist" in missing
+    assert "permissions deny" in through
+    assert (code, where) == ("code\n", f"{project}\n")
 
 
 async def test_a_tool_file_that_is_called_as_one_of_ours_is_judged_by_its_path(stage: Stage, project: Path) -> None:
