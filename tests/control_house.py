@@ -51,9 +51,9 @@ class MadeRun:
         self.said += 1
         self.actor.emit(LlmDelta(text=text or f"word {self.said}"))
 
-    def end(self) -> None:
+    def end(self, output: str = "made") -> None:
         """The last event."""
-        outcome = callboard.Outcome(run_id=self.id, status="done", output="made")
+        outcome = callboard.Outcome(run_id=self.id, status="done", output=output)
         self.actor.emit(RunFinished(outcome=outcome.to_wire()))
         self.actor.interrupt()
         self._bus.close(self._stream)

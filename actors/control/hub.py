@@ -62,6 +62,9 @@ LOOK_EVERY = 2.0
 LONGEST_PAGE = 256 * 1024
 """Bytes of a page of runs, unless a single one is longer."""
 
+LONGEST_LISTED = 2_000
+"""Characters of each run's output in a page; those who ask for a run get more of it."""
+
 END_WITHIN = 6.0
 """Seconds for the logs to be written at the end."""
 
@@ -253,13 +256,15 @@ class Hub:
     ) -> tuple[builtins.list[RunInfo], str | None]:
         """As `list`, but no more than can be sent at once; and the `before` of the next page, if there is one."""
         runs = self.list(caller, status=status, limit=limit + 1, before=before)
-        taken = size = 0
+        page: builtins.list[RunInfo] = []
+        size = 0
         for info in runs[:limit]:
-            size += len(msgspec.json.encode(info))
-            if taken and size > LONGEST_PAGE:
+            shown = msgspec.structs.replace(info, output=info.output[:LONGEST_LISTED])
+            size += len(msgspec.json.encode(shown))
+            if page and size > LONGEST_PAGE:
                 break
-            taken += 1
-        return runs[:taken], runs[taken - 1].run if taken < len(runs) else None
+            page.append(shown)
+        return page, page[-1].run if len(page) < len(runs) else None
 
     def get(self, caller: Caller, run: str) -> RunInfo:
         """One run.

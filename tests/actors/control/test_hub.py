@@ -15,7 +15,7 @@ from stage import Stage
 from waiting import until
 
 import callboard
-from callboard.actors.control.hub import Hub
+from callboard.actors.control.hub import LONGEST_PAGE, Hub
 from callboard.protocol.control.caller import LOCAL, Caller
 from callboard.protocol.control.own import StartRun
 from callboard.protocol.control.things import QuestionAsked, QuestionClosed
@@ -63,6 +63,23 @@ async def test_a_run_is_started_watched_answered_and_waited_for(stage: Stage, hu
     assert hub.get(ANNA, info.run).status == "done"
     assert [each.run for each in hub.list(ANNA)] == [info.run]
     assert hub.list(ANNA, status="failed") == []
+
+
+async def test_pages_of_runs_are_bounded_in_bytes_and_together_they_are_all(root: callboard.Root, hub: Hub) -> None:
+    for number in range(150):
+        MadeRun(root, f"run-{number:03}").end(output="é" * 30_000)
+    found: list[str] = []
+    before, pages = None, 0
+    while pages == 0 or before is not None:
+        page, before = hub.page(LOCAL, limit=1000, before=before)
+        assert len(msgspec.json.encode(page)) <= LONGEST_PAGE
+        assert {len(info.output) for info in page} == {2_000}
+        found += [info.run for info in page]
+        pages += 1
+    assert pages > 1
+    assert found == [f"run-{number:03}" for number in reversed(range(150))]
+    page, before = hub.page(LOCAL, limit=10)
+    assert (len(page), before) == (10, page[-1].run)
 
 
 @pytest.mark.parametrize(

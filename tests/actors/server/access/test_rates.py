@@ -13,6 +13,7 @@ from callboard.actors.server.access import places as places_module
 from callboard.actors.server.access import rates as rates_module
 from callboard.actors.server.access.places import Places
 from callboard.actors.server.access.rates import Rates
+from callboard.actors.server.access.scopes import METHODS
 from callboard.protocol.errors import Saturated
 
 
@@ -152,3 +153,14 @@ async def test_who_is_cancelled_while_waiting_takes_no_place(nursery: trio.Nurse
             pass
     assert scope.cancelled_caught
     assert (places.taken, places._of["alice"].interested) == (1, 1)
+
+
+def test_a_part_of_a_request_counts_as_that_part() -> None:
+    now = 0.0
+    rates = Rates(10, clock=lambda: now)
+    assert [rates.charge("anna", 0.25) for _ in range(40)] == [0.0] * 40
+    assert rates.charge("anna", 0.25) > 0
+
+
+def test_a_list_of_runs_has_its_cost() -> None:
+    assert 0 < METHODS["_run/list"].costs < METHODS["_run/start"].costs
