@@ -26,6 +26,7 @@ from . import options
 @options.knowledge
 @options.permissions
 @options.no_input
+@options.dry_run
 @options.result_form
 @options.limits
 @options.loudness

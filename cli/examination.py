@@ -20,7 +20,7 @@ from ..actors.directories import config_dir as configured
 from ..protocol.errors import CallboardError
 from ..protocol.mcp.config import split
 from ..protocol.problems import Problem, errors_in
-from ..protocol.settings import Settings, read_settings
+from ..protocol.settings import Settings, read_settings, without_effect
 from .render.text import counted, safe
 
 Found = dict[str, Any]
@@ -42,7 +42,7 @@ def examine(config_dir: str | None) -> Found:
         "python": {"version": platform.python_version(), "executable": sys.executable},
         "platform": platform.platform(),
         "packages": _packages(),
-        "config": _config(home, named_by, health),
+        "config": _config(home, named_by, health) | {"without_effect": _without_effect(settings)},
         "keys": _keys(settings),
         "addresses": {name: os.environ[name] for name in _ADDRESSES if os.environ.get(name)},
         "interpreters": {name: {"for": what, "path": shutil.which(name)} for name, what in _INTERPRETERS.items()},
@@ -68,6 +68,7 @@ def as_text(found: Found) -> str:
         f"config directory (from {config['named_by']})",
         f"  {config['directory']}{'' if config['exists'] else _not_there(config['named_by'])}",
         f"  config.yaml: {config['settings']}",
+        *(f"  `{key}`: accepted for Loki's sake, no effect yet" for key in config["without_effect"]),
         f"  agents: {', '.join(config['agents']) or 'none'}",
         "",
         "keys",
@@ -178,6 +179,10 @@ def _read_settings(file: Path) -> tuple[Settings, str]:
         health = ""
     settings, problems = read_settings(text, str(file), os.environ)
     return settings, _health(problems) if problems else health or "no problems"
+
+
+def _without_effect(settings: Settings) -> list[str]:
+    return [problem.key or "" for problem in without_effect(settings)]
 
 
 def _health(problems: Sequence[Problem]) -> str:

@@ -30,13 +30,20 @@ _CLEAR_LINE = b"\r\x1b[2K"
 
 @asynccontextmanager
 async def open_frame(
-    progress: Progress, *, config_dir: str | None, person: bool, serving: bool = False, traced: bool = True
+    progress: Progress,
+    *,
+    config_dir: str | None,
+    person: bool,
+    serving: bool = False,
+    traced: bool = True,
+    dry_run: bool = False,
 ) -> AsyncIterator[Root]:
     """The root to work under.
 
     Args:
         person: whether somebody at the terminal can be asked.
         serving: whether we are here for long.
+        dry_run: whether no request may go to a model.
         traced: whether there may be runs, which OpenTelemetry is told of if the environment says so.
 
     The block should let no error of ours out: it would arrive wrapped in a group.
@@ -45,7 +52,7 @@ async def open_frame(
     from ..actors.telemetry.export import exporting
 
     raise_file_limit()
-    root = Root(config_dir=config_dir, signals=True, on_signal=_tell_signal, serving=serving)
+    root = Root(config_dir=config_dir, signals=True, on_signal=_tell_signal, serving=serving, dry_run=dry_run)
     async with exporting(root, os.environ if traced else {}), root, trio.open_nursery() as nursery:
         with progress, ExitStack() as stack:
             stack.callback(nursery.cancel_scope.cancel)

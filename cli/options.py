@@ -110,6 +110,7 @@ permissions = several(
         help="Lets the fs_* tools work in DIR as well as in the working directory; repeatable.",
     ),
 )
+dry_run = click.option("--dry-run", is_flag=True, help="Sends nothing to a model; its reply is what would be sent.")
 result_form = click.option(
     "-o",
     "--output",

@@ -30,6 +30,7 @@ from . import options
 @click.option(
     "--save", metavar="DIR", help="Keeps the run as files in DIR/<run id>/: events, outputs, usage, workspace."
 )
+@options.dry_run
 @options.result_form
 @options.compat
 @options.limits

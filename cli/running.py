@@ -128,6 +128,7 @@ class Request:
     roots: tuple[str, ...]
     no_input: bool
     output: str
+    dry_run: bool = False
     compat: str | None = None
     attach: tuple[str, ...] = ()
     save: str | None = None
@@ -216,7 +217,7 @@ async def _drive(
         max_tokens=request.max_tokens,
         max_cost=request.max_cost,
     )
-    async with open_frame(progress, config_dir=request.config_dir, person=person) as root:
+    async with open_frame(progress, config_dir=request.config_dir, person=person, dry_run=request.dry_run) as root:
 
         def on_event(event: Event) -> None:
             progress.on_event(event)

@@ -11,7 +11,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from .graph.model import AtLeastOne, Count, Id, McpTools, Seconds, Variable
+from .graph.model import NO_EFFORT, NO_JOBS, NO_SKILLS, AtLeastOne, Count, Id, McpTools, Seconds, Variable
+from .no_effect import no_effect
 from .permissions import Permissions
 from .problems import Problem, errors_in
 from .reading import Reading, in_file_order
@@ -41,7 +42,7 @@ class AgentFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     model: Annotated[str | None, Meta(description="`client:model`.")] = None
     temperature: float | None = None
     top_p: float | None = None
-    reasoning_effort: str | None = None
+    reasoning_effort: Annotated[str | None, NO_EFFORT] = None
     global_tools: Annotated[Texts, Meta(description="Tools of the configuration directory, `fs_cat.sh`.")] = ()
     permissions: Annotated[
         Permissions,
@@ -72,7 +73,7 @@ class AgentFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     max_agent_depth: Annotated[
         Count | None, Meta(description="How deep agents may stand; 3, or what the agents above it say.")
     ] = None
-    max_concurrent_jobs: AtLeastOne | None = None
+    max_concurrent_jobs: Annotated[AtLeastOne | None, NO_JOBS] = None
     inject_spawn_instructions: bool = True
     inject_teammate_instructions: Annotated[bool, Meta(description="Explain the messaging tools.")] = True
     inject_user_instructions: Annotated[bool, Meta(description="Explain the tools that ask the user.")] = True
@@ -82,12 +83,12 @@ class AgentFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     compression_threshold: Annotated[int | None, Meta(description="Tokens; 0 or less: never.")] = None
     compression_keep_last: Count | None = None
     max_tool_result_chars: Count | None = None
-    memory: bool | None = None
-    skills_enabled: bool | None = None
-    enabled_skills: Texts | None = None
-    inject_skill_instructions: bool | None = None
-    skill_instructions: str | None = None
-    enabled_macros: Texts | None = None
+    memory: Annotated[bool | None, no_effect("nothing is remembered from one conversation to the next")] = None
+    skills_enabled: Annotated[bool | None, NO_SKILLS] = None
+    enabled_skills: Annotated[Texts | None, NO_SKILLS] = None
+    inject_skill_instructions: Annotated[bool | None, NO_SKILLS] = None
+    skill_instructions: Annotated[str | None, NO_SKILLS] = None
+    enabled_macros: Annotated[Texts | None, no_effect("there are no macros here yet")] = None
 
 
 class Agent(AgentFile, frozen=True, kw_only=True):

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import inspect
 
+from .no_effect import why_without_effect
 from .problems import Problem, Severity, did_you_mean
 from .source import Entry, Mapping, Node, Path, Scalar, Sequence, describe, dotted, plain
 
@@ -81,6 +82,8 @@ class Reading:
                     values[field.name] = self._missing(key, field, node, path, what, at, fields.values())
                 continue
             value = self._value(field.type, present.value, (*path, key))
+            if value and value is not _BROKEN and (why := why_without_effect(field)) is not None:
+                self._without_effect(key, present, path, why)
             if value is not _BROKEN:
                 values[field.name] = value
             elif field.required:
@@ -143,6 +146,16 @@ class Reading:
             (entry.line, entry.column),
             expected=None if hint else f"one of {', '.join(known)}",
             hint=hint or "remove it, or start its name with `x-` if it is a note of your own.",
+        )
+
+    def _without_effect(self, key: str, entry: Entry, path: Path, why: str) -> None:
+        self.report(
+            "warning",
+            "ignored_key",
+            f"`{key}` has no effect: {why}",
+            (*path, key),
+            (entry.line, entry.column),
+            hint="remove it, or leave it for programs that know it.",
         )
 
     # what a dialect may read in another way

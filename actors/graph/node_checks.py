@@ -188,10 +188,6 @@ def _check_timeout(found: Findings, node: ApprovalNode | InputNode) -> None:
         )
 
 
-_OF_LATER_LOKIS = ("extractor_model", "extractor_prompt", "graph_hops", "driver")
-"""Keys of rag nodes that are read, and mean nothing here."""
-
-
 def _check_rag(found: Findings, node: RagNode) -> None:
     base: Path = ("nodes", node.id)
     if not node.documents:
@@ -209,14 +205,6 @@ def _check_rag(found: Findings, node: RagNode) -> None:
             base,
             hint='add `state_updates: {context: "{{output.context}}"}`.',
         )
-    for key in _OF_LATER_LOKIS:
-        if getattr(node, key) is not None:
-            found.warning(
-                "ignored_key",
-                f"`{key}` has no effect: no graph of entities is made of documents, and there is but one kind of index",
-                (*base, key),
-                hint="remove it.",
-            )
     if node.chunk_size is not None and node.chunk_overlap is not None and node.chunk_overlap >= node.chunk_size:
         found.beyond(
             "bad_overlap",

@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
+from importlib.metadata import version
 from typing import Literal
 from urllib.parse import urlsplit
 
 import msgspec
 
-from ...protocol.chat import ChatRequest, TokenUsage, UserTurn, parts_of
+from ...protocol.chat import AssistantTurn, ChatRequest, ImagePart, TokenUsage, Turn, UserTurn, parts_of
 from ...protocol.errors import ConfigError, CredentialsError, Unsupported
 from ...protocol.settings import KNOWLEDGE_TYPES, LATER_TYPES, ClientSettings, ModelSettings, Settings
 from . import anthropic, gemini, ollama, openai, weights
@@ -114,8 +115,14 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         return (usage.input_tokens * model.input_price + usage.output_tokens * model.output_price) / 1e6
 
     def complete(self, request: ChatRequest, settings: Settings) -> ChatRequest:
-        """The request with its gaps filled from the settings, and without what this model can't do."""
+        """The request with its gaps filled from the settings, and without what this model can't do.
+
+        Raises:
+            Unsupported: it holds an image, and the model takes none.
+        """
         model = self.model
+        if not model.supports_vision and any(_has_image(turn) for turn in request.messages):
+            raise Unsupported(f"'{self.id}' takes no images (`supports_vision: false`)")
         changes: dict[str, object] = {}
         for field in ("temperature", "top_p"):
             if getattr(request, field) is None and getattr(settings, field) is not None:
@@ -136,6 +143,10 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         if request.tools and not model.supports_function_calling:
             changes["tools"] = ()
         return msgspec.structs.replace(request, **changes) if changes else request
+
+
+def _has_image(turn: Turn) -> bool:
+    return not isinstance(turn, AssistantTurn) and any(isinstance(part, ImagePart) for part in parts_of(turn.content))
 
 
 def _with_preface(request: ChatRequest, system: str) -> tuple[object, ...]:
@@ -205,7 +216,7 @@ class Catalog:
         """The configured model, else one of the first provider that can be used, else the local one."""
         settings = self._settings
         if settings.model:
-            return Choice(self._full(settings.model), f"from {settings.model_from or settings.file}")
+            return Choice(self.full(settings.model), f"from {settings.model_from or settings.file}")
         for client in settings.clients:
             model = self._first_model(client)
             if model and (client.type in _KEYLESS or client.api_base or self._key(client)[0]):
@@ -230,7 +241,7 @@ class Catalog:
         }
         return defaults.get(client.type, "")
 
-    def _full(self, model: str) -> str:
+    def full(self, model: str) -> str:
         """`model`, or the first model of the client if it is a client's bare name."""
         if ":" not in model:
             client = self._client(model)
@@ -251,7 +262,7 @@ class Catalog:
         """
         target = self._targets.get(model)
         if target is None:
-            target = self._targets[model] = self._find(self._full(model))
+            target = self._targets[model] = self._find(self.full(model))
         return target
 
     def named(self, model: str) -> tuple[ClientSettings, ModelSettings]:
@@ -261,7 +272,7 @@ class Catalog:
             ConfigError: no such client or model.
             Unsupported: its client is of a type that can't be used yet.
         """
-        model = self._full(model)
+        model = self.full(model)
         client_name, _, name = model.partition(":")
         client = self._client(client_name)
         if client is None or not name:
@@ -307,11 +318,18 @@ class Catalog:
             model=entry,
             codec=codec,
             api_base=api_base,
-            headers=codec.headers(key),
+            headers=codec.headers(key) | self._own_headers(),
             proxy=client.extra.proxy,
             connect_timeout=client.extra.connect_timeout,
             max_concurrency=concurrency,
         )
+
+    def _own_headers(self) -> dict[str, str]:
+        """What the settings want every request to carry."""
+        agent = self._settings.user_agent
+        if agent == "auto":
+            agent = f"callboard/{version('callboard')}"
+        return {"user-agent": agent} if agent else {}
 
     def embedding(self, model: str) -> Access:
         """The model with that id that makes vectors of texts; see `access`."""

@@ -29,6 +29,7 @@ from ...protocol.events import (
     LlmResponse,
     LlmRetry,
     UsageUpdate,
+    Warned,
 )
 from ...protocol.settings import ClientSettings, Settings
 from .catalog import Catalog, Choice, Target
@@ -117,6 +118,9 @@ class Gateway:
         Raises:
             ConfigError, CredentialsError, Unsupported: it can't; the text says what to do.
         """
+        if self._settings.dry_run:  # wants no key and no weights
+            self._catalog.named(model or self.choice().model)
+            return self._catalog.full(model or self.choice().model)
         target = self._catalog.target(model or self.choice().model)
         if target.engine is not None and self._engines is None:
             raise ConfigError(f"'{target.id}' can't be used here: no local engine can be started")
@@ -128,7 +132,7 @@ class Gateway:
 
     def window(self, model: str = "") -> int | None:
         """Tokens that `model` (or the default) takes in, as far as the settings say."""
-        return self._catalog.target(model or self.choice().model).model.max_input_tokens
+        return self._catalog.named(model or self.choice().model)[1].max_input_tokens
 
     async def chat(
         self,
@@ -166,6 +170,8 @@ class Gateway:
             attempts = Attempts(most=attempts)
         if attempts.most < 1:
             raise ValueError(f"attempts must be at least 1, not {attempts.most}")
+        if self._settings.dry_run:
+            return self._dry(me, request, on_delta)
         target = self._catalog.target(request.model or self.choice().model)
         self._calls += 1
         call = _Call(me, f"llm-{self._calls}", target, target.complete(request, self._settings), on_delta, on_usage)
@@ -181,6 +187,18 @@ class Gateway:
         except CallboardError as error:
             call.gives_up(error)
             raise
+
+    def _dry(self, me: Emitter, request: ChatRequest, on_delta: OnDelta | None) -> ChatReply:
+        """The reply where nothing is to be sent: what would have been."""
+        from .dry import as_text, dry_reply
+
+        model = self._catalog.full(request.model or self.choice().model)
+        if request.response_schema is not None:  # whose reply does not show it
+            me.emit(Warned(code="dry_run", message=as_text(request, model)))
+        reply = dry_reply(request, model)
+        if on_delta is not None:
+            on_delta(TextDelta(reply.text))
+        return reply
 
     async def _tries(self, call: _Call, attempts: Attempts, deadline: float | None) -> ChatReply:
         attempt = 0

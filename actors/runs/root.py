@@ -48,6 +48,7 @@ class Root:
         stop_within: seconds from the beginning of the stop to its end.
         on_signal: called with a signal's number and how many there were.
         patient: questions wait for a front end that is not there yet.
+        dry_run: no request goes to a model; see `Settings.dry_run`.
         serving: we are here for long: MCP servers that nobody uses are kept for a while.
         on_hangup, hangup_ends, on_drain: see `supervisors.Root`.
 
@@ -70,6 +71,7 @@ class Root:
         on_signal: Callable[[int, int], None] | None = None,
         patient: bool = False,
         serving: bool = False,
+        dry_run: bool = False,
         on_hangup: Callable[[], None] | None = None,
         hangup_ends: Callable[[], bool] | None = None,
         on_drain: Callable[[], None] | None = None,
@@ -78,6 +80,8 @@ class Root:
         self.settings, self.problems = load_settings(self.config_dir)
         if serving:  # errors are told to others than whoever knows this machine's paths
             self.settings = msgspec.structs.replace(self.settings, file=Path(self.settings.file).name)
+        if dry_run:
+            self.settings = msgspec.structs.replace(self.settings, dry_run=True)
         self.kernel = Kernel(
             signals=signals,
             stop_within=stop_within,

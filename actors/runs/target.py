@@ -24,6 +24,7 @@ from ...protocol.errors import InvalidFile, UsageError
 from ...protocol.graph import Graph, read_graph
 from ...protocol.problems import Problem, did_you_mean, errors_in
 from ...protocol.reading import in_file_order
+from ...protocol.settings import read_settings, without_effect
 from ...protocol.source import Mapping as YamlMapping
 from ...protocol.source import parse_mapping
 from ..directories import config_dir as configured
@@ -174,6 +175,8 @@ def validate(
 ) -> list[Problem]:
     """All problems of a target, errors and warnings, in the file's order.
 
+    The `config.yaml` of the configuration directory itself is a target here, too.
+
     Raises: `UsageError` as `load` does, and `InvalidFile` for a file that can't be read at all.
     """
     try:
@@ -183,7 +186,15 @@ def validate(
             return list(error.problems)
         raise
     base, _ = configured(config_dir, os.environ if environ is None else environ)
+    if found.dialect == "agent" and (found.directory, Path(found.file).name) == (base.absolute(), "config.yaml"):
+        return _problems_of_settings(found, strict=strict)
     return list(_check(found, base, strict=strict, compat=compat, variables=variables, models=True)[1])
+
+
+def _problems_of_settings(found: Found, *, strict: bool) -> list[Problem]:
+    """Of the user's own `config.yaml`, which is no agent."""
+    settings, problems = read_settings(found.text, found.file, os.environ)
+    return in_file_order([*problems, *without_effect(settings, found.text)], strict=strict)
 
 
 def find(

@@ -17,6 +17,7 @@ from msgspec import Meta
 
 from ..languages import Language
 from ..mcp.config import ToolMode
+from ..no_effect import no_effect
 from ..permissions import Permissions
 from ..source import Path, Source
 
@@ -27,6 +28,12 @@ AtLeastOne: TypeAlias = Annotated[int, Meta(ge=1)]
 
 Json = Any
 """A JSON value: str, int, float, bool, None, or lists and string-keyed dicts of them."""
+
+NO_EFFORT = no_effect("models are not asked for it yet")
+NO_SKILLS = no_effect("there are no skills here yet")
+NO_JOBS = no_effect("there are no background jobs here yet")
+NO_SPAWNING = no_effect("llm nodes can't spawn agents")
+NO_ENTITIES = no_effect("no graph of entities is made of documents")
 
 Reducer: TypeAlias = Literal["append", "extend", "concat", "sum", "max", "min", "merge", "overwrite"]
 OnError: TypeAlias = Literal["fail", "continue", "collect"]
@@ -142,9 +149,9 @@ class LlmNode(Node, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_f
     model: str | None = None
     temperature: float | None = None
     top_p: float | None = None
-    reasoning_effort: str | None = None
-    skills_enabled: bool | None = None
-    enabled_skills: tuple[str, ...] | None = None
+    reasoning_effort: Annotated[str | None, NO_EFFORT] = None
+    skills_enabled: Annotated[bool | None, NO_SKILLS] = None
+    enabled_skills: Annotated[tuple[str, ...] | None, NO_SKILLS] = None
     max_attempts: Annotated[AtLeastOne, Meta(description="Tries on transient errors.")] = 1
     max_iterations: Annotated[AtLeastOne, Meta(description="Turns of the tool loop.")] = 10
     timeout: Seconds | None = None
@@ -164,7 +171,7 @@ class AgentNode(Node, frozen=True, kw_only=True, forbid_unknown_fields=True, tag
     timeout: Seconds = 300
     output_schema: dict[str, Json] | None = None
     inputs: Annotated[dict[str, str], Meta(description="The child's variables (templates).")] = {}
-    teammates: Annotated[bool, Meta(description="Parallel siblings may send each other messages.")] = False
+    teammates: Annotated[bool, no_effect("parallel siblings can't send each other messages yet")] = False
     max_attempts: AtLeastOne = 1
     fallback: Annotated[str | None, Meta(description="Where to go when all tries fail.")] = None
 
@@ -211,10 +218,10 @@ class RagNode(Node, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_f
     reranker_model: str | None = None
     batch_size: AtLeastOne | None = None
     language: Annotated[Language | None, Meta(description="Whose words are reduced to their stems, or none.")] = None
-    extractor_model: str | None = None
-    extractor_prompt: str | None = None
-    graph_hops: Count | None = None
-    driver: Literal["yaml", "duckdb"] | None = None
+    extractor_model: Annotated[str | None, NO_ENTITIES] = None
+    extractor_prompt: Annotated[str | None, NO_ENTITIES] = None
+    graph_hops: Annotated[Count | None, NO_ENTITIES] = None
+    driver: Annotated[Literal["yaml", "duckdb"] | None, no_effect("there is but one kind of index")] = None
 
 
 class MapNode(Node, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="map"):
@@ -272,7 +279,7 @@ class GraphFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     model: Annotated[str | None, Meta(description="Default model of llm nodes, `client:model`.")] = None
     temperature: float | None = None
     top_p: float | None = None
-    reasoning_effort: str | None = None
+    reasoning_effort: Annotated[str | None, NO_EFFORT] = None
     global_tools: Annotated[tuple[str, ...], Meta(description="The tools that llm nodes may list.")] = ()
     permissions: Annotated[
         Permissions,
@@ -282,13 +289,13 @@ class GraphFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     mcp_tools: McpTools = {}
     conversation_starters: tuple[str, ...] = ()
     variables: tuple[Variable, ...] = ()
-    skills_enabled: bool | None = None
-    enabled_skills: tuple[str, ...] | None = None
-    inject_skill_instructions: bool | None = None
-    skill_instructions: str | None = None
-    can_spawn_agents: bool | None = None
-    max_concurrent_jobs: AtLeastOne | None = None
-    max_concurrent_agents: AtLeastOne | None = None
+    skills_enabled: Annotated[bool | None, NO_SKILLS] = None
+    enabled_skills: Annotated[tuple[str, ...] | None, NO_SKILLS] = None
+    inject_skill_instructions: Annotated[bool | None, NO_SKILLS] = None
+    skill_instructions: Annotated[str | None, NO_SKILLS] = None
+    can_spawn_agents: Annotated[bool | None, NO_SPAWNING] = None
+    max_concurrent_jobs: Annotated[AtLeastOne | None, NO_JOBS] = None
+    max_concurrent_agents: Annotated[AtLeastOne | None, NO_SPAWNING] = None
     max_agent_depth: Count | None = None
     settings: Settings = Settings()
     initial_state: Annotated[dict[str, Json], Meta(description="State before the first node.")] = {}

@@ -20,6 +20,7 @@ import msgspec
 from msgspec import Meta
 
 from ..errors import ConfigError, UsageError
+from ..no_effect import no_effect
 from ..problems import Problem, did_you_mean, errors_in
 from ..references import Secrets, expanded
 
@@ -181,9 +182,7 @@ class PoolSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     )
     max_restarts: Annotated[AtLeastOne, Meta(description="Failures in the window after which a server rests.")] = 5
     restart_window_seconds: Annotated[Seconds, Meta(description="The window.")] = 60.0
-    cleanup_interval_seconds: Annotated[
-        Seconds, Meta(description="Accepted for Loki's sake: servers are stopped exactly when they are due.")
-    ] = 30.0
+    cleanup_interval_seconds: Annotated[Seconds, no_effect("servers are stopped exactly when they are due")] = 30.0
 
     @property
     def pings(self) -> HealthCheck | None:

@@ -2,12 +2,13 @@
 
 from .api import ApiSettings
 from .model import CLIENT_TYPES, KNOWLEDGE_TYPES, LATER_TYPES, ClientSettings, Extra, ModelSettings, Settings
-from .read import json_schema, read_settings
+from .read import WITHOUT_EFFECT, json_schema, read_settings, without_effect
 
 __all__ = [
     "CLIENT_TYPES",
     "KNOWLEDGE_TYPES",
     "LATER_TYPES",
+    "WITHOUT_EFFECT",
     "ApiSettings",
     "ClientSettings",
     "Extra",
@@ -15,4 +16,5 @@ __all__ = [
     "Settings",
     "json_schema",
     "read_settings",
+    "without_effect",
 ]

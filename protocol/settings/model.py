@@ -101,6 +101,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     Attributes:
         model: `client:model`, empty when nobody chose one; `model_from` says who did.
+        dry_run: no request goes to a model; the reply is what would have been sent.
+        user_agent: of every request to a model; `auto` for our name and version.
         max_output_tokens: bound of every reply, unless the request has its own.
         permissions: what tools may do without asking.
         enabled_tools: tools of agents that have no file: names and aliases, or `all`.
@@ -129,6 +131,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     top_p: float | None = None
     max_output_tokens: int | None = None
     stream: bool = True
+    dry_run: bool = False
+    user_agent: str = ""
     clients: tuple[ClientSettings, ...] = ()
     permissions: Permissions = {}
     enabled_tools: str = ""

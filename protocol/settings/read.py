@@ -44,6 +44,8 @@ _USED: dict[str, str] = {
     "top_p": _NUMBER,
     "max_output_tokens": _INT,
     "stream": _FLAG,
+    "dry_run": _FLAG,
+    "user_agent": _TEXT,
     "enabled_tools": _TEXT,
     "mcp_server_support": _FLAG,
     "enabled_mcp_servers": _TEXT,
@@ -59,7 +61,6 @@ _USED: dict[str, str] = {
     "rag_template": _TEXT,
 }
 _KEPT: dict[str, str] = {
-    "dry_run": _FLAG,
     "save": _FLAG,
     "keybindings": _TEXT,
     "editor": _TEXT,
@@ -70,7 +71,6 @@ _KEPT: dict[str, str] = {
     "theme": _TEXT,
     "left_prompt": _TEXT,
     "right_prompt": _TEXT,
-    "user_agent": _TEXT,
     "save_shell_history": _FLAG,
     "sync_models_url": _TEXT,
     "vault_password_file": _TEXT,
@@ -93,6 +93,42 @@ _KEPT: dict[str, str] = {
     "max_concurrent_agents": _INT,
     "max_agent_depth": _INT,
 }
+
+WITHOUT_EFFECT: dict[str, str] = {
+    **dict.fromkeys(("save", "save_shell_history", "repl_prelude"), "there is no chat at the terminal yet"),
+    **dict.fromkeys(("keybindings", "editor", "left_prompt", "right_prompt"), "there is no chat at the terminal yet"),
+    **dict.fromkeys(("wrap", "wrap_code", "highlight", "light_theme", "theme"), "replies are printed as they are"),
+    "sync_models_url": "no list of models is fetched",
+    "vault_password_file": "secrets come from the environment",
+    "summarization_threshold": "an agent's own file says it",
+    "escalation_timeout": "an agent's own file says it",
+    "max_concurrent_agents": "an agent's own file says it",
+    "max_agent_depth": "an agent's own file says it",
+}
+"""Keys that are accepted for Loki's sake and have no effect yet, and why. `doctor` and `validate` tell of them."""
+
+
+def without_effect(settings: Settings, text: str = "") -> list[Problem]:
+    """A warning for every key of the settings that has no effect, with its line in `text`.
+
+    No run tells them: they do no harm there, and a user of Loki may have a dozen.
+    """
+    found: dict[source.Path, str] = {
+        (key,): why for key, why in WITHOUT_EFFECT.items() if settings.other.get(key) not in (None, False, "")
+    }
+    if settings.mcp_pool.cleanup_interval_seconds != PoolSettings().cleanup_interval_seconds:
+        found["mcp_pool", "cleanup_interval_seconds"] = "servers are stopped exactly when they are due"
+    where = source.Source(settings.file, text)
+    return [
+        where.problem(
+            "warning",
+            "ignored_key",
+            f"`{source.dotted(path)}` is accepted for Loki's sake and has no effect yet: {why}",
+            path,
+            at_key=True,
+        )
+        for path, why in found.items()
+    ]
 
 
 class _Nested(msgspec.Struct, frozen=True, kw_only=True):
@@ -218,6 +254,8 @@ class _Reader:
         entries = {key: entry for key, entry in root.entries.items() if key in _NESTED}
         reading = Reading(self.file)
         nested = reading.fill(_Nested, msgspec.structs.replace(root, entries=entries))
+        # `without_effect` tells these where they are asked for; every run would be too often
+        reading.problems = [problem for problem in reading.problems if problem.code != "ignored_key"]
         if "api" in entries:
             reading.problems = api_problems(nested.api, entries["api"].value, self.file, reading.problems)
         self.problems.extend(reading.problems)

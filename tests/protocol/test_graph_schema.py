@@ -73,8 +73,9 @@ def in_yaml(value: Any) -> str:
 @settings(max_examples=400, deadline=None)
 def test_the_schema_takes_a_node_if_and_only_if_the_reader_does(kind: str, extra: dict[str, Any]) -> None:
     value = {**MINIMAL, "nodes": {"a": {"type": kind, **NODES[kind], **extra}}}
-    graph, problems = read_graph(in_yaml(value), "g.yaml", strict=True)
-    assert GRAPH.is_valid(value) == (graph is not None), [str(problem) for problem in problems]
+    _, problems = read_graph(in_yaml(value), "g.yaml", strict=True)
+    wrong = [str(problem) for problem in problems if problem.code != "ignored_key"]  # editors need not underline those
+    assert GRAPH.is_valid(value) == (not wrong), wrong
 
 
 @pytest.mark.parametrize(
@@ -116,5 +117,6 @@ AGENT_KEYS = [*agent_schema()["properties"], "nodes", "x-note"]
 @settings(max_examples=300, deadline=None)
 def test_the_schema_takes_an_agent_if_and_only_if_the_reader_does(extra: dict[str, Any]) -> None:
     value = {"name": "a", **extra}
-    agent, problems = read_agent(in_yaml(value), "config.yaml", strict=True)
-    assert AGENT.is_valid(value) == (agent is not None), [str(problem) for problem in problems]
+    _, problems = read_agent(in_yaml(value), "config.yaml", strict=True)
+    wrong = [str(problem) for problem in problems if problem.code != "ignored_key"]  # editors need not underline those
+    assert AGENT.is_valid(value) == (not wrong), wrong

@@ -30,7 +30,7 @@ MINIMAL = "name: g\nstart: a\nnodes: {a: {type: end, output: hi}}"
 
 def graph_of(text: str) -> Graph:
     graph, problems = read_graph(text, "graph.yaml")
-    assert problems == []
+    assert [problem for problem in problems if problem.code != "ignored_key"] == []
     assert graph is not None
     return graph
 

@@ -8,7 +8,7 @@ import pytest
 
 from callboard.actors.models import engines, weights
 from callboard.actors.models.catalog import Catalog
-from callboard.protocol.chat import TokenUsage
+from callboard.protocol.chat import ChatRequest, ImagePart, TextPart, TokenUsage, UserTurn
 from callboard.protocol.errors import ConfigError, CredentialsError, Unsupported
 from callboard.protocol.settings import ClientSettings, ModelSettings, Settings
 
@@ -169,3 +169,34 @@ def test_a_local_model_is_a_known_name_or_a_file(tmp_path: Path) -> None:
         weights.located(str(tmp_path / "gone.gguf"), {})
     with pytest.raises(ConfigError, match="unknown local model 'llama'; known are smollm2"):
         weights.located("llama", {})
+
+
+# --- what every request carries ---------------------------------------------------------------------------
+
+
+def test_the_user_agent_of_the_settings_is_a_header_of_every_request() -> None:
+    def headers(agent: str) -> dict[str, str]:
+        return Catalog(Settings(user_agent=agent), KEYS).target("openai:gpt-4o").headers
+
+    assert headers("me/1")["user-agent"] == "me/1"
+    assert headers("auto")["user-agent"].startswith("callboard/")
+    assert "user-agent" not in headers("")
+
+
+def test_an_image_is_refused_where_the_settings_say_that_a_model_takes_none() -> None:
+    request = ChatRequest(messages=(UserTurn((TextPart("what is it?"), ImagePart(url="http://x/y.png"))),))
+    for sees in (True, False):
+        client = ClientSettings(type="openai", name="openai", models=(ModelSettings(name="m", supports_vision=sees),))
+        target = catalog(KEYS, client).target("openai:m")
+        if sees:
+            assert target.complete(request, Settings()) == request
+        else:
+            with pytest.raises(Unsupported, match=r"'openai:m' takes no images"):
+                target.complete(request, Settings())
+
+
+def test_a_model_is_known_without_its_key() -> None:
+    client, entry = catalog({}).named("openai:gpt-4o")
+    assert (client.type, entry.name) == ("openai", "gpt-4o")
+    with pytest.raises(ConfigError):
+        catalog({}).named("opnai:gpt-4o")

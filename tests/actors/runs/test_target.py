@@ -178,7 +178,7 @@ def found_in(directory: Path, file: str, text: str) -> list[tuple[str, str | Non
     """Code, key and line of every problem of an agent's file."""
     directory.mkdir(parents=True, exist_ok=True)
     (directory / file).write_text(text)
-    problems = callboard.validate(directory, config_dir=directory)
+    problems = callboard.validate(directory, config_dir=directory / "none")
     return [(problem.code, problem.key, problem.line) for problem in problems]
 
 
