@@ -1,8 +1,9 @@
 """`config.yaml` of the configuration directory: `model` is what it may say, `read` how it is read."""
 
 from .api import ApiSettings
+from .idle import WITHOUT_EFFECT, without_effect
 from .model import CLIENT_TYPES, KNOWLEDGE_TYPES, LATER_TYPES, ClientSettings, Extra, ModelSettings, Settings
-from .read import WITHOUT_EFFECT, json_schema, read_settings, without_effect
+from .read import json_schema, read_settings
 
 __all__ = [
     "CLIENT_TYPES",
