@@ -87,7 +87,7 @@ class Actor(Life):
         box = self.mailbox
         while True:
             if box.turn <= 0:
-                box.turn = TURN
+                box.new_turn(TURN)
                 await trio.lowlevel.checkpoint()
             if box.signals:
                 item = box.signals.popleft()
@@ -120,6 +120,7 @@ class Actor(Life):
         mail = box.mail
         assert mail
         item = mail.popleft()
+        box.earlier += 1
         if not mail and box.writers:
             box.let_in()
         if type(item) is Request:

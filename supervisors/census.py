@@ -37,6 +37,7 @@ class Seen(msgspec.Struct, frozen=True, gc=False):
         state: see `ref.State`.
         paused: itself, or somebody above it.
         mailbox: messages that wait.
+        received: messages that it has taken so far.
         children: how many actors are right below it.
     """
 
@@ -47,6 +48,7 @@ class Seen(msgspec.Struct, frozen=True, gc=False):
     state: str
     paused: bool
     mailbox: int
+    received: int
     children: int
 
 
@@ -91,6 +93,7 @@ def look_at(actor: Actor) -> Seen:
         state=actor.state,
         paused=pauses is not None and pauses.holds(actor),
         mailbox=len(actor.mailbox),
+        received=actor.mailbox.received,
         children=actor.child_count,
     )
 

@@ -38,7 +38,7 @@ class Mailbox:
     Lanes are created at first use: ten thousand idle actors should not hold twenty thousand empty deques.
     """
 
-    __slots__ = ("bound", "closed", "mail", "reader", "room", "signals", "turn", "writers")
+    __slots__ = ("bound", "closed", "earlier", "mail", "reader", "room", "signals", "turn", "writers")
 
     lane: Callable[[], deque[Any]] = deque
     """Makes the mail lane; who wants to measure it has a mailbox with another one (see `Root.mailbox`)."""
@@ -52,6 +52,8 @@ class Mailbox:
         self.writers: deque[tuple[trio.lowlevel.Task, Any]] | None = None
         self.reader: trio.lowlevel.Task | None = None
         self.turn = TURN
+        self.earlier = 0
+        """What `received` counts, as of the last time that `turn` was set: so a message costs no counting."""
         self.closed = False
 
     def put_nowait(self, item: Any) -> None:
@@ -95,7 +97,17 @@ class Mailbox:
             self.mail.append(item)
             trio.lowlevel.reschedule(task)
         self.room = self.bound
-        self.turn = 0
+        self.new_turn(0)
+
+    def new_turn(self, turn: int) -> None:
+        """So many messages may be taken in a row from now on."""
+        self.earlier += turn - self.turn
+        self.turn = turn
+
+    @property
+    def received(self) -> int:
+        """Messages that the actor has taken so far, signals included."""
+        return self.earlier + TURN - self.turn
 
     def park(self) -> Callable[[trio.lowlevel.RaiseCancelT], trio.lowlevel.Abort]:
         """Both lanes are empty: what to give to `wait_task_rescheduled`, so that the task sleeps until `wake`.
@@ -105,6 +117,7 @@ class Mailbox:
         if self.reader is not None:
             raise trio.BusyResourceError("another task is already receiving from this mailbox")
         self.reader = trio.lowlevel.current_task()
+        self.earlier += TURN - self.turn  # `new_turn`, inlined
         self.turn = TURN
         return self._unpark
 

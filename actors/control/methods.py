@@ -19,6 +19,7 @@ from ...protocol.control.things import GraphPicture, QuestionAsked
 from ...protocol.errors import UsageError
 from .asking import shown
 from .feed import FeedLagged
+from .memory import memory_of_process
 from .peer import Follow, Peer
 from .subscription import Lagged, Subscription
 
@@ -141,20 +142,22 @@ def _unsubscribe(peer: Peer, params: own.Unsubscribe) -> own.Unsubscribed:
 
 
 def _tree(peer: Peer, params: own.TreeOf) -> own.Actors:
-    return own.Actors(actors=peer.hub.actors.tree(peer.caller, params.run))
+    return own.Actors(actors=peer.hub.actors.tree(peer.caller, params.run), memory=memory_of_process())
 
 
 def _watch_tree(peer: Peer, params: own.WatchTree) -> Follow:
     watch = peer.hub.actors.watch_tree(peer.caller, params.run, params.interval)
     id = peer.new_subscription()
     watch.__enter__()  # from here on nothing is missed
-    result = own.WatchingTree(subscription=id, actors=peer.hub.actors.tree(peer.caller, params.run))
+    actors = peer.hub.actors.tree(peer.caller, params.run)
+    result = own.WatchingTree(subscription=id, actors=actors, memory=memory_of_process())
     return Follow(result, _tell_changes, peer, id, watch, id=id, after=watch.__exit__)
 
 
 async def _tell_changes(peer: Peer, id: str, watch: TreeWatch) -> None:
     async for change in watch:
-        told = own.ActorsChanged(subscription=id, changed=change.changed, gone=change.gone)
+        memory = memory_of_process()
+        told = own.ActorsChanged(subscription=id, changed=change.changed, gone=change.gone, memory=memory)
         await peer.notify("_actor/changed", told)
         await peer.room()  # before the next change is made
 

@@ -55,7 +55,7 @@ class Steering:
             self._check(caller, run)
         if not 0.02 <= interval <= 60:
             raise UsageError(f"`interval` is a number of seconds from 0.02 to 60, not {interval:g}")
-        return self._tree.watch(interval, lambda of: run in (None, of) and self._may_see(caller, of))
+        return self._tree.watch(interval, lambda of: run in (None, of) and self._may_see(caller, of), self._with_totals)
 
     def inspect(self, caller: Caller, path: str) -> ActorDetail:
         """An actor, looked at closely."""

@@ -94,7 +94,10 @@ class Tree:
             self._learn(known, event)
         if self._watches:
             moved = kind in _MOVES
+            spent = kind is LlmResponse or kind is UsageUpdate
             for watch in self._watches:
+                if spent:  # the run's row shows what all in it have used
+                    watch.note(event.run, f"/{event.run}")
                 watch.note(event.run, path, began=kind is ActorSpawned, ended=moved and kind is not ActorSpawned)
                 if moved:
                     watch.note(event.run, event.parent)
@@ -169,6 +172,7 @@ class Tree:
             state=seen.state,
             paused=seen.paused,
             mailbox=seen.mailbox,
+            received=seen.received,
             children=seen.children,
         )
         known = self._known.get(info.path)
@@ -185,9 +189,18 @@ class Tree:
 
     # --- watching -------------------------------------------------------------------------------------------
 
-    def watch(self, interval: float, concerns: Callable[[str], bool]) -> TreeWatch:
-        """Changes, gathered for so many seconds, of those runs (by id) that concern the reader."""
-        return TreeWatch(self, interval, concerns, self._watches)
+    def watch(
+        self,
+        interval: float,
+        concerns: Callable[[str], bool],
+        shown: Callable[[ActorInfo], ActorInfo] = lambda actor: actor,
+    ) -> TreeWatch:
+        """Changes, gathered for so many seconds, of those runs (by id) that concern the reader.
+
+        Args:
+            shown: adds what is not known here.
+        """
+        return TreeWatch(self, interval, concerns, self._watches, shown)
 
 
 class TreeWatch:
@@ -204,8 +217,10 @@ class TreeWatch:
         interval: float,
         concerns: Callable[[str], bool],
         all: dict[TreeWatch, None],
+        shown: Callable[[ActorInfo], ActorInfo],
     ) -> None:
         self._tree = tree
+        self._shown = shown
         self._concerns = concerns
         self._interval = interval
         self._all = all
@@ -256,7 +271,7 @@ class TreeWatch:
             if actor is None:
                 gone.append(path)
             else:
-                changed.append(self._tree.info(actor))
+                changed.append(self._shown(self._tree.info(actor)))
         return TreeChange(changed=changed, gone=gone)
 
 

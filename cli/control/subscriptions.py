@@ -101,10 +101,12 @@ class TreeWatch:
 
     Attributes:
         actors: by path.
+        memory: bytes that the server's process takes.
     """
 
     def __init__(self, client: Client, run: str | None, *, interval: float) -> None:
         self.actors: dict[str, ActorInfo] = {}
+        self.memory = 0
         self._client = client
         self._run = run
         self._interval = interval
@@ -118,6 +120,7 @@ class TreeWatch:
                     "_actor/subscribe", own.WatchingTree, run=self._run, interval=self._interval
                 )
                 self.actors = {actor.path: actor for actor in tree.actors}
+                self.memory = tree.memory
                 return
             try:
                 method, params = await self._feed.get()
@@ -129,6 +132,7 @@ class TreeWatch:
                 for path in change.gone:
                     self.actors.pop(path, None)
                 self.actors.update((actor.path, actor) for actor in change.changed)
+                self.memory = change.memory
                 return
 
 

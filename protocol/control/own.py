@@ -203,9 +203,10 @@ class SendText(Params, frozen=True):
 
 
 class Actors(msgspec.Struct, kw_only=True):
-    """Result of `_actor/tree`, parents before their children."""
+    """Result of `_actor/tree`, parents before their children; `memory` is what the server's process takes, in bytes."""
 
     actors: list[ActorInfo]
+    memory: int = 0
 
 
 class OneActor(msgspec.Struct, kw_only=True):
@@ -231,6 +232,7 @@ class WatchingTree(msgspec.Struct, kw_only=True):
 
     subscription: str
     actors: list[ActorInfo]
+    memory: int = 0
 
 
 class ActorsChanged(msgspec.Struct, kw_only=True):
@@ -239,6 +241,7 @@ class ActorsChanged(msgspec.Struct, kw_only=True):
     subscription: str
     changed: list[ActorInfo]
     gone: list[str]
+    memory: int = 0
 
 
 # --- questions ---------------------------------------------------------------------------------------------

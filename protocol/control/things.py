@@ -76,6 +76,7 @@ class ActorInfo(msgspec.Struct, kw_only=True):
         state: `starting`, `running`, `waiting`, `stopping`.
         paused: it begins nothing new, nor does anybody below it.
         mailbox: messages that wait for it.
+        received: messages that it has taken so far.
         children: how many actors are right below it.
         since: when it was started; "" if that was before anybody looked.
         doing: the node, tool or model it is at, since `doing_since`.
@@ -93,6 +94,7 @@ class ActorInfo(msgspec.Struct, kw_only=True):
     state: str = "running"
     paused: bool = False
     mailbox: int = 0
+    received: int = 0
     children: int = 0
     since: str = ""
     doing: str = ""

@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 import pytest
 import trio
+from fake_models import Reply
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
@@ -26,7 +27,7 @@ from served_house import House
 from callboard.cli.control.top.closer import about
 from callboard.cli.control.top.keys import Keys
 from callboard.cli.control.top.screen import Screen as Drawn
-from callboard.cli.control.top.table import SORTS, Row, Table
+from callboard.cli.control.top.table import SORTS, Row, Table, below
 from callboard.protocol.control.things import ActorDetail, ActorInfo
 
 Callboard = Callable[..., "tuple[int, str, str]"]
@@ -48,9 +49,18 @@ nodes:
 """
 
 
+TALK = """
+start: one
+nodes:
+  one: {type: llm, prompt: "{{initial_prompt}}", next: two}
+  two: {type: llm, prompt: "{{initial_prompt}}", next: end}
+  end: {type: end}
+"""
+
+
 def actor(path: str, **more: Any) -> ActorInfo:
     above, _, name = path.rpartition("/")
-    return ActorInfo(path=path, parent=above, name=name, **more)
+    return ActorInfo(path=path, parent=above, name=name, **{"run": "run-1"} | more)
 
 
 def table(*actors: ActorInfo) -> Table:
@@ -71,6 +81,7 @@ def test_a_row_tells_what_an_actor_does_and_for_how_long() -> None:
         "/run-1/plan",
         state="waiting",
         mailbox=3,
+        received=7,
         turns=2,
         input_tokens=12_000,
         output_tokens=345,
@@ -88,6 +99,7 @@ def test_a_row_tells_what_an_actor_does_and_for_how_long() -> None:
         "STATE",
         "KIND",
         "MAIL",
+        "IN",
         "TURNS",
         "TOKENS",
         "COST",
@@ -103,6 +115,7 @@ def test_a_row_tells_what_an_actor_does_and_for_how_long() -> None:
         "waiting",
         "agent",
         "3",
+        "7",
         "2",
         "12.3k",
         "$0.0123",
@@ -183,6 +196,20 @@ def test_a_filter_looks_at_path_state_and_doing_in_any_case() -> None:
     assert paths(shown.rows) == ["/Plan", "/b"]
     shown.narrow("paused")
     assert paths(shown.rows) == ["/c"]
+
+
+def test_own_actors_are_hidden_until_they_are_wanted_and_then_stand_below_those_of_runs() -> None:
+    shown = table(actor("/control", run=""), actor("/run-1"), actor("/mcp/time", run=""), actor("/run-1/a"))
+    assert paths(shown.rows) == ["/run-1", "/run-1/a"]
+    shown.turn_plumbing()
+    assert paths(shown.rows) == ["/run-1", "/run-1/a", "/control", "/mcp/time"]
+    shown.turn_plumbing()
+    assert paths(shown.rows) == ["/run-1", "/run-1/a"]
+
+
+def test_all_actors_below_one_are_counted_at_any_depth() -> None:
+    there = ["/run-1", "/run-1/a", "/run-1/a/b/c", "/run-10", "/run-1/ab"]
+    assert [below(path, there) for path in ("/run-1", "/run-1/a", "/run-10")] == [3, 1, 0]
 
 
 @given(st.lists(st.integers(-7, 7), max_size=30), st.integers(1, 9), st.integers(0, 20))
@@ -289,7 +316,7 @@ def test_where_there_is_no_terminal_it_prints_what_is_there_once(callboard: Call
     code, out, _err = callboard("top")
     rows = [line.split() for line in out.splitlines()]
     assert code == 0
-    assert rows[0] == ["PATH", "STATE", "KIND", "MAIL", "TURNS", "TOKENS", "COST", "RST", "EVTS", "LAST", "DOING"]
+    assert rows[0] == ["PATH", "STATE", "KIND", "MAIL", "IN", "TURNS", "TOKENS", "COST", "RST", "EVTS", "LAST", "DOING"]
     assert f"/{run}" in [row[0] for row in rows]
     whole = json.loads(callboard("top", run, "-o", "json")[1])
     assert whole["schema_version"] == 1
@@ -363,7 +390,7 @@ async def test_keys_move_look_closer_filter_sort_and_quit_and_the_terminal_is_as
     await press(screen, "\r", rf"> /{run}/gate/gate ")
     await press(screen, "\r", rf"path      /{run}/gate/gate[\s\S]*last events[\s\S]*question\.asked")
     await press(screen, "q", r"by path")
-    await press(screen, "\x1b", rf"  /{run} ")
+    await press(screen, "\x1b", rf"> /{run} ")
     await press(screen, "s", r"by time")
     await press(screen, "k", r"> /")
     screen.press("q")
@@ -413,6 +440,38 @@ async def test_pause_and_cancel_ask_before_anything_is_lost(
     process.send_signal(signal.SIGINT)
     assert await process.wait() == 130
     await screen.shows(r"\x1b\[\?1049l")
+
+
+async def test_what_a_run_has_used_is_shown_while_it_goes_on(
+    house: House, screen: Screen, nursery: trio.Nursery
+) -> None:
+    _, process = await begun(house, screen, nursery)
+    go = trio.Event()
+
+    def begin() -> str:
+        house.agent("talk", TALK)
+        house.models.script("one", Reply("two", hold=go))
+        return house.start("talk", "Hi").run
+
+    run = await trio.to_thread.run_sync(begin)
+    await sees(screen, rf"15 tokens[\s\S]*/{run} +running +15")
+    await sees(screen, r"\d+ MB of memory")
+    await trio.to_thread.run_sync(house.call, go.set)
+    await sees(screen, r"1 run\b")
+    screen.press("q")
+    assert await process.wait() == 0
+
+
+async def test_cancelling_a_run_counts_all_that_ends_with_it(
+    house: House, screen: Screen, nursery: trio.Nursery
+) -> None:
+    run, process = await begun(house, screen, nursery)
+    await press(screen, f"/{run}\r", rf"> /{run} ")
+    await press(screen, "c", rf"cancel /{run} and the 2 actors below it\? y does")
+    await press(screen, "n", r"nothing was cancelled")
+    await press(screen, "\x1bo", r"  /control ")
+    screen.press("q")
+    assert await process.wait() == 0
 
 
 async def test_keys_mean_the_actor_that_is_looked_at_closely(

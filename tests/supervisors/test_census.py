@@ -152,3 +152,27 @@ async def test_whoever_is_paused_and_resumed_in_whatever_order_nobody_steps_whil
             for each in all_of_them:
                 assert (each.taken == before[each]) is held(each.actor)
             assert (root.pauses is None) is (not paused)
+
+
+async def test_messages_that_were_taken_are_counted_however_they_came() -> None:
+    async def body(me: Actor) -> None:
+        me.started()
+        async for message in me:
+            if message == "look":
+                while me.has_mail:
+                    me.take_mail()
+
+    async with Root() as root:
+        ref = root.spawn(body, name="box", bound=16)
+        for number in range(200):  # more than there is room for, and than are taken in one turn
+            await ref.tell(number)
+        ref.signal("and a signal")
+        await trio.testing.wait_all_tasks_blocked()
+        (seen,) = census(root)
+        assert (seen.received, seen.mailbox) == (201, 0)
+        await ref.tell("look")
+        for number in range(10):
+            await ref.tell(number)
+        await trio.testing.wait_all_tasks_blocked()
+        (seen,) = census(root)
+        assert seen.received == 212

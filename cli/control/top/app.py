@@ -29,13 +29,13 @@ from ..subscriptions import QuestionWatch, TreeWatch
 from .closer import about
 from .keys import Keys
 from .screen import Screen
-from .table import Row, Table, total
+from .table import Row, Table, below, total
 
 _GAP = 0.2
 """Seconds between two pictures, at least."""
 
 _TICK = 1.0
-_HINT = "↑↓ move  enter look  c cancel  p pause  a answer  / filter  s sort  q quit"
+_HINT = "↑↓  enter look  c cancel  p pause  a answer  / filter  s sort  o own  q quit"
 _HINT_CLOSER = "↑↓ scroll  c cancel  p pause  a answer  q back"
 
 
@@ -159,7 +159,7 @@ class Top:
         actors = self._tree.actors.values()
         used, cost = total(actors)
         runs = sum(actor.kind == "run" for actor in actors)
-        many = counted(len(self._tree.actors), "actor")
+        many = counted(sum(bool(actor.run) or self._table.plumbing for actor in actors), "actor")
         if self._table.filter:
             many = f"{len(self._table.rows):,} of {many} with '{one_line(self._table.filter, 30)}'"
         parts = [many, f"by {self._table.sort}", counted(runs, "run")]
@@ -167,6 +167,7 @@ class Top:
             parts.append(counted(len(self._questions.open), "open question"))
         parts += [f"{amount(used)} tokens"] if used else []
         parts += [money(cost)] if cost else []
+        parts += [f"{self._tree.memory / 1e6:.0f} MB of memory"] if self._tree.memory else []
         return safe(f"{', '.join(parts)}  {self._client.server.url}").replace("\n", " ")
 
     def _foot(self) -> Row:
@@ -232,6 +233,8 @@ class Top:
             self._table.next_sort(1 if key == "s" else -1)
         elif key == "/":
             await self._read_filter()
+        elif key == "o":
+            self._table.turn_plumbing()
         elif key == "esc":
             self._table.narrow("")
         elif key == "a":
@@ -294,9 +297,10 @@ class Top:
         )
 
     async def _cancel(self, actor: ActorInfo) -> None:
-        below = f" and the {counted(actor.children, 'actor')} below it" if actor.children else ""
+        many = below(actor.path, self._tree.actors)
+        also = f" and the {counted(many, 'actor')} below it" if many else ""
         for words in ("", " y does, any other key does not"):  # a `y` counts once it stands there what it does
-            self._prompt = f"cancel {actor.path}{below}?{words}"
+            self._prompt = f"cancel {actor.path}{also}?{words}"
             self._draw()
             if not words:
                 await self._keys.settle()

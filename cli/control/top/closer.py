@@ -29,7 +29,7 @@ def about(actor: ActorDetail) -> list[Row]:
         "state": actor.state + (", paused" if actor.paused else ""),
         "since": age(seconds_since(actor.since)),
         "doing": f"{actor.doing}, for {doing}" if doing else actor.doing,
-        "mailbox": f"{actor.mailbox} waiting" if actor.mailbox else "",
+        "mailbox": f"{actor.received} taken, {actor.mailbox} waiting" if actor.received or actor.mailbox else "",
         "children": str(actor.children or ""),
         "turns": str(actor.turns or ""),
         "tokens": f"{amount(actor.input_tokens)} in, {amount(actor.output_tokens)} out" if tokens(actor) else "",

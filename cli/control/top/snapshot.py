@@ -7,7 +7,6 @@ import json
 import msgspec
 
 from ....protocol.control import own
-from ....protocol.control.things import ActorInfo
 from ...render.table import table
 from ..client import Client
 from ..frame import with_client
@@ -19,13 +18,13 @@ from .table import full
 def snapshot(where: Where, run: str | None, *, as_json: bool) -> str:
     """The text for stdout."""
 
-    async def ask(client: Client) -> tuple[str, list[ActorInfo]]:
+    async def ask(client: Client) -> tuple[str, own.Actors]:
         of = None if run is None else (await find_run(client, run)).run
-        return client.server.url, (await client.ask("_actor/tree", own.Actors, run=of)).actors
+        return client.server.url, await client.ask("_actor/tree", own.Actors, run=of)
 
-    url, actors = with_client(where, ask)
+    url, tree = with_client(where, ask)
     if as_json:
-        shown = [msgspec.to_builtins(actor) for actor in actors]
-        whole = {"schema_version": 1, "server": url, "actors": shown}
+        shown = [msgspec.to_builtins(actor) for actor in tree.actors]
+        whole = {"schema_version": 1, "server": url, "memory": tree.memory, "actors": shown}
         return json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
-    return table(full(actors)) if actors else "no actor is at work\n"
+    return table(full(tree.actors)) if tree.actors else "no actor is at work\n"

@@ -49,6 +49,7 @@ _COLUMNS = (
     _Column("STATE", 8, lambda actor, _: "paused" if actor.paused else one_line(actor.state, 8), 0, right=False),
     _Column("KIND", 5, lambda actor, _: "" if actor.kind == "actor" else one_line(actor.kind, 5), 1, right=False),
     _Column("MAIL", 5, lambda actor, _: amount(actor.mailbox) if actor.mailbox else "", 5),
+    _Column("IN", 5, lambda actor, _: amount(actor.received) if actor.received else "", 2),
     _Column("TURNS", 5, lambda actor, _: amount(actor.turns) if actor.turns else "", 2),
     _Column("TOKENS", 7, lambda actor, _: amount(tokens(actor)) if tokens(actor) else "", 6),
     _Column("COST", 8, lambda actor, _: money(actor.cost), 4),
@@ -61,6 +62,11 @@ _COLUMNS = (
 def tokens(actor: ActorInfo) -> int:
     """What its models have read and written."""
     return actor.input_tokens + actor.output_tokens
+
+
+def below(path: str, actors: Iterable[str]) -> int:
+    """How many of the actors with these paths are below that one, at any depth."""
+    return sum(each.startswith(f"{path}/") for each in actors)
 
 
 def _by_path(actor: ActorInfo) -> Any:
@@ -84,11 +90,13 @@ class Table:
 
     Attributes:
         sort: name of the order.
+        plumbing: whether Callboard's own actors, which belong to no run, are shown as well, below those of runs.
         filter: what paths, states and doings must have in them, in any case; "" for everything.
     """
 
     def __init__(self) -> None:
         self.sort = "path"
+        self.plumbing = False
         self.filter = ""
         self.asking: set[str] = set()
         """Paths of the actors that have an open question."""
@@ -114,13 +122,20 @@ class Table:
         self.filter = text
         self._rows = None
 
+    def turn_plumbing(self) -> None:
+        """Show Callboard's own actors, or hide them again."""
+        self.plumbing = not self.plumbing
+        self._rows = None
+
     @property
     def rows(self) -> list[ActorInfo]:
         """Those that are shown, in order."""
         if self._rows is None:
             wanted = self.filter.casefold()
-            chosen = [actor for actor in self._actors.values() if not wanted or wanted in _words(actor)]
-            self._rows = sorted(chosen, key=SORTS[self.sort])
+            meant = (actor for actor in self._actors.values() if actor.run or self.plumbing)
+            chosen = [actor for actor in meant if not wanted or wanted in _words(actor)]
+            order = SORTS[self.sort]
+            self._rows = sorted(chosen, key=lambda actor: (not actor.run, order(actor)))
             places = {actor.path: place for place, actor in enumerate(self._rows)}
             # Where the actor under the cursor is gone, the one that has come into its place is meant.
             self._at = max(0, min(places.get(self._cursor, self._at), len(self._rows) - 1))
@@ -178,10 +193,13 @@ def total(actors: Iterable[ActorInfo]) -> tuple[int, float]:
 
 
 def full(actors: Iterable[ActorInfo]) -> list[Sequence[str]]:
-    """All columns of all actors, titles first, in the order of the tree; for where there is no screen to fit."""
+    """All columns of all actors, titles first, in the order of the tree, those of runs before Callboard's own.
+
+    For where there is no screen to fit.
+    """
     now = datetime.now(UTC)
     found: list[Sequence[str]] = [("PATH", *(each.title for each in _COLUMNS), "DOING")]
-    for actor in sorted(actors, key=_by_path):
+    for actor in sorted(actors, key=lambda actor: (not actor.run, _by_path(actor))):
         cells = [each.cell(actor, now) for each in _COLUMNS]
         found.append((one_line(actor.path, _LONG), *cells, _doing(actor, now).strip()))
     return found
