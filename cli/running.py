@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -208,6 +208,17 @@ def _page_beside(root: Root) -> AbstractAsyncContextManager[Served]:
     return serve_beside(root)
 
 
+def _present(event: Event) -> AbstractContextManager[None]:
+    """The run that begins with this event is seen by `callboard ps` of this user."""
+    from ..actors.control.present import Present, present
+
+    assert isinstance(event.data, RunStarted)
+    data = event.data
+    started = event.ts.isoformat()
+    run = Present(run=event.run, target=data.target, name=data.name, started=started, pid=os.getpid())
+    return present(run, os.environ)
+
+
 async def _drive(
     request: Request, arguments: _Arguments, progress: Progress, result: Result, person: bool
 ) -> Outcome | CallboardError:
@@ -223,6 +234,7 @@ async def _drive(
             progress.on_event(event)
             if isinstance(event.data, RunStarted):
                 told_already()  # by the run's own warnings, which come next
+                here.enter_context(_present(event))
                 if beside is not None:
                     from .serving import tell_page
 
@@ -233,6 +245,7 @@ async def _drive(
 
         result.when_gone(from_any_thread(root.begin_stop))
         beside: Served | None = None
+        here = ExitStack()
         try:
             async with _page_beside(root) if request.ui else nullcontext() as beside:
                 target = request.target
@@ -260,6 +273,8 @@ async def _drive(
                 )
         except CallboardError as error:
             return error
+        finally:
+            here.close()
     raise AssertionError("unreachable: the root swallows no errors")
 
 

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
+import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import pytest
+import trio
+from screen import Screen
 from served_house import House
 
 from callboard.cli.control import opening
@@ -227,3 +232,77 @@ def test_words_mean_an_answer_that_fits_the_question_or_are_refused(
             value_of(question, texts)
     else:
         assert value_of(question, texts) == value
+
+
+# --- runs of other programs ---------------------------------------------------------------------------------
+
+
+async def plain_run(nursery: trio.Nursery, tmp_path: Path, screen: Screen) -> trio.Process:
+    """`callboard run` at another terminal, which has asked and waits."""
+    (tmp_path / "gate.yaml").write_text(f"name: gate\n{GATE}")
+    process: trio.Process = await nursery.start(
+        lambda task_status: trio.run_process(
+            [sys.executable, "-m", "callboard", "run", str(tmp_path / "gate.yaml"), "Go"],
+            stdin=screen.slave,
+            stdout=subprocess.DEVNULL,
+            stderr=screen.slave,
+            check=False,
+            task_status=task_status,
+        )
+    )
+    await screen.shows(r"then enter")
+    return process
+
+
+async def listed(*arguments: str) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-m", "callboard", "ps", *arguments]
+    return await trio.run_process(command, capture_stdout=True, capture_stderr=True, check=False)
+
+
+async def test_a_plain_run_of_another_process_is_listed_without_a_server_until_it_ends(
+    nursery: trio.Nursery, tmp_path: Path, screen: Screen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    process = await plain_run(nursery, tmp_path, screen)
+    ended = await listed()
+    assert ended.returncode == 0
+    (_, row) = ended.stdout.decode().splitlines()
+    assert re.fullmatch(rf"run-\w+ +running +gate +\d+s +in process {process.pid}", row.strip())
+    whole = json.loads((await listed("-o", "json")).stdout)
+    assert (whole["server"], [run["status"] for run in whole["runs"]]) == (None, ["running"])
+    screen.press("\r")
+    assert await process.wait() == 0
+    ended = await listed()
+    assert (ended.returncode, ended.stdout) == (3, b"")
+    assert list((tmp_path / "state" / "callboard" / "present").iterdir()) == []
+
+
+async def test_what_a_run_that_was_killed_has_left_is_not_listed(
+    nursery: trio.Nursery, tmp_path: Path, screen: Screen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    process = await plain_run(nursery, tmp_path, screen)
+    process.kill()
+    await process.wait()
+    assert list((tmp_path / "state" / "callboard" / "present").iterdir()) != []
+    assert (await listed()).returncode == 3
+    assert list((tmp_path / "state" / "callboard" / "present").iterdir()) == []
+
+
+async def test_a_plain_run_stands_below_those_of_the_server(
+    house: House, nursery: trio.Nursery, tmp_path: Path, screen: Screen
+) -> None:
+    def begin() -> str:
+        house.agent("gate", GATE)
+        run = house.start("gate", "Go").run
+        house.asked(run)
+        return run
+
+    run = await trio.to_thread.run_sync(begin)
+    process = await plain_run(nursery, tmp_path, screen)
+    rows = (await listed()).stdout.decode().splitlines()[1:]
+    assert len(rows) == 2
+    assert rows[0].startswith(run)
+    assert f"in process {process.pid}" in rows[1]
+    screen.press("\r")
+    assert await process.wait() == 0

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
 
+from ....actors.control.present import read_present
 from ....protocol.control import own
+from ....protocol.control.caller import LOCAL
 from ....protocol.control.things import ActorInfo, RunInfo
+from ....protocol.errors import NoServer
 from ...render.table import table
 from ...render.text import one_line
 from ..client import Client
@@ -24,7 +28,12 @@ _LIVE = ("running", "waiting")
 
 
 def list_runs(where: Where, *, past: bool, limit: int, as_json: bool) -> str:
-    """The text for stdout."""
+    """The text for stdout: the runs of a server, and those of other programs of this user, which can only be listed.
+
+    Raises:
+        NoServer: there is none, and no such run either.
+    """
+    here = [] if where.url is not None else read_present(os.environ)
 
     async def ask(client: Client) -> tuple[str, list[RunInfo], list[ActorInfo]]:
         if past:
@@ -36,8 +45,20 @@ def list_runs(where: Where, *, past: bool, limit: int, as_json: bool) -> str:
         actors = (await client.ask("_actor/tree", own.Actors)).actors if live else []
         return client.server.url, runs, actors
 
-    url, runs, actors = with_client(where, ask)
+    url: str | None
+    try:
+        url, runs, actors = with_client(where, ask)
+    except NoServer:
+        if not here:
+            raise
+        url, runs, actors = None, [], []
     doing = now_doing(actors)
+    known = {run.run for run in runs}
+    for other in here:
+        if other.run not in known:
+            info = RunInfo(run=other.run, target=other.target, name=other.name, started=other.started)
+            runs.append(msgspec.structs.replace(info, owner=LOCAL.subject))
+            doing[other.run] = f"in process {other.pid}"
     if as_json:
         shown = [{**msgspec.to_builtins(run), "doing": doing.get(run.run, "")} for run in runs]
         whole: dict[str, Any] = {"schema_version": 1, "server": url, "runs": shown}
