@@ -1,0 +1,185 @@
+"""One run under way: its actor, and how its end is told, exactly once."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from ...protocol.errors import CallboardError, ShuttingDown, TimedOut
+from ...protocol.events import Event, RunCancelled, RunFailed, RunFinished, RunStarted, Warned
+from ...protocol.outcome import ErrorReport, Message, Outcome, Status
+from ...protocol.problems import Problem
+from ..agent.history import History
+from ..agent.record import Record
+from ..context import RunContext
+from ..graph.failures import ended_with
+from ..graph.scheduler import GraphResult
+from .answers import Answers
+from .prepared import Consulted, Prepared
+from .root import Root
+from .saved import Saved
+
+if TYPE_CHECKING:
+    from ...supervisors import Actor, End
+
+INTERRUPTED = 130
+"""Exit code of a run that was cancelled without a signal."""
+
+
+class Execution:
+    """One run under way."""
+
+    def __init__(
+        self,
+        id: str,
+        root: Root,
+        prepared: Prepared,
+        context: RunContext,
+        prompt: str,
+        given: Consulted,
+        state: dict[str, Any],
+        answers: Answers,
+        saved: Saved | None,
+        history: History,
+    ) -> None:
+        self.id = id
+        self._root = root
+        self._prepared = prepared
+        self._context = context
+        self._prompt = prompt
+        self._given = given
+        self._state = state
+        self._answers = answers
+        self._saved = saved
+        self._history = history
+        self._result = prepared.new_result()
+        self._record = Record()
+
+    async def run(
+        self, started: RunStarted, problems: tuple[Problem, ...], on_event: Callable[[Event], None] | None
+    ) -> Outcome:
+        """Put the run's actor on the stage, wait for its end, tell it once."""
+        with self._actor(on_event) as actor:
+            actor.emit(started)
+            for problem in problems:
+                actor.emit(Warned(code=problem.code, message=str(problem), node=problem.node))
+            actor.launch()
+            try:
+                end = await actor.ref.wait()
+            except trio.Cancelled:
+                actor.interrupt()
+                with self._root.kernel.shield(actor.time_to_end()):
+                    await actor.wait_over()
+                self._tell(actor, "cancelled", None)
+                raise
+            return self._close(actor, end)
+
+    @contextlib.contextmanager
+    def _actor(self, on_event: Callable[[Event], None] | None) -> Iterator[Actor]:
+        bus = self._root.bus
+        stream = bus.open(self.id)
+        try:
+            with contextlib.ExitStack() as listening:
+                for hears in (on_event, None if self._saved is None else self._saved.on_event):
+                    if hears is not None:
+                        listening.enter_context(stream.listen(hears))
+                top = self._root.kernel.actor
+                actor = top.adopt(self._play, (), name=self.id, bond="watched", stream=stream)
+                actor.policy = self._answers.policy
+                yield actor
+        finally:
+            self._root.end_run(self.id)
+            bus.close(stream)
+
+    async def _play(self, me: Actor) -> None:
+        """Body of the run's actor."""
+        seconds = self._context.meter.limits.timeout
+        playing = self._prepared.play(
+            me,
+            self._prompt,
+            self._context,
+            state=self._state,
+            result=self._result,
+            record=self._record,
+            given=self._given,
+            history=self._history,
+        )
+        if seconds is None:
+            await playing
+            return
+        with trio.move_on_after(seconds) as clock:
+            await playing
+        if clock.cancelled_caught:
+            self._result.error = TimedOut(f"the run did not end within {seconds:g} s (--timeout)")
+
+    def _close(self, actor: Actor, end: End) -> Outcome:
+        error = self._result.error
+        if end.error is not None:
+            error = end.error if isinstance(end.error, CallboardError) else CallboardError(f"crashed: {end.error!r}")
+        if end.reason in ("cancelled", "stopped") or isinstance(error, ShuttingDown):
+            return self._tell(actor, "cancelled", None)
+        failures = self._record.failures
+        if error is not None:
+            return self._tell(actor, "failed", ended_with(failures, error))
+        if self._answers.left:
+            text = "answers that no question asked for: " + ", ".join(self._answers.left)
+            actor.emit(Warned(code="answers_left", message=text))
+        return self._tell(actor, "failed" if failures else "done", ended_with(failures, None), self._result.output)
+
+    def _tell(self, actor: Actor, status: Status, error: CallboardError | None, output: str = "") -> Outcome:
+        result = self._result
+        code = 0 if error is None else error.exit_code
+        if status == "cancelled":
+            signal = self._root.kernel.signal
+            code = INTERRUPTED if signal is None else 128 + signal
+        final, leftover, outputs = _messages(result)
+        outcome = Outcome(
+            run_id=self.id,
+            status=status,
+            output=output,
+            state=result.state,
+            order=result.order,
+            nodes=result.nodes,
+            usage=self._context.meter.models,
+            turns=self._context.meter.turns,
+            tool_calls=self._context.meter.tool_calls,
+            children=self._record.children,
+            final_messages=final,
+            leftover=leftover,
+            failures=[ErrorReport.of(each) for each in self._record.failures],
+            error=None if error is None else ErrorReport.of(error),
+            exit_code=code,
+        )
+        if self._saved is not None:
+            self._saved.keep(outcome, outputs)
+            _unsaved(outcome, self._saved)
+        if actor.stream.heard:
+            actor.emit(_ENDS[status](outcome=outcome.to_wire()))
+        if self._saved is not None:
+            self._saved.close()
+            _unsaved(outcome, self._saved)
+        return outcome
+
+
+def _unsaved(outcome: Outcome, saved: Saved) -> None:
+    outcome.unsaved = saved.error
+    if saved.error is not None:
+        outcome.exit_code = outcome.exit_code or 1
+
+
+_ENDS: dict[Status, type[RunFinished | RunFailed | RunCancelled]] = {
+    "done": RunFinished,
+    "failed": RunFailed,
+    "cancelled": RunCancelled,
+}
+
+
+def _messages(
+    result: GraphResult,
+) -> tuple[list[Message] | None, dict[str, list[Message]] | None, dict[str, list[Message]] | None]:
+    """Of a workflow: what the final node has said, what was left over, what each node has said."""
+    told = getattr(result, "told", None)
+    return (None, None, None) if told is None else told()
