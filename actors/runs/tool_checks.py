@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 
 from ...protocol.agent import Agent
 from ...protocol.errors import ConfigError, InvalidFile
-from ...protocol.graph import AgentNode, Graph, LlmNode
+from ...protocol.graph import AgentNode, Graph
 from ...protocol.mcp.config import WHOLE, McpConfig, spelled_out
 from ...protocol.permissions import denies
 from ...protocol.problems import Problem, did_you_mean
 from ...protocol.settings import Settings
-from ...protocol.source import Path as KeyPath
 from ..settings import load_settings
 from ..tools.collect import Shelf, agent_file, read_tool_file
 
@@ -107,34 +106,7 @@ def check_listed(
             continue  # it may be a tool of theirs
         text = f"`permissions` names '{name}', and there is no such tool"
         problems.append(agent.source.problem("warning", "unknown_tool", text, ("permissions", name), hint=hint))
-    return [*problems, *_unknown_servers(agent, servers, silent=silent), *_unused(agent)]
-
-
-_NOT_YET = (
-    "reasoning_effort",
-    "memory",
-    "skills_enabled",
-    "enabled_skills",
-    "inject_skill_instructions",
-    "skill_instructions",
-    "enabled_macros",
-    "max_concurrent_jobs",
-)
-"""Keys of Loki's successor that are read, and do nothing."""
-
-
-def _unused(agent: Agent | Graph) -> Iterator[Problem]:
-    """A warning per place for keys without effect. One that switches something off gets what it asks for."""
-    places: list[tuple[KeyPath, Agent | Graph | LlmNode]] = [((), agent)]
-    if isinstance(agent, Graph):
-        places += [(("nodes", node.id), node) for node in agent.nodes.values() if isinstance(node, LlmNode)]
-    for path, place in places:
-        keys = [key for key in _NOT_YET if getattr(place, key, None)]
-        if keys:
-            what = ", ".join(f"`{key}`" for key in keys)
-            text = f"{what} {'has' if len(keys) == 1 else 'have'} no effect yet"
-            node = None if isinstance(place, Agent | Graph) else place.id
-            yield agent.source.problem("warning", "ignored_key", text, (*path, keys[0]), at_key=True, node=node)
+    return [*problems, *_unknown_servers(agent, servers, silent=silent)]
 
 
 def _has_others_below(agent: Agent | Graph) -> bool:

@@ -29,22 +29,6 @@ def test_a_graph_and_an_agent_are_loaded_with_their_directory(tmp_path: Path) ->
     assert (agent.name, agent.agent.instructions, agent.problems) == ("a", "talk", ())
 
 
-def test_keys_that_do_nothing_yet_are_told_once_per_place(tmp_path: Path) -> None:
-    config = "name: a\nskills_enabled: true\nenabled_skills: [x]\nmemory: false\nenabled_macros: []\n"
-    (tmp_path / "config.yaml").write_text(config)
-    (problem,) = callboard.validate(tmp_path)
-    assert (problem.severity, problem.code, problem.line) == ("warning", "ignored_key", 2)
-    assert problem.message == "`skills_enabled`, `enabled_skills` have no effect yet"
-    (tmp_path / "config.yaml").write_text("name: a\nskills_enabled: false\nmemory: false\n")
-    assert callboard.validate(tmp_path) == []
-    node = "  n: {type: llm, prompt: p, reasoning_effort: low, next: e}\n  e: {type: end}\n"
-    graph = tmp_path / "g" / "graph.yaml"
-    graph.parent.mkdir()
-    graph.write_text("name: g\nreasoning_effort: low\nstart: n\nnodes:\n" + node)
-    told = [(each.line, each.node, each.message) for each in callboard.validate(graph.parent)]
-    assert told == [(2, None, "`reasoning_effort` has no effect yet"), (5, "n", "`reasoning_effort` has no effect yet")]
-
-
 def test_validate_lists_everything_and_raises_for_nothing_but_a_target_that_is_not_there(tmp_path: Path) -> None:
     (tmp_path / "graph.yaml").write_text(GRAPH.replace("start: e", "start: x") + "  f: {type: end}\nodd: 1\n")
     problems = callboard.validate(tmp_path)
