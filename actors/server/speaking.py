@@ -67,11 +67,13 @@ def speaker_of(app: ASGIApp) -> Callable[[Opened], Awaitable[None]]:
         def _deadline(self, before: float) -> float:
             """Until when the head that has begun has to be there; never, if none has."""
             speaking = self.protocol.protocol
-            if not isinstance(speaking, H11Protocol) or speaking.connection.their_state is not h11.IDLE:
-                return math.inf
-            if not speaking.connection.trailing_data[0]:
-                return math.inf
-            return min(before, trio.current_time() + listener.HEAD_WITHIN)
+            if isinstance(speaking, H11Protocol):
+                idle = speaking.connection.their_state is h11.IDLE
+                begun = bool(speaking.connection.trailing_data[0])
+            else:
+                idle, held = speaking.idle, speaking.connection.incoming_buffer
+                begun = bool(held._data or held._headers_buffer)  # noqa: SLF001 - nothing else tells of half a frame
+            return min(before, trio.current_time() + listener.HEAD_WITHIN) if idle and begun else math.inf
 
         async def protocol_send(self, event: Event) -> None:
             if not (self.over and isinstance(event, Updated)):

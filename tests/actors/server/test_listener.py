@@ -85,16 +85,21 @@ async def test_requests_that_come_at_once_are_answered_in_order(house: House) ->
         await until_told(stream, b'{"status":"ok"}', 3)
 
 
+ALIVE = b"GET /healthz/live HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+PRI = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))  # and settings, none
+POST = b" /v1/runs HTTP/1.1\r\nX: "
 HEADS = {
-    "the first, a GET": (b"", b"GET"),
-    "the first, a POST": (b"", b"POST"),
-    "a later one": (b"GET /healthz/live HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", b"POST"),
+    "the first, a GET": (b"", b"GET" + POST),
+    "the first, a POST": (b"", b"POST" + POST),
+    "a later one": (ALIVE, b"POST" + POST),
+    "half a frame of HTTP/2": (b"", PRI + bytes((0, 64, 0, 1, 4, 0, 0, 0, 1))),
+    "a head of HTTP/2 without an end": (b"", PRI + bytes((0, 0, 1, 1, 0, 0, 0, 0, 1, 0x82))),
 }
 
 
-@pytest.mark.parametrize(("before", "method"), HEADS.values(), ids=HEADS)
+@pytest.mark.parametrize(("before", "begins"), HEADS.values(), ids=HEADS)
 async def test_a_head_that_comes_byte_by_byte_has_its_time_and_no_more_whatever_it_asks_for(
-    house: House, monkeypatch: pytest.MonkeyPatch, before: bytes, method: bytes
+    house: House, monkeypatch: pytest.MonkeyPatch, before: bytes, begins: bytes
 ) -> None:
     monkeypatch.setattr(listener, "HEAD_WITHIN", 0.5)
     async with connected(house) as stream, trio.open_nursery() as nursery:
@@ -103,7 +108,7 @@ async def test_a_head_that_comes_byte_by_byte_has_its_time_and_no_more_whatever_
             await until_told(stream, b'{"status":"ok"}')
 
         async def drip() -> None:
-            await stream.send_all(method + b" /v1/runs HTTP/1.1\r\nX: ")
+            await stream.send_all(begins)
             with contextlib.suppress(trio.BrokenResourceError):
                 while True:
                     await stream.send_all(b"x")
