@@ -13,7 +13,7 @@ of them bounded:
     6. reap it, tell the guardian, hand over the exit status and the tail of its stderr
 
 A child without a stdin to close starts at step 3. When the root is in a hurry, all graces are skipped; so they are for
-a child that uses them to start more and more processes (`FORKS`). The leader stays a zombie until step 6, so its
+a child that uses them to start more and more processes (see `forks`). The leader stays a zombie until step 6, so its
 number can't be given to anybody else and no signal hits a stranger.
 
 If the time for all this is over before step 5 is done, the exit status is handed over all the same (`leave`), and the
@@ -31,13 +31,14 @@ from typing import TYPE_CHECKING, final
 import msgspec
 import trio
 
+from .forks import FORKS
 from .pipes import Input, Output
-from .processes import all_dead, running_tasks
+from .processes import all_dead
 from .spawn import is_dead, wait_for_death
 from .tail import Tail
 
 if TYPE_CHECKING:
-    from .guardian import Seen
+    from .guardian import Census, Seen
     from .processes import Processes
 
 SWEEP_GRACE = 0.2
@@ -53,11 +54,6 @@ LOOK_WITHIN = 0.2
 
 KILL_WITHIN = 1.0
 """Seconds for SIGKILL to take effect everywhere, on top of the graces."""
-
-FORKS = 32
-"""Processes that may be started on top of those there are while graces last; whoever starts more has none."""
-
-FORKS_POLL = 0.02
 
 
 class ProcessStop(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,6 +101,7 @@ class Child:
         start: when it began, see `guardian.Seen`.
         stdin, stdout: our ends of its pipes, if it has them.
         tail: of its stderr.
+        token: its own, in its cookie.
     """
 
     def __init__(
@@ -123,7 +120,7 @@ class Child:
         self.tail = tail
         self._processes = processes
         self._popen = popen
-        self._token = token
+        self.token = token
         self._stop = stop
         self._strays: dict[int, int] = {}
         self._swept: set[int] = set()
@@ -141,10 +138,13 @@ class Child:
 
     async def end(self) -> ProcessEnd:
         """Have it ended, with everything it left behind; see the module. The caller shields and bounds this."""
+        with self._processes.forks.over(self):
+            return await self._end()
+
+    async def _end(self) -> ProcessEnd:
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self.pump)
-                nursery.start_soon(self._watch_forks)
                 if is_dead(self.pid):
                     await self._within(LINGER, self._writers_gone)
                     await self._sweep(min(SWEEP_GRACE, self._stop.term))
@@ -200,12 +200,12 @@ class Child:
             if await self._within(self._stop.eof, self.exited):
                 return min(SWEEP_GRACE, self._stop.term)
         if not self._out_of_hand.is_set():
-            self._signal_group(signal.SIGTERM)
-            self._signal_group(signal.SIGCONT)
+            self.signal_group(signal.SIGTERM)
+            self.signal_group(signal.SIGCONT)
             until = trio.current_time() + self._stop.term
             if await self._within(self._stop.term, self.exited):
                 return until - trio.current_time()
-        self._signal_group(signal.SIGKILL)
+        self.signal_group(signal.SIGKILL)
         return 0.0
 
     async def _sweep(self, grace: float) -> None:
@@ -225,7 +225,7 @@ class Child:
     async def _left(self, *, seize: bool = False) -> list[Seen]:
         """Who lives of it now. Those seen once are remembered: their parents may be gone at the next look."""
         known = {self.pid: self.start, **self._strays}
-        left = await self._processes.strays(self._token, known, seize=seize)
+        left = await self._processes.strays(self.token, known, seize=seize)
         self._strays.update((seen.pid, seen.start) for seen in left if seen.pid != self.pid)
         return left
 
@@ -246,24 +246,20 @@ class Child:
         while any(output.has_writers for output in outputs):  # noqa: ASYNC110 - epoll can't tell "no writers" from "data"
             await trio.sleep(LINGER_POLL)
 
-    async def _watch_forks(self) -> None:
-        """Tell when it starts processes without end. They are only counted when this machine has got more of them."""
-        before = running_tasks()
-        while before is not None:
-            await trio.sleep(FORKS_POLL)
-            now = running_tasks()
-            if now is None or now - before <= FORKS:
-                continue
-            self._signal_group(signal.SIGSTOP)  # a bomb doubles while one counts
-            left = await self._left(seize=True)
-            count = len(left)
-            if self._at_first is not None and count - self._at_first > FORKS:
-                self._out_of_hand.set()
-                return
-            self._signal_group(signal.SIGCONT)
-            self._processes.tell(left, signal.SIGCONT)
-            before = now
-            self._at_first = count if self._at_first is None else min(self._at_first, count)
+    def living(self, census: Census) -> list[Seen]:
+        """Its processes in this look. Those seen once are remembered: their parents may be gone at the next one."""
+        known = {self.pid: self.start, **self._strays}
+        living = self._processes.living(census, self.token, known)
+        self._strays.update((seen.pid, seen.start) for seen in living if seen.pid != self.pid)
+        return living
+
+    def count_forks(self, now: int) -> bool:
+        """It has so many processes now: whether that is too many, as compared with those it had at first."""
+        if self._at_first is not None and now - self._at_first > FORKS:
+            self._out_of_hand.set()
+            return True
+        self._at_first = now if self._at_first is None else min(self._at_first, now)
+        return False
 
     async def _within(self, seconds: float, what: Callable[[], Awaitable[None]]) -> bool:
         """Whether `what` was done in that time; hurry cuts it short, and so does `_out_of_hand`."""
@@ -282,7 +278,8 @@ class Child:
             nursery.cancel_scope.cancel()
         return done
 
-    def _signal_group(self, number: signal.Signals) -> None:
+    def signal_group(self, number: signal.Signals) -> None:
+        """Signal all of its group."""
         try:
             os.killpg(self.pid, number)
         except OSError:

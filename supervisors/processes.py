@@ -9,14 +9,13 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
-from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, final
 
 import trio
 
 from ..protocol.events import Warned
 from .cookie import new_token
+from .forks import ForkWatch
 from .guardian import Census, Seen, Strangers, freeze, kill
 from .guardian_link import GuardianLink
 from .spawn import AT_ONCE, POLL, wait_for_death
@@ -43,6 +42,8 @@ class Processes:
         link: to the guardian.
         limiter: bounds the threads that fork and that look at `/proc`.
         hurry: set when graces are to be skipped.
+        strangers: those that looks need not read.
+        forks: watches those who end.
     """
 
     def __init__(self, root: Root) -> None:
@@ -50,11 +51,12 @@ class Processes:
         self.live: dict[int, Child] = {}
         self.limiter = trio.CapacityLimiter(AT_ONCE)
         self.hurry = root.hurry
-        self.link = GuardianLink(self.token, self._start_task, self.warn, self.limiter)
+        self.link = GuardianLink(self.token, self.start_task, self.warn, self.limiter)
+        self.forks = ForkWatch(self)
         self._root = root
         self._round = _Round()
         self._looking = trio.Lock()
-        self._strangers = Strangers()
+        self.strangers = Strangers()
         self._primed = False
         self._ours: set[tuple[int, int]] = set()
         self._unclaimed: dict[tuple[int, int], float] = {}
@@ -84,7 +86,10 @@ class Processes:
         Args:
             seize: those that carry the token are stopped at sight.
         """
-        census = await self.census(token.encode() if seize else None)
+        return self.living(await self.census(token.encode() if seize else None), token, known)
+
+    def living(self, census: Census, token: str, known: dict[int, int]) -> list[Seen]:
+        """As `strays`, in this look."""
         found = census.belonging(token.encode(), known, os.getpid())
         self._ours.update((seen.pid, seen.start) for seen in found if seen.pid not in self.live)
         return [seen for seen in found if not seen.dead]
@@ -144,7 +149,7 @@ class Processes:
     async def _look(self, seize: frozenset[bytes]) -> Census:
         while True:
             try:
-                return await trio.to_thread.run_sync(Census, self._strangers, seize, limiter=self.limiter)
+                return await trio.to_thread.run_sync(Census, self.strangers, seize, limiter=self.limiter)
             except OSError:
                 await trio.sleep(POLL)  # too many files are open; whoever waits for this has a deadline
 
@@ -156,13 +161,14 @@ class Processes:
         found = census.belonging(self.token.encode(), self._leaders, os.getpid())
         ours = {seen.pid for seen in found}
         ours.update(pid for pid, _ in self._ours)
-        self._strangers.learn(census, ours, os.getpid())
+        self.strangers.learn(census, ours, os.getpid())
 
     def warn(self, code: str, message: str) -> None:
         """Tell the world on the kernel's event stream."""
         self._root.actor.emit(Warned(code=code, message=message))
 
-    def _start_task(self, body: Callable[[], Awaitable[None]]) -> None:
+    def start_task(self, body: Callable[[], Awaitable[None]]) -> None:
+        """Run a task that may be cancelled when the tree is down."""
         self._root.nursery.start_soon(body)
 
     def _reap(self, census: Census) -> None:
@@ -201,17 +207,6 @@ async def all_dead(strays: list[Seen]) -> None:
     """Wait until none of these lives."""
     for seen in strays:
         await wait_for_death(seen.pid)
-
-
-def running_tasks() -> int | None:
-    """Processes and threads of this machine; where that is not told, only the processes; None if we can't look."""
-    with suppress(OSError, ValueError, IndexError):
-        told = int(Path("/proc/loadavg").read_text().split()[3].split("/")[1])
-        if told:
-            return told
-    with suppress(OSError):
-        return sum(name.isdigit() for name in os.listdir("/proc"))  # noqa: PTH208 - half the time
-    return None
 
 
 def reap(pid: int) -> None:

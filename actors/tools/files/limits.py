@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING
 import msgspec
 import trio
 
+from ....supervisors.forks import running_tasks
 from ....supervisors.guardian import look
-from ....supervisors.processes import running_tasks
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
