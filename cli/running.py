@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, ExitStack, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import trio
@@ -188,7 +188,7 @@ def _read(request: Request, person: bool) -> _Arguments:
         if not arguments.prompt.strip() and not request.files:
             raise UsageError('there is nothing to ask: give a PROMPT (callboard ask "..."), or pipe text in')
     elif person:
-        from .variables import with_missing
+        from .variables import task_of, with_missing
 
         arguments.variables.update(
             with_missing(
@@ -199,6 +199,15 @@ def _read(request: Request, person: bool) -> _Arguments:
                 config_dir=request.config_dir,
             )
         )
+        if not arguments.prompt.strip() and not request.attach:
+            task = task_of(
+                request.target,
+                arguments.variables,
+                strict=request.strict,
+                compat=request.compat,
+                config_dir=request.config_dir,
+            )
+            arguments = replace(arguments, prompt=task)
     return arguments
 
 

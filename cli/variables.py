@@ -1,4 +1,4 @@
-"""Variables of an agent that have no value: asked for at the terminal, before anything runs.
+"""What a run lacks and a person at the terminal can give before it: variables of an agent, the task of a workflow.
 
 Where nobody can be asked, or the person has no answer (Ctrl-D), they stay missing, and the run says so.
 """
@@ -35,6 +35,27 @@ def with_missing(
         except EOFError:
             break
     return values
+
+
+def task_of(target: str, given: dict[str, str], *, strict: bool, compat: str | None, config_dir: str | None) -> str:
+    """The task that a person gives a workflow that says what it wants (`initial_instruction`); "" for no task.
+
+    Raises:
+        CallboardError: the target can't be read, as the run would say it.
+        KeyboardInterrupt: on Ctrl-C.
+    """
+    from .render.dialog import Dialog
+
+    flow = load(target, strict=strict, compat=compat, variables=given, config_dir=config_dir)
+    wanted = flow.workflow.graph.initial_instruction if isinstance(flow, WorkflowAgent) else None
+    if not wanted or not wanted.strip():
+        return ""
+    try:
+        task = Dialog(Question(id="", actor="", node=flow.name, text=wanted.strip())).run()
+    except EOFError:
+        return ""
+    assert isinstance(task, str)
+    return task
 
 
 def declared(agent: GraphAgent | LoopAgent) -> tuple[Variable, ...]:

@@ -4,8 +4,8 @@
     functions/edge_processor/    processors
     functions/function_calling/  tools
 
-They are looked for where the environment says, then beside the workflow, beside its directory (as DevAll's own
-repository has them), and in the working directory.
+They are looked for where the environment says, then beside the workflow, beside the directories above it (as DevAll's
+own repository has them), and in the working directory.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ Kind: TypeAlias = Literal["edge", "edge_processor", "function_calling"]
 HOST = Path(__file__).parent / "workers" / "devall" / "host.py"
 """What functions find in their process: see there."""
 
+ABOVE = 2
+"""Directories above a workflow that may have functions: DevAll's own subgraphs stand two below its root."""
+
 _NAMED: dict[Kind, str] = {
     "edge": "MAC_EDGE_FUNCTIONS_DIR",
     "edge_processor": "MAC_EDGE_PROCESSOR_FUNCTIONS_DIR",
@@ -28,7 +31,8 @@ _NAMED: dict[Kind, str] = {
 
 def functions_directory(directory: Path, kind: Kind, environ: Mapping[str, str]) -> Path | None:
     """The functions of this kind that the workflows in `directory` may name; None if there are none."""
-    places = [place / "functions" / kind for place in (directory, directory.parent, Path.cwd())]
+    above = directory.absolute().parents[:ABOVE]
+    places = [place / "functions" / kind for place in (directory, *above, Path.cwd())]
     named = environ.get(_NAMED[kind])
     if named:
         places.insert(0, Path(named).expanduser())

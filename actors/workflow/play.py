@@ -16,6 +16,7 @@ in the same directory.
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from functools import partial
@@ -132,7 +133,7 @@ async def run_workflow(
         except CallboardError as error:  # an edge names what is not there
             result.error = error
             return result
-        board = Board(structure, clock=trio.current_time, tell=partial(_tell, me))
+        board = Board(structure, clock=trio.current_time, tell=partial(_tell, me, plan.workflow.graph))
         playing = Playing(me, board, backstage, plan.name)
         try:
             result.error = (await playing.to_the_end(task)).error
@@ -142,7 +143,8 @@ async def run_workflow(
             ended = board.result()
             result.take(ended)
             backstage.record.failures += ended.unaccepted
-        log_summary(plan.name, playing.timing)
+        if is_logged(logging.INFO, plan.workflow.graph):
+            log_summary(plan.name, playing.timing)
         return result
 
 
@@ -162,8 +164,13 @@ def _structure(me: Actor, backstage: Backstage) -> Structure:
     return Structure(plan.workflow.graph, plan.rules, named.functions(changes))
 
 
-def _tell(me: Actor, notice: Notice) -> None:
-    if isinstance(notice, Warned) and me.stream.heard:
+def is_logged(level: int, graph: Graph) -> bool:
+    """Whether a workflow's `log_level` lets this through."""
+    return graph.log_level is None or level >= logging.getLevelNamesMapping()[graph.log_level]
+
+
+def _tell(me: Actor, graph: Graph, notice: Notice) -> None:
+    if isinstance(notice, Warned) and me.stream.heard and is_logged(logging.WARNING, graph):
         me.emit(WarnedEvent(code=notice.code, message=notice.message, node=notice.node))
 
 

@@ -335,3 +335,22 @@ async def test_a_hundred_runs_wait_for_people_and_all_are_asked(house: House) ->
         house.root.questions.answer(question.id, f"to {question.run}", by="test")
     results = [(await ref.wait()).value for ref in refs]
     assert [result.output for result in results] == [f"to run-{i}" for i in range(100)]
+
+
+@pytest.mark.parametrize(("level", "summed", "warned"), [("INFO", 1, 1), ("WARNING", 0, 1), ("ERROR", 0, 0)])
+async def test_log_level_leaves_out_what_is_below_it(
+    house: House, caplog: pytest.LogCaptureFixture, level: str, summed: int, warned: int
+) -> None:
+    looping = f"""
+    graph:
+      log_level: {level}
+      max_iterations: 2
+      start: [A]
+      end: [B]
+      nodes: [{{id: A, type: literal, config: {{content: a}}}}, {{id: B, type: literal, config: {{content: b}}}}]
+      edges: [{{from: A, to: B}}, {{from: B, to: A}}]
+    """
+    caplog.set_level("INFO", "callboard.graph")
+    await house.run(written(house.directory, looping, "devall"))
+    assert caplog.text.count("performance summary") == summed
+    assert len(house.of("run.warning")) == warned

@@ -108,6 +108,7 @@ def test_functions_are_found_beside_the_workflow_and_beside_its_directory(functi
     (functions / "yaml_instance").mkdir()
     assert functions_directory(functions, "edge", {}) == own
     assert functions_directory(functions / "yaml_instance", "edge", {}) == own
+    assert functions_directory(functions / "yaml_instance" / "subgraphs", "edge", {}) == own
     assert functions_directory(functions, "edge", {"MAC_EDGE_FUNCTIONS_DIR": str(tmp_path)}) == tmp_path
 
 
