@@ -1,4 +1,4 @@
-"""Whether a SIGHUP means that the terminal we were started in is gone, or is somebody's way to ask for a reload.
+"""Whether a SIGHUP means that the terminal we were started in is gone, or asks for a reload.
 
 A closed terminal (its window, an SSH connection) sends SIGHUP to what runs in it, and has been taken from the session
 by then: `/dev/tty` can't be opened any more. What was started without a terminal (`setsid`, systemd) never had one to

@@ -50,7 +50,7 @@ class HangGuard:
         self._bell.acquire()
         self._gone.acquire()
         alarm = signal.getsignal(signal.SIGALRM)
-        if alarm == signal.SIG_IGN:  # inherited from whoever executed us; the timer would ring unheard
+        if alarm == signal.SIG_IGN:  # inherited from the program that executed us; the timer would have no effect
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
         self._has_timer = alarm in (signal.SIG_DFL, signal.SIG_IGN)
         # Not a threading.Thread: at its exit the interpreter would wait for that one.

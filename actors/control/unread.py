@@ -30,7 +30,7 @@ class Unread:
 
     Attributes:
         bytes: how many wait.
-        turn: taken, as a block, by who makes a long answer until it is sent.
+        turn: a block for making a long answer and sending it.
         connections: how many share it.
     """
 

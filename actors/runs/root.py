@@ -78,7 +78,7 @@ class Root:
     ) -> None:
         self.config_dir, _ = configured(config_dir, os.environ)
         self.settings, self.problems = load_settings(self.config_dir)
-        if serving:  # errors are told to others than whoever knows this machine's paths
+        if serving:  # its errors reach remote callers, who are not told this machine's paths
             self.settings = msgspec.structs.replace(self.settings, file=Path(self.settings.file).name)
         if dry_run:
             self.settings = msgspec.structs.replace(self.settings, dry_run=True)

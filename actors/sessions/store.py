@@ -359,7 +359,7 @@ class SessionStore:
             write_whole(scope.state(id), write_session(session))
             if alias is not None:
                 write_whole(scope.pointer(alias), f"{id}\n")
-        except OSError:  # the disk is full, say: what there is of a session that nobody has heard of goes again
+        except OSError:  # the disk is full, say: the half-made session is removed
             shutil.rmtree(scope.folder(id), ignore_errors=True)
             raise
         return Stored(id=id, alias=alias, agent=scope.agent, session=session, stamp=stamp(scope.state(id)))

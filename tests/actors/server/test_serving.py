@@ -117,7 +117,7 @@ async def test_case_105_it_does_not_serve_where_it_may_not(
 async def test_without_the_extra_the_websocket_is_served_and_http_says_what_is_missing(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serving, "_http", lambda *_: None)
+    monkeypatch.setattr(serving, "_http", lambda *_, **__: None)
     async with serve() as house:
         response = await house.client.get("/v1/info")
         assert response.status_code == 501
