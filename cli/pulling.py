@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import trio
@@ -16,6 +16,9 @@ from ..actors.models import weights
 from ..protocol.errors import CallboardError
 from ..supervisors import Actor, Root
 from .render.style import redrawable
+
+if TYPE_CHECKING:
+    from ..protocol.settings import ClientSettings, Settings
 
 _MEGABYTE = 1_000_000
 
@@ -30,8 +33,8 @@ def pull_weights(name: str, *, quiet: bool) -> Path:
     return trio.run(_pull, name, _silent if quiet else _teller())
 
 
-def list_weights(*, as_json: bool) -> str:
-    """The local models that can be pulled and the files that are here, as a table or as JSON."""
+def list_models(settings: Settings, *, as_json: bool) -> str:
+    """The local models that can be pulled, the files that are here, and the models of clients; a table or JSON."""
     here = {entry.model: entry for entry in weights.installed(os.environ)}
     rows = [
         {
@@ -49,9 +52,50 @@ def list_weights(*, as_json: bool) -> str:
         for model, entry in here.items()
         if model not in named
     ]
+    clients = usable(settings)
     if as_json:
-        return json.dumps({"schema_version": 1, "models": rows}, indent=2) + "\n"
-    return "".join(map(_row, rows))
+        return json.dumps({"schema_version": 1, "models": rows, "clients": clients}, indent=2) + "\n"
+    lines = [f"  {_client(client)}\n" for client in clients]
+    return "".join([*map(_row, rows), *(["\nmodels of clients\n", *lines] if lines else [])])
+
+
+def usable(settings: Settings) -> list[dict[str, Any]]:
+    """The clients that `config.yaml` has and those that the environment has a key for, with their models.
+
+    Without a list in `config.yaml` a client takes any name; `key` is None where none is needed.
+    """
+    from ..actors.models.catalog import BUILT_IN, READY_MADE, Catalog, key_variables
+    from ..protocol.settings import ClientSettings
+
+    known = [*settings.clients]
+    names = {client.name for client in known}
+    for name, kind in {**BUILT_IN, **dict.fromkeys(READY_MADE, "openai-compatible")}.items():
+        client = ClientSettings(type=kind, name=name)
+        if name not in names and any(os.environ.get(variable) for variable in key_variables(client)):
+            known.append(client)
+    default = Catalog(settings, os.environ).choice().model
+    return [
+        {
+            "client": client.name,
+            "type": client.type,
+            "models": [{"id": f"{client.name}:{each.name}", "type": each.type} for each in client.models],
+            "key": _has_key(client, key_variables(client)),
+            "default": default if default.partition(":")[0] == client.name else None,
+        }
+        for client in known
+    ]
+
+
+def _has_key(client: ClientSettings, variables: list[str]) -> bool | None:
+    if client.type in ("ollama", "local"):
+        return None
+    return bool(client.api_key) or any(os.environ.get(name) for name in variables)
+
+
+def _client(client: Mapping[str, Any]) -> str:
+    key = {None: "", True: " (key set)", False: " (no key)"}[client["key"]]
+    models = ", ".join(each["id"] for each in client["models"]) or f"{client['client']}:<any name>"
+    return f"{client['client']}{key}: {models}"
 
 
 def _row(row: Mapping[str, Any]) -> str:

@@ -33,9 +33,11 @@ def _described(name: str, config_dir: Path) -> TargetInfo:
     if isinstance(loaded, GraphAgent):
         info.dialect, info.description = "graph", loaded.graph.description.strip()
         info.model, info.variables = loaded.graph.model, _variables(loaded.graph.variables)
+        info.conversation_starters = list(loaded.graph.conversation_starters)
     elif isinstance(loaded, LoopAgent):
         info.dialect, info.description = "agent", loaded.agent.description.strip()
         info.model, info.variables = loaded.agent.model, _variables(loaded.agent.variables)
+        info.conversation_starters = list(loaded.agent.conversation_starters)
     else:
         info.dialect, info.description = "workflow", (loaded.workflow.graph.description or "").strip()
     return info

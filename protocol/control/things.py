@@ -155,6 +155,7 @@ class TargetInfo(msgspec.Struct, kw_only=True):
         problem: why it can't be started as it is; "" if nothing is known to be wrong.
         model: what it asks for; None for the model of the settings, or none.
         variables: what may be given to it.
+        conversation_starters: prompts that its file suggests to people.
     """
 
     name: str
@@ -164,6 +165,7 @@ class TargetInfo(msgspec.Struct, kw_only=True):
     problem: str = ""
     model: str | None = None
     variables: list[TargetVariable] = []
+    conversation_starters: list[str] = []
 
 
 class GraphNode(msgspec.Struct, kw_only=True):

@@ -69,3 +69,26 @@ def test_a_signal_ends_a_pull_with_its_exit_code_and_leaves_nothing(tmp_path: Pa
         assert pull.wait(10) == 128 + number
         assert "stopped before the weights were here" in pull.stderr.read()
     assert list((tmp_path / "cache").rglob("*.*")) in ([], [tmp_path / "cache/callboard/models/.smollm2"])
+
+
+def test_the_list_names_the_models_of_clients_and_whether_there_is_a_key(
+    callboard: Callboard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "LAB_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("GROQ_API_KEY", "k")
+    (tmp_path / "config.yaml").write_text(
+        "model: lab:big\nclients:\n"
+        "  - {type: openai-compatible, name: lab, api_base: 'http://x/v1', models: [{name: big}]}\n"
+    )
+    out = callboard("models", "list", "--config-dir", str(tmp_path))[1]
+    assert "lab (no key): lab:big" in out
+    assert "groq (key set): groq:<any name>" in out
+    clients = json.loads(callboard("models", "list", "-o", "json", "--config-dir", str(tmp_path))[1])["clients"]
+    assert clients[0] == {
+        "client": "lab",
+        "type": "openai-compatible",
+        "models": [{"id": "lab:big", "type": "chat"}],
+        "key": False,
+        "default": "lab:big",
+    }

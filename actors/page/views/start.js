@@ -18,6 +18,7 @@ export class StartView {
     this.choices = h("datalist", { id: "targets" });
     this.about = h("p", { class: "hint" });
     this.picks = h("div", { class: "picks", role: "group", "aria-label": "What can be started" });
+    this.starters = h("div", { class: "starters", role: "group", "aria-label": "Prompts to begin with", hidden: true });
     this.prompt = h("textarea", {
       name: "prompt",
       rows: "5",
@@ -40,6 +41,7 @@ export class StartView {
       field("What to run", this.target, this.choices, this.about),
       this.picks,
       field("Prompt", this.prompt),
+      this.starters,
       h("div", { class: "two" }, field("Model", this.model), field("Title", this.title)),
       h(
         "fieldset",
@@ -97,8 +99,23 @@ export class StartView {
   #describe() {
     const found = this.targets.find((each) => each.name === this.target.value.trim());
     say(this.about, found?.problem ?? "");
+    this.#suggest(found?.conversation_starters ?? []);
     for (const pick of this.picks.children)
       pick.setAttribute("aria-pressed", String(pick.dataset.name === found?.name));
+  }
+
+  #suggest(starters) {
+    this.starters.hidden = !starters.length;
+    this.starters.replaceChildren(
+      ...starters.map((text) =>
+        h("button", { type: "button", class: "quiet small", onclick: () => this.#begin(text) }, text),
+      ),
+    );
+  }
+
+  #begin(text) {
+    this.prompt.value = text;
+    this.prompt.focus();
   }
 
   #variable(focus) {

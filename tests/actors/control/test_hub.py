@@ -350,9 +350,11 @@ async def test_the_first_answer_wins_and_the_others_are_told(stage: Stage, hub: 
 
 async def test_what_can_be_started_is_listed_with_what_is_wrong_with_it(stage: Stage, hub: Hub) -> None:
     stage.agent("start: gone\nnodes: {}", "broken")
+    stage.plain("instructions: x\nconversation_starters: [hi, 'how?']", "clerk")
     targets = {target.name: target for target in hub.targets(LOCAL)}
     assert (targets["asks"].dialect, targets["asks"].source, targets["asks"].problem) == ("graph", "config", "")
     assert targets["broken"].problem
+    assert targets["clerk"].conversation_starters == ["hi", "how?"]
     assert targets["coder"].source == "library"
 
 

@@ -271,9 +271,28 @@ async def test_it_is_light_or_dark_as_the_system_says_or_as_is_chosen(scripted: 
         await page.until(f"{paper} === '{light}' && document.querySelector('.theme')?.textContent === '○ Light'")
 
 
+async def test_the_prompts_that_an_agent_suggests_fill_the_field(scripted: Scripted, browser: Browser) -> None:
+    scripted.targets = [
+        {"name": "clerk", "dialect": "agent", "problem": "", "conversation_starters": ["How long?", "How much?"]},
+        {"name": "mute", "dialect": "agent", "problem": ""},
+    ]
+    async with browser.page(scripted.url) as page:
+        await go(page, "start")
+        await page.until("document.querySelectorAll('.pick').length === 2")
+        await page.click(".pick[data-name=clerk]")
+        await page.until("document.querySelectorAll('.starters button').length === 2")
+        await page.click(".starters button:last-child")
+        await page.until("document.querySelector('textarea[name=prompt]').value === 'How much?'")
+        await page.click(".pick[data-name=mute]")
+        await page.until("document.querySelector('.starters').hidden")
+        assert page.problems == []
+
+
 async def test_nothing_is_wider_than_a_narrow_screen(scripted: Scripted, browser: Browser) -> None:
     long = "a-name-without-any-place-to-break-it-" * 5
-    scripted.targets = [{"name": long, "dialect": "graph", "description": long, "problem": ""}]
+    scripted.targets = [
+        {"name": long, "dialect": "graph", "description": long, "problem": "", "conversation_starters": [long]}
+    ]
     text = frames.delta("run-1", long * 5)
     question = frames.asked("run-1", "q", "choice", long, options=[long, "b"])
     await put(scripted, "run-1", *frames.opening("run-1", "lead"), text, question, name=long, prompt=long)

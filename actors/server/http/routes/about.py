@@ -70,6 +70,7 @@ def _agent(target: TargetInfo) -> AgentTold:
         description=target.description,
         source=target.source,
         problem=target.problem,
+        conversation_starters=target.conversation_starters,
     )
 
 

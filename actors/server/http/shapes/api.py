@@ -119,6 +119,7 @@ class AgentTold(msgspec.Struct, kw_only=True):
     description: str = ""
     source: str = ""
     problem: str = ""
+    conversation_starters: list[str] = []
 
 
 class AgentsList(msgspec.Struct, kw_only=True):

@@ -21,11 +21,12 @@ async def test_the_server_tells_what_it_is(house: House) -> None:
 
 async def test_agents_are_listed_with_what_is_wrong_with_them(house: House) -> None:
     house.stage.agent(HELLO, name="hello")
-    house.stage.plain(LOOP, name="clerk")
+    house.stage.plain(f"{LOOP}\nconversation_starters: [How long is the warranty?]", name="clerk")
     house.stage.agent("start: nowhere\nnodes: {}", name="broken")
     found = {agent["name"]: agent for agent in (await house.get("/v1/agents"))["agents"]}
     assert found["hello"]["dialect"] == "graph"
     assert found["clerk"]["dialect"] == "agent"
+    assert found["clerk"]["conversation_starters"] == ["How long is the warranty?"]
     assert found["broken"]["problem"]
     assert found["coder"]["source"] == "library"
 
