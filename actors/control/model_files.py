@@ -1,6 +1,6 @@
 """Which files callers of a server may have loaded as models: `local:/path/to/model.gguf`.
 
-The operator of the server may name any file, in `config.yaml`, in agents, on the command line. From outside, a path would
+The server's operator may name any file, in `config.yaml`, in agents, on the command line. From outside, a path would
 tell what lies on the machine, and hand any file to a loader that is no parser for strangers. So it needs the scope for
 files and has to lie in a directory that the settings name, and the refusal is the same whether or not it is there.
 """

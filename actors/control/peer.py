@@ -127,7 +127,7 @@ class Peer:
         gate: asked before each method, and told after it.
         room: waits until the transport has room for a frame, and raises `Gone`. It is waited for before long answers
             are made, so that a client that does not read keeps us from making them, not only from sending them.
-        turn: taken by who makes a long answer, until it is sent.
+        turn: a block for making a long answer and sending it.
 
     Attributes:
         me, hub, caller, room, turn: as given.
