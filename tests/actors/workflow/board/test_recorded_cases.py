@@ -108,9 +108,6 @@ DIFFERENT = {
     "N12 human node memory ignored + preview": Otherwise(
         f"{GUIDE}: memories of people", fails="no memory store `none`"
     ),
-    "A10 blackboard no path": Otherwise(
-        f"{GUIDE}: memories are read only if `read` says so", "B<system:R ; user:hello out>"
-    ),
     "A13 memory without config": Otherwise(f"{GUIDE}: its stores have no `config`", "A<user:TASK>"),
     "A14 bad retrieve_stage": Otherwise(f"{GUIDE}: stage `post_gen`", "A<user:TASK>"),
     "Q06 duplicate tool names": Otherwise(f"{MENDED}: a failed agent fails the run", fails="Duplicate tool name"),
