@@ -10,8 +10,8 @@ from ...protocol.graph import Graph, RagNode
 from ...protocol.problems import Problem, did_you_mean
 from ...protocol.source import Path as Keys
 
-_ELSEWHERE = re.compile(r"[*?\[{:]")
-"""Of globs, pages and loaders: nobody knows before they are looked at."""
+_ELSEWHERE = re.compile(r"[*?\[{:;]")
+"""In globs, pages, loaders, and several paths in one line: what they name is known when they are looked at."""
 
 
 def check_documents(agent: Agent | Graph, directory: Path) -> list[Problem]:

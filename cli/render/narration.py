@@ -76,9 +76,13 @@ class Narrator:
         self._held: dict[str, Line] = {}
         self._secret: set[str] = set()
         self._pen = Pen(mark, whole=whole)
-        self._troupe = TroupeTeller(self._pen, verbose=verbose, told=self._told, spent=self._spent)
+        self._troupe = TroupeTeller(
+            self._pen, verbose=verbose, told=self._told, spent=self._spent, of_node=self._of_node
+        )
         self._knowledge = KnowledgeTeller(self._pen, live=live)
         self._types: dict[str, str] = {}
+        self._live = live
+        self._graph = ""  # the actor of the graph that was started
         self._nested: set[str] = set()
         self._wide: set[tuple[str, int]] = set()
         self._usage: dict[str, UsageUpdate] = {}
@@ -113,6 +117,8 @@ class Narrator:
             if child and not self.nested(event.actor):
                 yield self._pen.timed(event, f"{child} ({data.graph}, a graph) start")
             self._nested.add(event.actor)
+        else:
+            self._graph = event.actor
         if self._told(event):
             yield self._pen.line(f"graph: {data.graph} (start: {data.start})", style="title")
 
@@ -256,6 +262,10 @@ class Narrator:
         if self._verbose:
             return True
         return item is None and not self.nested(event.actor)
+
+    def _of_node(self, event: Event) -> bool:
+        """Whether it is the work of a node of the graph that was started, and nothing else shows that."""
+        return not self._live and bool(self._graph) and event.actor.rpartition("/")[0] == self._graph
 
     def nested(self, actor: str) -> bool:
         """Whether the actor belongs to a graph that another graph runs."""

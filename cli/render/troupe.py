@@ -7,8 +7,9 @@
     ▸ 12:00:04 agent_scout_949da8fc done in 2.10s, 3 turns, 1 tool call
     ▸ agent done in 4.00s, 2 turns, 4 tool calls, 210 tokens in, 40 out
 
-A call is told when it has ended; with `-v` also when it begins, and every model call. Agents of graphs inside graphs,
-and of the items of a map, are told only with `-v`, as those are.
+A call is told when it has ended; with `-v` also when it begins, and every model call. Without it a model call is told
+if a node of the graph makes it. Agents of graphs inside graphs, and of the items of a map, are told only with `-v`, as
+those are.
 """
 
 from __future__ import annotations
@@ -57,10 +58,20 @@ class TroupeTeller:
         verbose: tell about model calls and beginnings too.
         told: whether what happens at an actor is told at all.
         spent: what the run has used, as the end of a line.
+        of_node: whether a model call is that of a node, and told in one line also without `verbose`.
     """
 
-    def __init__(self, pen: Pen, *, verbose: bool, told: Callable[[Event], bool], spent: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        pen: Pen,
+        *,
+        verbose: bool,
+        told: Callable[[Event], bool],
+        spent: Callable[[], str],
+        of_node: Callable[[Event], bool],
+    ) -> None:
         self._pen = pen
+        self._of_node = of_node
         self._verbose = verbose
         self._told = told
         self._spent = spent
@@ -210,10 +221,12 @@ class TroupeTeller:
 
     @_tell.register
     def _llm_request(self, data: LlmRequest, event: Event) -> Iterator[Line]:
+        tools = ",".join(data.tools) if len(data.tools) <= 5 else str(len(data.tools))
         if self._verbose:
-            tools = ",".join(data.tools) if len(data.tools) <= 5 else str(len(data.tools))
             about = f"model={data.model} messages={data.messages} tools={tools or 'none'} try={data.attempt}"
             yield self._pen.timed(event, f"  llm call: {about}")
+        elif data.attempt == 1 and self._of_node(event):
+            yield self._pen.line(f"  llm call: model={data.model} tools={tools or '<none>'}")
 
     @_tell.register
     def _llm_response(self, data: LlmResponse, event: Event) -> Iterator[Line]:

@@ -119,6 +119,14 @@ def nested(event: MakeEvent) -> list[ev.Event]:
     ]
 
 
+def test_a_model_call_of_a_node_is_one_line_and_those_of_agents_are_for_verbose(event: MakeEvent) -> None:
+    call = ev.LlmRequest(model="m", messages=2, tools=[])
+    graph = [event(ev.GraphStarted(graph="g", start="a"), "/run-1/g"), event(call, "/run-1/g/a")]
+    again = event(ev.LlmRequest(model="m", messages=2, tools=[], attempt=2), "/run-1/g/a")
+    assert told([*graph, again, event(call, "/run-1/g/a/child")])[1:] == ["▸   llm call: model=m tools=<none>"]
+    assert told([event(call, "/run-1/boss")]) == []
+
+
 def test_nested_graphs_and_map_items_are_quiet(event: MakeEvent) -> None:
     assert told(nested(event)) == []
 

@@ -26,12 +26,21 @@ _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 async def listed(desk: Desk, target: str) -> list[Entry]:
     """What a path names: one file, all files of a directory, or all that a glob matches.
 
+    `a;b`, the way Loki asks for several, is both, unless there is a file of that name.
+
     Raises:
         UsageError: the glob can't be understood.
     """
-    root, rest = rooted(desk, target)
-    walk = Walk(desk.settings.files)
-    return await trio.to_thread.run_sync(lambda: walk.named(root, rest), limiter=desk.limiter, abandon_on_cancel=True)
+
+    def look() -> list[Entry]:
+        walk = Walk(desk.settings.files)
+        entries: list[Entry] = []
+        for one in [target] if os.path.lexists(os.path.join(*rooted(desk, target))) else target.split(";"):  # noqa: PTH118 - texts
+            if one.strip():
+                entries = walk.named(*rooted(desk, one.strip()))
+        return entries
+
+    return await trio.to_thread.run_sync(look, limiter=desk.limiter, abandon_on_cancel=True)
 
 
 def rooted(desk: Desk, target: str) -> tuple[str, str]:

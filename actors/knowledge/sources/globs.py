@@ -1,7 +1,8 @@
 """Globs: braces are spelled out first, then each part of the path is matched by itself.
 
     dir/*.md            in dir itself
-    dir/*/README.md     one directory below dir, no deeper
+    dir/*/*.md          one directory below dir, no deeper
+    dir/*/README.md     files of that name at any depth below dir, but not in dir itself, as Loki has it
     dir/**/*.{md,txt}   in dir and at any depth below, with either ending
     dir/**              everything below dir
 

@@ -212,8 +212,10 @@ class Walk:
 
 
 def _parts(pattern: str) -> list[str]:
-    """The parts of a path, `**` at most once in a row."""
+    """The parts of a path, `**` at most once in a row; `*/NAME` at its end is a name at any depth below, as in Loki."""
     parts = [part for part in pattern.split("/") if part not in ("", ".")]
+    if parts[-2:-1] == ["*"] and not is_wild(parts[-1]):
+        parts.insert(-1, globs.ANY_DEPTH)
     kept = [part for at, part in enumerate(parts) if part != globs.ANY_DEPTH or parts[at - 1 : at] != [globs.ANY_DEPTH]]
     return ["/", *kept] if pattern.startswith("/") else kept
 

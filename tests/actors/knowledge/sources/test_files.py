@@ -42,7 +42,9 @@ async def test_case_97_globs_mean_what_loki_s_mean(bench: Bench) -> None:
         "dir/a/note.txt",
         "dir/c.py",
     )
-    assert await bench.names("dir/*/test.md") == ["dir/a/test.md", "dir/b/test.md"]
+    # Its documents say any depth; its program looks in `dir` and one directory below.
+    assert await bench.names("dir/*/test.md") == ["dir/a/test.md", "dir/a/deep/test.md", "dir/b/test.md"]
+    assert await bench.names("dir/*/*.md") == ["dir/a/test.md", "dir/b/test.md"]
     assert await bench.names("dir/**/*.{md,txt}") == [
         *("dir/test.md", "dir/a/test.md", "dir/a/deep/test.md", "dir/b/test.md", "dir/a/note.txt"),
     ]
@@ -85,6 +87,13 @@ async def test_globs_know_questions_sets_and_braces_within_braces(bench: Bench) 
 async def test_a_name_that_looks_like_a_glob_is_itself_first(bench: Bench) -> None:
     tree(bench, "report[1].md", "report1.md")
     assert await bench.names("report[1].md") == ["report[1].md"]
+
+
+async def test_several_paths_may_stand_in_one_line(bench: Bench) -> None:
+    tree(bench, "a.md", "b/c.md", "odd;name.md")
+    assert await bench.names("a.md;b; nowhere.md") == ["a.md", "b/c.md"]
+    assert "it does not exist" in bench.problems["nowhere.md"]
+    assert await bench.names("odd;name.md") == ["odd;name.md"]
 
 
 async def test_many_doublestars_end_in_time(bench: Bench) -> None:
