@@ -39,6 +39,7 @@ class Seen(msgspec.Struct, frozen=True, gc=False):
         mailbox: messages that wait.
         received: messages that it has taken so far.
         children: how many actors are right below it.
+        pid: of its process, if it is the actor of one; else 0.
     """
 
     path: str
@@ -50,6 +51,7 @@ class Seen(msgspec.Struct, frozen=True, gc=False):
     mailbox: int
     received: int
     children: int
+    pid: int
 
 
 def find(root: Root, path: str) -> Actor | None:
@@ -95,6 +97,7 @@ def look_at(actor: Actor) -> Seen:
         mailbox=len(actor.mailbox),
         received=actor.mailbox.received,
         children=actor.child_count,
+        pid=actor.root.pid_of(actor.path),
     )
 
 

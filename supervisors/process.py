@@ -164,12 +164,14 @@ async def start_process(
         )
         process = Process(command, child, own.ref)
         end = None
+        own.root.processes.pids[own.path] = child.pid
         try:
             await own.root.processes.link.register(child.pid, child.start)
             started.append(process)
             own.started()
             await _until_exit_or_stop(own, child)
         finally:
+            own.root.processes.pids.pop(own.path, None)
             try:
                 with own.cleanup():
                     end = await child.end()

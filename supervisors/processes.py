@@ -39,6 +39,7 @@ class Processes:
     Attributes:
         token: the root's token, in the cookie of every child.
         live: pid of the leader -> child, from its fork until its session is proven empty.
+        pids: path of the actor -> pid of the leader, for those who look at the tree.
         link: to the guardian.
         limiter: bounds the threads that fork and that look at `/proc`.
         hurry: set when graces are to be skipped.
@@ -49,6 +50,7 @@ class Processes:
     def __init__(self, root: Root) -> None:
         self.token = new_token()
         self.live: dict[int, Child] = {}
+        self.pids: dict[str, int] = {}
         self.limiter = trio.CapacityLimiter(AT_ONCE)
         self.hurry = root.hurry
         self.link = GuardianLink(self.token, self.start_task, self.warn, self.limiter)

@@ -141,6 +141,10 @@ class Root:
         """As `spawn`, but waits until it is ready; see `Actor.start`."""
         return await self.actor.start(body, *args, **options)
 
+    def pid_of(self, path: str) -> int:
+        """Pid of the process that the actor with this path has; 0 if it has none."""
+        return self._processes.pids.get(path, 0) if self._processes is not None else 0
+
     @property
     def processes(self) -> Processes:
         """The subprocesses of this tree, made at first use (see `process`)."""

@@ -33,6 +33,7 @@ from ...protocol.events import (
 )
 from ...supervisors import Actor
 from ...supervisors.census import Seen, census, find, look_at
+from .memory import memory_of_process
 from .runs.summary import rfc3339
 
 TURN = 1000
@@ -174,6 +175,7 @@ class Tree:
             mailbox=seen.mailbox,
             received=seen.received,
             children=seen.children,
+            memory=memory_of_process(seen.pid) if seen.pid else 0,
         )
         known = self._known.get(info.path)
         if known is None:

@@ -78,6 +78,7 @@ class ActorInfo(msgspec.Struct, kw_only=True):
         mailbox: messages that wait for it.
         received: messages that it has taken so far.
         children: how many actors are right below it.
+        memory: bytes that its process takes, if it is the actor of one; without those that this one has started.
         since: when it was started; "" if that was before anybody looked.
         doing: the node, tool or model it is at, since `doing_since`.
         turns, input_tokens, output_tokens, cost: of its own requests to models; of a run, those of all in it.
@@ -96,6 +97,7 @@ class ActorInfo(msgspec.Struct, kw_only=True):
     mailbox: int = 0
     received: int = 0
     children: int = 0
+    memory: int = 0
     since: str = ""
     doing: str = ""
     doing_since: str = ""

@@ -58,6 +58,14 @@ nodes:
 """
 
 
+WORK = """
+start: work
+nodes:
+  work: {type: script, script: work.sh, timeout: 600, next: end}
+  end: {type: end}
+"""
+
+
 def actor(path: str, **more: Any) -> ActorInfo:
     above, _, name = path.rpartition("/")
     return ActorInfo(path=path, parent=above, name=name, **{"run": "run-1"} | more)
@@ -86,6 +94,7 @@ def test_a_row_tells_what_an_actor_does_and_for_how_long() -> None:
         input_tokens=12_000,
         output_tokens=345,
         cost=0.0123,
+        memory=12_345_678,
         restarts=1,
         kind="agent",
         events=1200,
@@ -94,7 +103,7 @@ def test_a_row_tells_what_an_actor_does_and_for_how_long() -> None:
         doing_since="2026-11-03T11:59:18Z",
     )
     shown = table(one)
-    assert shown.head(140).split() == [
+    assert shown.head(160).split() == [
         "PATH",
         "STATE",
         "KIND",
@@ -103,12 +112,13 @@ def test_a_row_tells_what_an_actor_does_and_for_how_long() -> None:
         "TURNS",
         "TOKENS",
         "COST",
+        "MEM",
         "RST",
         "EVTS",
         "LAST",
         "DOING",
     ]
-    (row,) = shown.body(140, 10, NOW)
+    (row,) = shown.body(160, 10, NOW)
     assert row.text.split() == [
         ">",
         "/run-1/plan",
@@ -119,6 +129,7 @@ def test_a_row_tells_what_an_actor_does_and_for_how_long() -> None:
         "2",
         "12.3k",
         "$0.0123",
+        "12M",
         "1",
         "1.2k",
         "llm.request",
@@ -316,12 +327,40 @@ def test_where_there_is_no_terminal_it_prints_what_is_there_once(callboard: Call
     code, out, _err = callboard("top")
     rows = [line.split() for line in out.splitlines()]
     assert code == 0
-    assert rows[0] == ["PATH", "STATE", "KIND", "MAIL", "IN", "TURNS", "TOKENS", "COST", "RST", "EVTS", "LAST", "DOING"]
+    assert rows[0] == [
+        "PATH",
+        "STATE",
+        "KIND",
+        "MAIL",
+        "IN",
+        "TURNS",
+        "TOKENS",
+        "COST",
+        "MEM",
+        "RST",
+        "EVTS",
+        "LAST",
+        "DOING",
+    ]
     assert f"/{run}" in [row[0] for row in rows]
     whole = json.loads(callboard("top", run, "-o", "json")[1])
     assert whole["schema_version"] == 1
     assert {each["run"] for each in whole["actors"]} == {run}
     assert callboard("top", "run-zz")[0] == 2
+
+
+def test_processes_of_a_run_are_listed_with_the_memory_that_they_take(callboard: Callboard, house: House) -> None:
+    house.agent("work", WORK)
+    (house.config_dir / "agents" / "work" / "work.sh").write_text("sleep 600\n")
+    run = house.start("work", "").run
+    deadline = time.monotonic() + 60
+    found: list[Any] = []
+    while not any(each["memory"] for each in found if "work.sh" in each["path"]):
+        assert time.monotonic() < deadline, found
+        whole = json.loads(callboard("top", run, "-o", "json")[1])
+        found = whole["actors"]
+    assert whole["memory"] > 10_000_000
+    assert {each["memory"] for each in found if each["kind"] in ("run", "graph")} == {0}
 
 
 # --- at a terminal -----------------------------------------------------------------------------------------

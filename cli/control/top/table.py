@@ -53,6 +53,7 @@ _COLUMNS = (
     _Column("TURNS", 5, lambda actor, _: amount(actor.turns) if actor.turns else "", 2),
     _Column("TOKENS", 7, lambda actor, _: amount(tokens(actor)) if tokens(actor) else "", 6),
     _Column("COST", 8, lambda actor, _: money(actor.cost), 4),
+    _Column("MEM", 5, lambda actor, _: f"{actor.memory / 1e6:.0f}M" if actor.memory else "", 1),
     _Column("RST", 3, lambda actor, _: amount(actor.restarts) if actor.restarts else "", 3),
     _Column("EVTS", 5, lambda actor, _: amount(actor.events) if actor.events else "", 1),
     _Column("LAST", 18, lambda actor, _: one_line(actor.last_event, 18), 1, right=False),
