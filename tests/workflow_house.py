@@ -27,12 +27,14 @@ from callboard.supervisors import Actor, Ref, Root
 from callboard.supervisors.ref import End
 
 
-def written(directory: Path, yaml: str, compat: Any = None, known: Known | None = None) -> Plan:
+def written(
+    directory: Path, yaml: str, compat: Any = None, known: Known | None = None, environ: Mapping[str, str] | None = None
+) -> Plan:
     """A plan of a workflow whose file is in that directory."""
     text = textwrap.dedent(yaml)
     found, problems = read_workflow(text, "wf.yaml", compat=compat, known=known, environ={})
     assert found is not None, "\n".join(map(str, problems))
-    return compile_workflow(found, directory / "wf.yaml", {})
+    return compile_workflow(found, directory / "wf.yaml", environ or {})
 
 
 class Clerk:

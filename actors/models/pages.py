@@ -21,7 +21,8 @@ SHOWN = 100
 """Characters of a page's title, or of its first words, that become part of an error."""
 
 _HTML = ("text/html", "application/xhtml+xml")
-_REPLIES = (b"{", b"[", b":", b"data:", b"event:", b"id:", b"retry:", b"\xef\xbb\xbf")
+_REPLIES = (b"{", b"[", b":", b"data:", b"event:", b"id:", b"retry:")
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _DECIDES = max(map(len, _REPLIES))
 
 
@@ -50,7 +51,7 @@ class NoPage:
             self._take(piece)
             return
         self._head += piece
-        if self._page is None and len(self._head.lstrip()) >= _DECIDES:
+        if self._page is None and len(self._start) >= _DECIDES:
             self._decide()
         if self._page and len(self._head) >= LOOKED_AT:
             self.finish()
@@ -66,8 +67,13 @@ class NoPage:
                 "page, log in first"
             )
 
+    @property
+    def _start(self) -> bytes:
+        """What the body begins with, as far as it is there."""
+        return self._head.removeprefix(_BYTE_ORDER_MARK).lstrip()
+
     def _decide(self) -> None:
-        start = self._head.lstrip()
+        start = self._start
         self._page = start.startswith(b"<") or (self._is_html and bool(start) and not start.startswith(_REPLIES))
         if not self._page and self._head:
             self._take(self._head)
@@ -82,10 +88,10 @@ class _Words:
         self.said = ""
         self._in_title = False
 
-    def begins(self, tag: str, attributes: str) -> None:  # noqa: ARG002 - as all who are told of tags
+    def begins(self, tag: str, attributes: str) -> None:  # noqa: ARG002 - the signature that `scan` calls
         self._in_title = tag == "title"
 
-    def ends(self, tag: str) -> None:  # noqa: ARG002 - as all who are told of tags
+    def ends(self, tag: str) -> None:  # noqa: ARG002 - the signature that `scan` calls
         self._in_title = False
 
     def says(self, text: str) -> None:
@@ -97,7 +103,7 @@ class _Words:
 
 def _described(page: bytes) -> str:
     words = _Words()
-    scan(page[:LOOKED_AT].decode("utf-8", errors="replace"), words, lambda: None)
+    scan(page[:LOOKED_AT].decode("utf-8-sig", errors="replace"), words, lambda: None)
     for name, text in (("title", words.title), ("begins", words.said)):
         line = " ".join(text.split())
         if line:

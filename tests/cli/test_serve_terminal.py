@@ -55,7 +55,7 @@ class Terminal:
         environ = {"PATH": "/usr/bin:/bin", "HOME": str(self.home), "XDG_STATE_HOME": str(self.home / "state")}
         command = [sys.executable, "-c", IN_TERMINAL, *argv]
         self.leader = subprocess.Popen(
-            command, stdin=slave, stdout=slave, stderr=slave, env=environ, start_new_session=True
+            command, stdin=slave, stdout=slave, stderr=slave, env=environ, cwd=self.home, start_new_session=True
         )
         os.close(slave)
 

@@ -48,10 +48,12 @@ class Offered(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         tools: what the model is offered.
         unlisted: what it may call besides, by name.
+        lists: what each server has that was asked for its tools, as it was when they were collected.
     """
 
     tools: tuple[Tool, ...] = ()
     unlisted: dict[str, Tool] = {}
+    lists: dict[str, tuple[ServerTool, ...]] = {}
 
 
 class AgentServers:
@@ -120,7 +122,7 @@ class Offering:
             GraphMistake: the node lists a tool that its server does not have.
         """
         offered = await offer(me, self._talk, self._wanted, taken=self._taken, node=self._node)
-        self._known = await self._lists()
+        self._known = offered.lists  # not those of now: what has changed since then is for the next turn to see
         return offered
 
     async def renewed(self, me: Actor) -> Offered | None:
@@ -135,15 +137,15 @@ class Offering:
         """What each server has whose list matters, as far as it was ever asked."""
         found: dict[str, tuple[ServerTool, ...]] = {}
 
-        async def look(name: str) -> None:
-            catalog = await self._talk.scope.learned(name)
+        async def look(view: View) -> None:
+            catalog = await self._talk.scope.learned(view.server.name)
             if catalog is not None:
-                found[name] = catalog.tools
+                found[view.server.name] = tuple(tool for tool in catalog.tools if view.admits(tool.name))
 
         async with trio.open_nursery() as nursery:
             for choice in self._wanted.choices:
                 if not choice.server.disabled and _has_to_be_asked(choice, self._wanted.mode):
-                    nursery.start_soon(look, choice.server.name)
+                    nursery.start_soon(look, View(talk=self._talk, server=choice.server, lists=choice.lists))
         return found
 
 
@@ -197,7 +199,8 @@ async def offer(
                 if not again:
                     raise
                 collected.refuse([listed], mistake)
-    return Offered(tools=tuple(collected.tools.values()), unlisted=collected.unlisted)
+    lists = {name: tuple(tools) for name, tools in known.items() if not isinstance(tools, Exception)}
+    return Offered(tools=tuple(collected.tools.values()), unlisted=collected.unlisted, lists=lists)
 
 
 class _Collected:

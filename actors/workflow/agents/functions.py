@@ -7,8 +7,6 @@ What a function returns is told as text or JSON; a message or an attachment of D
 
 from __future__ import annotations
 
-import contextlib
-import os
 import tempfile
 from collections.abc import Iterator
 from functools import partial
@@ -76,7 +74,8 @@ class _Call:
         from ...tools.files.output import DONE
 
         workspace = await self._company.workspace.path()
-        with _file_for_parts() as parts:
+        with tempfile.TemporaryDirectory(prefix="callboard-parts-", ignore_cleanup_errors=True) as directory:
+            parts = Path(directory) / "parts.json"
             given = {
                 "roots": [str(root) for root in roots_of(self._declaration.file)],
                 "directory": str(self._declaration.file.absolute().parent),
@@ -90,17 +89,6 @@ class _Call:
             written = await play(me, self._declaration, arguments, self._home, timeout=self._timeout, host=host)
             more = await trio.to_thread.run_sync(partial(shown, parts))
         return more or written.text or DONE
-
-
-@contextlib.contextmanager
-def _file_for_parts() -> Iterator[Path]:
-    handle, name = tempfile.mkstemp(prefix="callboard-parts-")
-    os.close(handle)
-    try:
-        yield Path(name)
-    finally:
-        with contextlib.suppress(OSError):  # the function may have removed it
-            Path(name).unlink()
 
 
 def _declared(entry: ToolEntry, files: list[Path], directory: Path | None) -> Iterator[Declaration]:

@@ -38,8 +38,9 @@ def shown(file: Path) -> Shown | None:
         ToolFailed: one of them can't be read.
     """
     try:
-        data = file.read_bytes()
-        written = msgspec.json.decode(data, type=tuple[_Written, ...]) if data else ()
+        written = msgspec.json.decode(file.read_bytes(), type=tuple[_Written, ...])
+    except FileNotFoundError:
+        return None
     except (OSError, msgspec.DecodeError) as error:
         raise ToolFailed(f"what the function shows can't be read: {error}") from error
     if sum(bool(each.path) for each in written) > MOST:

@@ -149,13 +149,14 @@ class EdgeFunctions:
             try:
                 with clock.scope:
                     clock.start()
-                    answer = await self._answer(line, what)
-                    while "ask" in answer:
+                    said = await self._answer(line, what)
+                    while "ask" in said:
                         with clock.stopped():
-                            told = await self._asked(answer["ask"], name)
-                        answer = await self._answer(msgspec.json.encode(told) + b"\n", what)
+                            told = await self._asked(said["ask"], name)
+                        said = await self._answer(msgspec.json.encode(told) + b"\n", what)
+                    answer = said
             finally:
-                if answer is None:  # in the middle of a line, perhaps
+                if answer is None:  # in the middle of a line or of a call
                     self._drop()
         if answer is None:
             raise ToolFailed(f"{what} did not answer within {ANSWERS_WITHIN:g} s, and was ended")

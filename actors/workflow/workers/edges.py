@@ -23,7 +23,7 @@ from typing import Any
 SHARED: dict[str, Any] = {}
 FUNCTIONS: dict[tuple[str, str], Callable[..., Any]] = {}
 MODULES: dict[str, Any] = {}
-HOSTS: dict[str, Any] = {}
+HOSTS: dict[tuple[str, str], Any] = {}
 
 
 class Line:
@@ -85,12 +85,13 @@ def value_of(call: dict[str, Any], line: Line) -> Any:
 
 
 def hosted(call: dict[str, Any], line: Line) -> Any:
-    """What files of a directory find: one host for each, made with the first call."""
-    directory = str(Path(call["file"]).parent)
-    if directory not in HOSTS:
+    """What files of a directory find: one host for the conditions there and one for the processors, each made with the
+    first call, since only that of a processor brings along what a `_context` is made of."""
+    key = call["kind"], str(Path(call["file"]).parent)
+    if key not in HOSTS:
         script = loaded(call["host"])
-        HOSTS[directory] = script.enter({**call["given"], "directory": directory}, line.ask)
-    return HOSTS[directory]
+        HOSTS[key] = script.enter({**call["given"], "directory": key[1]}, line.ask)
+    return HOSTS[key]
 
 
 def finished(value: Any) -> Any:

@@ -84,6 +84,14 @@ def test_a_page_that_comes_byte_by_byte_is_told_the_same() -> None:
     assert whole[0] == b""
 
 
+@pytest.mark.parametrize("content_type", ["text/html", "text/plain", ""])
+def test_a_page_that_begins_with_a_byte_order_mark_is_a_page(content_type: str) -> None:
+    taken, error = told(content_type, *(b"\xef\xbb\xbf", LOGIN[:3], LOGIN[3:]))
+    assert taken == b""
+    assert "title 'Sign in & surf'" in error
+    assert "begins 'Access denied'" in told(content_type, b"\xef\xbb\xbf<p>Access denied")[1]
+
+
 def test_a_page_without_a_title_is_told_by_its_first_words() -> None:
     _, error = told("text/html", b"<body><script>var x = 1</script><h1>Access  denied</h1> by the proxy")
     assert "(text/html, begins 'Access denied by the proxy')" in error

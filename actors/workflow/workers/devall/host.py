@@ -66,7 +66,7 @@ class Host:
 
     Args:
         given: `workspace`, the directory of the run's files; `vars`, those of the workflow; `session_id`; `node_id` of
-            the agent that calls; `parts`, a file for what a result shows beside text.
+            the agent that calls; `parts`, a file for what a result shows beside text, in a directory of its own.
         ask: asks a person.
     """
 
@@ -101,7 +101,7 @@ class Host:
         blocks = blocks_of(value)
         if blocks is None:
             return value
-        parts = [part_of(block) for block in blocks]
+        parts = [part_of(block, Path(self._given["parts"]).parent) for block in blocks]
         if all("text" in part for part in parts):
             return "\n".join(part["text"] for part in parts)
         Path(self._given["parts"]).write_text(json.dumps(parts), encoding="utf-8")
@@ -181,14 +181,14 @@ def blocks_of(value: typing.Any) -> typing.Any:
     )
 
 
-def part_of(block: typing.Any) -> Given:
-    """A block as JSON: its text, or the file that holds it."""
+def part_of(block: typing.Any, directory: Path) -> Given:
+    """A block as JSON: its text, or the file that holds it, which is made in `directory` if there is none."""
     attachment = block.attachment
     if attachment is None:
         return {"text": block.describe()}
     path = attachment.local_path
     if attachment.data_uri and not path:
-        path = _kept(attachment.data_uri)
+        path = _kept(attachment.data_uri, directory)
     if not path:
         return {"text": block.describe()}
     return {
@@ -198,14 +198,14 @@ def part_of(block: typing.Any) -> Given:
     }
 
 
-def _kept(uri: str) -> str:
+def _kept(uri: str, directory: Path) -> str:
     """A file with what a data URI holds; "" if it is none."""
     import tempfile
 
     head, found, data = uri.partition(";base64,")
     if not found or not head.startswith("data:"):
         return ""
-    handle, path = tempfile.mkstemp(prefix="callboard-part-")
+    handle, path = tempfile.mkstemp(dir=directory)
     os.close(handle)
     Path(path).write_bytes(base64.b64decode(data))
     return path

@@ -127,6 +127,29 @@ async def test_other_tools_are_offered_when_a_list_has_changed_and_only_then(me:
     assert await own.renewed(me) is None
 
 
+async def test_a_list_that_changes_while_the_first_tools_are_collected_is_seen_at_the_first_turn(me: Actor) -> None:
+    class Hasty(Known):
+        async def catalog(self, server: str, me: Actor) -> Catalog:
+            found = await super().catalog(server, me)
+            self.servers[server] = some(2)
+            return found
+
+    own = offering(Hasty(s=some(1)))
+    assert names(await own.first(me)) == ["s__t0"]
+    now = await own.renewed(me)
+    assert now is not None
+    assert names(now) == ["s__t0", "s__t1"]
+    assert await own.renewed(me) is None
+
+
+async def test_a_change_of_tools_that_the_agent_leaves_out_changes_nothing(me: Actor) -> None:
+    known = Known(s=some(1))
+    own = offering(known, lists=(("t0",),))
+    assert names(await own.first(me)) == ["s__t0"]
+    known.servers["s"] = some(2)
+    assert await own.renewed(me) is None
+
+
 async def test_a_listed_tool_that_its_server_has_no_more_refuses_and_the_conversation_goes_on(me: Actor) -> None:
     known = Known(s=some(2))
     own = offering(known, whole=False, names=("s__t0", "s__t1"))

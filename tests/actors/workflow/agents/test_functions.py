@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -174,6 +175,26 @@ async def test_an_image_that_a_function_returns_is_seen_by_the_model(
     assert role == "user"
     assert [part["type"] for part in content] == ["text", "image_url"]
     assert content[1]["image_url"]["url"] == "data:image/png;base64," + base64.b64encode(PNG).decode()
+
+
+async def test_an_image_that_is_in_no_file_is_seen_and_leaves_no_file_behind(
+    agents: Agents, functions: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (functions / "own.py").write_text(f"""
+from entity.messages import AttachmentRef, MessageBlock, MessageBlockType
+
+def draw():
+    uri = "data:image/png;base64,{base64.b64encode(PNG).decode()}"
+    ref = AttachmentRef(attachment_id="a", mime_type="image/png", name="dot.png", data_uri=uri)
+    return [MessageBlock(type=MessageBlockType.IMAGE, attachment=ref)]
+""")
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    assert await told(agents, "draw", {"workspace": tmp_path / "place"}) == "[image, image/png: see below]"
+    assert said(agents.models.requests[-1])[-1][1][1]["type"] == "image_url"
+    assert list(temporary.iterdir()) == []
 
 
 async def test_a_text_file_that_a_function_returns_is_read_and_another_is_named(

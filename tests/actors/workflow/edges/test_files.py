@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,7 @@ def functions(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def plan(house: House, edge: str, compat: Any = None) -> Any:
+def plan(house: House, edge: str, compat: Any = None, environ: Mapping[str, str] | None = None) -> Any:
     """A question of the task to one edge."""
     return written(
         house.directory,
@@ -84,6 +85,7 @@ def plan(house: House, edge: str, compat: Any = None) -> Any:
             - {{from: A, to: B, {edge}}}
         """,
         compat,
+        environ=environ,
     )
 
 
@@ -236,3 +238,35 @@ def keep(text, _context):
 """)
     result = await house.run(plan(house, processor("keep")), "hello", answers=["yes"])
     assert result.output == "['attachments', 'kept.txt'] yes"
+
+
+async def test_a_processor_that_hangs_after_its_question_is_ended_with_a_warning(
+    house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "ANSWERS_WITHIN", 1.0)
+    place = tmp_path / "functions" / "edge_processor"
+    place.mkdir(parents=True)
+    (place / "own.py").write_text("""
+def ask(text, _context):
+    _context["human_prompt"].request("A", "May I?")
+    import time
+    time.sleep(600)
+""")
+    result = await house.run(plan(house, processor("ask")), "hello", answers=["yes"])
+    assert result.error is None
+    (warning,) = house.of("run.warning")
+    assert "did not answer within 1 s, and was ended" in warning.message
+
+
+async def test_conditions_and_processors_may_stand_in_one_file(house: House, tmp_path: Path) -> None:
+    (tmp_path / "both.py").write_text("""
+def is_tea(text):
+    return text == "tea"
+
+def where(text, _context):
+    return _context["python_workspace_root"].name
+""")
+    environ = dict.fromkeys(("MAC_EDGE_FUNCTIONS_DIR", "MAC_EDGE_PROCESSOR_FUNCTIONS_DIR"), str(tmp_path))
+    result = await house.run(plan(house, f"{condition('is_tea')}, {processor('where')}", environ=environ), "tea")
+    assert (result.error, house.of("run.warning")) == (None, [])
+    assert result.output not in ("", "tea")
