@@ -34,6 +34,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 import msgspec
 
@@ -63,6 +64,7 @@ _BETWEEN_COMMANDS = re.compile(r"[;&|\n\r(){}`]+|\$\(")
 _BEFORE_A_COMMAND = frozenset(
     {"!", "then", "do", "else", "elif", "if", "while", "until", "exec", "command", "sudo", "time"}
 )
+_FILE_URI = re.compile(r"file:(?://(?:localhost)?)?(?=/)", re.IGNORECASE)
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 
 _SHOWN = 4_000
@@ -333,8 +335,13 @@ def _texts_in(arguments: Json) -> list[str]:
 
 def _as_path(text: str, here: Here) -> tuple[str, ...]:
     """The paths that a text among a stranger's arguments may stand for: none, if it only reads like words."""
-    text = text.removeprefix("file://")
-    if not text or len(text) > _LONGEST_PATH or "\n" in text or "\0" in text or "://" in text:
+    if not text or len(text) > _LONGEST_PATH or "\n" in text or "\0" in text:
+        return ()
+    uri = _FILE_URI.match(text)
+    if uri is not None:  # a tool may decode what follows, or take it as it is written
+        path = text[uri.end() :]
+        return tuple(dict.fromkeys((*forms_of(unquote(path), here), *forms_of(path, here))))
+    if "://" in text:
         return ()
     if not text.startswith(("/", "./", "../", "~")):
         first = text.partition("/")[0]

@@ -294,6 +294,8 @@ def test_of_a_tool_without_a_subject_a_deny_sees_every_text_as_it_is_and_as_a_pa
         {"path": "l/key"},
         {"path": f"{tmp_path}/l/key"},
         {"path": f"file://{tmp_path}/secrets/key"},
+        {"path": f"FILE://localhost{tmp_path}/%73ecrets/key"},
+        {"path": f"file:{tmp_path}/secrets%2Fkey"},
         {"paths": ["src/a", "secrets/key"]},
         {"edits": [{"in": {"file": "l/key"}}]},
         {"sql": "drop table x"},
