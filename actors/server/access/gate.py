@@ -64,7 +64,7 @@ SUBPROTOCOL = "bearer."
 
 FIXED = (
     *("listen_addr", "request_timeout_seconds", "shutdown_grace_seconds", "force_https", "log_format", "keep_runs"),
-    *("metrics_public",),
+    *("metrics_public", "model_directories"),
 )
 """Keys of the block that a reload can't change; `limits.max_body_bytes` and `limits.max_frame_bytes` are others."""
 

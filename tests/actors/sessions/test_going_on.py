@@ -126,7 +126,9 @@ async def test_an_answer_that_can_not_be_kept_is_given_all_the_same(
     assert (outcome.status, outcome.output, outcome.exit_code) == ("done", "ok", 1)
     assert outcome.unsaved is not None
     assert re.fullmatch(
-        r"the answer was not kept in session 'x': sessions can't be kept: .*: No space left on device", outcome.unsaved
+        r"the answer was not kept in session 'x': sessions can't be kept: .*: No space left on device; "
+        "free some space there",
+        outcome.unsaved,
     )
     with pytest.raises(NotKept):
         async with stage.root.sessions.turn(None, "x") as turn:
