@@ -82,17 +82,19 @@ class HangGuard:
         self._gone.acquire(timeout=GONE_WITHIN)
 
     def _wait(self) -> None:
-        """Body of the thread."""
+        """Body of the thread: one frame, since another would need memory that may be missing."""
         seconds = deadline = NEVER
-        while not self._off:
+        while True:
             try:
-                now = time.monotonic()
-                if self._seconds != seconds:
-                    seconds = self._seconds
-                    deadline = min(deadline, now + seconds - TIMER_AFTER)
-                if now >= deadline:
-                    os._exit(self._status)
-                self._bell.acquire(timeout=min(deadline - now, LONGEST_WAIT))
+                while not self._off:
+                    now = time.monotonic()
+                    if self._seconds != seconds:
+                        seconds = self._seconds
+                        deadline = min(deadline, now + seconds - TIMER_AFTER)
+                    if now >= deadline:
+                        os._exit(self._status)
+                    self._bell.acquire(timeout=min(deadline - now, LONGEST_WAIT))
+                break
             except MemoryError:
                 continue  # there may be some the next time; if not, there is the timer
         self._gone.release()
