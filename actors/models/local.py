@@ -7,8 +7,8 @@ with `answer` as one more tool for plain words, shown by one example each; the r
 
 Three more lessons built in: a small model never stops by itself inside a JSON string, so strings and lists
 get bounds where the schema has none; it repeats a tool whose result it has just seen, so such a tool is not
-offered again until the next user turn; and at temperature 0 it says one sentence again and again, so what was said
-costs a penalty and a reply in words has a bound.
+offered again until the next user turn; and at temperature 0 it says one sentence again and again, so in a reply in
+words what was said costs a penalty, and such a reply has a bound.
 """
 
 from __future__ import annotations
@@ -44,7 +44,10 @@ MAX_TOKENS, MAX_TOKENS_OF_JSON = 256, 512
 """Bounds of a reply when the request has none: a small model may well go on for ever."""
 
 REPEAT_PENALTY = 1.1
-"""What a token that was said lately costs. At 1.0 the small model repeats whole sentences; from 1.2 on it strays."""
+"""What a token that was said lately costs. At 1.0 the small model repeats whole sentences; from 1.2 on it strays.
+
+Not in JSON: the names of tools, and words to choose from, stand in the prompt, and those named would lose for it.
+"""
 
 MAX_TEXT = 300
 MAX_ITEMS = 8
@@ -74,7 +77,7 @@ class LocalCodec:
             "tools": (),
             "max_tokens": request.max_tokens or (MAX_TOKENS_OF_JSON if _wants_json(request) else MAX_TOKENS),
             "temperature": 0.0 if request.temperature is None else request.temperature,
-            "extra": {"repeat_penalty": REPEAT_PENALTY, **request.extra},
+            "extra": request.extra if _wants_json(request) else {"repeat_penalty": REPEAT_PENALTY, **request.extra},
         }
         if _offers(request):
             tools = list(_offered(request))

@@ -49,6 +49,13 @@ def test_a_reply_in_words_is_bounded_and_repeating_costs_unless_the_request_says
     assert sent(ASKED)["max_tokens"] == 512
 
 
+def test_names_of_tools_and_words_to_choose_from_cost_nothing_for_standing_in_the_prompt() -> None:
+    shaped = ChatRequest(messages=(UserTurn("calm or angry?"),), response_schema={"type": "string"})
+    assert "repeat_penalty" not in sent(ASKED)
+    assert "repeat_penalty" not in sent(shaped)
+    assert sent(msgspec.structs.replace(shaped, extra={"repeat_penalty": 1.1}))["repeat_penalty"] == 1.1
+
+
 def answered(text: str, request: ChatRequest, finish: str = "stop") -> ChatReply:
     body = json.dumps({"choices": [{"message": {"content": text}, "finish_reason": finish}]}).encode()
     return LocalCodec().encode(request, "m", stream=False).decode(body)
@@ -280,6 +287,10 @@ async def test_the_real_model_talks_keeps_a_schema_and_chooses_a_tool() -> None:
         (call,) = (await gateway.chat(Silent(), tool)).tool_calls
         assert call.name == "add"
         jsonschema.validate(call.arguments, NUMBERS)
+
+        clock = Tool(name="get_current_time", description="Get the current time")
+        free = ChatRequest(model="local:smollm2", messages=(UserTurn("What time is it?"),), tools=(clock,))
+        assert [call.name for call in (await gateway.chat(Silent(), free)).tool_calls] == ["get_current_time"]
 
 
 def test_the_server_script_needs_nothing_of_ours() -> None:
