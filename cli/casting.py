@@ -55,7 +55,8 @@ def list_agents(config_dir: str | None, *, as_json: bool) -> str:
         agents = [agent.to_wire() for agent in (*own, *ours)]
         return json.dumps({"schema_version": 1, "agents": agents}, indent=2, ensure_ascii=False) + "\n"
     lines = [f"yours ({safe(str(home))})", *(_rows(own) or ["  none yet (callboard agents new NAME makes one)"])]
-    return "\n".join([*lines, "built in", *_rows(ours)]) + "\n"
+    rows = _rows(ours) or ["  none (each name is taken by one of yours)"]
+    return "\n".join([*lines, "built in", *rows]) + "\n"
 
 
 def path_of(name: str | None, config_dir: str | None) -> str:

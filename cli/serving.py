@@ -122,7 +122,8 @@ async def _serve(request: ServeRequest, /) -> CallboardError | int:
         if served.http and (request.ui or sys.stderr.isatty()):
             say(f"the page: {served.page}")
         if sys.stderr.isatty():
-            say("from other terminals: callboard ps, top, attach, answer, stop; Ctrl-C here ends the server")
+            say("from other terminals: callboard ps, top, attach, answer, stop")
+            say("Ctrl-C here ends the server")
 
     raise_file_limit()
     root = Root(

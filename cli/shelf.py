@@ -54,7 +54,7 @@ def _listed(agent: str | None, own: list[ToolSeen], tools: list[ToolSeen], folde
     if agent is not None:
         lines += [f"of {safe(agent)}" + (f" ({safe(own[0].source)})" if own else ""), *(_rows(own) or ["  none"])]
     lines += [f"yours ({safe(folder)})", *(_rows(yours) or ["  none yet (one .sh, .py or .ts file per tool)"])]
-    lines += ["built in", *_rows(ours)]
+    lines += ["built in", *(_rows(ours) or ["  none (each name is taken by one of yours)"])]
     return "\n".join(lines) + "\n"
 
 

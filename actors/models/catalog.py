@@ -59,6 +59,7 @@ _MORE_VARIABLES = {
     "cohere": "CO_API_KEY",
     "gemini": "GOOGLE_API_KEY",
 }
+_BASES = {"openai": "OPENAI_BASE_URL", "claude": "ANTHROPIC_BASE_URL"}
 _KEYLESS = ("ollama", "local")
 BUILT_IN = {
     "openai": "openai",
@@ -413,7 +414,9 @@ class Catalog:
         if not base:
             raise ConfigError(f"client '{client.name}' in {self._settings.file} has no `api_base`")
         if not base.startswith(("http://", "https://")):
-            raise ConfigError(f"`api_base` of client '{client.name}' is '{base}', not an http(s) URL")
+            variable = "" if client.api_base else _BASES.get(BUILT_IN.get(client.type, client.type), "")
+            named = variable or f"`api_base` of client '{client.name}'"
+            raise ConfigError(f"{named} is '{base}', not a URL that begins with http:// or https://")
         return base
 
     def _key(self, client: ClientSettings) -> tuple[str, list[str]]:
@@ -451,8 +454,8 @@ def _codec(kind: str, *, own: bool) -> Codec:
 def base_of(client: ClientSettings, environ: Mapping[str, str]) -> str:
     """Where a client is reached, without a slash at its end; empty if nobody knows."""
     fixed = {
-        "openai": environ.get("OPENAI_BASE_URL") or openai.DEFAULT_BASE,
-        "claude": _with_version(environ.get("ANTHROPIC_BASE_URL", "")) or anthropic.DEFAULT_BASE,
+        "openai": environ.get(_BASES["openai"]) or openai.DEFAULT_BASE,
+        "claude": _with_version(environ.get(_BASES["claude"], "")) or anthropic.DEFAULT_BASE,
         "gemini": gemini.DEFAULT_BASE,
         "ollama": ollama.DEFAULT_BASE,
         "openai-compatible": READY_MADE.get(client.name, ""),

@@ -112,6 +112,13 @@ def test_the_list_has_your_agents_then_the_built_in_ones(callboard: Callboard, h
     assert [line.split()[0] for line in lines[5:]] == [name for name in built_in_agents() if name != "demo"]
 
 
+def test_the_list_says_so_where_every_built_in_name_is_taken(callboard: Callboard, home: Path) -> None:
+    for name in built_in_agents():
+        agent(home, name, "description: Hides the built-in one.\n")
+    lines = callboard("agents")[1].splitlines()
+    assert lines[-2:] == ["built in", "  none (each name is taken by one of yours)"]
+
+
 def test_the_list_as_json(callboard: Callboard, home: Path) -> None:
     agent(home, "mine", "start: e\nnodes: {e: {type: end}}\n", "graph.yaml")
     code, out, _err = callboard("agents", "list", "-o", "json")

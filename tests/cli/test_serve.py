@@ -178,7 +178,7 @@ async def test_at_a_terminal_it_says_how_to_go_on_and_requests_do_not_push_that_
     argv = [CALLBOARD, "serve", "--port", "0", "--config-dir", str(tmp_path / "config")]
     with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stderr=screen.slave, env=environ) as process:
         try:
-            await screen.shows(r"the page: \S+[\s\S]*from other terminals: .*Ctrl-C here ends the server")
+            await screen.shows(r"the page: \S+[\s\S]*from other terminals: [\s\S]*Ctrl-C here ends the server")
             page = screen.text.partition("the page: ")[2].split()[0].partition("#")[0]
             opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
             with await trio.to_thread.run_sync(lambda: opener.open(page, timeout=SOON)) as response:

@@ -53,6 +53,13 @@ def test_yours_come_first_then_the_built_in_ones(callboard: Callboard, home: Pat
     assert "  fs_rm                asks first  Remove a file, or a directory with all that is in it." in lines
 
 
+def test_the_list_says_so_where_every_built_in_name_is_taken(callboard: Callboard, home: Path) -> None:
+    for name in OURS:
+        (home / "functions" / "tools" / f"{name}.py").write_text('def run() -> str:\n    """Mine."""\n    return ""\n')
+    lines = callboard("tools")[1].splitlines()
+    assert lines[-2:] == ["built in", "  none (each name is taken by one of yours)"]
+
+
 def test_an_agents_own_tools_come_before_all(callboard: Callboard, home: Path) -> None:
     with_agent(home)
     lines = callboard("tools", "--agent", "mine")[1].splitlines()

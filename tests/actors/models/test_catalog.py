@@ -136,8 +136,14 @@ def test_a_client_without_a_base_url_is_refused() -> None:
     client = ClientSettings(type="openai-compatible", name="lab")
     with pytest.raises(ConfigError, match=r"client 'lab' in config\.yaml has no `api_base`"):
         catalog({}, client).target("lab:m")
-    with pytest.raises(ConfigError, match="not an http"):
-        catalog({"OPENAI_BASE_URL": "localhost:80"}).target("openai:m")
+
+
+def test_a_base_that_is_no_url_is_named_by_the_place_where_it_stands() -> None:
+    with pytest.raises(ConfigError, match=r"^OPENAI_BASE_URL is 'localhost:80', not a URL that begins with http://"):
+        catalog({**KEYS, "OPENAI_BASE_URL": "localhost:80"}).target("openai:m")
+    client = ClientSettings(type="openai", name="openai", api_base="lab:80")
+    with pytest.raises(ConfigError, match=r"^`api_base` of client 'openai' is 'lab:80'"):
+        catalog({**KEYS, "OPENAI_BASE_URL": "http://other/v1"}, client).target("openai:m")
 
 
 def test_a_client_of_a_later_version_is_refused() -> None:
