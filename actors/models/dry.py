@@ -1,4 +1,4 @@
-"""What a model is told to say by `dry_run`: nothing is sent, and the reply is what would have been.
+"""The reply that stands in for a model's with `dry_run`: nothing is sent, and it shows what would have been.
 
 A request that wants its answer in the shape of a schema gets the emptiest value of that shape, so that a graph goes on.
 """

@@ -301,7 +301,7 @@ def agent_file(directory: Path) -> Path | None:
 def judged_as_ours(tool: Tool) -> Tool:
     """The tool; one that is called as one of ours has the same subject for permissions, if that is a text of it.
 
-    A rule for `fs_cat` means paths, whoever wrote the `fs_cat` that stands in the user's directory.
+    A rule for `fs_cat` means paths, also for an `fs_cat` of the user's own directory.
     """
     if tool.name not in OURS:
         return tool

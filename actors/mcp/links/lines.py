@@ -14,7 +14,7 @@ HEAD = 256
 TAIL = 128
 
 JUNK = 1024 * 1024
-"""Bytes that are no messages, in a row, after which whoever writes them is no MCP server."""
+"""Bytes that are no messages, in a row, after which their writer is taken for no MCP server."""
 
 ENDLESS = 8
 LONGEST = 64 * 1024 * 1024

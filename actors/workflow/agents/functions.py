@@ -69,7 +69,7 @@ class _Call:
         self._timeout = timeout
 
     async def run(self, me: Actor, arguments: Arguments) -> Json:
-        """What the function returns, as the model is told it."""
+        """What the function returns, as the model reads it."""
         from ...tools.files.call import play
         from ...tools.files.output import DONE
 
@@ -130,7 +130,7 @@ def _text(file: Path) -> str:
 
 
 def _spec(declaration: Declaration, entry: ToolEntry) -> ToolSpec:
-    """What the model is told; an entry that names a whole file says nothing about its functions."""
+    """What the model reads; an entry that names a whole file says nothing about its functions."""
     if entry.name.endswith(ALL):
         entry = ToolEntry(name=entry.name)
     description = declaration.description if entry.auto_fill else ""
