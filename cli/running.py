@@ -59,7 +59,8 @@ class AdHoc:
         if self.tools:
             tools = [name for name in self.tools if not name.startswith(WHOLE)]
             servers = [name.removeprefix(WHOLE) for name in self.tools if name.startswith(WHOLE)]
-            _check(servers, root.settings)
+            known = KnownServers(root.config_dir, root.settings)
+            _check(servers, known, root.settings)
         else:
             tools = split(root.settings.enabled_tools)
             servers = _enabled(root) if root.settings.mcp_server_support else []
@@ -77,7 +78,7 @@ class AdHoc:
         )
 
 
-def _check(servers: list[str], settings: Settings) -> None:
+def _check(servers: list[str], known: KnownServers, settings: Settings) -> None:
     """What the command line says of servers has to name some, and they have to be wanted at all."""
     if "" in servers:
         raise UsageError(f"--tool {WHOLE} names no MCP server: --tool {WHOLE}NAME (callboard mcp list)")
@@ -85,6 +86,10 @@ def _check(servers: list[str], settings: Settings) -> None:
         raise ConfigError(
             f"--tool {WHOLE}{servers[0]}: MCP is turned off; set `mcp_server_support: true` in {settings.file}"
         )
+    for name in known.spelled_out(servers):
+        hint = known.missing(name)
+        if hint is not None and not known.cut_short:  # else the run tells what is wrong with the file
+            raise UsageError(f"there is no MCP server '{name}'; {hint}")
 
 
 def _enabled(root: Root) -> list[str]:

@@ -64,6 +64,11 @@ class KnownServers:
         why = self._config.broken.get(name) if self._settings.mcp_server_support else None
         return None if why is None else f"its entry in {self._config.file}: {why}"
 
+    @property
+    def cut_short(self) -> bool:
+        """Whether `mcp.json` can't be read to its end, so that a server that is not found may stand in it."""
+        return bool(self._config.problems_of(()))
+
     def behind(self, tool: str) -> str | None:
         """See `ServersSeen`."""
         from ..mcp.tools.names import owner_of

@@ -68,6 +68,16 @@ def test_only_entries_that_a_run_names_are_told(callboard: Callboard, models: Fa
     assert err.count("'bad' has neither") == 1
 
 
+def test_a_server_that_no_file_names_is_a_mistake_on_the_command_line(
+    callboard: Callboard, models: FakeModels, mcp_json: Home
+) -> None:
+    mcp_json(clock=entry())
+    code, out, err = callboard("ask", "hi", "--tool", "mcp:clokc")
+    assert (code, out) == (2, "")
+    assert err == "callboard: there is no MCP server 'clokc'; did you mean 'clock'?\n"
+    assert not models.requests
+
+
 def test_where_mcp_is_turned_off_the_command_line_is_blamed(
     callboard: Callboard, mcp_json: Home, tmp_path: Path
 ) -> None:
