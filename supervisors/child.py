@@ -16,8 +16,8 @@ A child without a stdin to close starts at step 3. When the root is in a hurry, 
 a child that uses them to start more and more processes (see `forks`). The leader stays a zombie until step 6, so its
 number can't be given to anybody else and no signal hits a stranger.
 
-If the time for all this is over before step 5 is done, the exit status is handed over all the same (`leave`), and the
-sweep goes on behind (`sweep_on`).
+If the time for all this is over before step 5 is done, its group is killed, the exit status is handed over all the same
+(`leave`), and the sweep goes on behind (`sweep_on`).
 """
 
 from __future__ import annotations
@@ -160,7 +160,11 @@ class Child:
         return self._report(self._popen.returncode)
 
     def leave(self) -> ProcessEnd | None:
-        """The time for `end` was over: how it ended, if it did. The sweep goes on without the caller."""
+        """The time for `end` was over: how it ended, if it did. The sweep goes on without the caller.
+
+        Its group is killed at once, since `end` may not have come to that.
+        """
+        self.signal_group(signal.SIGKILL)
         self._processes.finish(self)
         try:
             seen = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)

@@ -98,7 +98,7 @@ class Process:
         """Wait until it has ended by itself or was ended, with all it left behind (but see `ProcessEnd.unswept`).
 
         Raises:
-            ProcessError: it did not end within its time, not even by SIGKILL. It is still being ended.
+            ProcessError: it did not end within its time. It was sent SIGKILL, and is still being ended.
         """
         await self._over.wait()
         if self._end is None:
@@ -218,7 +218,7 @@ async def run_process(
     The other arguments are those of `start_process`.
 
     Raises:
-        ProcessError: it could not be started; the text says why.
+        ProcessError: it could not be started, or did not end within its time (see `Process.wait`); the text says which.
         TimedOut: it did not end within `timeout`. It has been ended.
     """
     process = await start_process(
@@ -245,8 +245,9 @@ async def run_process(
                     output += data[: output_limit - len(output)]
                     if truncated and on_overflow == "kill":
                         process.ref.cancel()
-                end = await process.wait()
+                await process.ref.wait()
                 nursery.cancel_scope.cancel()
+            end = await process.wait()  # outside of the nursery, which would wrap its error in a group
     finally:
         if process.ended is None:
             process.ref.cancel()
@@ -290,7 +291,7 @@ async def _send(process: Process, data: bytes) -> None:
 def _late(program: str, pid: int, end: ProcessEnd | None) -> str:
     """What is said of a process for which the time to end it was too short; None as end if it lives."""
     if end is None:
-        return f"{program!r} (pid {pid}) did not end in time, not even by SIGKILL; it is still being ended"
+        return f"{program!r} (pid {pid}) did not end in time; SIGKILL was sent, and it is still being ended"
     how = f"exited with status {end.status}" if end.signal is None else f"was ended by signal {end.signal}"
     return f"{program!r} (pid {pid}) {how}; processes that it left behind are still being ended"
 

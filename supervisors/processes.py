@@ -57,7 +57,7 @@ class Processes:
         self.forks = ForkWatch(self)
         self._root = root
         self._round = _Round()
-        self._looking = trio.Lock()
+        self._looking = False
         self.strangers = Strangers()
         self._primed = False
         self._ours: set[tuple[int, int]] = set()
@@ -135,15 +135,31 @@ class Processes:
             seize: whoever carries this token is stopped at sight.
         """
         mine = self._round
+        mine.wanted = True
         if seize is not None:
             mine.seize.add(seize)
-        async with self._looking:
-            if mine.census is None:
-                self._round = _Round()
+        if not self._looking:
+            self._looking = True
+            self.start_task(self._look_around)
+        await mine.over.wait()
+        assert mine.census is not None
+        return mine.census
+
+    async def _look_around(self) -> None:
+        """Take one look after the other, for as long as they are wanted.
+
+        In a task of its own: a look can't be cancelled, and on a busy machine it may take longer than the graces of
+        those who wait for it, so these wait for an event.
+        """
+        try:
+            while self._round.wanted:
+                mine, self._round = self._round, _Round()
                 mine.census = await self._look(frozenset(mine.seize))
                 self._reap(mine.census)
                 self._learn(mine.census)
-            return mine.census
+                mine.over.set()
+        finally:
+            self._looking = False
 
     async def _prime(self) -> None:
         await self.census()
@@ -152,8 +168,8 @@ class Processes:
         while True:
             try:
                 return await trio.to_thread.run_sync(Census, self.strangers, seize, limiter=self.limiter)
-            except OSError:
-                await trio.sleep(POLL)  # too many files are open; whoever waits for this has a deadline
+            except (OSError, MemoryError, RuntimeError):  # RuntimeError: no thread could be started
+                await trio.sleep(POLL)  # too many files are open, or no memory; who waits for this has a deadline
 
     @property
     def _leaders(self) -> dict[int, int]:
@@ -198,9 +214,11 @@ class Processes:
 
 
 class _Round:
-    __slots__ = ("census", "seize")
+    __slots__ = ("census", "over", "seize", "wanted")
 
     def __init__(self) -> None:
+        self.wanted = False
+        self.over = trio.Event()
         self.seize: set[bytes] = set()
         self.census: Census | None = None
 

@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -16,10 +17,13 @@ import pytest
 import trio
 from waiting import until
 
+from callboard.protocol.errors import ProcessError
 from callboard.protocol.events import Event, Warned
-from callboard.supervisors import Actor, Root, guardian
+from callboard.supervisors import Actor, Root, child, guardian
+from callboard.supervisors.child import Child
 from callboard.supervisors.guardian import Census, Strangers
 from callboard.supervisors.process import ProcessStop, run_process, start_process
+from callboard.supervisors.spawn import wait_for_death
 
 sys.path.insert(0, str(Path(__file__).parent / "faults"))
 
@@ -135,6 +139,68 @@ async def test_77_what_a_process_did_is_told_though_the_sweep_is_late_and_the_sw
     looks.set()
     await life.silent()
     await until(lambda: not processes.live)
+
+
+@pytest.fixture
+def no_looks(me: Actor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No look at `/proc` comes to its end."""
+
+    async def census(seize: bytes | None = None) -> Census:
+        await trio.sleep_forever()
+        raise AssertionError
+
+    monkeypatch.setattr(me.root.processes, "census", census)
+
+
+@pytest.fixture
+def no_time(monkeypatch: pytest.MonkeyPatch) -> ProcessStop:
+    """The time for an end is over as it begins, as after an event loop that stood still."""
+    monkeypatch.setattr(child, "KILL_WITHIN", 0.0)
+    monkeypatch.setattr(child, "LINGER", 0.0)
+    return ProcessStop(eof=0.0, term=0.0)
+
+
+async def test_a_process_whose_time_is_over_before_its_end_begins_is_killed_all_the_same(
+    me: Actor, life: Lifeline, no_looks: None, no_time: ProcessStop
+) -> None:
+    script = 'trap "" TERM; exec 3>$1; echo up >&3; sleep 300; sleep 300'
+    process = await start_process(me, shell(script, life.path), stop=no_time)
+    await life.heard(["up"])
+    process.ref.cancel()
+    await process.ref.wait()
+    await life.silent()
+
+
+async def test_what_waits_for_a_process_that_did_not_end_in_time_gets_one_plain_error(
+    me: Actor, no_looks: None, no_time: ProcessStop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leave = Child.leave
+
+    def hangs(child: Child) -> None:
+        leave(child)  # as of a process that hangs in the kernel, there is no end to tell of
+
+    monkeypatch.setattr(Child, "leave", hangs)
+    with pytest.raises(ProcessError, match="did not end in time; SIGKILL was sent"):
+        await run_process(me, ["yes"], stop=no_time, output_limit=10, on_overflow="kill")
+
+
+async def test_a_slow_look_does_not_hold_up_the_signals(me: Actor, monkeypatch: pytest.MonkeyPatch) -> None:
+    process = await start_process(me, ["sleep", "300"])
+    looking, go_on = threading.Event(), threading.Event()
+
+    def slow(strangers: Strangers | None = None, seize: frozenset[bytes] = frozenset()) -> Census:
+        looking.set()
+        go_on.wait(60)
+        return Census(strangers, seize)
+
+    monkeypatch.setattr("callboard.supervisors.processes.Census", slow)
+    try:
+        process.ref.cancel()
+        await wait_for_death(process.pid)
+        assert looking.is_set()
+    finally:
+        go_on.set()
+    await process.ref.wait()
 
 
 # --- bombs ------------------------------------------------------------------------------------------------
