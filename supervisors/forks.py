@@ -64,25 +64,29 @@ class ForkWatch:
                 now = running_tasks() or before
                 before = min(before, now)
                 if now - before > FORKS:
-                    self._look_closer()
+                    self.look_closer()
                     before = now
         finally:
             self._watching = False
 
-    def _look_closer(self) -> None:
+    def look_closer(self) -> None:
+        """Count the processes of the children that are being ended, and leave those stopped that have too many."""
         children = list(self._ending)
         for child in children:
             child.signal_group(signal.SIGSTOP)
         members = self._frozen(children)
-        for child, living in members.items():
-            if not child.count_forks(len(living)):
+        for child in children:
+            living = members.get(child)
+            if living is None:  # there was no look, so it is not known how many there are
+                child.signal_group(signal.SIGCONT)
+            elif not child.count_forks(len(living)):
                 child.signal_group(signal.SIGCONT)
                 self._processes.tell(living, signal.SIGCONT)
 
     def _frozen(self, children: list[Child]) -> dict[Child, list[Seen]]:
-        """The processes of these children, all of them stopped."""
+        """The processes of these children, all of them stopped; none of a child if too many files are open to look."""
         session, tokens = os.getsid(0), frozenset(child.token.encode() for child in children)
-        members: dict[Child, list[Seen]] = {child: [] for child in children}
+        members: dict[Child, list[Seen]] = {}
         frozen: set[tuple[int, int]] = set()
         until = time.monotonic() + LOOKS_WITHIN
         while time.monotonic() < until:

@@ -5,6 +5,7 @@ Numbers are those of docs/kernel.md.
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -21,6 +22,7 @@ from callboard.protocol.errors import ProcessError
 from callboard.protocol.events import Event, Warned
 from callboard.supervisors import Actor, Root, child, guardian
 from callboard.supervisors.child import Child
+from callboard.supervisors.forks import FORKS
 from callboard.supervisors.guardian import Census, Strangers
 from callboard.supervisors.process import ProcessStop, run_process, start_process
 from callboard.supervisors.spawn import wait_for_death
@@ -242,6 +244,22 @@ async def test_79_a_fork_bomb_is_gone_soon_after_it_was_told_to_end(
     print(f"{how}: {(tmp_path / 'purse').stat().st_size} processes, gone after {seconds:.2f} s")
     assert seconds < 1.0 * 5
     await until(lambda: not me.root.processes.live)
+
+
+async def test_a_look_that_could_not_be_taken_makes_no_fork_bomb_of_a_large_family(
+    me: Actor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> Census:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    process = await start_process(me, ["sleep", "300"])
+    processes = me.root.processes
+    family = processes.live[process.pid]
+    assert not family.count_forks(FORKS)
+    monkeypatch.setattr("callboard.supervisors.forks.Census", full)
+    with processes.forks.over(family):
+        processes.forks.look_closer()
+    assert not family.count_forks(FORKS + 1)
 
 
 async def test_79_who_answers_sigterm_with_processes_has_no_grace(me: Actor, life: Lifeline) -> None:
