@@ -45,16 +45,23 @@ class LineWriter:
         """Called once when nothing more can be written, maybe in the writing thread. Must be quick."""
         self._stream = stream
         self._queue: SimpleQueue[bytes | None] = SimpleQueue()
-        self._behind = 0
+        # Two counts, each changed by one thread alone: a single one would lose what both threads do to it at once.
+        self._taken = 0
+        self._written = 0
         self._thread: threading.Thread | None = None
 
+    @property
+    def behind(self) -> int:
+        """Bytes that were taken over and are not written yet."""
+        return self._taken - self._written
+
     def put(self, text: str) -> None:
-        """Take over some text; never waits, never raises."""
+        """Take over some text; never waits, never raises. All text comes from one thread."""
         if self.error is not None:
             return
         data = text.encode("utf-8", "surrogateescape")
-        self._behind += len(data)
-        if self._behind > MOST:
+        self._taken += len(data)
+        if self.behind > MOST:
             self._fail(OSError(errno.ENOBUFS, f"the reader is more than {MOST // 2**20} MiB behind"))
             return
         if self._thread is None:
@@ -91,7 +98,7 @@ class LineWriter:
             except OSError as error:
                 self._fail(error)
                 return
-            self._behind -= len(data)
+            self._written += len(data)
 
     def _fail(self, error: OSError) -> None:
         self.error = error

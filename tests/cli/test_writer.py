@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import os
+import sys
+import time
 from collections.abc import Callable
 
 import pytest
@@ -46,6 +48,30 @@ def test_a_reader_that_is_too_far_behind_counts_as_gone(monkeypatch: pytest.Monk
         with pytest.raises(OSError, match="behind"):
             lines.finish()
         os.close(receiver)
+
+
+def test_what_is_written_no_longer_counts_as_behind_however_the_threads_take_turns() -> None:
+    class Short(str):  # its bytes give way to the other thread while they are counted
+        def encode(self, *_: str) -> bytes:
+            return Slow(super().encode())
+
+    class Slow(bytes):
+        def __len__(self) -> int:
+            time.sleep(0)
+            return super().__len__()
+
+    stream = io.StringIO()
+    lines = LineWriter(stream)
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(20_000):
+            lines.put(Short("0123456789"))
+        lines.finish()
+    finally:
+        sys.setswitchinterval(before)
+    assert stream.tell() == 200_000
+    assert lines.behind == 0
 
 
 def test_a_reader_that_went_away_is_a_broken_pipe() -> None:
