@@ -31,7 +31,7 @@ test: $(VENV)/.dev  ## every test but the long repetitions
 	$(BIN)/pytest -m "not soak" -n $(JOBS) --dist loadfile
 
 soak: $(VENV)/.dev  ## the long repetitions
-	$(BIN)/pytest -m soak --timeout 1800
+	$(BIN)/pytest -m soak --timeout 1800 -o faulthandler_timeout=900
 
 lint: $(VENV)/.dev  ## style and format
 	$(BIN)/ruff check .
