@@ -12,18 +12,16 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
-import os
 import re
 import shutil
-import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
 import trio
 import trio_websocket
 
@@ -31,6 +29,7 @@ Json = Any
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "chrome-headless-shell")
 DEADLINE = 60.0
+KEEPER = Path(__file__).with_name("browser_keeper.py")
 OPTIONS = """
     --headless=new --no-sandbox --disable-gpu --disable-dev-shm-usage --no-first-run --disable-extensions --mute-audio
     --disable-background-networking --disable-component-update --disable-sync --disable-breakpad --hide-scrollbars
@@ -45,20 +44,22 @@ def program() -> str | None:
 
 @contextlib.contextmanager
 def launched() -> Iterator[Browser]:
-    """A browser that is there for the block; afterwards neither it nor its helpers nor its profile are."""
+    """A browser that is there for the block; afterwards neither it nor its helpers nor its profile are.
+
+    So it is if this program is killed meanwhile: see `browser_keeper`.
+    """
     found = program()
     assert found, "no browser here: ask program() first"
     with tempfile.TemporaryDirectory(prefix="browser-", ignore_cleanup_errors=True) as profile:
-        argv = [found, *OPTIONS.split(), f"--user-data-dir={profile}", "about:blank"]
-        quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        process = subprocess.Popen(argv, start_new_session=True, **quiet)
+        browser = [found, *OPTIONS.split(), f"--user-data-dir={profile}", "about:blank"]
+        argv = [sys.executable, "-I", str(KEEPER), profile, *browser]
+        keeper = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True)
+        assert keeper.stdin is not None
         try:
-            yield Browser(_address(process, Path(profile) / "DevToolsActivePort"))
+            yield Browser(_address(keeper, Path(profile) / "DevToolsActivePort"))
         finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-            _sweep(profile)
+            keeper.stdin.close()
+            keeper.wait(DEADLINE)
 
 
 def _address(process: subprocess.Popen[bytes], file: Path) -> str:
@@ -70,17 +71,6 @@ def _address(process: subprocess.Popen[bytes], file: Path) -> str:
             return f"ws://127.0.0.1:{lines[0]}{lines[1]}"
         time.sleep(0.01)
     raise RuntimeError(f"the browser is not ready after {DEADLINE} s (exit status {process.poll()})")
-
-
-def _sweep(profile: str) -> None:
-    """End helpers that made a process group of their own; those of a dead one fall to us, its subreaper."""
-    left = []
-    for child in psutil.Process().children(recursive=True):
-        with contextlib.suppress(psutil.Error):
-            if child.status() == psutil.STATUS_ZOMBIE or profile in " ".join(child.cmdline()):
-                child.kill()
-                left.append(child)
-    psutil.wait_procs(left, timeout=10)
 
 
 class Browser:

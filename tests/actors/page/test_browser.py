@@ -1,0 +1,43 @@
+"""The browser of these tests is no burden to the machine once they are over."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import browser
+import psutil
+import pytest
+
+HOLDS = """
+import signal, sys
+sys.path.insert(0, sys.argv[1])
+from browser import launched
+with launched() as found:
+    print(found.url, flush=True)
+    signal.pause()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_the_browser_and_its_profile_are_gone_when_the_test_program_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    if browser.program() is None:
+        pytest.skip("no Chromium on this machine: install the package chromium to see its end tested")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    argv = [sys.executable, "-c", HOLDS, str(Path(browser.__file__).parent)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as tests:
+        assert tests.stdout is not None
+        address = tests.stdout.readline()
+        started = psutil.Process(tests.pid).children(recursive=True)
+        tests.send_signal(number)
+    assert address.startswith("ws://")
+    ended, alive = psutil.wait_procs(started, timeout=60)
+    for process in alive:
+        process.kill()
+    assert alive == []
+    assert len(ended) > 2, "the browser has helpers"
+    assert list(tmp_path.glob("browser-*")) == []
