@@ -6,8 +6,9 @@ later all the same (`NOTED`: a parent whose model may know), or let it pass. Wha
 at the root and shown to every attached front end (terminal, websocket, HTTP) at once. The first answer wins; the
 others are told that the question is closed.
 
-The asker waits, and only the asker: its siblings go on, any number of questions may be open, and they are answered
-in any order. A question that nobody can answer (no front end is there, no ancestor has noted it) gets its own
+The asker waits, and only the asker: its siblings go on, up to `MOST_OPEN` questions may be open, and they are answered
+in any order. One more fails at once with `Saturated`: no person reads that many, and each takes memory.
+A question that nobody can answer (no front end is there, no ancestor has noted it) gets its own
 default, else `NobodyToAsk`. Deadline (`timeout`) and default belong to the question; when the asker is interrupted
 the question is withdrawn.
 """
@@ -26,7 +27,7 @@ import msgspec
 import outcome
 import trio
 
-from ..protocol.errors import ActorError, NobodyToAsk, ShuttingDown, TimedOut
+from ..protocol.errors import ActorError, NobodyToAsk, Saturated, ShuttingDown, TimedOut
 from ..protocol.events import ActorBusy, ActorWaiting, QuestionAnswered, QuestionAsked, QuestionExpired
 from ..protocol.questions import Answer, Question, understood
 
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
     from .actor import Actor
 
 Value = str | list[str]
+
+MOST_OPEN = 10_000
+"""Questions that may be open under one root."""
 
 log = logging.getLogger("callboard.questions")
 
@@ -80,10 +84,12 @@ class Desk:
 
     Attributes:
         patient: whether a question may wait for a front end that is not there yet (servers), or fails at once.
+        most: how many questions may be open.
     """
 
-    def __init__(self, *, patient: bool = False) -> None:
+    def __init__(self, *, patient: bool = False, most: int = MOST_OPEN) -> None:
         self.patient = patient
+        self.most = most
         self._front_ends: list[FrontEnd] = []
         self._open: dict[str, _Pending] = {}
         self._asking: Counter[Actor] = Counter()
@@ -143,6 +149,7 @@ class Desk:
             NobodyToAsk: nobody can answer, and the question has no default.
             QuestionTimeout: nobody answered within the question's `timeout`.
             ShuttingDown: the root stops; people are not troubled any more.
+            Saturated: as many questions as may be are open.
         """
         if actor.root.stopping:
             raise ShuttingDown(f"{actor.path} can't ask: the root is stopping")
@@ -152,6 +159,11 @@ class Desk:
         if question.id in self._open:
             raise ActorError(
                 f"a question with the id '{question.id}' is open already; leave `id` empty to get a new one"
+            )
+        if len(self._open) >= self.most:
+            raise Saturated(
+                f"{actor.path} can't ask '{_short(question.text)}': {len(self._open):,} questions are open, which"
+                " is the most; answer some of them (`callboard answer` lists them), or start fewer runs that ask"
             )
         pending = _Pending(question, actor)
         self._open[question.id] = pending

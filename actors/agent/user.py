@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...protocol.errors import NobodyToAsk, ToolFailed
+from ...protocol.errors import NobodyToAsk, Saturated, ToolFailed
 from ...protocol.questions import Question
 from ...supervisors.escalation import QuestionTimeout
 from ..tools.tool import Arguments, Json, Tool
@@ -38,6 +38,8 @@ def user_tools(*, timeout: float | None) -> list[Tool]:
             return unanswered(f"Escalation timed out after {seconds} waiting for user response")
         except NobodyToAsk:
             return unanswered("The question was not asked: nobody is there to answer it")
+        except Saturated as error:
+            return unanswered(f"The question was not asked: {error}")
         return answer
 
     async def ask(me: Actor, arguments: Arguments) -> Json:

@@ -9,7 +9,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from callboard.protocol.errors import ActorError, NobodyToAsk
+from callboard.protocol.errors import ActorError, NobodyToAsk, Saturated
 from callboard.protocol.events import Event
 from callboard.protocol.questions import Answer, Question
 from callboard.supervisors import HOLD, NOTED, PASS, Actor, Desk, QuestionTimeout, Root
@@ -106,6 +106,30 @@ async def test_55_two_open_questions_can_not_have_one_id(root: Root) -> None:
         assert isinstance(end.error, ActorError)
         assert "a question with the id 'same' is open already" in str(end.error)
         assert root.questions.answer("same", "x")
+
+
+async def test_55_a_question_beyond_the_most_fails_in_its_asker_and_harms_no_other(root: Root) -> None:
+    person = Person()
+    root.questions.most = 2
+    with root.questions.attach(person):
+        first, second = root.spawn(asks, "first"), root.spawn(asks, "second")
+        await wait_all_tasks_blocked()
+        end = await root.spawn(asks, "third", link=False).wait()
+        assert isinstance(end.error, Saturated)
+        assert "can't ask 'third': 2 questions are open" in str(end.error)
+        assert person.shown == ["first", "second"]
+        assert first.state == second.state == "waiting"
+        root.questions.answer(id_of(root, "first"), "1")
+        assert await first.result() == "1"
+        fourth = root.spawn(asks, "fourth")
+        await wait_all_tasks_blocked()
+        root.questions.answer(id_of(root, "fourth"), "4")
+        root.questions.answer(id_of(root, "second"), "2")
+        assert [await second.result(), await fourth.result()] == ["2", "4"]
+
+
+def test_55_a_root_has_a_bound_for_its_questions_from_the_start() -> None:
+    assert Root().questions.most == 10_000
 
 
 async def test_56_the_first_answer_wins_and_the_others_are_told(root: Root, events: list[Event]) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from ....protocol.errors import McpError, NobodyToAsk, ShuttingDown
+from ....protocol.errors import McpError, NobodyToAsk, Saturated, ShuttingDown
 from ....protocol.events import Warned
 from ....protocol.jsonrpc import INVALID_PARAMS
 from ....protocol.questions import Question, QuestionKind
@@ -152,7 +152,7 @@ async def _one(
         answer = await me.ask_person(question)
     except NobodyToAsk:
         raise _NobodyThere("cancel") from None
-    except (QuestionTimeout, ShuttingDown):
+    except (QuestionTimeout, Saturated, ShuttingDown):
         raise _Ended("cancel") from None
     if answer.by == "default":  # nobody was there to agree to it
         raise _NobodyThere("cancel")

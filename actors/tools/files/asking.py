@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Literal, Self, cast, get_args
 import msgspec
 import trio
 
-from ....protocol.errors import NobodyToAsk, ShuttingDown
+from ....protocol.errors import NobodyToAsk, Saturated, ShuttingDown
 from ....protocol.questions import Question, QuestionKind, yes_or_no
 from ....supervisors.escalation import QuestionTimeout
 from .handing import out_of_the_way
@@ -167,7 +167,7 @@ async def answer_to(me: Actor, fields: list[str], tool: str) -> tuple[Status, li
                 return "ok", values
             question = msgspec.structs.replace(question, problem=problem)
         return "no", [f"no usable answer: {question.problem}"]
-    except (NobodyToAsk, QuestionTimeout) as error:
+    except (NobodyToAsk, QuestionTimeout, Saturated) as error:
         return "no", [str(error)]
     except ShuttingDown:
         return "no", ["the run is being stopped"]

@@ -115,3 +115,10 @@ async def test_prepared_answers_count_as_answers() -> None:
     async with Root() as root, parent(root, {}) as boss:
         boss.me.policy = lambda question: Answer(question=question.id, value="no", by="answers")
         assert await boss.call("user__confirm", question="Sure?") == {"answer": "no"}
+
+
+async def test_where_too_many_questions_are_open_the_model_is_told_so() -> None:
+    async with Root(patient=True) as root, parent(root, {}) as boss:
+        root.questions.most = 0
+        result = await boss.call("user__confirm", question="Delete it all?")
+        assert "0 questions are open" in result["error"]
