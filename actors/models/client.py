@@ -49,9 +49,9 @@ class Endpoint:
         timeouts = {"connect": connect_timeout, "read": READ_TIMEOUT, "write": WRITE_TIMEOUT, "pool": None}
         self._extensions = {"timeout": timeouts}
 
-    async def aclose(self) -> None:
-        """Close its connections."""
-        await self._transport.aclose()
+    def close(self) -> None:
+        """Close its connections, now."""
+        self._transport.connections.close()
 
     async def ask(
         self, target: Target, headers: Mapping[str, str], request: ChatRequest, on_delta: Callable[[Delta], None]

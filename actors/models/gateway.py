@@ -33,6 +33,7 @@ from ...protocol.events import (
 )
 from ...protocol.settings import ClientSettings, Settings
 from .catalog import Catalog, Choice, Target
+from .endpoints import Endpoints
 from .engines import Engines
 from .retry import Attempts, worth_waiting
 
@@ -86,7 +87,7 @@ class Gateway:
         self._catalog = Catalog(settings, environ)
         self._engines = engines
         self._rng = rng if rng is not None else random.Random()  # noqa: S311  (jitter, no secret)
-        self._endpoints: dict[tuple[str, str, float], Endpoint] = {}
+        self._endpoints = Endpoints(environ)
         self._limits: dict[str, trio.Semaphore] = {}
         self._calls = 0
 
@@ -100,9 +101,7 @@ class Gateway:
 
     async def aclose(self) -> None:
         """Close every connection. Requests that are still under way fail."""
-        endpoints, self._endpoints = self._endpoints, {}
-        for endpoint in endpoints.values():
-            await endpoint.aclose()
+        self._endpoints.close()
 
     def adopt(self, client: ClientSettings) -> str:
         """Know a client that `config.yaml` does not have; see `Catalog.adopt`."""
@@ -219,7 +218,7 @@ class Gateway:
         target = call.target
         async with self._place(target):
             if target.engine is None:
-                reply = await call.send(self._endpoint(target.api_base, target), target.headers, attempt)
+                reply = await self._send(call, target.api_base, target.headers, attempt)
             else:
                 reply = await self._send_to_engine(call, target.engine, attempt)
         usage = countable(reply.usage)
@@ -234,7 +233,11 @@ class Gateway:
             raise ConfigError(f"'{target.id}' can't be used here: no local engine can be started")
         async with self._engines.lease(engine) as served:
             headers = {**target.codec.headers(served.key), "connection": "close"}
-            return await call.send(self._endpoint(f"{served.url}/v1", target), headers, attempt)
+            return await self._send(call, f"{served.url}/v1", headers, attempt)
+
+    async def _send(self, call: _Call, api_base: str, headers: Mapping[str, str], attempt: int) -> ChatReply:
+        with self._endpoints.lease(api_base, call.target.proxy, call.target.connect_timeout) as endpoint:
+            return await call.send(endpoint, headers, attempt)
 
     def _place(self, target: Target) -> AbstractAsyncContextManager[None]:
         """One of the model's places; a try holds it, the wait between two tries does not."""
@@ -244,15 +247,6 @@ class Gateway:
         if limit is None:
             limit = self._limits[target.id] = trio.Semaphore(target.max_concurrency)
         return limit
-
-    def _endpoint(self, api_base: str, target: Target) -> Endpoint:
-        from .client import Endpoint  # brings httpx along, which runs without models can do without
-
-        key = (api_base, target.proxy, target.connect_timeout)
-        endpoint = self._endpoints.get(key)
-        if endpoint is None:
-            endpoint = self._endpoints[key] = Endpoint(*key, self._environ)
-        return endpoint
 
 
 class _Call:

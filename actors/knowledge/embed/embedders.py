@@ -168,6 +168,7 @@ class Embedders:
         async def door() -> AsyncIterator[tuple[Endpoint, Mapping[str, str]]]:
             async with engines.lease(file) as served:
                 headers = {**COMPATIBLE.headers(served.key), "connection": "close"}
-                yield self._lines.endpoint(f"{served.url}/v1", "-", 10.0), headers
+                with self._lines.endpoint(f"{served.url}/v1", "-", 10.0) as endpoint:
+                    yield endpoint, headers
 
         return door

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
 from typing import TYPE_CHECKING
 
 import trio
@@ -15,6 +15,7 @@ import trio
 from ....protocol.chat import TokenUsage
 from ....protocol.errors import UpstreamError
 from ....protocol.events import LlmRetry, UsageUpdate
+from ...models.endpoints import Endpoints
 from ...models.gateway import Emitter, countable
 from ...models.retry import backoff, worth_waiting
 
@@ -126,25 +127,22 @@ class Lines:
     """
 
     def __init__(self, environ: Mapping[str, str], on_usage: OnUsage | None, rng: random.Random | None) -> None:
-        self._environ = environ
         self._on_usage = on_usage
         self._rng = rng if rng is not None else random.Random()  # noqa: S311  (jitter, no secret)
-        self._endpoints: dict[tuple[str, str, float], Endpoint] = {}
+        self._endpoints = Endpoints(environ)
 
     async def aclose(self) -> None:
         """Close every connection."""
-        endpoints, self._endpoints = self._endpoints, {}
-        for endpoint in endpoints.values():
-            await endpoint.aclose()
+        self._endpoints.close()
 
     def to(self, access: Access, headers: Mapping[str, str]) -> Line:
         """The line to a model of a client."""
         extra = access.client.extra
-        endpoint = self.endpoint(access.api_base, extra.proxy, extra.connect_timeout)
 
         @asynccontextmanager
         async def door() -> AsyncIterator[tuple[Endpoint, Mapping[str, str]]]:
-            yield endpoint, headers
+            with self.endpoint(access.api_base, extra.proxy, extra.connect_timeout) as endpoint:
+                yield endpoint, headers
 
         return Line(
             access.id,
@@ -159,15 +157,9 @@ class Lines:
         """The line to a model on this machine: one request at a time, and nobody counts its tokens."""
         return Line(model, door, at_once=1, input_price=0.0, on_usage=None, rng=self._rng)
 
-    def endpoint(self, api_base: str, proxy: str, connect_timeout: float) -> Endpoint:
-        """Where requests to that base URL go: one set of connections for all models behind it."""
-        from ...models.client import Endpoint  # brings httpx along
-
-        key = (api_base, proxy, connect_timeout)
-        endpoint = self._endpoints.get(key)
-        if endpoint is None:
-            endpoint = self._endpoints[key] = Endpoint(*key, self._environ)
-        return endpoint
+    def endpoint(self, api_base: str, proxy: str, connect_timeout: float) -> AbstractContextManager[Endpoint]:
+        """Where requests to that base URL go, for a block: one set of connections for all models behind it."""
+        return self._endpoints.lease(api_base, proxy, connect_timeout)
 
 
 def _spent(error: UpstreamError, attempts: int) -> UpstreamError:

@@ -70,7 +70,7 @@ class Mem0:
         """See `Store.aclose`."""
         endpoint, self._endpoint = self._endpoint, None
         if endpoint is not None:
-            await endpoint.aclose()
+            endpoint.close()
 
     async def _post(self, path: str, body: dict[str, Any]) -> bytes:
         if self._endpoint is None:
