@@ -58,11 +58,12 @@ class Shell:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with trio.CancelScope(shield=True), trio.move_on_after(10):
-            self.press("\x03\x04")
-            await self._bash.wait()
-        if self._bash.returncode is None:
-            os.killpg(self._bash.pid, signal.SIGKILL)
+        with trio.CancelScope(shield=True):
+            with trio.move_on_after(20):
+                await self._leave()
+            if self._bash.returncode is None:
+                os.killpg(self._bash.pid, signal.SIGKILL)
+                await self._bash.wait()
         os.close(self._master)
 
     async def run(self, line: str, answers: Sequence[tuple[str, str]] = (), *, within: float = 60) -> Ended:
@@ -111,6 +112,17 @@ class Shell:
     def shown(self) -> str:
         """What the terminal has shown since the last command."""
         return _ESCAPES.sub("", self._text)
+
+    async def _leave(self) -> None:
+        """Press Ctrl-C, again if that is not enough (a server lets its runs end first), and then Ctrl-D."""
+        self._text = ""
+        while not _ENDED.search(self.shown()):
+            self.press("\x03")
+            with trio.move_on_after(3):
+                while not _ENDED.search(self.shown()):
+                    await self._read()
+        self.press("\x04")
+        await self._bash.wait()
 
     async def _until(self, pattern: re.Pattern[str], within: float) -> str:
         with trio.move_on_after(within):
