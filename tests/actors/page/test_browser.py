@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import browser
@@ -21,13 +23,20 @@ with launched() as found:
 """
 
 
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A directory with a short path: Chromium puts a socket below it, whose path may have 107 bytes."""
+    with tempfile.TemporaryDirectory(prefix="held-", ignore_cleanup_errors=True) as directory:
+        yield Path(directory)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_the_browser_and_its_profile_are_gone_when_the_test_program_is_killed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+    monkeypatch: pytest.MonkeyPatch, number: signal.Signals, place: Path
 ) -> None:
     if browser.program() is None:
         pytest.skip("no Chromium on this machine: install the package chromium to see its end tested")
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(place))
     argv = [sys.executable, "-c", HOLDS, str(Path(browser.__file__).parent)]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as tests:
         assert tests.stdout is not None
@@ -40,4 +49,4 @@ def test_the_browser_and_its_profile_are_gone_when_the_test_program_is_killed(
         process.kill()
     assert alive == []
     assert len(ended) > 2, "the browser has helpers"
-    assert list(tmp_path.glob("browser-*")) == []
+    assert list(place.glob("browser-*")) == []
