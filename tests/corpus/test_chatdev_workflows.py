@@ -175,7 +175,7 @@ def here(text: str) -> str:
             config["name"], config["provider"] = config["name"] or "m", config["provider"] or "openai"
             config["base_url"], config["api_key"] = "${BASE_URL}", "${API_KEY}"
         if node["type"] == "loop_timer":
-            node["config"]["max_duration"] = 0.5
+            node["config"]["max_duration"] = 0.01
     return yaml.safe_dump(workflow, sort_keys=False, allow_unicode=True)
 
 
