@@ -72,7 +72,7 @@ class Outbox:
                 await self._room.park()
             if self._gone:
                 raise Gone
-        except BaseException:
+        except BaseException:  # cancelled too: what was counted for it is given back
             self._unread.taken(size)
             raise
         self._waiting.append(_head(size))

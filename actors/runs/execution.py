@@ -1,4 +1,4 @@
-"""One run under way: its actor, and how its end is told, exactly once."""
+"""One run under way: its actor, its stream of events, and exactly one event for its end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Somebody who reads a page and types what it says, line by line."""
+"""A reader of a page, who types what it says, line by line."""
 
 from __future__ import annotations
 

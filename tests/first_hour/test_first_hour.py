@@ -101,7 +101,7 @@ async def read(page: str, environ: dict[str, str], work: Path) -> None:
 
 
 def empty_home(home: Path, *programs: Path) -> dict[str, str]:
-    """The environment of somebody whose HOME is empty; where the package index is stays known."""
+    """An environment with an empty HOME; the configuration of the package index stays."""
     home.mkdir()
     kept = {name: value for name, value in os.environ.items() if name.startswith(("PIP_", "UV_", "SSL_"))}
     return {**kept, "HOME": str(home), "PATH": os.pathsep.join((*map(str, programs), *SYSTEM)), "NO_COLOR": "1"}

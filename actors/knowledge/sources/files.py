@@ -35,12 +35,17 @@ async def listed(desk: Desk, target: str) -> list[Entry]:
     def look() -> list[Entry]:
         walk = Walk(desk.settings.files)
         entries: list[Entry] = []
-        for one in [target] if os.path.lexists(os.path.join(*rooted(desk, target))) else target.split(";"):  # noqa: PTH118 - texts
-            if one.strip():
-                entries = walk.named(*rooted(desk, one.strip()))
+        for path in _several(desk, target):
+            entries = walk.named(*rooted(desk, path))  # all that the walk has found, of earlier paths too
         return entries
 
     return await trio.to_thread.run_sync(look, limiter=desk.limiter, abandon_on_cancel=True)
+
+
+def _several(desk: Desk, target: str) -> list[str]:
+    if ";" not in target or Path(*rooted(desk, target)).exists():
+        return [target]
+    return [path.strip() for path in target.split(";") if path.strip()]
 
 
 def rooted(desk: Desk, target: str) -> tuple[str, str]:

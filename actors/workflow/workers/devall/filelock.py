@@ -45,7 +45,7 @@ class FileLock:
                 fcntl.flock(file, fcntl.LOCK_EX)
             else:
                 self._within(file, time.monotonic() + seconds)
-        except BaseException:
+        except BaseException:  # interrupted too: the file does not stay open
             os.close(file)
             self._depth -= 1
             raise
