@@ -103,9 +103,15 @@ async def _serve(request: ServeRequest, /) -> CallboardError | int:
     terminal = TerminalLife()
 
     def say(text: str) -> None:
-        if not request.quiet:
+        if request.quiet:
+            return
+        try:
             sys.stderr.write(f"callboard: {safe(text)}\n")
             sys.stderr.flush()
+        except OSError:
+            if not terminal.is_over():
+                raise
+            terminal.let_go()  # it was closed while we wrote; its SIGHUP is what ends us
 
     def drain() -> None:
         if terminal.is_over():
