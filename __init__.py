@@ -15,12 +15,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .actors.meter import Limits
+    from .actors.front.telemetry.attach import telemetry
     from .actors.runs.root import Root
     from .actors.runs.run import run
     from .actors.runs.target import GraphAgent, LoopAgent, WorkflowAgent, load, validate
-    from .actors.telemetry.attach import telemetry
-    from .actors.tools.functions import function_tool
+    from .actors.work.meter import Limits
+    from .actors.work.tools.functions import function_tool
     from .protocol.agent import Agent
     from .protocol.errors import CallboardError
     from .protocol.events import Event
@@ -36,17 +36,17 @@ _HOMES = {
     "CallboardError": ".protocol.errors",
     "Event": ".protocol.events",
     "GraphAgent": ".actors.runs.target",
-    "Limits": ".actors.context",
+    "Limits": ".actors.work.context",
     "LoopAgent": ".actors.runs.target",
     "Outcome": ".protocol.outcome",
     "Problem": ".protocol.problems",
     "Question": ".protocol.questions",
     "Root": ".actors.runs.root",
     "WorkflowAgent": ".actors.runs.target",
-    "function_tool": ".actors.tools.functions",
+    "function_tool": ".actors.work.tools.functions",
     "load": ".actors.runs.target",
     "run": ".actors.runs.run",
-    "telemetry": ".actors.telemetry.attach",
+    "telemetry": ".actors.front.telemetry.attach",
     "validate": ".actors.runs.target",
 }
 

@@ -26,16 +26,16 @@ import trio
 from harness import perl_faq
 from harness.perl_faq import Question
 
-from callboard.actors.directories import cache_dir
-from callboard.actors.knowledge.base.base import Base, Rerank
-from callboard.actors.knowledge.base.build import build
-from callboard.actors.knowledge.base.fusion import Fusion
-from callboard.actors.knowledge.base.model import Settings
-from callboard.actors.knowledge.embed.cache import EmbeddingCache, default_path
-from callboard.actors.knowledge.embed.embedders import DEFAULT, MINILM, Embedders
-from callboard.actors.knowledge.rerank.rerankers import Rerankers
-from callboard.actors.knowledge.sources.gather import gather
-from callboard.actors.knowledge.split.split import SIZE, split
+from callboard.actors.io.directories import cache_dir
+from callboard.actors.work.knowledge.base.base import Base, Rerank
+from callboard.actors.work.knowledge.base.build import build
+from callboard.actors.work.knowledge.base.fusion import Fusion
+from callboard.actors.work.knowledge.base.model import Settings
+from callboard.actors.work.knowledge.embed.cache import EmbeddingCache, default_path
+from callboard.actors.work.knowledge.embed.embedders import DEFAULT, MINILM, Embedders
+from callboard.actors.work.knowledge.rerank.rerankers import Rerankers
+from callboard.actors.work.knowledge.sources.gather import gather
+from callboard.actors.work.knowledge.split.split import SIZE, split
 from callboard.protocol.errors import ConfigError
 from callboard.protocol.knowledge import Retrieved
 from callboard.protocol.settings import Settings as UserSettings

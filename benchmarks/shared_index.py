@@ -25,7 +25,7 @@ from pathlib import Path
 import trio
 
 import callboard
-from callboard.actors.models import weights
+from callboard.actors.work.models import weights
 from callboard.supervisors import Actor
 
 AGENTS = 50

@@ -31,7 +31,7 @@ from agents import config, server
 from harness import options
 
 import callboard
-from callboard.actors.telemetry.export import exporting
+from callboard.actors.front.telemetry.export import exporting
 
 AT_ONCE = 200
 OFF, ON = 1.03, 2.0

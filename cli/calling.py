@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from .. import GraphAgent, LoopAgent, Root
-from ..actors.json_schema import schema_errors
+from ..actors.io.json_schema import schema_errors
 from ..actors.runs.target import load_agent
-from ..actors.tools.calls import Calls
-from ..actors.tools.collect import ToolOptions
-from ..actors.tools.permissions import Permissions
-from ..actors.tools.tool import Tool
-from ..actors.variables import resolve_variables
+from ..actors.work.tools.calls import Calls
+from ..actors.work.tools.collect import ToolOptions
+from ..actors.work.tools.permissions import Permissions
+from ..actors.work.tools.tool import Tool
+from ..actors.work.variables import resolve_variables
 from ..protocol.chat import ToolCall, ToolTurn
 from ..protocol.errors import ToolFailed, UsageError
 from ..protocol.permissions import Permissions as Rules

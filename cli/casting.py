@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from .. import GraphAgent, LoopAgent
-from ..actors.directories import config_dir as configured
-from ..actors.library import AGENTS
+from ..actors.io.directories import config_dir as configured
 from ..actors.runs.target import built_in_agents, find, load_agent
+from ..actors.work.library import AGENTS
 from ..protocol.errors import CallboardError, InvalidFile
 from ..protocol.graph import RagNode
 from ..protocol.problems import Problem, errors_in

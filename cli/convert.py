@@ -27,9 +27,9 @@ def command(
     others, everything that stands in the way is told with its line, and nothing is written.
     """
     from .. import WorkflowAgent, load
-    from ..actors.workflow.convert.convert import convert, notes
-    from ..actors.workflow.edges.files import functions_in
-    from ..actors.workflow.places import functions_directory
+    from ..actors.engine.workflow.convert.convert import convert, notes
+    from ..actors.engine.workflow.edges.files import functions_in
+    from ..actors.engine.workflow.places import functions_directory
     from ..protocol.errors import InvalidFile, UsageError
     from .render.text import counted, safe
 

@@ -88,9 +88,9 @@ def _usual_model(config_dir: str | None) -> str:
     Raises:
         ConfigError: config.yaml can't be read.
     """
-    from ..actors.directories import config_dir as configured
-    from ..actors.models.catalog import Catalog
-    from ..actors.settings import load_settings
+    from ..actors.io.directories import config_dir as configured
+    from ..actors.io.settings import load_settings
+    from ..actors.work.models.catalog import Catalog
 
     settings, _problems = load_settings(configured(config_dir, os.environ)[0])
     return Catalog(settings, os.environ).choice().model
@@ -102,8 +102,8 @@ def _fetch(model: str, *, quiet: bool) -> None:
     Raises:
         ConfigError: the engine is not installed; it says what else there is.
     """
-    from ..actors.models import weights
-    from ..actors.models.engines import require_engine
+    from ..actors.work.models import weights
+    from ..actors.work.models.engines import require_engine
     from ..protocol.errors import ConfigError
 
     provider, _, name = model.partition(":")

@@ -16,7 +16,7 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import Any
 
-from ..actors.directories import config_dir as configured
+from ..actors.io.directories import config_dir as configured
 from ..protocol.errors import CallboardError
 from ..protocol.mcp.config import split
 from ..protocol.problems import Problem, errors_in
@@ -120,7 +120,7 @@ def _not_there(named_by: str) -> str:
 
 
 def _how_to_pull(model: str) -> str:
-    from ..actors.models import weights
+    from ..actors.work.models import weights
 
     name = next(known.name for known in weights.KNOWN.values() if known.id == model)
     return f"not here (callboard models pull {name})"
@@ -214,7 +214,7 @@ def _node_version(path: str | None) -> str | None:
 
 def _mcp(home: Path, settings: Settings) -> Found:
     """The file of MCP servers, and whether their programs are here."""
-    from ..actors.mcp.files import load_mcp
+    from ..actors.work.mcp.files import load_mcp
     from .mcp_shelf import lacks_program
 
     config = load_mcp(home)
@@ -236,7 +236,7 @@ def _mcp(home: Path, settings: Settings) -> Found:
 
 
 def _local() -> Found:
-    from ..actors.models import weights
+    from ..actors.work.models import weights
 
     here = {entry.model: entry.path for entry in weights.installed(os.environ)}
     known = {known.id: here.get(known.id) for known in weights.KNOWN.values()}
@@ -245,7 +245,7 @@ def _local() -> Found:
 
 def _default_model(settings: Settings) -> str:
     """The model that a run without `--model` would use, in one line."""
-    from ..actors.models.catalog import Catalog
+    from ..actors.work.models.catalog import Catalog
 
     try:
         return str(Catalog(settings, os.environ).choice())

@@ -49,7 +49,7 @@ async def open_frame(
     The block should let no error of ours out: it would arrive wrapped in a group.
     """
     from .. import Root  # heavy, and not needed by those who only want to know who is at the terminal
-    from ..actors.telemetry.export import exporting
+    from ..actors.front.telemetry.export import exporting
 
     raise_file_limit()
     root = Root(config_dir=config_dir, signals=True, on_signal=_tell_signal, serving=serving, dry_run=dry_run)

@@ -25,7 +25,7 @@ from .options import complete_target, config_dir, variables
 def command(target: str, output: str, variables: tuple[str, ...], config_dir: str | None) -> int:
     """Prints the picture of TARGET: its nodes and every way between them."""
     from .. import LoopAgent, load
-    from ..actors.graph import draw
+    from ..actors.engine.graph import draw
     from ..protocol.errors import UsageError
     from .render.text import safe
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import msgspec
 
-from ..actors.directories import config_dir as configured
-from ..actors.sessions.export import Form, exported
-from ..actors.sessions.live import forget_all
-from ..actors.sessions.store import SessionMeta, SessionStore, Stored
+from ..actors.io.directories import config_dir as configured
+from ..actors.runs.sessions.export import Form, exported
+from ..actors.runs.sessions.live import forget_all
+from ..actors.runs.sessions.store import SessionMeta, SessionStore, Stored
 from ..protocol.errors import CallboardError, UsageError
 from . import logging
 from .render.table import columns, fitted

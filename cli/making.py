@@ -8,7 +8,7 @@ import shlex
 from importlib.resources import files
 from pathlib import Path
 
-from ..actors.directories import config_dir as configured
+from ..actors.io.directories import config_dir as configured
 from ..actors.runs.target import built_in_agents
 from ..protocol.errors import UsageError
 from ..protocol.problems import did_you_mean

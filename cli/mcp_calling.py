@@ -8,14 +8,14 @@ import sys
 from dataclasses import dataclass
 
 from .. import Limits, Root
-from ..actors.context import AgentCall, RunContext
-from ..actors.mcp.pool.scope import Scope
-from ..actors.mcp.tools.asking import UNANSWERED
-from ..actors.mcp.tools.direct import direct_tool
-from ..actors.mcp.tools.names import offered_name
-from ..actors.mcp.tools.view import Talk, View
-from ..actors.tools.permissions import Permissions
-from ..actors.tools.rendering import shortened
+from ..actors.work.context import AgentCall, RunContext
+from ..actors.work.mcp.pool.scope import Scope
+from ..actors.work.mcp.tools.asking import UNANSWERED
+from ..actors.work.mcp.tools.direct import direct_tool
+from ..actors.work.mcp.tools.names import offered_name
+from ..actors.work.mcp.tools.view import Talk, View
+from ..actors.work.tools.permissions import Permissions
+from ..actors.work.tools.rendering import shortened
 from ..protocol.chat import ToolTurn
 from ..protocol.errors import NobodyToAsk, UsageError
 from ..protocol.events import Event, Warned

@@ -13,13 +13,13 @@ from typing import Any, TypeVar
 import trio
 
 from .. import Root
-from ..actors.mcp.client.client import McpClient
-from ..actors.mcp.pool.catalog import Catalog
-from ..actors.mcp.pool.scope import Scope
-from ..actors.mcp.tools.direct import effect_of
-from ..actors.mcp.tools.names import offered_name
-from ..actors.tools.permissions import Permissions
-from ..actors.tools.tool import Arguments, Json, Tool, ToolSpec
+from ..actors.work.mcp.client.client import McpClient
+from ..actors.work.mcp.pool.catalog import Catalog
+from ..actors.work.mcp.pool.scope import Scope
+from ..actors.work.mcp.tools.direct import effect_of
+from ..actors.work.mcp.tools.names import offered_name
+from ..actors.work.tools.permissions import Permissions
+from ..actors.work.tools.tool import Arguments, Json, Tool, ToolSpec
 from ..protocol.errors import CallboardError, InvalidFile, McpLost, UsageError
 from ..protocol.mcp.config import McpConfig, Server
 from ..protocol.mcp.model import Tool as ServerTool

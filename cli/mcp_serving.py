@@ -8,8 +8,8 @@ from pathlib import Path
 
 import trio
 
-from ..actors.mcp_server.offers import read_agents
-from ..actors.mcp_server.service import Options
+from ..actors.front.mcp_server.offers import read_agents
+from ..actors.front.mcp_server.service import Options
 from ..protocol.errors import CallboardError, UsageError
 from . import given, logging
 from .frame import open_frame
@@ -70,7 +70,7 @@ async def _serve(request: ServeRequest, token: str | None) -> CallboardError | i
             if root.settings.mcp_server_support:
                 root.kernel.spawn(lambda _: root.mcp.warm(), name="warm", link=False)
             if request.http:
-                from ..actors.mcp_server.http import serve_http
+                from ..actors.front.mcp_server.http import serve_http
 
                 await serve_http(
                     root,
@@ -82,7 +82,7 @@ async def _serve(request: ServeRequest, token: str | None) -> CallboardError | i
                     on_listening=lambda url: say(f"serving {names} at {url} (Ctrl-C ends it)"),
                 )
             else:
-                from ..actors.mcp_server.stdio import serve_stdio
+                from ..actors.front.mcp_server.stdio import serve_stdio
 
                 if sys.stdin.isatty():
                     say(f"serving {names} over stdin and stdout, where an MCP client should be (Ctrl-C ends it)")

@@ -17,8 +17,8 @@ from urllib.parse import urlsplit, urlunsplit
 import msgspec
 
 from .. import Root
-from ..actors.mcp.pool.catalog import Catalog
-from ..actors.mcp.pool.servers import McpServers
+from ..actors.work.mcp.pool.catalog import Catalog
+from ..actors.work.mcp.pool.servers import McpServers
 from ..protocol.errors import ConfigError
 from ..protocol.mcp.config import Server
 from ..protocol.problems import Problem, errors_in

@@ -6,7 +6,7 @@ import os
 import shutil
 from pathlib import Path
 
-from ..actors.directories import config_dir as configured
+from ..actors.io.directories import config_dir as configured
 from ..protocol.errors import UsageError
 
 STARTER = """\

@@ -10,8 +10,8 @@ from typing import Any
 
 import trio
 
-from ..actors.directories import cache_dir
-from ..actors.mcp.pool.status import Counters, ask_all, socket_dir
+from ..actors.io.directories import cache_dir
+from ..actors.work.mcp.pool.status import Counters, ask_all, socket_dir
 from ..protocol.mcp.status import ServerStatus
 from .render.table import columns
 from .render.text import counted, one_line, safe

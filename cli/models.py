@@ -34,8 +34,8 @@ def list_command(output: str, config_dir: str | None) -> int:
     """
     import os
 
-    from ..actors.directories import config_dir as configured
-    from ..actors.settings import load_settings
+    from ..actors.io.directories import config_dir as configured
+    from ..actors.io.settings import load_settings
     from .pulling import list_models
 
     settings, _ = load_settings(configured(config_dir, os.environ)[0])

@@ -56,12 +56,12 @@ def _tell(given: dict[str, Any], config_dir: str | None) -> None:
     context = click.get_current_context(silent=True)
     if given.get("quiet") or (context is not None and context.meta.get(_TOLD)):
         return
-    from ..actors.directories import config_dir as configured
+    from ..actors.io.directories import config_dir as configured
 
     home, _ = configured(config_dir, os.environ)
     if not (home / "config.yaml").is_file():
         return
-    from ..actors.settings import load_settings
+    from ..actors.io.settings import load_settings
     from ..protocol.errors import ConfigError
     from .render.text import one_line
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import click
 
-from ..actors.directories import config_dir as configured
-from ..actors.directories import state_dir
-from ..actors.library import AGENTS
+from ..actors.io.directories import config_dir as configured
+from ..actors.io.directories import state_dir
+from ..actors.work.library import AGENTS
 from .odd_settings import tell_at_the_end
 
 strict = click.option("--strict", is_flag=True, help="Unknown keys in files are errors, not warnings.")
@@ -232,7 +232,7 @@ knowledge = several(
 
 def complete_session(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
     """Sessions of the target, or of nobody."""
-    from ..actors.sessions.disk.places import scope_of
+    from ..actors.runs.sessions.disk.places import scope_of
 
     home, _ = configured(ctx.params.get("config_dir"), os.environ)
     target = ctx.params.get("target")
@@ -274,7 +274,7 @@ def complete_run(_ctx: click.Context, _parameter: click.Parameter, incomplete: s
 
 def complete_server(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
     """MCP servers of the config directory."""
-    from ..actors.mcp.files import load_mcp
+    from ..actors.work.mcp.files import load_mcp
 
     base, _ = configured(ctx.params.get("config_dir"), os.environ)
     return sorted(name for name in load_mcp(base).servers if name.startswith(incomplete))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import trio
 
-from ..actors.models import weights
+from ..actors.work.models import weights
 from ..protocol.errors import CallboardError
 from ..supervisors import Actor, Root
 from .render.style import redrawable
@@ -64,7 +64,7 @@ def usable(settings: Settings) -> list[dict[str, Any]]:
 
     Without a list in `config.yaml` a client takes any name; `key` is None where none is needed.
     """
-    from ..actors.models.catalog import BUILT_IN, READY_MADE, Catalog, key_variables
+    from ..actors.work.models.catalog import BUILT_IN, READY_MADE, Catalog, key_variables
     from ..protocol.settings import ClientSettings
 
     known = [*settings.clients]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from .. import Agent, Limits, Root
-from ..actors.last_reply import keep_reply
+from ..actors.io.last_reply import keep_reply
 from ..actors.runs.tool_checks import KnownServers
 from ..protocol.errors import CallboardError, ConfigError, NobodyToAsk, UsageError
 from ..protocol.events import Event, RunStarted
@@ -34,7 +34,7 @@ from .render.writer import from_any_thread
 from .stdin import prompt_text
 
 if TYPE_CHECKING:
-    from ..actors.server.serving import Served
+    from ..actors.front.server.serving import Served
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,7 +224,7 @@ def _page_beside(root: Root) -> AbstractAsyncContextManager[Served]:
 
 def _present(event: Event) -> AbstractContextManager[None]:
     """The run that begins with this event is seen by `callboard ps` of this user."""
-    from ..actors.control.present import Present, present
+    from ..actors.front.control.present import Present, present
 
     assert isinstance(event.data, RunStarted)
     data = event.data

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import trio
 
 from .. import Root
-from ..actors.server.logs import ServerLog, install
-from ..actors.server.redact import Redactor, secrets_of
-from ..actors.server.serving import Served, ServeOptions, Server
-from ..actors.telemetry.export import exporting
+from ..actors.front.server.logs import ServerLog, install
+from ..actors.front.server.serving import Served, ServeOptions, Server
+from ..actors.front.telemetry.export import exporting
+from ..actors.io.redact import Redactor, secrets_of
 from ..protocol.errors import CallboardError
 from ..supervisors import Actor, End
 from . import logging

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from .. import GraphAgent, LoopAgent
-from ..actors.directories import config_dir as configured
+from ..actors.io.directories import config_dir as configured
+from ..actors.io.settings import load_settings
 from ..actors.runs.tool_checks import KnownServers
-from ..actors.settings import load_settings
-from ..actors.tools.collect import ENDINGS, Shelf, ToolOptions, agent_file
-from ..actors.tools.permissions import Permissions
-from ..actors.tools.tool import Tool
+from ..actors.work.tools.collect import ENDINGS, Shelf, ToolOptions, agent_file
+from ..actors.work.tools.permissions import Permissions
+from ..actors.work.tools.tool import Tool
 from ..protocol.errors import InvalidFile, UsageError
 from ..protocol.permissions import Permissions as Rules
 from ..protocol.problems import Problem, did_you_mean

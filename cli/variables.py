@@ -9,7 +9,7 @@ import os
 from typing import TYPE_CHECKING
 
 from .. import GraphAgent, LoopAgent, WorkflowAgent, load
-from ..actors.variables import missing_variables
+from ..actors.work.variables import missing_variables
 from ..protocol.questions import Question
 
 if TYPE_CHECKING:

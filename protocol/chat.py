@@ -2,7 +2,7 @@
 
 A conversation is a tuple of turns: `UserTurn`, `AssistantTurn`, `ToolTurn`; the system prompt stands beside it
 in `ChatRequest`, since half of the providers want it there. Content is plain text or a tuple of parts (text,
-images, files). `actors/models` turns a `ChatRequest` into a provider's own format and its answer into a
+images, files). `actors/work/models` turns a `ChatRequest` into a provider's own format and its answer into a
 `ChatReply`; nothing above that floor knows which provider it was.
 
     request = ChatRequest(model="openai:gpt-4o-mini", messages=(UserTurn("Hello"),))

@@ -2,7 +2,7 @@
 
 A source (a file, a page) is read as a `Document`, a document is split into `Chunk`s, and what a query finds of them are
 `Hit`s, which `Retrieved` puts together for a prompt. Where sources come from, how they are split and embedded, and how
-a knowledge base keeps them is in `actors/knowledge`. Nothing here says that a source is a file.
+a knowledge base keeps them is in `actors/work/knowledge`. Nothing here says that a source is a file.
 """
 
 from __future__ import annotations

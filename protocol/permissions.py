@@ -9,7 +9,7 @@
       "fs_*": ask                           # names may be patterns; a full name comes first
 
 Within one rule the longest pattern that matches decides, and of two as long `deny` before `ask` before `allow`. What
-"matches" means, and how files and flags are put together, is in `actors/tools/permissions.py`.
+"matches" means, and how files and flags are put together, is in `actors/work/tools/permissions.py`.
 """
 
 from __future__ import annotations

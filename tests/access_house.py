@@ -15,10 +15,10 @@ import trio
 from argon2 import PasswordHasher
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from callboard.actors.server.access.audit import Audit
-from callboard.actors.server.access.gate import Gate
-from callboard.actors.server.access.keys import new_key
-from callboard.actors.server.redact import Redactor
+from callboard.actors.front.access.audit import Audit
+from callboard.actors.front.access.gate import Gate
+from callboard.actors.front.access.keys import new_key
+from callboard.actors.io.redact import Redactor
 from callboard.protocol.settings.api import ApiKey, ApiSettings, AuditSettings, Auth
 
 CHEAP = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)

@@ -16,7 +16,7 @@ import jsonschema
 import msgspec
 import pytest
 
-from callboard.actors.control.peer import Peer
+from callboard.actors.front.control.peer import Peer
 from callboard.protocol.control import schema
 from callboard.protocol.event_schema import json_schema as event_schema
 

@@ -12,9 +12,9 @@ import trio
 from trio_websocket import WebSocketConnection, open_websocket_url
 
 import callboard
-from callboard.actors.control.gate import LocalGate
-from callboard.actors.control.hub import Hub, HubOptions, open_hub
-from callboard.actors.control.websocket import WebSocketOptions, serve_websocket
+from callboard.actors.front.control.gate import LocalGate
+from callboard.actors.front.control.hub import Hub, HubOptions, open_hub
+from callboard.actors.front.control.websocket import WebSocketOptions, serve_websocket
 from callboard.protocol.control.schema import json_schema
 from callboard.protocol.events import LlmDelta, RunFinished, RunStarted
 from callboard.supervisors import Actor

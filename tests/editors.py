@@ -14,9 +14,9 @@ import trio
 from interop.acp_schema import Judge
 from stage import Stage
 
-from callboard.actors.control.acp.side import Side
-from callboard.actors.control.hub import Hub
-from callboard.actors.control.peer import Peer
+from callboard.actors.front.acp.side import Side
+from callboard.actors.front.control.hub import Hub
+from callboard.actors.front.control.peer import Peer
 from callboard.protocol.control.caller import LOCAL, Caller
 from callboard.supervisors import Actor
 

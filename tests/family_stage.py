@@ -14,18 +14,18 @@ from typing import Any
 
 import trio
 
-from callboard.actors.agent.children import Children
-from callboard.actors.agent.escalations import Escalations, escalation_tools
-from callboard.actors.agent.mail import Seat, mail_tools
-from callboard.actors.agent.record import Record
-from callboard.actors.agent.spawn import spawn_tools
-from callboard.actors.agent.tasks import TaskQueue, task_tools
-from callboard.actors.agent.user import user_tools
-from callboard.actors.context import AgentCall, RunContext
-from callboard.actors.meter import Limits
-from callboard.actors.tools.calls import Calls
-from callboard.actors.tools.guard import RepeatGuard
-from callboard.actors.tools.permissions import Permissions
+from callboard.actors.work.agent.children import Children
+from callboard.actors.work.agent.escalations import Escalations, escalation_tools
+from callboard.actors.work.agent.mail import Seat, mail_tools
+from callboard.actors.work.agent.record import Record
+from callboard.actors.work.agent.spawn import spawn_tools
+from callboard.actors.work.agent.tasks import TaskQueue, task_tools
+from callboard.actors.work.agent.user import user_tools
+from callboard.actors.work.context import AgentCall, RunContext
+from callboard.actors.work.meter import Limits
+from callboard.actors.work.tools.calls import Calls
+from callboard.actors.work.tools.guard import RepeatGuard
+from callboard.actors.work.tools.permissions import Permissions
 from callboard.protocol.agent import Agent
 from callboard.protocol.chat import ToolCall
 from callboard.protocol.questions import Question

@@ -17,8 +17,8 @@ from stage import Stage
 from waiting import until
 
 import callboard
-from callboard.actors.server.serving import Served, ServeOptions, Server
-from callboard.actors.server.token_file import read_servers
+from callboard.actors.front.server.serving import Served, ServeOptions, Server
+from callboard.actors.front.server.token_file import read_servers
 
 SOON = 20.0
 

@@ -1,4 +1,4 @@
-"""A house of MCP servers for tests: real processes, counted; see tests/actors/mcp/servers."""
+"""A house of MCP servers for tests: real processes, counted; see tests/actors/work/mcp/servers."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any
 
 import psutil
 
-from callboard.actors.mcp.client.connect import Abilities
-from callboard.actors.mcp.links.link import Caller
-from callboard.actors.mcp.pool.scope import Scope
-from callboard.actors.mcp.pool.servers import McpServers
+from callboard.actors.work.mcp.client.connect import Abilities
+from callboard.actors.work.mcp.links.link import Caller
+from callboard.actors.work.mcp.pool.scope import Scope
+from callboard.actors.work.mcp.pool.servers import McpServers
 from callboard.protocol.events import Event
 from callboard.protocol.mcp.config import McpConfig, PoolSettings, Server
 from callboard.supervisors import Root
 
-SERVERS = Path(__file__).parent / "actors" / "mcp" / "servers"
+SERVERS = Path(__file__).parent / "actors" / "work" / "mcp" / "servers"
 
 
 class House:

@@ -12,8 +12,8 @@ import msgspec
 import trio
 from fake_mcp_http import FakeMcp
 
-from callboard.actors.mcp.links.http import open_http
-from callboard.actors.mcp.links.link import Link, Outgoing
+from callboard.actors.work.mcp.links.http import open_http
+from callboard.actors.work.mcp.links.link import Link, Outgoing
 from callboard.protocol.jsonrpc import Notification, Request, encode_result
 from callboard.protocol.mcp.config import Server
 from callboard.protocol.mcp.model import META_VERSION, MODERN

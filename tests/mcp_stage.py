@@ -1,4 +1,4 @@
-"""MCP servers for the tests of agents: entries of an `mcp.json` that start tests/actors/mcp/servers/scripted.py."""
+"""MCP servers for the tests of agents: `mcp.json` entries that start tests/actors/work/mcp/servers/scripted.py."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-SCRIPTED = Path(__file__).parent / "actors" / "mcp" / "servers" / "scripted.py"
+SCRIPTED = Path(__file__).parent / "actors" / "work" / "mcp" / "servers" / "scripted.py"
 
 
 def scripted(*flags: str, **entry: Any) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """A server of the page that says what a test tells it to: the frames of the control channel over trio-websocket.
 
 For what a real run can't be made to do at will: a thousand actors, a hundred thousand events, a reader that lags, a
-connection that breaks. What the page sees of real runs is in tests/actors/page/.
+connection that breaks. What the page sees of real runs is in tests/actors/front/page/.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import trio
 import trio_websocket
 from fake_models import listening
 
-from callboard.actors.page import HEADERS, asset
+from callboard.actors.front.page import HEADERS, asset
 
 Json = Any
 TOKEN = "s3cret/+token"

@@ -19,10 +19,10 @@ import trio
 from fake_models import FakeModels, listening
 
 import callboard
-from callboard.actors.control.gate import LocalGate
-from callboard.actors.control.hub import Hub, open_hub
-from callboard.actors.control.websocket import serve_websocket
-from callboard.actors.server.token_file import ServerFile, remove_server, write_server
+from callboard.actors.front.control.gate import LocalGate
+from callboard.actors.front.control.hub import Hub, open_hub
+from callboard.actors.front.control.websocket import serve_websocket
+from callboard.actors.front.server.token_file import ServerFile, remove_server, write_server
 from callboard.protocol.control.caller import LOCAL
 from callboard.protocol.control.own import StartRun
 from callboard.protocol.control.things import RunInfo

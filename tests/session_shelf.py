@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from callboard.actors.sessions.store import SessionStore
+from callboard.actors.runs.sessions.store import SessionStore
 
 FIXTURES = Path(__file__).parent / "fixtures" / "sessions"
 

@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 import trio
 
-from callboard.actors.knowledge.base.base import Base
-from callboard.actors.knowledge.base.build import build
-from callboard.actors.knowledge.base.model import BuildReport, Settings, Source
+from callboard.actors.work.knowledge.base.base import Base
+from callboard.actors.work.knowledge.base.build import build
+from callboard.actors.work.knowledge.base.model import BuildReport, Settings, Source
 from callboard.protocol.knowledge import Chunk, Document, Retrieved, Unreadable
 from callboard.supervisors import Actor, Root
 

@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from callboard.actors.knowledge.embed import static
-from callboard.actors.models import weights
+from callboard.actors.work.knowledge.embed import static
+from callboard.actors.work.models import weights
 
 WORDS = ("bicycle", "cake", "eggs", "far", "flour", "moon", "needs", "rings", "stones", "wheels")
 

@@ -14,11 +14,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from callboard.actors.tools.declare.declaration import Argument, Declaration, EnvVar, Language
-from callboard.actors.tools.files.home import Home
-from callboard.actors.tools.files.limits import Limits
-from callboard.actors.tools.files.tools import file_tool
-from callboard.actors.tools.tool import Tool
+from callboard.actors.work.tools.declare.declaration import Argument, Declaration, EnvVar, Language
+from callboard.actors.work.tools.files.home import Home
+from callboard.actors.work.tools.files.limits import Limits
+from callboard.actors.work.tools.files.tools import file_tool
+from callboard.actors.work.tools.tool import Tool
 from callboard.protocol.events import Event
 from callboard.protocol.questions import Answer, Question
 from callboard.supervisors import Actor, Root

@@ -11,10 +11,10 @@ import pytest
 
 MODULES = (
     "callboard.supervisors.bus",
-    "callboard.actors.control.runs.record",
-    "callboard.actors.server.access.audit",
-    "callboard.actors.sessions.access",
-    "callboard.actors.sessions.summary",
+    "callboard.actors.front.control.runs.record",
+    "callboard.actors.front.access.audit",
+    "callboard.actors.runs.sessions.access",
+    "callboard.actors.runs.sessions.summary",
 )
 """Where `datetime.now` is looked up, as far as they are there."""
 

@@ -13,15 +13,15 @@ from typing import Any
 from fake_models import FakeModels
 
 import callboard
-from callboard.actors.context import RunContext
-from callboard.actors.knowledge.of_run import RunKnowledge
-from callboard.actors.meter import Limits
+from callboard.actors.engine.workflow.messages import Message
+from callboard.actors.engine.workflow.plan import compile_workflow
+from callboard.actors.engine.workflow.play import WorkflowResult, run_workflow
 from callboard.actors.runs.answers import Answers
 from callboard.actors.runs.children import Children
-from callboard.actors.tools.permissions import Permissions
-from callboard.actors.workflow.messages import Message
-from callboard.actors.workflow.plan import compile_workflow
-from callboard.actors.workflow.play import WorkflowResult, run_workflow
+from callboard.actors.work.context import RunContext
+from callboard.actors.work.knowledge.of_run import RunKnowledge
+from callboard.actors.work.meter import Limits
+from callboard.actors.work.tools.permissions import Permissions
 from callboard.protocol.events import Event
 from callboard.protocol.workflow import read_workflow
 from callboard.supervisors import Actor, Ref

@@ -12,13 +12,13 @@ from typing import Any, cast
 
 import trio
 
-from callboard.actors.context import RunContext
-from callboard.actors.meter import Limits
+from callboard.actors.engine.workflow.board.perform import Said
+from callboard.actors.engine.workflow.messages import Message
+from callboard.actors.engine.workflow.plan import Job, Plan, compile_workflow
+from callboard.actors.engine.workflow.play import WorkflowResult, run_workflow
 from callboard.actors.runs.answers import Answers
-from callboard.actors.workflow.board.perform import Said
-from callboard.actors.workflow.messages import Message
-from callboard.actors.workflow.plan import Job, Plan, compile_workflow
-from callboard.actors.workflow.play import WorkflowResult, run_workflow
+from callboard.actors.work.context import RunContext
+from callboard.actors.work.meter import Limits
 from callboard.protocol.errors import NodeFailed
 from callboard.protocol.events import Event
 from callboard.protocol.questions import Question

@@ -17,15 +17,15 @@ from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from callboard.actors.workflow.board.board import Board
-from callboard.actors.workflow.board.dynamic import Unit
-from callboard.actors.workflow.board.perform import Firing, Said, instant, perform
-from callboard.actors.workflow.board.result import Notice, Result
-from callboard.actors.workflow.board.structure import Structure
-from callboard.actors.workflow.edges.conditions import CODE_FAILED, Functions
-from callboard.actors.workflow.messages import Message
-from callboard.actors.workflow.prompting import conversation, remembering
-from callboard.actors.workflow.rules import RULES
+from callboard.actors.engine.workflow.board.board import Board
+from callboard.actors.engine.workflow.board.dynamic import Unit
+from callboard.actors.engine.workflow.board.perform import Firing, Said, instant, perform
+from callboard.actors.engine.workflow.board.result import Notice, Result
+from callboard.actors.engine.workflow.board.structure import Structure
+from callboard.actors.engine.workflow.edges.conditions import CODE_FAILED, Functions
+from callboard.actors.engine.workflow.messages import Message
+from callboard.actors.engine.workflow.prompting import conversation, remembering
+from callboard.actors.engine.workflow.rules import RULES
 from callboard.protocol.errors import CallboardError, GraphMistake, NobodyToAsk, NodeFailed
 from callboard.protocol.problems import Problem
 from callboard.protocol.workflow.known import Known

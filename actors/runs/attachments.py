@@ -14,7 +14,7 @@ from ...protocol.chat import FilePart, ImagePart, Part, TextPart
 from ...protocol.errors import UsageError
 
 if TYPE_CHECKING:
-    from ..workflow.messages import Message
+    from ..engine.workflow.messages import Message
 
 LARGEST = 32 * 1024 * 1024
 """Bytes of one of them."""
@@ -45,7 +45,7 @@ async def task_of(prompt: str, attachments: Sequence[Path]) -> tuple[Message, ..
     Raises:
         UsageError: a file can't be read.
     """
-    from ..workflow.messages import Message
+    from ..engine.workflow.messages import Message
 
     if not attachments:
         return (Message(role="user", content=prompt),)

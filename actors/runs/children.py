@@ -11,10 +11,10 @@ from ...protocol.errors import CallboardError, NodeFailed
 from ...protocol.events import Warned
 from ...protocol.graph.read import read_graph
 from ...protocol.problems import did_you_mean
-from ..context import AgentCall
-from ..graph.failures import ended_with, retold
-from ..graph.findings import agents_in
-from ..library import AGENTS
+from ..engine.graph.failures import ended_with, retold
+from ..engine.graph.findings import agents_in
+from ..work.context import AgentCall
+from ..work.library import AGENTS
 from .prepared import Prepared
 from .target import Loaded, WorkflowAgent, find, named_file, read
 

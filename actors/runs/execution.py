@@ -12,11 +12,11 @@ from ...protocol.errors import CallboardError, ShuttingDown, TimedOut
 from ...protocol.events import Event, RunCancelled, RunFailed, RunFinished, RunStarted, Warned
 from ...protocol.outcome import ErrorReport, Message, Outcome, Status
 from ...protocol.problems import Problem
-from ..agent.history import History
-from ..agent.record import Record
-from ..context import RunContext
-from ..graph.failures import ended_with
-from ..graph.scheduler import GraphResult
+from ..engine.graph.failures import ended_with
+from ..engine.graph.scheduler import GraphResult
+from ..work.agent.history import History
+from ..work.agent.record import Record
+from ..work.context import RunContext
 from .answers import Answers
 from .prepared import Consulted, Prepared
 from .root import Root

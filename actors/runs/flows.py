@@ -15,10 +15,10 @@ from ...protocol.problems import Problem, did_you_mean
 from ...protocol.settings import Settings
 from ...protocol.workflow import Known, Load, Workflow, read_workflow
 from ...protocol.workflow.dialect import DIALECTS, Mode
-from ..tools.files.dotenv import read_dotenv
-from ..workflow.edges.files import functions_in
-from ..workflow.nodes.custom import node_types
-from ..workflow.places import functions_directory, module_name
+from ..engine.workflow.edges.files import functions_in
+from ..engine.workflow.nodes.custom import node_types
+from ..engine.workflow.places import functions_directory, module_name
+from ..work.tools.files.dotenv import read_dotenv
 
 _REFERENCE = re.compile(r"\$\{([A-Za-z0-9_]+)\}")
 
@@ -81,8 +81,8 @@ def _environ(directory: Path) -> dict[str, str]:
 
 
 def _known(directory: Path, settings: Settings) -> Known:
-    from ..models.described import withheld
-    from ..workflow.agents.providers import known_providers
+    from ..engine.workflow.agents.providers import known_providers
+    from ..work.models.described import withheld
 
     tools: dict[str, set[str]] = {}
     called = functions_directory(directory, "function_calling", os.environ)

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from ...protocol.errors import UsageError
-from ..graph.json_values import DEEPEST, is_too_deep
-from ..graph.templates import render
+from ..engine.graph.json_values import DEEPEST, is_too_deep
+from ..engine.graph.templates import render
 
 
 def plain_state(state: Mapping[str, Any]) -> dict[str, Any]:

@@ -19,14 +19,14 @@ from ...protocol.settings import Settings
 from ...protocol.source import Path
 
 if TYPE_CHECKING:
-    from ..models.catalog import Task
+    from ..work.models.catalog import Task
 
 
 class KnownModels:
     """The models that settings and environment give."""
 
     def __init__(self, settings: Settings) -> None:
-        from ..models.catalog import Catalog
+        from ..work.models.catalog import Catalog
 
         self._catalog = Catalog(settings, os.environ)
 

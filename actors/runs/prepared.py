@@ -18,28 +18,28 @@ from ...protocol.chat import Part
 from ...protocol.errors import CallboardError, InvalidFile, RunFailed, Unsupported
 from ...protocol.graph import AgentNode, AnyNode, Graph, LlmNode, RagNode
 from ...protocol.problems import Problem
-from ..agent.agent import Cast, run_agent
-from ..agent.history import History
-from ..agent.record import Record
-from ..agent.synonyms import renamed
-from ..agent.user import user_tools
-from ..graph.compat import MODES
-from ..graph.compile import compile_graph
-from ..graph.plan import Plan
-from ..graph.scheduler import GraphResult, run_graph
-from ..tools.of_agent import tools_of_agent
-from ..tools.tool import Tool
-from ..variables import overridden, resolve_variables
+from ..engine.graph.compat import MODES
+from ..engine.graph.compile import compile_graph
+from ..engine.graph.plan import Plan
+from ..engine.graph.scheduler import GraphResult, run_graph
+from ..work.agent.agent import Cast, run_agent
+from ..work.agent.history import History
+from ..work.agent.record import Record
+from ..work.agent.synonyms import renamed
+from ..work.agent.user import user_tools
+from ..work.tools.of_agent import tools_of_agent
+from ..work.tools.tool import Tool
+from ..work.variables import overridden, resolve_variables
 from .attachments import task_of
 from .target import GraphAgent, Loaded, WorkflowAgent
 
 if TYPE_CHECKING:
     from ...supervisors import Actor, End, Ref
-    from ..agent.mail import Seat
-    from ..context import RunContext
-    from ..knowledge.recipe import Recipe
-    from ..mcp.tools.chosen import Wanted
-    from ..workflow.plan import Plan as Flow
+    from ..engine.workflow.plan import Plan as Flow
+    from ..work.agent.mail import Seat
+    from ..work.context import RunContext
+    from ..work.knowledge.recipe import Recipe
+    from ..work.mcp.tools.chosen import Wanted
 
 
 class Consulted(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,7 +92,7 @@ class Prepared:
         self._flow: Flow | None = None
         compat = compat if compat in MODES else None
         if isinstance(agent, WorkflowAgent):  # its variables were put in when it was read
-            from ..workflow.plan import compile_workflow
+            from ..engine.workflow.plan import compile_workflow
 
             self._flow = compile_workflow(agent.workflow, agent.path, context.environ)
             return
@@ -105,7 +105,7 @@ class Prepared:
             servers: Mapping[str, Wanted] = {}
             gone: Mapping[str, str] = {}
             if graph.mcp_servers:
-                from ..mcp.tools.chosen import absent, wanted_by_nodes
+                from ..work.mcp.tools.chosen import absent, wanted_by_nodes
 
                 servers = wanted_by_nodes(graph, context)
                 gone = absent(graph.mcp_servers, context)
@@ -143,7 +143,7 @@ class Prepared:
                 self.recipes = _recipes_of(settled, agent.directory, context, compat)
             wanted: Wanted | None = None
             if settled.mcp_servers:
-                from ..mcp.tools.chosen import absent, wanted_by_agent
+                from ..work.mcp.tools.chosen import absent, wanted_by_agent
 
                 wanted = wanted_by_agent(settled, context)
                 self.absent = _told(agent.file, absent(settled.mcp_servers, context), compat)
@@ -165,7 +165,7 @@ class Prepared:
         """Where its result goes."""
         if self._flow is None:
             return GraphResult()
-        from ..workflow.play import WorkflowResult
+        from ..engine.workflow.play import WorkflowResult
 
         return WorkflowResult()
 
@@ -212,7 +212,7 @@ class Prepared:
             ref = me.spawn(run_graph, *arguments, name=self.name, link=False)
             end = await _its_end(me, ref)
         elif self._flow is not None:
-            from ..workflow.play import WorkflowResult, run_workflow
+            from ..engine.workflow.play import WorkflowResult, run_workflow
 
             assert isinstance(result, WorkflowResult)
             try:
@@ -249,7 +249,7 @@ class Prepared:
             asked = (*self.recipes.values(), *asked)
         if not asked and not self.recipes and not given.files:
             return prompt, ()
-        from ..knowledge.loading import loaded
+        from ..work.knowledge.loading import loaded
 
         await loaded()
         knowledge = context.knowledge
@@ -284,7 +284,7 @@ def _told(file: str, absent: Mapping[str, str], compat: str | None) -> tuple[Pro
 def _recipes_of(
     agent: Graph | Agent, directory: Path | None, context: RunContext, compat: str | None
 ) -> dict[str, Recipe]:
-    from ..knowledge.recipes import recipes_of
+    from ..work.knowledge.recipes import recipes_of
 
     return recipes_of(agent, directory, context.config_dir, context.environ, compat=compat)
 
@@ -339,7 +339,7 @@ def _tools_of_nodes(
     for node in nodes:
         listed = servers[node.id].others(node.tools) if node.id in servers else node.tools
         if gone:
-            from ..mcp.tools.chosen import without_absent
+            from ..work.mcp.tools.chosen import without_absent
 
             listed = without_absent(listed, graph.mcp_servers, gone, context)
         names = context.shelf.spelled_out(listed) if context.shelf is not None else listed

@@ -22,17 +22,17 @@ import msgspec
 
 from ...supervisors import Bus, Desk
 from ...supervisors import Root as Kernel
-from ..directories import cache_dir
-from ..directories import config_dir as configured
-from ..models.engines import LocalEngines
-from ..models.gateway import Gateway
-from ..settings import load_settings
-from ..tools.collect import Shelf
+from ..io.directories import cache_dir
+from ..io.directories import config_dir as configured
+from ..io.settings import load_settings
+from ..work.models.engines import LocalEngines
+from ..work.models.gateway import Gateway
+from ..work.tools.collect import Shelf
 
 if TYPE_CHECKING:
-    from ..knowledge.service import Knowledge
-    from ..mcp.pool.servers import McpServers
-    from ..sessions.live import Sessions
+    from ..work.knowledge.service import Knowledge
+    from ..work.mcp.pool.servers import McpServers
+    from .sessions.live import Sessions
 
 current: ContextVar[Root | None] = ContextVar("callboard_root", default=None)
 """The root of the block we are in."""
@@ -131,10 +131,10 @@ class Root:
     def mcp(self) -> McpServers:
         """The MCP servers of `mcp.json`, which is read when this is first asked for; they end with the kernel."""
         if self._mcp is None:
-            from ..mcp.client.connect import Abilities
-            from ..mcp.files import load_mcp
-            from ..mcp.pool.servers import McpServers
-            from ..secrets import EnvironmentSecrets
+            from ..io.secrets import EnvironmentSecrets
+            from ..work.mcp.client.connect import Abilities
+            from ..work.mcp.files import load_mcp
+            from ..work.mcp.pool.servers import McpServers
 
             self._mcp = McpServers(
                 self.kernel,
@@ -158,7 +158,7 @@ class Root:
     def sessions(self) -> Sessions:
         """The conversations that are kept; made when this is first asked for."""
         if self._sessions is None:
-            from ..sessions.live import Sessions
+            from .sessions.live import Sessions
 
             self._sessions = Sessions(self)
         return self._sessions
@@ -167,7 +167,7 @@ class Root:
     def knowledge(self) -> Knowledge:
         """The knowledge bases; made when this is first asked for, they end with the kernel."""
         if self._knowledge is None:
-            from ..knowledge.service import Knowledge
+            from ..work.knowledge.service import Knowledge
 
             self._knowledge = Knowledge(self.kernel, self.settings, os.environ)
         return self._knowledge

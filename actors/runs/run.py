@@ -23,15 +23,15 @@ from ...protocol.chat import Part, Turn
 from ...protocol.errors import ConfigError, UsageError
 from ...protocol.events import Event, RunStarted
 from ...protocol.outcome import Outcome
-from ..agent.history import History
-from ..agent.wishes import Wishes
-from ..context import RunContext
-from ..graph.compat import MODES
-from ..meter import Limits, Meter
-from ..tools.collect import ToolOptions
-from ..tools.functions import Function, function_tool
-from ..tools.permissions import Permissions
-from ..tools.tool import Tool
+from ..engine.graph.compat import MODES
+from ..work.agent.history import History
+from ..work.agent.wishes import Wishes
+from ..work.context import RunContext
+from ..work.meter import Limits, Meter
+from ..work.tools.collect import ToolOptions
+from ..work.tools.functions import Function, function_tool
+from ..work.tools.permissions import Permissions
+from ..work.tools.tool import Tool
 from .answers import Answers, Given
 from .attachments import attached
 from .children import Children
@@ -45,8 +45,8 @@ from .tool_checks import check_listed, check_user
 
 if TYPE_CHECKING:
     from ...protocol.mcp.config import Server
-    from ..agent.todo import TodoList
-    from ..knowledge.of_run import RunKnowledge
+    from ..work.agent.todo import TodoList
+    from ..work.knowledge.of_run import RunKnowledge
 
 COMPAT = (*MODES, "devall")
 """Dialects that may be forced from outside; a file of another kind goes by its own."""
@@ -310,18 +310,18 @@ def _consulted(root: Root, knowledge: Sequence[str], files: Sequence[str]) -> Co
         UsageError: there is no such base, or no such file.
     """
     if files:
-        from ..knowledge.attached import check
+        from ..work.knowledge.attached import check
 
         check(files, root.settings.document_loaders)
     if not knowledge:
         return Consulted(files=tuple(files))
-    from ..knowledge.shelf import named
+    from ..work.knowledge.shelf import named
 
     return Consulted(recipes=tuple(named(name, root.config_dir) for name in knowledge), files=tuple(files))
 
 
 def _knowledge_of_run(root: Root, meter: Meter, *, rebuild: bool, agreed: bool) -> RunKnowledge:
-    from ..knowledge.of_run import RunKnowledge
+    from ..work.knowledge.of_run import RunKnowledge
 
     return RunKnowledge(lambda: root.knowledge, meter, rebuild=rebuild, agreed=agreed)
 

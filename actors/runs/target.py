@@ -27,19 +27,19 @@ from ...protocol.reading import in_file_order
 from ...protocol.settings import read_settings, without_effect
 from ...protocol.source import Mapping as YamlMapping
 from ...protocol.source import parse_mapping
-from ..directories import config_dir as configured
-from ..graph.compat import MODES
-from ..graph.findings import AgentSeen, Surroundings, agents_in
-from ..graph.validate import check_draft, failure_text
-from ..library import AGENTS
-from ..tools.collect import Shelf
+from ..engine.graph.compat import MODES
+from ..engine.graph.findings import AgentSeen, Surroundings, agents_in
+from ..engine.graph.validate import check_draft, failure_text
+from ..io.directories import config_dir as configured
+from ..work.library import AGENTS
+from ..work.tools.collect import Shelf
 from .document_checks import check_documents
 from .model_checks import KnownModels, check_models
 from .tool_checks import KnownServers, check_listed, own_tools, shelf_of
 
 if TYPE_CHECKING:
     from ...protocol.workflow import Workflow
-    from ..graph.picture import Picture
+    from ..engine.graph.picture import Picture
 
 Dialect = Literal["graph", "agent", "workflow"]
 
@@ -72,7 +72,7 @@ class GraphAgent(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def picture(self) -> Picture:
         """What `callboard graph` draws."""
-        from ..graph.picture import picture_of
+        from ..engine.graph.picture import picture_of
 
         return picture_of(self.graph)
 
@@ -114,7 +114,7 @@ class WorkflowAgent(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def picture(self) -> Picture:
         """What `callboard graph` draws."""
-        from ..workflow.picture import picture_of
+        from ..engine.workflow.picture import picture_of
 
         return picture_of(self.name, self.workflow.graph)
 

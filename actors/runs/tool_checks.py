@@ -14,8 +14,8 @@ from ...protocol.mcp.config import WHOLE, McpConfig, spelled_out
 from ...protocol.permissions import denies
 from ...protocol.problems import Problem, did_you_mean
 from ...protocol.settings import Settings
-from ..settings import load_settings
-from ..tools.collect import Shelf, agent_file, read_tool_file
+from ..io.settings import load_settings
+from ..work.tools.collect import Shelf, agent_file, read_tool_file
 
 
 def own_tools(directory: Path) -> tuple[list[str], list[Problem]]:
@@ -39,7 +39,7 @@ class KnownServers:
 
     @cached_property
     def _config(self) -> McpConfig:
-        from ..mcp.files import load_mcp
+        from ..work.mcp.files import load_mcp
 
         return load_mcp(self._base)
 
@@ -53,7 +53,7 @@ class KnownServers:
 
     def missing(self, name: str) -> str | None:
         """See `ServersSeen`. Where servers are turned off, which is an error of its own, none is missing."""
-        from ..mcp.tools.names import remedy
+        from ..work.mcp.tools.names import remedy
 
         if not self._settings.mcp_server_support or name in self._config.servers or name in self._config.broken:
             return None
@@ -71,7 +71,7 @@ class KnownServers:
 
     def behind(self, tool: str) -> str | None:
         """See `ServersSeen`."""
-        from ..mcp.tools.names import owner_of
+        from ..work.mcp.tools.names import owner_of
 
         named = tool.removeprefix(WHOLE)
         known = [*self._config.servers, *self._settings.mapping_mcp_servers]

@@ -16,11 +16,11 @@ from typing import Any
 import trio
 
 import callboard
-from callboard.actors.control.gate import LocalGate
-from callboard.actors.control.hub import Hub, open_hub
-from callboard.actors.control.methods import Method
-from callboard.actors.control.peer import Peer
-from callboard.actors.control.websocket import serve_websocket
+from callboard.actors.front.control.gate import LocalGate
+from callboard.actors.front.control.hub import Hub, open_hub
+from callboard.actors.front.control.methods import Method
+from callboard.actors.front.control.peer import Peer
+from callboard.actors.front.control.websocket import serve_websocket
 from callboard.protocol.control.own import Params
 from callboard.protocol.events import LlmDelta, RunStarted
 from callboard.supervisors import Actor

@@ -26,9 +26,9 @@ from _knowledge import (
 )
 from _serve import clock, in_a_fresh_process, resident, serve
 
-from callboard.actors.knowledge.base.base import Base
-from callboard.actors.knowledge.base.build import build
-from callboard.actors.knowledge.base.model import BuildReport
+from callboard.actors.work.knowledge.base.base import Base
+from callboard.actors.work.knowledge.base.build import build
+from callboard.actors.work.knowledge.base.model import BuildReport
 from callboard.protocol.knowledge import Chunk, Document
 from callboard.supervisors import Actor, Root
 

@@ -11,10 +11,10 @@ import trio
 from _mcp import CLOCKS, SERVER, TEXT, Clock, above_raw, wall
 from _serve import serve
 
-from callboard.actors.mcp.client.connect import Abilities, connect
-from callboard.actors.mcp.links.link import Caller
-from callboard.actors.mcp.pool.scope import Scope
-from callboard.actors.mcp.pool.servers import McpServers
+from callboard.actors.work.mcp.client.connect import Abilities, connect
+from callboard.actors.work.mcp.links.link import Caller
+from callboard.actors.work.mcp.pool.scope import Scope
+from callboard.actors.work.mcp.pool.servers import McpServers
 from callboard.protocol.mcp.config import McpConfig, Server
 from callboard.protocol.mcp.model import HANDSHAKE
 from callboard.supervisors import Actor, Root

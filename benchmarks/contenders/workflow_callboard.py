@@ -14,13 +14,13 @@ import trio
 from _serve import clock, in_a_fresh_process, resident, serve
 
 import callboard
-from callboard.actors.context import RunContext
-from callboard.actors.meter import Limits
-from callboard.actors.workflow.board.perform import Said
-from callboard.actors.workflow.messages import Message
-from callboard.actors.workflow.nodes import custom
-from callboard.actors.workflow.plan import Job, Plan, compile_workflow
-from callboard.actors.workflow.play import WorkflowResult, run_workflow
+from callboard.actors.engine.workflow.board.perform import Said
+from callboard.actors.engine.workflow.messages import Message
+from callboard.actors.engine.workflow.nodes import custom
+from callboard.actors.engine.workflow.plan import Job, Plan, compile_workflow
+from callboard.actors.engine.workflow.play import WorkflowResult, run_workflow
+from callboard.actors.work.context import RunContext
+from callboard.actors.work.meter import Limits
 from callboard.protocol.workflow import Known, read_workflow
 from callboard.supervisors import Actor, Root
 

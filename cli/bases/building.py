@@ -12,8 +12,8 @@ import click
 import msgspec
 
 from ... import Root
-from ...actors.knowledge.base.model import BuildReport
-from ...actors.knowledge.recipe import Recipe
+from ...actors.work.knowledge.base.model import BuildReport
+from ...actors.work.knowledge.recipe import Recipe
 from ...protocol.errors import UsageError
 from ...protocol.knowledge import Unreadable
 from ...protocol.questions import Question

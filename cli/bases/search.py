@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 
 from ... import Root
-from ...actors.knowledge.recipe import Recipe
-from ...actors.knowledge.service import Mode
+from ...actors.work.knowledge.recipe import Recipe
+from ...actors.work.knowledge.service import Mode
 from ...protocol.errors import KnowledgeMissing, UsageError
 from ...protocol.knowledge import Chunk, Hit, Retrieved
 from ...supervisors import Actor

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from ...actors.knowledge.base.model import Meta
-from ...actors.knowledge.base.places import Places
-from ...actors.knowledge.recipe import Recipe
-from ...actors.knowledge.split.split import OVERLAP
+from ...actors.work.knowledge.base.model import Meta
+from ...actors.work.knowledge.base.places import Places
+from ...actors.work.knowledge.recipe import Recipe
+from ...actors.work.knowledge.split.split import OVERLAP
 from ...protocol.errors import KnowledgeError
 from ...protocol.knowledge import Unreadable
 from ..render.lines import ago

@@ -7,13 +7,13 @@ import os
 import shlex
 from pathlib import Path
 
-from ...actors.directories import config_dir as configured
-from ...actors.knowledge import shelf
-from ...actors.knowledge.embed import static
-from ...actors.knowledge.recipe import Recipe
-from ...actors.models import weights
+from ...actors.io.directories import config_dir as configured
+from ...actors.io.settings import load_settings
 from ...actors.runs.target import built_in_agents, load_agent
-from ...actors.settings import load_settings
+from ...actors.work.knowledge import shelf
+from ...actors.work.knowledge.embed import static
+from ...actors.work.knowledge.recipe import Recipe
+from ...actors.work.models import weights
 from ...protocol.errors import CallboardError
 from ..render.table import columns
 from ..render.text import one_line, safe

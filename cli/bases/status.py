@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ... import Root
-from ...actors.knowledge.base.stale import Changes
-from ...actors.knowledge.recipe import Recipe
+from ...actors.work.knowledge.base.stale import Changes
+from ...actors.work.knowledge.recipe import Recipe
 from ...protocol.errors import KnowledgeError
 from ...supervisors import Actor
 from ..acting import act

@@ -8,12 +8,12 @@ import sys
 from pathlib import Path
 
 from ... import GraphAgent, LoopAgent
-from ...actors.directories import config_dir as configured
-from ...actors.knowledge import shelf
-from ...actors.knowledge.base.places import ENDING
-from ...actors.knowledge.recipe import Recipe
-from ...actors.knowledge.recipes import recipes_of
+from ...actors.io.directories import config_dir as configured
 from ...actors.runs.target import built_in_agents, load_agent
+from ...actors.work.knowledge import shelf
+from ...actors.work.knowledge.base.places import ENDING
+from ...actors.work.knowledge.recipe import Recipe
+from ...actors.work.knowledge.recipes import recipes_of
 from ...protocol.errors import UsageError
 from ...protocol.problems import did_you_mean
 from ..render.text import safe

@@ -45,7 +45,7 @@ class Server:
     @property
     def gone(self) -> bool:
         """Whether its process is known to have ended."""
-        from ...actors.server.token_file import is_alive
+        from ...actors.front.server.token_file import is_alive
 
         return self.pid is not None and not is_alive(self.pid)
 
@@ -57,7 +57,7 @@ def find_server(where: Where, environ: Mapping[str, str]) -> Server:
         UsageError: the URL is none.
         NoServer: no URL was given, and no server of this user lives.
     """
-    from ...actors.server.token_file import read_servers
+    from ...actors.front.server.token_file import read_servers
 
     token = where.token or environ.get(TOKEN) or ""
     local = read_servers(environ)

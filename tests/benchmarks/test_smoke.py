@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from callboard.actors.models import weights
+from callboard.actors.work.models import weights
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 

@@ -17,7 +17,7 @@ from fake_models import FakeModels, Reply
 from screen import Screen
 from served_house import House
 
-from callboard.actors.server.token_file import read_servers
+from callboard.actors.front.server.token_file import read_servers
 from callboard.cli.control.client import open_client
 from callboard.cli.control.servers import Where, find_server
 from callboard.protocol.control import own

@@ -14,7 +14,7 @@ import pytest
 import trio
 from fake_models import FakeModels, Request
 
-from callboard.actors.models import weights
+from callboard.actors.work.models import weights
 from callboard.cli.demo import AGENT, MESSAGE
 
 

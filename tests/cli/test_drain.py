@@ -19,7 +19,7 @@ from http_house import told
 from serve_process import Serving
 from trio_websocket import ConnectionClosed, open_websocket_url
 
-from callboard.actors.control.logs.runs import look
+from callboard.actors.front.control.logs.runs import look
 
 SOON = 60.0
 AGENT = """

@@ -11,7 +11,7 @@ import pytest
 from fake_models import FakeModels, Reply
 from served_house import House, open_house
 
-from callboard.actors.control.logs.files import Kept, read_kept, write_kept
+from callboard.actors.front.control.logs.files import Kept, read_kept, write_kept
 from callboard.protocol.control.caller import LOCAL
 
 Callboard = Callable[..., "tuple[int, str, str]"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import callboard as package
-from callboard.actors.library import AGENTS
+from callboard.actors.work.library import AGENTS
 from callboard.cli.init import PROMPTS
 from callboard.protocol.errors import UsageError
 

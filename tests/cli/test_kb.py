@@ -18,9 +18,9 @@ from threading import Thread
 import pytest
 from tiny_weights import put_weights
 
-from callboard.actors.knowledge.base.places import Places
-from callboard.actors.library import AGENTS
-from callboard.actors.models import weights
+from callboard.actors.work.knowledge.base.places import Places
+from callboard.actors.work.library import AGENTS
+from callboard.actors.work.models import weights
 
 Callboard = Callable[..., "tuple[int, str, str]"]
 

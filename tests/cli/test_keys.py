@@ -7,7 +7,7 @@ import io
 import pytest
 import yaml
 
-from callboard.actors.server.access.keys import KeyRing
+from callboard.actors.front.access.keys import KeyRing
 from callboard.cli.main import run
 from callboard.protocol.settings import read_settings
 

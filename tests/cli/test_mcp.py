@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from callboard.actors.mcp.files import load_mcp
+from callboard.actors.work.mcp.files import load_mcp
 from callboard.cli import mcp_status
 from callboard.cli.mcp_meeting import _fitting, _signature
 from callboard.cli.mcp_shelf import reached
@@ -20,7 +20,7 @@ from callboard.cli.mcp_shelf import reached
 Callboard = Callable[..., "tuple[int, str, str]"]
 Home = Callable[..., Path]
 
-SCRIPTED = Path(__file__).parents[1] / "actors" / "mcp" / "servers" / "scripted.py"
+SCRIPTED = Path(__file__).parents[1] / "actors" / "work" / "mcp" / "servers" / "scripted.py"
 
 
 def entry(*flags: str, **keys: object) -> dict[str, object]:

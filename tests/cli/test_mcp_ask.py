@@ -12,7 +12,7 @@ from fake_models import FakeModels, Reply
 Callboard = Callable[..., "tuple[int, str, str]"]
 Home = Callable[..., Path]
 
-SCRIPTED = Path(__file__).parents[1] / "actors" / "mcp" / "servers" / "scripted.py"
+SCRIPTED = Path(__file__).parents[1] / "actors" / "work" / "mcp" / "servers" / "scripted.py"
 
 
 def entry(**keys: object) -> dict[str, object]:

@@ -20,7 +20,7 @@ import pytest
 
 Callboard = Callable[..., "tuple[int, str, str]"]
 
-SCRIPTED = Path(__file__).parents[1] / "actors" / "mcp" / "servers" / "scripted.py"
+SCRIPTED = Path(__file__).parents[1] / "actors" / "work" / "mcp" / "servers" / "scripted.py"
 INITIALIZE = {
     "jsonrpc": "2.0",
     "id": 1,

@@ -17,7 +17,7 @@ import trio
 from screen import Screen
 from serve_process import CALLBOARD, SOON, Serving
 
-from callboard.actors.control.logs.runs import look
+from callboard.actors.front.control.logs.runs import look
 
 SLOW = """
 name: slow

@@ -16,7 +16,7 @@ import psutil
 import pytest
 from serve_process import SOON, Serving
 
-from callboard.actors.server.serving import CANCEL_WITHIN, LAST_WORDS
+from callboard.actors.front.server.serving import CANCEL_WITHIN, LAST_WORDS
 from callboard.supervisors.root import LOOP_HANGS
 
 GRACE = 0.0
@@ -33,7 +33,7 @@ nodes:
 BLOCKED = textwrap.dedent(
     """
     import sys
-    from callboard.actors.server.serving import Server
+    from callboard.actors.front.server.serving import Server
     from callboard.cli.main import main
 
     def block(self):

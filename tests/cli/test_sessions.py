@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from fake_models import FakeModels, Reply
 
-from callboard.actors.sessions.store import SessionStore
+from callboard.actors.runs.sessions.store import SessionStore
 
 Callboard = Callable[..., "tuple[int, str, str]"]
 

@@ -28,7 +28,7 @@ import callboard
 from callboard.protocol.problems import Problem, errors_in
 
 PARTS = ("yaml_instance", "functions", ".agents", "utils", "entity")
-TINY = Path(__file__).parents[1] / "actors" / "mcp" / "servers" / "tiny.sh"
+TINY = Path(__file__).parents[1] / "actors" / "work" / "mcp" / "servers" / "tiny.sh"
 VALUES = {"BASE_URL": "", "API_KEY": "k", "MODEL_NAME": "m", "COMMON_PROMPT": "Common.", "MEM0_API_KEY": "k"}
 UNFINISHED = {
     "yaml_instance/GameDev_with_manager.yaml": "a model: the file leaves `name` and `provider` empty",

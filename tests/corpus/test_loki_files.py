@@ -15,8 +15,8 @@ from person import Person
 from tiny_weights import put_weights
 
 import callboard
-from callboard.actors.mcp.files import load_mcp
-from callboard.actors.settings import load_settings
+from callboard.actors.io.settings import load_settings
+from callboard.actors.work.mcp.files import load_mcp
 from callboard.protocol.errors import CallboardError, ConfigError
 from callboard.protocol.events import Event
 from callboard.protocol.problems import errors_in

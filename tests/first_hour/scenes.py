@@ -105,7 +105,7 @@ SCENES = {
             "callboard run clerk": Row(shows="piers"),
             "callboard agents show": Row(shows="count_words"),
             "callboard ask": Row(shows="piers"),
-            "callboard run deep-research": Row(skip="searches the web; tests/actors/library plays it"),
+            "callboard run deep-research": Row(skip="searches the web; tests/actors/work/library plays it"),
         },
     ),
     "docs/benchmarks.md": Scene(rows={"make ": WORKING}),

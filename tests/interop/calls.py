@@ -9,9 +9,9 @@ from typing import Any
 
 import trio
 
-from callboard.actors.mcp.client.client import McpClient
-from callboard.actors.mcp.client.connect import Abilities, connect
-from callboard.actors.mcp.links.link import Caller
+from callboard.actors.work.mcp.client.client import McpClient
+from callboard.actors.work.mcp.client.connect import Abilities, connect
+from callboard.actors.work.mcp.links.link import Caller
 from callboard.protocol.mcp.config import Server
 from callboard.supervisors import Actor
 

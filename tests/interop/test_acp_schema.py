@@ -15,7 +15,7 @@ from interop.environments import needs
 from stage import Stage
 
 import callboard
-from callboard.actors.control.hub import Hub
+from callboard.actors.front.control.hub import Hub
 from callboard.protocol.control.caller import LOCAL
 
 __all__ = ["editors"]

@@ -13,7 +13,7 @@ from interop.calls import give_up, reach, text_of
 from interop.conftest import Person
 from interop.environments import everything, needs, npm
 
-from callboard.actors.mcp.links.link import Caller
+from callboard.actors.work.mcp.links.link import Caller
 from callboard.protocol.errors import McpError
 from callboard.protocol.mcp.config import Server
 from callboard.protocol.mcp.model import HANDSHAKE, Progress, PromptArgument

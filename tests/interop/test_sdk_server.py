@@ -10,7 +10,7 @@ from interop.calls import give_up, reach, text_of, words_of
 from interop.conftest import Person
 from interop.environments import listening, needs, sdk
 
-from callboard.actors.mcp.links.link import Caller
+from callboard.actors.work.mcp.links.link import Caller
 from callboard.protocol.errors import McpLost
 from callboard.protocol.mcp.config import Server
 from callboard.protocol.mcp.model import HANDSHAKE, MODERN, Progress

@@ -13,7 +13,7 @@ import trio
 from interop.environments import LEGACY, MODERN, command, needs, npm
 from mcp_house import House
 
-from callboard.actors.mcp.pool.scope import Scope
+from callboard.actors.work.mcp.pool.scope import Scope
 from callboard.protocol.mcp.model import HANDSHAKE
 from callboard.protocol.mcp.model import MODERN as NEWEST
 from callboard.supervisors import Actor, Root

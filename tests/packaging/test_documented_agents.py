@@ -12,15 +12,15 @@ import msgspec
 import pytest
 from fake_models import FakeModels, Reply
 
-from callboard.actors.agent.compaction import KEEP_LAST
-from callboard.actors.agent.todo import TodoList, todo_tools
-from callboard.actors.agent.user import user_tools
-from callboard.actors.context import MAX_DEPTH
-from callboard.actors.library import AGENTS
-from callboard.actors.tools.builtin import builtin_tools
-from callboard.actors.tools.calls import RESULT_LIMIT
-from callboard.actors.tools.declare import read_tools
-from callboard.actors.tools.tool import TIMEOUT
+from callboard.actors.work.agent.compaction import KEEP_LAST
+from callboard.actors.work.agent.todo import TodoList, todo_tools
+from callboard.actors.work.agent.user import user_tools
+from callboard.actors.work.context import MAX_DEPTH
+from callboard.actors.work.library import AGENTS
+from callboard.actors.work.tools.builtin import builtin_tools
+from callboard.actors.work.tools.calls import RESULT_LIMIT
+from callboard.actors.work.tools.declare import read_tools
+from callboard.actors.work.tools.tool import TIMEOUT
 from callboard.protocol.agent import AgentFile, read_agent
 from callboard.protocol.permissions import PermissionRule
 from callboard.protocol.settings import read_settings
@@ -60,7 +60,7 @@ def test_the_example_of_an_agent_is_free_of_problems() -> None:
 
 def test_every_tool_of_the_families_is_named() -> None:
     offered = [*todo_tools(TodoList(), enabled=True), *user_tools(timeout=None)]
-    source = "".join(path.read_text() for path in (DOCS.parent / "actors" / "agent").glob("*.py"))
+    source = "".join(path.read_text() for path in (DOCS.parent / "actors" / "work" / "agent").glob("*.py"))
     names = {tool.name for tool in offered} | set(re.findall(r'"(agent__\w+)"', source))
     assert len(names) > 18
     assert [name for name in sorted(names) if f"`{name}" not in PAGE] == []

@@ -42,7 +42,8 @@ FOR_PEOPLE = {"version", "description", "organization", "initial_instruction", "
 """What a file says to those who read it, or to front ends of other programs; docs say so."""
 
 BY_NAME = {
-    f"Mem0Store.{name}": "actors/workflow/memory/mem0.py" for name in ("org_id", "project_id", "user_id", "agent_id")
+    f"Mem0Store.{name}": "actors/engine/workflow/memory/mem0.py"
+    for name in ("org_id", "project_id", "user_id", "agent_id")
 }
 """Fields that a module asks for by their names (`getattr`), and the module."""
 

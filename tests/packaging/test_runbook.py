@@ -9,9 +9,9 @@ from typing import get_args
 import click
 import pytest
 
-from callboard.actors.server.access.audit import Action, AuditLine
-from callboard.actors.server.access.gate import FIXED
-from callboard.actors.server.access.scopes import find_route
+from callboard.actors.front.access.audit import Action, AuditLine
+from callboard.actors.front.access.gate import FIXED
+from callboard.actors.front.access.scopes import find_route
 from callboard.cli import main
 from callboard.protocol.control.caller import SCOPES
 from callboard.protocol.settings.api import ApiLimits, ApiSettings, Auth, Cors
@@ -80,7 +80,7 @@ def test_every_setting_is_described_with_its_default_and_whether_a_reload_takes_
 
 
 def test_every_metric_that_the_runbook_goes_by_is_told() -> None:
-    room = Path(__file__).parents[2] / "actors" / "server" / "metrics"
+    room = Path(__file__).parents[2] / "actors" / "front" / "metrics"
     source = "".join(file.read_text() for file in room.glob("*.py"))
     source = source.replace("{gen_ai}", "gen_ai_client_operation").replace("{agents}", "gen_ai_invoke_agent")
     named = set(

@@ -35,12 +35,12 @@ def test_it_holds_every_module_and_every_template(wheel: zipfile.ZipFile) -> Non
 
 
 def test_it_holds_every_file_of_the_page_and_nothing_else_beside_them(wheel: zipfile.ZipFile) -> None:
-    room = ("actors", "page")
-    files = {path for path in sources() if path.parts[:2] == room and path.suffix in (".html", ".js", ".css", ".svg")}
+    room = ("actors", "front", "page")
+    files = {path for path in sources() if path.parts[:3] == room and path.suffix in (".html", ".js", ".css", ".svg")}
     wanted = {f"callboard/{path.as_posix()}" for path in files}
     assert len(wanted) > 20
-    held = {name for name in wheel.namelist() if name.startswith("callboard/actors/page/")}
-    assert held == wanted | {"callboard/actors/page/__init__.py"}
+    held = {name for name in wheel.namelist() if name.startswith("callboard/actors/front/page/")}
+    assert held == wanted | {"callboard/actors/front/page/__init__.py"}
 
 
 def test_what_is_installed_works_without_the_source(wheel: zipfile.ZipFile, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from typing import Any, Self
 import trio
 
 from ....protocol.errors import CallboardError, UsageError
-from ...whole_file import sync
+from ...io.whole_file import sync
 from .tasks import Task
 
 

@@ -13,7 +13,7 @@ import trio
 from ....protocol.errors import CallboardError, UsageError
 from ....protocol.outcome import Outcome
 from ....protocol.problems import Problem
-from ...variables import resolve_variables
+from ...work.variables import resolve_variables
 from ..root import Root
 from ..run import run
 from ..target import GraphAgent, Loaded, LoopAgent, WorkflowAgent, load

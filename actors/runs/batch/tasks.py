@@ -227,9 +227,9 @@ class _Reader:
 
     def _sheet(self) -> str:
         """The first sheet that has something in it."""
-        from ...knowledge.reading.bounds import Bounds, CantRead, Watch
-        from ...knowledge.reading.office.archive import Archive
-        from ...knowledge.reading.office.sheets import sheets_of
+        from ...work.knowledge.reading.bounds import Bounds, CantRead, Watch
+        from ...work.knowledge.reading.office.archive import Archive
+        from ...work.knowledge.reading.office.sheets import sheets_of
 
         bounds = Bounds()
         try:

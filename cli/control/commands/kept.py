@@ -13,9 +13,9 @@ from pathlib import Path
 
 import msgspec
 
-from ....actors.control.logs.reading import read_page
-from ....actors.control.logs.runs import look
-from ....actors.directories import state_dir
+from ....actors.front.control.logs.reading import read_page
+from ....actors.front.control.logs.runs import look
+from ....actors.io.directories import state_dir
 from ....protocol.control.things import RunInfo
 from ....protocol.errors import CallboardError, Conflict, NotFound
 from ...render.table import table

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from ....actors.control.present import read_present
+from ....actors.front.control.present import read_present
 from ....protocol.control import own
 from ....protocol.control.caller import LOCAL
 from ....protocol.control.things import ActorInfo, RunInfo

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 import callboard
-from callboard.actors.directories import config_dir
-from callboard.actors.library import AGENTS
+from callboard.actors.io.directories import config_dir
 from callboard.actors.runs.root import load_settings
 from callboard.actors.runs.target import find
+from callboard.actors.work.library import AGENTS
 from callboard.protocol.errors import ConfigError, InvalidFile, UsageError
 
 GRAPH = "name: g\nstart: e\nnodes:\n  e: {type: end}\n"

@@ -1,0 +1,114 @@
+"""State keys that templates read and that nothing can write: mostly a slip of the pen, which would render as nothing.
+
+What the file declares is known: `initial_state`, `reducers`, `state_updates`, the properties of schemas, the keys of
+maps. Two things write keys that the file does not name, and where there is one of them only a near miss of a known key
+is told:
+
+- scripts. What they print shows at run time; but a script that prints a key mostly has its name in its text, or in the
+  text of a helper beside it. A key that one of these texts holds is not told.
+- models and agents with an `output_schema` that lists no properties.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from pathlib import Path as FilePath
+
+from ....protocol.graph import Graph, MapNode, ScriptNode
+from ....protocol.problems import slip_of
+from ....protocol.source import Path
+from .findings import WRITING, Findings, Surroundings
+from .keys import SCOPED, known_keys, reads, writes_anything
+from .templates import root_of
+
+_SPACED = re.compile(r"\{\{(?=[^{}]*\s)\s*([a-zA-Z0-9_.\[\]]+)\s*\}\}")
+_WORD = re.compile(r"[A-Za-z0-9_]+")
+_ENDINGS = (".sh", ".py", ".ts", ".js", ".mjs")
+_MOST_FILES, _MOST_CHARACTERS = 200, 1_000_000
+"""Files beside a script that are looked at, and characters of one of them."""
+
+
+def check_keys(found: Findings, around: Surroundings) -> None:
+    """Every template of every node."""
+    graph = found.graph
+    known = known_keys(graph)
+    closed = found.readable(WRITING) and not writes_anything(graph)
+    scripts = _Scripts(graph, around.directory)
+    names = sorted(known)
+    items = {node.as_ for node in graph.nodes.values() if isinstance(node, MapNode)}
+    told: dict[str, str | None] = {}
+    for node in graph.nodes.values():
+        for read in reads(node):
+            if "{{" not in read.text or not found.sound(read.path):
+                continue
+            for key in read.roots():
+                if key in known or found.is_full("warning") or (key in SCOPED and found.compat.scoped_names_stay_null):
+                    continue
+                if key not in told:
+                    # `over: "{{parts}}"` with `as: part` is how maps are written, no slip of the pen
+                    one = key.removesuffix("s")
+                    told[key] = slip_of(key, [name for name in names if name != one] if one in items else names)
+                near = told[key]
+                if (near or closed) and key not in scripts.words:
+                    found.warning(
+                        "unknown_key_read",
+                        f"'{key}' in the template is written by no node and not in `initial_state`",
+                        read.path,
+                        expected="a state key that exists by then",
+                        hint=_how_to_have(key, near, graph),
+                    )
+            _check_spaces(found, read.text, read.path, known)
+
+
+class _Scripts:
+    """What the scripts of a graph say, and the files beside them."""
+
+    def __init__(self, graph: Graph, directory: FilePath | None) -> None:
+        self._directory = directory
+        self._scripts = [node.script for node in graph.nodes.values() if isinstance(node, ScriptNode)]
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        """Every word in them; read when a key is first looked for."""
+        return frozenset(word for text in self._texts() for word in _WORD.findall(text))
+
+    def _texts(self) -> Iterator[str]:
+        if self._directory is None:
+            return
+        places = dict.fromkeys((self._directory / script).parent for script in self._scripts)
+        left = _MOST_FILES
+        for place in places:
+            try:
+                files = sorted(file for file in place.iterdir() if file.suffix in _ENDINGS)[:left]
+            except OSError:  # a script that is not there is a problem of its own
+                continue
+            left -= len(files)
+            for file in files:
+                try:
+                    with file.open(encoding="utf-8", errors="replace") as opened:
+                        yield opened.read(_MOST_CHARACTERS)
+                except OSError:
+                    continue
+
+
+def _how_to_have(key: str, near: str | None, graph: Graph) -> str:
+    if near:
+        return f"did you mean '{near}'?"
+    seed = f"`initial_state: {{{key}: ''}}`."
+    if any(variable.name == key for variable in graph.variables):
+        return f"variables reach scripts only: let a script write it into the state, or seed it: {seed}"
+    return f"seed it: {seed}"
+
+
+def _check_spaces(found: Findings, text: str, path: Path, known: Iterable[str]) -> None:
+    for token in _SPACED.finditer(text):
+        if root_of(token.group(1)) in known:
+            found.warning(
+                "template_spaces",
+                f"'{token.group(0)}' is no template because of its spaces, and stays as it is",
+                path,
+                expected="{{" + token.group(1) + "}}",
+                hint="remove the spaces between the braces.",
+            )

@@ -1,0 +1,65 @@
+"""agent nodes: another agent does the work, as a child of this node."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from .....protocol.errors import NodeFailed, UpstreamError
+from .....protocol.graph.model import AgentNode
+from ....work.agent.record import Record
+from ....work.context import AgentCall
+from ..failures import retold
+from ..plan import Job, Result
+from ..structured import ExtractionFailed
+from .llm import extract
+
+if TYPE_CHECKING:
+    from .....supervisors import Actor
+
+
+async def run_agent_node(me: Actor, job: Job) -> Result:
+    """Run the child and wait for its text; an `output_schema` is applied to that afterwards."""
+    node = job.node
+    assert isinstance(node, AgentNode)
+    depth = job.depth + 1
+    context = job.context.below(job.plan.permissions, job.plan.max_depth)
+    too_deep = context.too_deep(depth)
+    if too_deep is not None:
+        raise NodeFailed(too_deep)
+    prompt = job.strict(node.prompt)
+    inputs = {name: job.strict(template) for name, template in node.inputs.items()}
+    call = AgentCall(
+        name=node.agent,
+        prompt=prompt,
+        variables=inputs,
+        depth=depth,
+        near=job.directory,
+        context=context,
+        by_file=True,
+    )
+    text = await _with_attempts(me, job, node, call)
+    if node.output_schema is None:
+        return Result(output=text, scope="output")
+    try:
+        value = await extract(me, job, text, node.output_schema)
+    except ExtractionFailed as error:
+        whose = f"Agent '{node.agent}' output failed structured-output extraction"
+        raise retold(error, f"{whose}: {error}") from error
+    return Result(output=value, writes=dict(value) if isinstance(value, dict) else {}, scope="output")
+
+
+async def _with_attempts(me: Actor, job: Job, node: AgentNode, call: AgentCall) -> str:
+    """A whole run of the child per attempt; only what may pass by itself is tried again."""
+    for attempt in range(1, node.max_attempts + 1):
+        record = Record()
+        try:
+            return await call.context.run_agent(me, msgspec.structs.replace(call, record=record))
+        except UpstreamError:
+            if attempt == node.max_attempts:
+                raise
+            record.failures.clear()  # it is made again
+        finally:
+            job.failures += record.failures
+    raise AssertionError("max_attempts is at least 1")

@@ -1,0 +1,134 @@
+"""llm nodes: a question to a model in a fresh context, with the tools it lists, and perhaps a shape for its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from .....protocol.chat import ChatRequest, UserTurn
+from .....protocol.errors import ModelError, NodeFailed
+from .....protocol.graph.model import LlmNode
+from ....work.agent.loop import Conversation, OutOfTurns, Renewal, Renewed
+from ....work.tools.calls import Calls
+from ....work.tools.tool import Tool
+from ..plan import Job, Result
+from ..structured import ExtractionFailed, schema_hint, structured
+
+if TYPE_CHECKING:
+    from .....supervisors import Actor
+
+
+async def run_llm_node(me: Actor, job: Job) -> Result:
+    """Ask; with an `output_schema`, the keys of the answer become writes."""
+    node = job.node
+    assert isinstance(node, LlmNode)
+    prompt = job.strict(node.prompt)
+    system = job.strict(node.instructions) if node.instructions else ""
+    schema = node.output_schema
+    if schema is None:
+        return Result(output=await _answer(me, job, system, prompt), scope="output")
+    if system:
+        system = f"{system}\n\n{schema_hint(schema)}"
+    else:
+        prompt = f"{prompt}\n\n{schema_hint(schema)}"
+    text = await _answer(me, job, system, prompt, schema=schema)
+    value = await extract(me, job, text, schema)
+    return Result(output=value, writes=dict(value) if isinstance(value, dict) else {}, scope="output")
+
+
+async def extract(me: Actor, job: Job, text: str, schema: dict[str, Any]) -> Any:
+    """The structured value of a text, with the node's own model as helper.
+
+    Raises:
+        ExtractionFailed: it can't be had; with the exit code of the model's own error, if that was the reason.
+    """
+    node = job.node
+    attempts = node.max_attempts if isinstance(node, LlmNode) else 3
+
+    async def ask(system: str, prompt: str) -> str:
+        request = _request(job, system, prompt, schema)
+        return (await job.context.chat(me, request, node=node.id, attempts=attempts)).text
+
+    try:
+        return await structured(text, schema, ask, any_json=job.plan.compat.schema_is_a_hint)
+    except ModelError as error:
+        failed = ExtractionFailed(str(error))
+        failed.exit_code = error.exit_code
+        raise failed from error
+
+
+async def _answer(me: Actor, job: Job, system: str, prompt: str, schema: dict[str, Any] | None = None) -> str:
+    node = job.node
+    assert isinstance(node, LlmNode)
+    wanted = job.plan.servers.get(node.id)
+    if wanted is None:
+        return await _talk(me, job, system, prompt, job.plan.tools.get(node.id, ()), {}, schema)
+    from ....work.mcp.tools.offer import Offering
+
+    assert job.servers is not None
+    own = job.plan.tools[node.id]
+    with job.servers.conversation(me) as talk:
+        offering = Offering(talk, wanted, taken={tool.name for tool in own}, node=node.id)
+
+        async def renewed(me: Actor) -> Renewed | None:
+            now = await offering.renewed(me)
+            return None if now is None else Renewed(tools=(*own, *now.tools), unlisted=now.unlisted)
+
+        offered = await offering.first(me)
+        return await _talk(me, job, system, prompt, (*own, *offered.tools), offered.unlisted, schema, renewed)
+
+
+async def _talk(
+    me: Actor,
+    job: Job,
+    system: str,
+    prompt: str,
+    tools: tuple[Tool, ...],
+    unlisted: Mapping[str, Tool],
+    schema: dict[str, Any] | None,
+    renewal: Renewal | None = None,
+) -> str:
+    node = job.node
+    assert isinstance(node, LlmNode)
+    if not tools:
+        request = _request(job, system, prompt, schema)
+        reply = await job.context.chat(me, request, node=node.id, attempts=node.max_attempts, need_text=True)
+        job.record.turns += 1
+        job.record.texts.append(reply.text)
+        return reply.text
+    # A shape for the reply and tools to call exclude each other at most providers; the shape is seen to afterwards.
+    request = msgspec.structs.replace(_request(job, system, prompt, None), messages=())
+    talk = Conversation(
+        job.context,
+        Calls(tools, job.context.permissions, unlisted=unlisted, own=job.plan.permissions),
+        request,
+        job.record,
+        max_turns=node.max_iterations,
+        bound="max_iterations",
+        node=node.id,
+        attempts=node.max_attempts,
+        need_text=True,
+        renewal=renewal,
+    )
+    try:
+        return await talk.say(me, prompt)
+    except OutOfTurns as error:
+        failed = NodeFailed(str(error))
+        failed.exit_code = error.exit_code
+        raise failed from error
+
+
+def _request(job: Job, system: str, prompt: str, schema: dict[str, Any] | None) -> ChatRequest:
+    plan, node = job.plan, job.node
+    temperature = getattr(node, "temperature", None)
+    top_p = getattr(node, "top_p", None)
+    return ChatRequest(
+        model=getattr(node, "model", None) or job.context.model or plan.model,
+        messages=(UserTurn(prompt),),
+        system=system,
+        response_schema=schema,
+        temperature=plan.temperature if temperature is None else temperature,
+        top_p=plan.top_p if top_p is None else top_p,
+    )

@@ -1,0 +1,86 @@
+"""approval and input nodes: a question, and where its answer leads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .....protocol.errors import NodeFailed
+from .....protocol.graph.model import ApprovalNode, InputNode
+from .....protocol.questions import Answer, Question
+from .....supervisors.escalation import QuestionTimeout
+from ..plan import Job, Result
+from ..rules import parse_rule
+
+if TYPE_CHECKING:
+    from .....supervisors import Actor
+
+PREPARED = ("answers", "default")
+"""Who gives answers that were fixed beforehand."""
+
+
+async def run_approval_node(me: Actor, job: Job) -> Result:
+    """Ask to choose; `routes` says where a listed choice leads, `on_other` where any other answer does."""
+    node = job.node
+    assert isinstance(node, ApprovalNode)
+    question = Question(
+        id="",
+        actor="",
+        node=node.id,
+        kind="choice",
+        text=job.strict(node.question),
+        options=node.options,
+        exact=job.plan.compat.options_are_exact,
+        timeout=node.timeout,
+        people=node.people_only,
+    )
+    try:
+        choice = (await me.ask_person(question)).text
+    except QuestionTimeout:
+        if node.on_timeout is None:
+            raise
+        return Result(output="", scope="choice", goto=(node.on_timeout,))
+    return Result(output=choice, scope="choice", goto=(node.routes.get(choice, node.on_other),))
+
+
+async def run_input_node(me: Actor, job: Job) -> Result:
+    """Ask for a text; an empty answer is the default, a refused one is asked for again if a person is there."""
+    node = job.node
+    assert isinstance(node, InputNode)
+    compat = job.plan.compat
+    default = job.lenient(node.default) if node.default is not None else ""
+    text = job.strict(node.question)
+    rule = parse_rule(node.validation) if node.validation is not None else None
+    problem = None
+    while True:
+        question = Question(
+            id="",
+            actor="",
+            node=node.id,
+            kind="text",
+            text=f"{text} [default: {default}]" if default else text,
+            default=default if node.default is not None else None,
+            rule=None if rule is None else rule.sentence(),
+            problem=problem,
+            timeout=node.timeout,
+            people=node.people_only,
+        )
+        try:
+            answer = await me.ask_person(question)
+        except QuestionTimeout:
+            if node.on_timeout is None:
+                raise
+            return Result(output=default, scope="input", goto=(node.on_timeout,))
+        value = answer.text or default
+        # A front end may fill in the default itself, so it is told by what it is, not by who said it.
+        checked = node.default is None or value != default or compat.default_is_validated
+        problem = rule.problem(value, in_bytes=compat.lengths_in_bytes) if rule is not None and checked else None
+        if problem is None:
+            targets = (node.next or ())[:1]
+            return Result(output=value, scope="input", goto=targets or None)
+        if compat.input_asks_once or not _is_person(answer):
+            raise NodeFailed(problem)
+
+
+def _is_person(answer: Answer) -> bool:
+    """Whether it came from somebody who can be asked again, not from a list, a default or another actor."""
+    return answer.by not in PREPARED and not answer.by.startswith("/")

@@ -1,0 +1,35 @@
+"""rag nodes: a query is looked up in the node's knowledge base, which is there before the graph begins."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .....protocol.errors import CallboardError
+from .....protocol.graph.model import RagNode
+from ..failures import NEVER_TOLERATED, retold
+from ..plan import Job, Result
+
+if TYPE_CHECKING:
+    from .....protocol.knowledge import Retrieved
+    from .....supervisors import Actor
+
+
+async def run_rag_node(me: Actor, job: Job) -> Result:
+    """Look the query up; the result is `{context, sources, chunks}`."""
+    node = job.node
+    assert isinstance(node, RagNode)
+    query = job.strict(node.query)
+    try:
+        found = await job.context.knowledge.retrieve(me, [job.plan.recipes[node.id]], query, top_k=node.top_k)
+    except CallboardError as error:
+        if isinstance(error, NEVER_TOLERATED):
+            raise
+        raise retold(error, f"rag node '{node.id}' retrieval failed: {error}") from error
+    return Result(output=_as_json(found), scope="output")
+
+
+def _as_json(found: Retrieved) -> dict[str, Any]:
+    chunks = [
+        {"text": hit.text, "source": hit.source, "score": hit.score, "lines": list(hit.lines)} for hit in found.chunks
+    ]
+    return {"context": found.context, "sources": list(found.sources), "chunks": chunks}

@@ -1,0 +1,128 @@
+"""script nodes: a .sh, .py or .ts file gets the state and prints one JSON object.
+
+The file runs in place under the process supervisor, its working directory is ours (where the user called us), its
+stdin is /dev/null. It finds the state in `GRAPH_STATE`, or in the file that `GRAPH_STATE_FILE` names when the
+state is larger than 32 KiB; exactly one of the two is set. The rest of its environment is Loki's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from .....protocol.errors import NodeFailed
+from .....protocol.events import ToolDelta, ToolFinished, ToolStarted
+from .....protocol.graph.model import ScriptNode
+from ....io.directories import root_dir
+from ....work.library import PROMPT_UTILS
+from ..json_values import NotJson, decode
+from ..plan import Job, Result
+from ..state_file import state_file
+from ..templates import render
+
+if TYPE_CHECKING:
+    from .....supervisors import Actor
+    from .....supervisors.process import Completed
+
+INLINE_LIMIT = 32_768
+"""Bytes of state up to which it travels in the environment."""
+
+INTERPRETERS: dict[str, tuple[str, ...]] = {".sh": ("bash",), ".py": ("python3",), ".ts": ("npx", "tsx")}
+"""By extension; a shebang is not looked at."""
+
+
+async def run_script_node(me: Actor, job: Job) -> Result:
+    """Run the script; its keys become writes, its `_next` the way to go."""
+    from .....supervisors.process import run_process
+
+    node = job.node
+    assert isinstance(node, ScriptNode)
+    path = job.directory / node.script
+    argv = _command(node.script, path)
+    began = trio.current_time()
+    if me.stream.heard:
+        me.emit(ToolStarted(tool=node.script))
+    with _state_in(job) as state:
+        done = await run_process(
+            me,
+            argv,
+            name=path.name,
+            env=_environment(job, state),
+            cwd=job.context.cwd,
+            on_stderr=lambda line: me.emit(ToolDelta(tool=node.script, text=line)),
+        )
+    if me.stream.heard:
+        me.emit(ToolFinished(tool=node.script, seconds=trio.current_time() - began, status=done.status))
+    written = _parse(node.script, done)
+    target = written.pop("_next", None)
+    return Result(writes=written, goto=(target,) if isinstance(target, str) else None)
+
+
+def _command(script: str, path: Path) -> list[str]:
+    extension = path.suffix
+    if not extension:
+        raise NodeFailed(f"Script file has no file extension: '{script}' (expected .sh, .py or .ts)")
+    interpreter = INTERPRETERS.get(extension)
+    if interpreter is None:
+        raise NodeFailed(f"Unsupported script extension '{extension}' for '{script}' (expected .sh, .py or .ts)")
+    if not path.is_file():
+        raise NodeFailed(f"Script file not found: '{path}'")
+    if shutil.which(interpreter[0]) is None:
+        raise NodeFailed(f"Script '{script}' needs '{interpreter[0]}', which is not on the PATH")
+    return [*interpreter, str(path)]
+
+
+@contextlib.contextmanager
+def _state_in(job: Job) -> Iterator[dict[str, str]]:
+    """The one environment variable that carries the state, and the file it may name."""
+    text = render(dict(job.state)).encode()
+    # A NUL can't be in an environment; JSON never holds one, since it escapes control characters.
+    if len(text) <= INLINE_LIMIT:
+        yield {"GRAPH_STATE": text.decode()}
+        return
+    with state_file(text) as name:
+        yield {"GRAPH_STATE_FILE": name}
+
+
+def _environment(job: Job, state: dict[str, str]) -> dict[str, str]:
+    config = job.context.config_dir
+    utils = config / "functions" / "utils" / "prompt-utils.sh"
+    environ = {name: value for name, value in job.context.environ.items() if not name.startswith("GRAPH_STATE")}
+    environ.update(
+        LLM_ROOT_DIR=str(root_dir(config, job.directory)),
+        LLM_PROMPT_UTILS_FILE=str(utils if utils.is_file() else PROMPT_UTILS),
+        LLM_AGENT_DATA_DIR=str(job.directory),
+        CLICOLOR_FORCE="1",
+        FORCE_COLOR="1",
+        PATH=os.pathsep.join([str(config / "functions" / "bin"), environ.get("PATH", os.defpath)]),
+        **state,
+    )
+    for name, value in job.plan.values.items():
+        environ["LLM_AGENT_VAR_" + name.upper().replace("-", "_")] = value
+    return environ
+
+
+def _parse(script: str, done: Completed) -> dict[str, Any]:
+    if done.status != 0:
+        how = f"exit code {done.status}" if done.signal is None else f"signal {done.signal}"
+        raise NodeFailed(f"Script '{script}' failed with {how}:\n{done.stderr_tail.strip()}".rstrip(":\n"))
+    if done.truncated:
+        raise NodeFailed(f"Script '{script}' printed more than {len(done.stdout)} bytes; nothing of it was used")
+    text = done.stdout.strip()
+    merging = f"Failed to merge output from script '{script}'"
+    if not text:
+        raise NodeFailed(f"Script '{script}' produced no output (scripts must emit a single JSON object on stdout)")
+    try:
+        value = decode(text)
+    except NotJson as error:
+        shown = text[:200].decode(errors="replace")
+        raise NodeFailed(f"{merging}: Script output must be valid JSON ({error}); it begins: {shown}") from error
+    if not isinstance(value, dict):
+        raise NodeFailed(f"{merging}: Script output must be a JSON object, not array or primitive")
+    return value

@@ -1,0 +1,210 @@
+"""Does a graph make sense? Everything Loki's validator looks for, and more, all of it reported at once.
+
+`check_text` is the way in for a file: it reads and checks in one pass. `validate` checks a graph that was read
+already. Errors mean the run would fail; warnings are about what is probably not meant. What a script decides at
+run time (`_next`, the keys it prints) can't be seen from here, unless its node declares `routes`.
+
+The checks of single nodes are in `node_checks`, those of fan-outs and maps in `parallel_checks`; this file holds
+the ones about the graph as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import islice
+
+from ....protocol.graph import ApprovalNode, EndNode, Graph
+from ....protocol.graph.read import Draft, draft_graph
+from ....protocol.problems import Problem, did_you_mean, errors_in
+from ....protocol.reading import in_file_order
+from .compat import MODES, Compat
+from .edges import all_branch_nodes, edges, edges_of, find_cycles, reachable
+from .findings import LEADING, Findings, Surroundings, agents_in, listed
+from .node_checks import check_nodes
+from .parallel_checks import check_parallel
+
+MOST_CYCLES = 100
+LONGEST_CYCLE = 100
+"""Cycles that are told of a file, and nodes that are named of one."""
+
+__all__ = ["Surroundings", "agents_in", "check_text", "failure_text", "validate"]
+
+
+def check_text(
+    text: str,
+    file: str,
+    around: Surroundings | None = None,
+    *,
+    compat: Compat | None = None,
+    strict: bool = False,
+) -> tuple[Graph | None, list[Problem]]:
+    """Reads and checks a `graph.yaml`; the graph is None when there is any error.
+
+    Args:
+        file: how problems call the text.
+        around: what is known around the graph; None checks the text alone.
+        compat: overrides what the file's `settings.compat` says.
+        strict: every warning is an error.
+    """
+    graph, problems = check_draft(text, file, around, compat=compat, strict=strict)
+    return (None if errors_in(problems) else graph), problems
+
+
+def check_draft(
+    text: str,
+    file: str,
+    around: Surroundings | None = None,
+    *,
+    compat: Compat | None = None,
+    strict: bool = False,
+) -> tuple[Graph | None, list[Problem]]:
+    """As `check_text`, but gives what could be read in spite of errors; None if that is nothing."""
+    draft, problems = draft_graph(text, file)
+    if draft is not None:
+        problems = problems + _check(draft, around, compat)
+    return (None if draft is None else draft.graph), in_file_order(problems, strict=strict)
+
+
+def validate(
+    graph: Graph,
+    around: Surroundings | None = None,
+    *,
+    compat: Compat | None = None,
+    strict: bool = False,
+) -> list[Problem]:
+    """All problems of a graph that was read without errors; see `check_text` for the arguments."""
+    return in_file_order(_check(Draft(graph), around, compat), strict=strict)
+
+
+def failure_text(problems: Iterable[Problem]) -> str:
+    """The errors as one message: a headline with their number, and a line or two for each."""
+    errors = errors_in(problems)
+    lines = [f"Graph validation failed with {len(errors)} error(s):"]
+    lines += [f"  {line}" for problem in errors for line in str(problem).splitlines()]
+    return "\n".join(lines)
+
+
+def _check(draft: Draft, around: Surroundings | None, compat: Compat | None) -> list[Problem]:
+    found = Findings(draft.graph, compat or MODES[draft.graph.settings.compat], draft.unread, draft.broken)
+    _check_settings(found)
+    _check_targets(found)
+    _check_cycles(found)
+    check_nodes(found, around)
+    check_parallel(found)
+    if found.readable(LEADING):
+        _check_ends(found)
+        _check_reach(found)
+    return found.problems
+
+
+def _check_settings(found: Findings) -> None:
+    limit = found.graph.settings.max_concurrency
+    if limit < 1:
+        found.error(
+            "bad_concurrency",
+            f"settings.max_concurrency must be >= 1 (got {limit}); a zero cap would deadlock the executor",
+            ("settings", "max_concurrency"),
+            expected="a whole number of at least 1",
+            hint="leave it out for the default of 8.",
+        )
+
+
+def _check_targets(found: Findings) -> None:
+    known = {**dict.fromkeys(found.graph.nodes), **dict.fromkeys(sorted(found.unread))}
+    for edge in edges(found.graph):
+        if edge.target in known or not edge.target or found.is_full("error"):
+            continue
+        kind = found.graph.nodes[edge.source].kind
+        key = "'next'" if edge.via == "next" else f"{kind} '{edge.via}'"
+        found.error(
+            "missing_node",
+            f"References non-existent node '{edge.target}' in {key}",
+            edge.path,
+            expected="the id of a node",
+            hint=did_you_mean(edge.target, known) or f"the nodes are {listed(known)}.",
+        )
+
+
+def _check_cycles(found: Findings) -> None:
+    for cycle in islice(find_cycles(found.graph), MOST_CYCLES):
+        last = edges_of(found.graph.nodes[cycle[-2]])
+        closing = next(edge for edge in last if edge.target == cycle[-1] and not edge.dynamic)
+        found.error(
+            "cycle",
+            f"Cycle detected: {' -> '.join(_shortened(cycle))}",
+            closing.path,
+            expected="declared edges that never lead back",
+            hint="loop by a script: let it print `_next` and name the way back in its `routes`.",
+        )
+
+
+def _shortened(cycle: list[str]) -> list[str]:
+    half = LONGEST_CYCLE // 2
+    return cycle if len(cycle) <= LONGEST_CYCLE else [*cycle[:half], "...", *cycle[-half:]]
+
+
+def _check_ends(found: Findings) -> None:
+    if not any(isinstance(node, EndNode) for node in found.graph.nodes.values()):
+        found.error(
+            "no_end",
+            "Graph has no end nodes; execution would never terminate",
+            ("nodes",),
+            expected="at least one node of type end",
+            hint='add `done: {type: end, output: "..."}` and lead to it.',
+        )
+
+
+def _check_reach(found: Findings) -> None:
+    graph = found.graph
+    if graph.start not in graph.nodes:
+        return
+    seen = reachable(graph, graph.start)
+    _check_exits(found, seen)
+    if any(problem.code == "missing_node" for problem in found.problems):
+        return  # where that was to lead is not known
+    for node_id in graph.nodes:
+        if node_id not in seen:
+            found.warning(
+                "unreachable",
+                f"Node '{node_id}' is unreachable from start node '{graph.start}' "
+                "(script `_next` routing is not analyzed)",
+                ("nodes", node_id),
+                hint=f"if a script's `_next` leads here, declare it on the script: `routes: [{node_id}]`.",
+            )
+    ends = [node_id for node_id, node in graph.nodes.items() if isinstance(node, EndNode)]
+    if ends and not seen.intersection(ends):
+        found.warning(
+            "no_reachable_end",
+            f"No end node is reachable from start node '{graph.start}' (script `_next` routing is not analyzed)",
+            ("start",),
+            hint=f"lead to {' or '.join(ends)} by `next`, or declare a script's `routes`.",
+        )
+
+
+def _check_exits(found: Findings, seen: set[str]) -> None:
+    """Nodes that have nowhere to go, which shows only when the run gets there."""
+    graph = found.graph
+    in_branches = all_branch_nodes(graph)
+    for node_id, node in graph.nodes.items():
+        if node_id not in seen or node_id in in_branches:
+            continue
+        if isinstance(node, EndNode | ApprovalNode) or node.targets:
+            continue
+        if node.next is not None:
+            found.warning(
+                "no_exit",
+                f"`next: []` leads nowhere, so the lane of '{node_id}' ends here without a result",
+                ("nodes", node_id, "next"),
+                expected="the id of a node",
+                hint="name the node that follows.",
+            )
+        elif node.kind != "script":
+            found.beyond(
+                "no_exit",
+                f"{node.kind} node '{node_id}' has no `next` and is not an end node",
+                ("nodes", node_id),
+                expected="next: the id of a node",
+                hint=f"add `next:` with one of {listed(other for other in graph.nodes if other != node_id)}."
+                if not found.is_full("error")
+                else None,
+            )

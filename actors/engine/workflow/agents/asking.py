@@ -1,0 +1,136 @@
+"""How a model is asked: `params` and `retry` of an agent as the gateway understands them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from .....protocol.chat import ChatRequest
+from .....protocol.errors import GraphMistake, ModelError, UpstreamError
+from .....protocol.workflow.agents import Retry
+from ....work.models.retry import Attempts
+
+TEMPERATURE = 0.7
+"""DevAll's, where the file says nothing; `temperature: null` leaves it to the provider."""
+
+TOOL_LOOP = 50
+"""Replies in which a model may call tools, where the file says nothing."""
+
+_Positive = Annotated[int, Meta(ge=1)]
+
+
+class Params(msgspec.Struct, kw_only=True):
+    """The `params` that mean something to us. All others go to the provider as they are (`others`).
+
+    Attributes:
+        timeout: seconds for one answer, the calls of tools in it included.
+        tool_loop_limit: replies for one answer.
+        protocol: accepted, and without effect: chat is spoken with everybody.
+    """
+
+    temperature: float | None = TEMPERATURE
+    top_p: float | None = None
+    max_tokens: _Positive | None = None
+    max_output_tokens: _Positive | None = None
+    max_completion_tokens: _Positive | None = None
+    stop: str | tuple[str, ...] | None = None
+    tool_choice: str | dict[str, Any] | None = None
+    stream: bool | None = None
+    timeout: Annotated[float, Meta(gt=0)] | None = None
+    tool_loop_limit: _Positive = TOOL_LOOP
+    protocol: str | None = None
+
+    def completed(self, request: ChatRequest, params: Mapping[str, Any]) -> ChatRequest:
+        """The request with these."""
+        stop = (self.stop,) if isinstance(self.stop, str) else self.stop
+        return msgspec.structs.replace(
+            request,
+            temperature=self.temperature,
+            top_p=self.top_p,
+            max_tokens=self.max_tokens or self.max_output_tokens or self.max_completion_tokens,
+            stop=stop or (),
+            tool_choice=_chosen(self.tool_choice),
+            stream=self.stream,
+            extra={name: value for name, value in params.items() if name not in Params.__struct_fields__},
+        )
+
+
+def read_params(params: Mapping[str, Any]) -> Params:
+    """Read them.
+
+    Raises:
+        GraphMistake: one has a value that it can't have.
+    """
+    try:
+        return msgspec.convert(dict(params), Params)
+    except msgspec.ValidationError as error:
+        raise GraphMistake(f"`params` of the agent: {error}") from None
+
+
+def _chosen(choice: str | dict[str, Any] | None) -> str:
+    """OpenAI's way to name a tool is a mapping."""
+    if isinstance(choice, dict):
+        function = choice.get("function")
+        choice = str(function.get("name", "")) if isinstance(function, dict) else None
+    return choice or "auto"
+
+
+# --- trying again -----------------------------------------------------------------------------------------
+
+_NAMES: dict[int | None, tuple[str, ...]] = {
+    None: ("apiconnectionerror", "connectionerror", "connecterror", "connecttimeout", "readtimeout", "readerror"),
+    400: ("badrequesterror",),
+    403: ("permissiondeniederror",),
+    404: ("notfounderror",),
+    408: ("apitimeouterror", "timeouterror", "timeoutexception"),
+    409: ("conflicterror",),
+    422: ("unprocessableentityerror",),
+    429: ("ratelimiterror", "resourceexhausted", "toomanyrequests"),
+    503: ("internalservererror", "servererror", "serviceunavailable", "serviceunavailableerror"),
+}
+"""What the libraries that DevAll calls providers with raise for a status; None where there was no answer."""
+
+
+def attempts_of(retry: Retry) -> Attempts:
+    """The policy as the gateway follows it. What a list leaves open is as everywhere: see `gateway`."""
+    if not retry.enabled:
+        return Attempts(most=1)
+    lists = (retry.retry_on_status_codes, retry.retry_on_exception_types, retry.retry_on_error_substrings)
+    silent = not retry.non_retry_exception_types and all(each is None for each in lists)
+    return Attempts(
+        most=retry.max_attempts,
+        shortest=retry.min_wait_seconds,
+        longest=max(retry.min_wait_seconds, retry.max_wait_seconds),
+        passes=None if silent else lambda error: _passes(retry, error),
+    )
+
+
+def _passes(retry: Retry, error: ModelError) -> bool:
+    names = _names_of(error)
+    if names & _plain(retry.non_retry_exception_types):
+        return False
+    passing = isinstance(error, UpstreamError)
+    codes, types, words = (
+        retry.retry_on_status_codes,
+        retry.retry_on_exception_types,
+        retry.retry_on_error_substrings,
+    )
+    if error.status is not None and (passing if codes is None else error.status in codes):
+        return True
+    if passing and error.status is None and types is None:
+        return True
+    text = str(error).lower()
+    return bool(names & _plain(types or ())) or any(word.lower() in text for word in words or ())
+
+
+def _names_of(error: ModelError) -> set[str]:
+    status = 503 if error.status is not None and error.status >= 500 else error.status
+    own = {kind.__name__.lower() for kind in type(error).__mro__}
+    return own | set(_NAMES.get(status, ())) | {"apierror"}
+
+
+def _plain(names: tuple[str, ...]) -> set[str]:
+    return {name.rpartition(".")[2].lower() for name in names}

@@ -1,0 +1,135 @@
+"""The tools of an agent node, as its `tooling` lists them.
+
+    function      functions of Python files: see `functions`
+    mcp_local     what an MCP server offers that is started as a process
+    mcp_remote    what one offers that is reached over HTTP
+
+A server belongs to the run: all agents of it that describe the same one share it, and it ends with them. Calls need
+permission as those of any agent do.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, assert_never
+from urllib.parse import urlsplit
+
+import msgspec
+
+from .....protocol.errors import ConfigError
+from .....protocol.mcp.config import NO_HEADER_VALUE, Server, is_header_value, is_web_address
+from .....protocol.workflow.agents import FunctionTools, McpLocalTools, McpRemoteTools, Tooling
+from ....work.tools.tool import Tool
+from .functions import function_tools
+
+if TYPE_CHECKING:
+    from .....supervisors import Actor
+    from ....work.mcp.tools.view import Talk
+    from .company import Company
+
+ALL = ":All"
+"""After the name of a file: every function of it."""
+
+
+def wants_servers(toolings: Iterable[Tooling]) -> bool:
+    """Whether there is an MCP server among them."""
+    return any(not isinstance(tooling.config, FunctionTools) for tooling in toolings)
+
+
+async def tools_of_node(
+    me: Actor, company: Company, node: str, toolings: Iterable[Tooling], talk: Talk | None
+) -> list[Tool]:
+    """Collect them.
+
+    Args:
+        node: the id of the node.
+        talk: what the conversation has of servers; None if `wants_servers` says that there are none.
+
+    Raises:
+        GraphMistake: there is no such function.
+        ConfigError: two tools have the same name, or a server's entry makes no sense.
+        McpError: a server can't be asked.
+    """
+    found: dict[str, Tool] = {}
+    for tooling in toolings:
+        prefix = f"{tooling.prefix}_" if tooling.prefix else ""
+        if isinstance(tooling.config, FunctionTools):
+            tools = list(function_tools(company, node, tooling.config))
+        else:
+            assert talk is not None
+            tools = await _served(me, company, tooling.config, talk, prefix)
+        for tool in tools:
+            named = _named(tool, prefix + tool.name) if tool.origin != "mcp" else tool
+            if named.name in found:
+                raise ConfigError(
+                    f"two tools are called '{named.name}': give one of their entries of `tooling` another `prefix`"
+                )
+            found[named.name] = named
+    return list(found.values())
+
+
+# --- servers ----------------------------------------------------------------------------------------------
+
+
+async def _served(
+    me: Actor, company: Company, config: McpLocalTools | McpRemoteTools, talk: Talk, prefix: str
+) -> list[Tool]:
+    from ....work.mcp.tools.direct import direct_tool
+    from ....work.mcp.tools.names import legal
+    from ....work.mcp.tools.view import View
+
+    server = company.servers(me).bring(_server(config, company.directory))
+    view = View(talk=talk, server=server)
+    return [direct_tool(view, tool, legal(prefix + tool.name)) for tool in await view.tools(me)]
+
+
+def _server(config: McpLocalTools | McpRemoteTools, directory: Path) -> Server:
+    """The server as `mcp.json` would have it."""
+    match config:
+        case McpLocalTools():
+            return Server(
+                name=_word(Path(config.command).name),
+                type="stdio",
+                command=config.command,
+                args=config.args,
+                env=config.env,
+                cwd=None if config.cwd is None else str(directory / config.cwd),
+                inherit_env=config.inherit_env,
+                start_timeout_seconds=max(config.startup_timeout, _LEAST_TO_START),
+                share="per-run",
+            )
+        case McpRemoteTools():
+            _check(config)
+            server = Server(
+                name=_word(urlsplit(config.server).netloc),
+                type="http",
+                url=config.server,
+                headers=config.headers,
+                share="per-run",
+            )
+            return server if config.timeout is None else msgspec.structs.replace(server, timeout_seconds=config.timeout)
+    assert_never(config)
+
+
+_LEAST_TO_START = 30.0
+"""Seconds that a server may take to start: DevAll's own engine waits for as long as it takes."""
+
+
+def _check(config: McpRemoteTools) -> None:
+    if not is_web_address(config.server):
+        raise ConfigError(f"`mcp_remote`: '{config.server}' is no http:// or https:// address")
+    for name, value in config.headers.items():
+        if not is_header_value(value):
+            raise ConfigError(f"`mcp_remote`: the value of header {name} {NO_HEADER_VALUE}")
+
+
+def _word(name: str) -> str:
+    return re.sub(r"[^\w.-]", "-", name) or "server"
+
+
+def _named(tool: Tool, name: str) -> Tool:
+    if name == tool.name:
+        return tool
+    return msgspec.structs.replace(tool, spec=msgspec.structs.replace(tool.spec, name=name))

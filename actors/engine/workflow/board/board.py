@@ -1,0 +1,382 @@
+"""One run of one graph: who may be fired, what the edges did, when a cycle is over, what the result is.
+
+A board hands out firings and takes back what came of them:
+
+    todo = board.begin(task)
+    while todo:
+        firing = todo.pop()                                 # or all of them at once
+        todo += board.done(firing, await perform(me, firing, work))
+    result = board.result()
+
+It is a state machine: it never waits, and whoever drives it decides what runs at once. The result does not depend on
+that. What a layer's nodes said is delivered when the whole layer is done, in the order of the layer; two cycles of a
+layer run each at their own pace, and what leaves them is delivered when both are over. So the same firings see the
+same inputs however long they take.
+
+    a node is fired     if the run starts with it or an edge has triggered it, and all its predecessors are over
+    it sees             everything in its queue, whatever brought it there
+    then                its window is applied, its edges deliver, and with a window it remembers what it said
+    a cycle             runs from its one entry, round after round, while something in it triggers the entry again; any
+                        edge that triggers somebody outside ends it, and what else was triggered in it is forgotten
+    a failure           lets the layer finish and ends the run; what was said until then is kept
+
+Of a layer in a cycle, nodes that are done at once are fired first, one by one, if they may leave the cycle: one that
+does keeps back whoever comes after it in the layer. Nodes that take their time are fired together and all finish.
+"""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Callable, Generator, Iterable, Sequence
+from time import monotonic
+from typing import Any, TypeAlias
+
+import msgspec
+
+from .....protocol.errors import CallboardError, GraphMistake
+from ...graph.failures import together
+from ..messages import TASK, Message, Queue, carried, seeded, signed
+from .loops import Gate
+from .perform import Effect, Fired, Firing
+from .result import Delivered, Dropped, Notice, Result, Warned
+from .strands import Strands
+from .structure import Cycle, Layer, Place, Structure, listed
+from .voting import majority
+
+
+class _Passed(msgspec.Struct):
+    """What a layer or a cycle leaves to whoever is around it: effects that lead out of it, failures, what was said."""
+
+    effects: list[Effect] = []
+    failures: list[tuple[str, CallboardError]] = []
+    said: dict[str, str] = {}
+
+
+_Strand: TypeAlias = Generator[list[Any], list[Any], _Passed]
+
+
+class _Scope(msgspec.Struct, frozen=True, eq=False):
+    """What runs by itself: a cycle in one of its runs, or (None) the whole graph."""
+
+    cycle: Cycle | None
+    said: ChainMap[str, str]
+
+    def holds(self, place: Place) -> bool:
+        return self.cycle is None or place in self.cycle
+
+
+class Board:
+    """One run; see the module's text.
+
+    Args:
+        structure: the graph.
+        clock: seconds, for timers.
+        tell: is told of messages and warnings as they come.
+        order: where fired nodes are written down; a subgraph shares its parent's.
+    """
+
+    def __init__(
+        self,
+        structure: Structure,
+        *,
+        clock: Callable[[], float] = monotonic,
+        tell: Callable[[Notice], None] | None = None,
+        order: list[str] | None = None,
+    ) -> None:
+        self.structure = structure
+        self.order = order if order is not None else []
+        self._clock = clock
+        self._tell = tell
+        self._strands: Strands[Firing] = Strands()
+        self._queues = [Queue() for _ in structure.places]
+        self._outputs: list[list[Message]] = [[] for _ in structure.places]
+        self._gates = [Gate() for _ in structure.places]
+        self._visits = [0] * len(structure.places)
+        self._starts: set[int] = set()
+        self._triggered = [False] * len(structure.ways)
+        self._shared: dict[str, Any] = {}
+        self._fired = 0
+        self._parts: dict[Firing, list[dict[int, tuple[Message, ...]]]] = {}
+        self._unaccepted: list[CallboardError] = []
+
+    # --- for the driver -----------------------------------------------------------------------------------
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing is left to be done."""
+        return self._strands.finished
+
+    def begin(self, task: Sequence[Message]) -> list[Firing]:
+        """Give the task to the start nodes; returns the first firings."""
+        structure = self.structure
+        for place in structure.places:
+            for seed in place.node.input:
+                self._put(place, seeded(seed))
+            self._outputs[place.index] += [seeded(seed) for seed in place.node.output]
+        for way in structure.ways:
+            for missing in way.missing:
+                self._warn("unknown_function", f"{way}: {missing}, so it is passed over", way.source)
+        for place in structure.places if structure.voting else structure.start:
+            self._starts.add(place.index)
+            self._told_dropped(place, self._queues[place.index].clear(context=True, kept=True))
+            for message in task:
+                self._put(place, signed(message, TASK))
+        return self._strands.begin(self._whole())
+
+    def done(self, firing: Firing, fired: Fired) -> list[Firing]:
+        """Take over what came of a firing; returns those that may begin now."""
+        self._outputs[firing.place.index] += fired.outputs
+        self._unaccepted += fired.unaccepted
+        if fired.error is None or fired.outputs:
+            self._parts.pop(firing, None)
+        for warning in dict.fromkeys(fired.warnings):
+            self._warn("edge", warning, firing.place)
+        return self._strands.done(firing, fired)
+
+    def part(self, firing: Firing) -> dict[int, tuple[Message, ...]]:
+        """Where what the units of a batch say is kept, by their numbers, as long as the firing has not said it all."""
+        part: dict[int, tuple[Message, ...]] = {}
+        self._parts.setdefault(firing, []).append(part)
+        return part
+
+    def within(self, firing: Firing) -> Board:
+        """A board for the graph that a subgraph's node runs; a new one for every unit."""
+        inner = self.structure.within(firing.place)
+        return Board(inner, clock=self._clock, tell=self._tell, order=self.order)
+
+    def result(self) -> Result:
+        """How it ended, or how far it has come."""
+        places = self.structure.places
+        passed: _Passed | None = self._strands.result
+        final = self._final_messages()
+        return Result(
+            final=final[-1].text if final else "",
+            final_messages=final,
+            leftover={
+                place.id: tuple(self._queues[place.index].messages)
+                for place in places
+                if self._queues[place.index].messages
+            },
+            outputs=self._all_outputs(),
+            order=list(self.order),
+            unaccepted=tuple(self._unaccepted),
+            error=_error(passed.failures) if passed is not None else None,
+        )
+
+    def _all_outputs(self) -> dict[str, tuple[Message, ...]]:
+        """What every node has said; of one that failed or was interrupted, what its units have."""
+        found = {place.id: tuple(said) for place in self.structure.places if (said := self._outputs[place.index])}
+        for firing, parts in self._parts.items():
+            id = firing.place.id
+            said = [signed(message, id) for part in parts for index in sorted(part) for message in part[index]]
+            if said:
+                found[id] = (*found.get(id, ()), *said)
+        return found
+
+    def _final_messages(self) -> tuple[Message, ...]:
+        """What the first of `end` has said that has said anything, else the first node that nothing follows."""
+        structure = self.structure
+        if structure.voting:
+            return (majority(said[-1].text if said else "" for said in self._outputs),)
+        for id in structure.graph.end:
+            said = self._outputs[structure.by_id[id].index]
+            if said:
+                return tuple(said)
+        last = next((place for place in structure.places if not place.out), None)
+        return tuple(self._outputs[last.index]) if last is not None else ()
+
+    # --- layers -------------------------------------------------------------------------------------------
+
+    def _whole(self) -> _Strand:
+        scope = _Scope(None, ChainMap({}))
+        for layer in self.structure.layers:
+            passed = yield from self._layer(scope, layer)
+            if passed.failures:
+                return passed
+        return _Passed()
+
+    def _layer(self, scope: _Scope, layer: Layer, forced: Place | None = None) -> _Strand:
+        """Run those of a layer who are triggered, and `forced`; what leads out of the scope is passed on."""
+        items = [item for item in layer if isinstance(item, Cycle) or item is forced or self._is_triggered(item)]
+        ends: dict[int, Fired | _Passed] = {}
+        stop = len(items)
+        for i, item in enumerate(items):
+            if isinstance(item, Place) and item.instant and _may_leave(item, scope):
+                (ends[i],) = yield [self._firing(item, scope)]
+                if any(effect.fires and not scope.holds(effect.way.target) for effect in ends[i].effects):
+                    stop = i + 1
+                    break
+        rest = [i for i in range(stop) if i not in ends]
+        if rest:
+            ends.update(zip(rest, (yield [self._begun(items[i], scope) for i in rest]), strict=True))
+        return self._settled(scope, [(items[i], ends[i]) for i in range(stop)])
+
+    def _begun(self, item: Place | Cycle, scope: _Scope) -> Firing | _Strand:
+        return self._round_and_round(item, scope) if isinstance(item, Cycle) else self._firing(item, scope)
+
+    def _firing(self, place: Place, scope: _Scope) -> Firing:
+        """A node begins: it sees its queue, and what triggered it is used up."""
+        index = place.index
+        self._forget(place)
+        for way in place.out:
+            self._triggered[way.index] = False
+        self._visits[index] += 1
+        self._fired += 1
+        self.order.append(place.id)
+        return Firing(
+            number=self._fired,
+            place=place,
+            visit=self._visits[index],
+            inputs=tuple(self._queues[index].messages),
+            rules=self.structure.rules,
+            gate=self._gates[index],
+            said=scope.said,
+            shared=self._shared,
+            clock=self._clock,
+        )
+
+    def _settled(self, scope: _Scope, ends: Iterable[tuple[Place | Cycle, Any]]) -> _Passed:
+        """A layer is over: windows first, then everything is delivered in the layer's order."""
+        ends = list(ends)
+        passed = _Passed()
+        said: dict[str, str] = {}
+        remembers: dict[int, bool] = {}
+        for item, end in ends:
+            if isinstance(item, Place):
+                remembers[item.index] = self._windowed(item, end)
+                if end.outputs:
+                    said[item.id] = end.outputs[-1].text
+                if end.error is not None:
+                    passed.failures.append((f"at node '{item.id}': {end.error}", end.error))
+            else:
+                said |= end.said
+                passed.failures += end.failures
+        for item, end in ends:
+            for effect in end.effects:
+                if scope.holds(effect.way.target):
+                    self._deliver(effect)
+                else:
+                    passed.effects.append(effect)
+            if isinstance(item, Place) and remembers[item.index]:
+                for message in end.outputs:
+                    self._put(item, carried(message, item.id, item.id), item.id)
+        scope.said.update(said)
+        return passed
+
+    # --- cycles -------------------------------------------------------------------------------------------
+
+    def _round_and_round(self, cycle: Cycle, around: _Scope) -> _Strand:
+        """Run a cycle until it is left, comes to rest, or fails."""
+        passed = _Passed()
+        try:
+            entry = self._entry(cycle)
+        except GraphMistake as error:
+            passed.failures.append((str(error), error))
+            return passed
+        if entry is None:
+            return passed
+        scope = _Scope(cycle, around.said.new_child())
+        passed.said = scope.said.maps[0]  # type: ignore[assignment]  # typed as a mapping; the first is new_child's dict
+        cap = self.structure.graph.max_iterations
+        for turn in range(cap):
+            roots = [entry] if turn == 0 else [place for place in cycle.places if self._is_triggered(place)]
+            for layer in cycle.layers(entry, roots):
+                left = yield from self._layer(scope, layer, forced=entry if turn == 0 else None)
+                passed.effects += left.effects
+                passed.failures += left.failures
+                leaves = any(effect.fires for effect in left.effects)
+                if leaves:
+                    for place in cycle.places:
+                        self._forget(place)
+                if leaves or left.failures:
+                    return passed
+            if not any(self._triggered[way.index] for way in entry.into if way.source in cycle):
+                return passed
+        self._capped(cycle, entry, cap, passed)
+        return passed
+
+    def _entry(self, cycle: Cycle) -> Place | None:
+        """Where a cycle is entered; None if nothing has led to it."""
+        found = [
+            place
+            for place in cycle.places
+            if any(self._triggered[way.index] and way.source not in cycle for way in place.into)
+        ]
+        if not found:
+            return cycle.start
+        entry = found[0]
+        if len(found) > 1:
+            raise GraphMistake(
+                f"{cycle} was entered at {len(found)} nodes at once, {listed(found)}. "
+                "It has to begin at one: lead all edges into it to the same node, or make the others `trigger: false`"
+            )
+        if cycle.start is not None and cycle.start is not entry:
+            raise GraphMistake(
+                f"{cycle} starts at '{cycle.start.id}' and was entered at '{entry.id}': "
+                f"lead the edge from outside to '{cycle.start.id}', or take that out of `start`"
+            )
+        return entry
+
+    def _capped(self, cycle: Cycle, entry: Place, cap: int, passed: _Passed) -> None:
+        text = (
+            f"{cycle} went round {cap} times and would go on (max_iterations: {cap}). "
+            "Nothing led out of it: see the conditions of the edges that should"
+        )
+        if self.structure.rules.cap_is_an_error:
+            passed.failures.append((text, GraphMistake(text).at(entry.id)))
+        else:
+            self._warn("max_iterations", text, entry)
+
+    # --- queues and triggers ------------------------------------------------------------------------------
+
+    def _is_triggered(self, place: Place) -> bool:
+        return place.index in self._starts or any(self._triggered[way.index] for way in place.into)
+
+    def _forget(self, place: Place) -> None:
+        """Nothing has triggered this place."""
+        self._starts.discard(place.index)
+        for way in place.into:
+            self._triggered[way.index] = False
+
+    def _deliver(self, effect: Effect) -> None:
+        way = effect.way
+        edge, target = way.edge, way.target
+        if edge.clear_context or edge.clear_kept_context:
+            kept = edge.clear_kept_context and (edge.clear_context or not self.structure.rules.kept_needs_clear)
+            self._told_dropped(target, self._queues[target.index].clear(context=edge.clear_context, kept=kept))
+        if effect.message is not None:
+            self._put(target, effect.message, way.source.id)
+        if effect.fires:
+            self._triggered[way.index] = True
+
+    def _windowed(self, place: Place, fired: Fired) -> bool:
+        """Apply a node's window; returns whether it remembers what it said."""
+        window, queue = place.node.context_window, self._queues[place.index]
+        turns = [turn for turn in fired.trace if turn.role in ("user", "assistant")] if window and fired.outputs else []
+        for turn in turns:
+            self._put(place, signed(turn, place.id), place.id)
+        self._told_dropped(place, queue.trim(window))
+        return bool(window and not turns)
+
+    def _put(self, place: Place, message: Message, source: str | None = None) -> None:
+        self._queues[place.index].add(message)
+        if self._tell is not None:
+            self._tell(Delivered(source, place.id, message))
+
+    def _told_dropped(self, place: Place, messages: list[Message]) -> None:
+        if messages and self._tell is not None:
+            self._tell(Dropped(place.id, tuple(messages)))
+
+    def _warn(self, code: str, message: str, place: Place) -> None:
+        if self._tell is not None:
+            self._tell(Warned(code, message, place.id))
+
+
+def _may_leave(place: Place, scope: _Scope) -> bool:
+    return any(way.edge.trigger and not scope.holds(way.target) for way in place.out)
+
+
+def _error(failures: Sequence[tuple[str, CallboardError]]) -> CallboardError | None:
+    if len(failures) < 2:
+        return failures[0][1] if failures else None
+    return together(failures)

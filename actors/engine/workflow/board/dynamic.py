@@ -1,0 +1,91 @@
+"""Nodes that run once per unit: map, and tree, which goes on with the results until one is left.
+
+    inputs over dynamic edges   -> split into units
+    all other inputs            -> given to every unit, in front of it
+    map                         -> what all units said, in their order
+    tree                        -> groups of units, each run for its group; then groups of what those said, ...
+
+Who carries the units out is not decided here: `run` is given a batch and how many of it may run at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+import msgspec
+
+from .....protocol.errors import GraphMistake
+from .....protocol.workflow.edges import Dynamic
+from ..edges.names import filled
+from ..edges.splits import units_of
+from ..messages import Message
+from ..rules import Rules
+
+if TYPE_CHECKING:
+    from .....supervisors import Actor
+
+MOST_UNITS = 100_000
+"""Units that a node runs for: a text of some megabytes may hold millions of items."""
+
+DEEPEST_TREE = 100
+"""Layers of a tree. Only a target that says as much as it is told gets there; what is left then is the result."""
+
+
+class Unit(msgspec.Struct, frozen=True):
+    """One run of a node's own code: all of its inputs, or the share of one unit.
+
+    Attributes:
+        index: its number in the batch; None for a node that does not run per unit.
+        item, item_name: the unit's text, and how the node's role calls it.
+    """
+
+    inputs: tuple[Message, ...]
+    index: int | None = None
+    item: str | None = None
+    item_name: str = "item"
+
+    def role(self, text: str) -> str:
+        """A node's role with this unit in it."""
+        if self.item is None:
+            return text
+        return filled(text, {"item": self.item, self.item_name: self.item}.get)
+
+
+Run: TypeAlias = Callable[[Sequence[Unit], int], Awaitable[Sequence[tuple[Message, ...]]]]
+"""Runs a node's own code for each unit of a batch, so many at once; what each said, in their order."""
+
+
+async def multiplied(
+    me: Actor, dynamic: Dynamic, inputs: Sequence[Message], run: Run, rules: Rules
+) -> tuple[Message, ...]:
+    """What a node says that runs per unit."""
+    static = tuple(message for message in inputs if not message.dynamic)
+    units = await units_of(dynamic.split, [message for message in inputs if message.dynamic], me)
+    if len(units) > MOST_UNITS:
+        raise GraphMistake(
+            f"it would run for {len(units)} units, and {MOST_UNITS} are the most: see what its dynamic edges split, "
+            "and by what"
+        )
+    if not units:
+        return (await run([Unit(static)], 1))[0] if static else ()
+    if dynamic.type == "tree":
+        return await _tree(dynamic, static, units, run, rules)
+    batch = [Unit((*static, unit), i, unit.text, dynamic.item_name) for i, unit in enumerate(units)]
+    return tuple(message for said in await run(batch, dynamic.max_parallel) for message in said)
+
+
+async def _tree(
+    dynamic: Dynamic, static: tuple[Message, ...], units: list[Message], run: Run, rules: Rules
+) -> tuple[Message, ...]:
+    if len(units) == 1 and not rules.lone_units_run:
+        return tuple(units)
+    size = dynamic.group_size
+    for layer in range(DEEPEST_TREE):
+        groups = [tuple(units[start : start + size]) for start in range(0, len(units), size)]
+        batch = [Unit((*static, *group) if layer == 0 else group, i) for i, group in enumerate(groups)]
+        said = await run(batch, dynamic.max_parallel)
+        units = [msgspec.structs.replace(message, role="user") for each in said for message in each]
+        if len(units) <= 1:
+            break
+    return tuple(units)

@@ -1,0 +1,66 @@
+"""What a run says while it goes on, and what it came to."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+from .....protocol.errors import CallboardError
+from ..messages import Message
+from .perform import Said
+
+
+class Delivered(msgspec.Struct, frozen=True):
+    """A message was put into a node's queue; `source` is None for what the run begins with."""
+
+    source: str | None
+    target: str
+    message: Message
+
+
+class Dropped(msgspec.Struct, frozen=True):
+    """Messages were taken out of a node's queue, by an edge or by its window."""
+
+    target: str
+    messages: tuple[Message, ...]
+
+
+class Warned(msgspec.Struct, frozen=True):
+    """Something the author of the file should know."""
+
+    code: str
+    message: str
+    node: str | None = None
+
+
+Notice: TypeAlias = Delivered | Dropped | Warned
+
+
+class Result(msgspec.Struct, kw_only=True):
+    """How a run ended, or how far it has come.
+
+    Attributes:
+        final: the result: the last message of the final node.
+        final_messages: everything the final node has said.
+        leftover: what is still queued, by node.
+        outputs: what each node has said.
+        order: the nodes in the order in which they were fired, those of subgraphs among them.
+        unaccepted: failures that it went on over although no author has said `on_error: continue`, in order.
+        error: what ended the run before its time.
+    """
+
+    final: str = ""
+    final_messages: tuple[Message, ...] = ()
+    leftover: dict[str, tuple[Message, ...]] = {}
+    outputs: dict[str, tuple[Message, ...]] = {}
+    order: list[str] = []
+    unaccepted: tuple[CallboardError, ...] = ()
+    error: CallboardError | None = None
+
+    def said(self) -> Said:
+        """What the node of a subgraph says whose graph came to this: something, even if that was nothing."""
+        if self.error is not None:
+            return Said(error=self.error, unaccepted=self.unaccepted)
+        outputs = self.final_messages or (Message(role="assistant", content=""),)
+        return Said(outputs=outputs, unaccepted=self.unaccepted)

@@ -1,0 +1,325 @@
+"""A workflow as a graph agent: the files of it.
+
+Nodes that ask a model or a person become nodes of the graph, in the order of the workflow's layers; what a layer surely
+runs stands side by side. Whatever only passes messages on, literals, conditions, processors, is worked out: here, if it
+is the same in every run, and the graph's templates say it then; else by a script in front of the nodes it matters to
+(`replay`), which also decides whether they run at all.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from .....protocol.problems import Problem
+from .....protocol.workflow.agents import Retry
+from .....protocol.workflow.edges import Always, Edge, RegexExtract, Template
+from .....protocol.workflow.model import (
+    AgentConfig,
+    HumanConfig,
+    LiteralConfig,
+    Node,
+    PassthroughConfig,
+    Workflow,
+)
+from ..agents.asking import TEMPERATURE
+from ..board.structure import Place, Structure
+from ..rules import RULES, Rules
+from . import replay
+from .reasons import condition_of, reasons
+
+_CODE = '''"""Runs before: {names}. See messages.py."""
+
+from messages import turn
+
+turn({listed})
+'''
+
+
+def convert(
+    workflow: Workflow, file: str, name: str, own: Collection[str] = ()
+) -> tuple[dict[str, str], list[Problem]]:
+    """The files of the graph agent `name`, by their paths; or why there can't be one, each reason with its line.
+
+    Args:
+        own: the user's functions of conditions, by their names.
+    """
+    found = reasons(workflow.graph, file, own)
+    if found:
+        return {}, found
+    return _Conversion(workflow, name).files(), []
+
+
+def notes(workflow: Workflow) -> Iterator[str]:
+    """What the graph does in other words."""
+    for node in workflow.graph.nodes:
+        if node.on_error == "continue" and isinstance(node.config, AgentConfig):
+            yield f"'{node.id}' goes on when it fails, with the error alone as its output"
+        if isinstance(node.config, AgentConfig) and _chooses(node.config.retry):
+            yield f"'{node.id}' says which failures are tried again (`retry`); a graph tries those that may pass"
+
+
+def _chooses(retry: Retry) -> bool:
+    lists = (retry.retry_on_status_codes, retry.retry_on_exception_types, retry.retry_on_error_substrings)
+    return retry.enabled and (any(each is not None for each in lists) or bool(retry.non_retry_exception_types))
+
+
+class _Conversion:
+    def __init__(self, workflow: Workflow, name: str) -> None:
+        self._name = name
+        self._graph = workflow.graph
+        rules = RULES[workflow.compat or "standard"]
+        structure = Structure(self._graph, rules)
+        self._layers = [[item.node for item in layer if isinstance(item, Place)] for layer in structure.layers]
+        self._keys = _keys(self._graph.nodes)
+        self._into: dict[str, list[Edge]] = {node.id: [] for node in self._graph.nodes}
+        for edge in self._graph.edges:
+            self._into[edge.target].append(edge)
+        self._flow = self._data(rules)
+        self._plain, self._sure = self._known()
+        self._written: dict[str, str] = {}
+
+    def files(self) -> dict[str, str]:
+        steps = [step for layer in self._layers for step in self._steps(layer)]
+        nodes: dict[str, Any] = {}
+        begins = [self._begins(i, step) for i, step in enumerate(steps)]
+        ends_plainly = all(node.id in self._plain for node in self._graph.nodes)
+        begins.append("done" if ends_plainly else "turn_last")
+        for i, step in enumerate(steps):
+            after = begins[i + 1]
+            if not self._is_plain(step):
+                nodes[f"turn_{i + 1}"] = self._turn(f"turn_{i + 1}", step, after)
+            for node in step:
+                nodes[self._keys[node.id]] = self._node(node, after, plain=self._is_plain(step))
+        result = "{{result}}"
+        if ends_plainly:
+            result, _ = replay.replay(self._flow, self._names(), [])
+        else:
+            nodes["turn_last"] = {"type": "script", "script": self._script("turn_last", []), "next": "done"}
+        nodes["done"] = {"type": "end", "output": result}
+        for step, after in zip(steps, begins[1:], strict=True):
+            if len(step) > 1:
+                nodes[after] = {**nodes[after], "join": "all"}
+        graph = {
+            "name": self._name,
+            "description": self._graph.description or "",
+            "version": "1.0",
+            "settings": {"max_concurrency": max(8, *map(len, steps), 0)},
+            "initial_state": {f"{self._keys[n.id]}_role": role for n in self._graph.nodes if (role := _odd_role(n))},
+            "start": begins[0],
+            "nodes": nodes,
+        }
+        files = {"graph.yaml": yaml.dump({k: v for k, v in graph.items() if v}, Dumper=_Dumper, **_STYLE)}
+        if self._written:
+            here = Path(replay.__file__)
+            files |= self._written
+            files["scripts/messages.py"] = here.read_text(encoding="utf-8")
+            files["scripts/workflow.json"] = json.dumps(self._flow, indent=1, ensure_ascii=False) + "\n"
+        return files
+
+    # --- what runs when
+
+    def _steps(self, layer: Sequence[Node]) -> Iterator[list[Node]]:
+        """Those of a layer that surely run, together; those that may, and people, one after the other."""
+        asking = [node for node in layer if isinstance(node.config, AgentConfig | HumanConfig)]
+        asking = [node for node in asking if node.id in self._sure or node.id not in self._plain]
+        together = [node for node in asking if node.id in self._sure and isinstance(node.config, AgentConfig)]
+        if together:
+            yield together
+        for node in asking:
+            if node not in together:
+                yield [node]
+
+    def _begins(self, i: int, step: Sequence[Node]) -> str:
+        """The node that a step begins with."""
+        return self._keys[step[0].id] if self._is_plain(step) else f"turn_{i + 1}"
+
+    def _is_plain(self, step: Sequence[Node]) -> bool:
+        return len(step) == 1 and step[0].id in self._plain
+
+    def _known(self) -> tuple[set[str], set[str]]:
+        """The nodes whose inputs a template can say, and those that run in every run."""
+        plain: set[str] = set()
+        sure = set(self._graph.start)
+        for layer in self._layers:
+            for node in layer:
+                into = self._into[node.id]
+                always = [isinstance(edge.condition, Always) and edge.process is None for edge in into]
+                if all(always) and all(edge.source in plain for edge in into) and not _braces(node):
+                    plain.add(node.id)
+                if any(edge.trigger and edge.source in sure and _passes(edge) for edge in into):
+                    sure.add(node.id)
+        return plain, sure
+
+    # --- the nodes
+
+    def _node(self, node: Node, after: str, *, plain: bool) -> dict[str, Any]:
+        key = self._keys[node.id]
+        if plain:
+            _, asked = replay.replay(self._flow, self._names(), [node.id])
+            text = asked[node.id]
+        else:
+            text = f"{{{{{key}_prompt}}}}"
+        found: dict[str, Any] = {"description": node.description} if node.description else {}
+        if isinstance(node.config, HumanConfig):
+            found |= {"type": "input", "question": text, "people_only": True}
+            return {**found, "state_updates": {f"{key}_said": "{{input}}"}, "next": after}
+        config = node.config
+        assert isinstance(config, AgentConfig)
+        found |= {"type": "llm", "model": f"{config.provider}:{config.name}"}
+        if config.role:
+            found["instructions"] = f"{{{{{key}_role}}}}" if _odd_role(node) else config.role
+        found["prompt"] = text
+        temperature = config.params.get("temperature", TEMPERATURE)
+        found |= {} if temperature is None else {"temperature": temperature}
+        found |= {"top_p": config.params["top_p"]} if config.params.get("top_p") is not None else {}
+        found["max_attempts"] = config.retry.max_attempts if config.retry.enabled else 1
+        if node.on_error == "continue" and not node.by_dialect:  # by itself it goes on just so, and the run fails
+            found["on_error"] = "continue"
+        return {**found, "state_updates": {f"{key}_said": "{{output}}"}, "next": after}
+
+    def _turn(self, key: str, step: Sequence[Node], after: str) -> dict[str, Any]:
+        script = {"type": "script", "script": self._script(key, step)}
+        keys = [self._keys[node.id] for node in step]
+        if len(step) > 1:
+            return {**script, "next": keys}
+        return {**script, "routes": keys, "next": after}
+
+    def _script(self, key: str, step: Sequence[Node]) -> str:
+        path = f"scripts/{key}.py"
+        names = [node.id for node in step]
+        told = ", ".join(self._keys[name] for name in names) or "the end"
+        self._written[path] = _CODE.format(names=told, listed=json.dumps(names, ensure_ascii=True))
+        return path
+
+    # --- for `replay`
+
+    def _names(self) -> dict[str, str]:
+        """A state that holds the templates of its own values."""
+        said = {f"{key}_said": f"{{{{{key}_said}}}}" for key in self._keys.values()}
+        return {**said, "initial_prompt": "{{initial_prompt}}"}
+
+    def _data(self, rules: Rules) -> dict[str, Any]:
+        edges: dict[str, list[Any]] = {}
+        for edge in self._graph.edges:
+            edges.setdefault(edge.source, []).append(_edge(edge, rules))
+        left = {edge.source for edge in self._graph.edges}
+        return {
+            "start": list(dict.fromkeys(self._graph.start)),
+            "ends": list(self._graph.end),
+            "last": [node.id for node in self._graph.nodes if node.id not in left][:1],
+            "layers": [[node.id for node in layer] for layer in self._layers],
+            "nodes": {
+                node.id: {"key": self._keys[node.id], **_kind(node), "seeds": _seeds(node)}
+                for node in self._graph.nodes
+            },
+            "edges": edges,
+        }
+
+
+def _keys(nodes: Sequence[Node]) -> dict[str, str]:
+    """A name for each node that a state's key may begin with, and that no other has."""
+    found: dict[str, str] = {}
+    taken = {"done", "result", "turn_last"}
+    for node in nodes:
+        plain = re.sub(r"\W+", "_", node.id, flags=re.ASCII).strip("_") or "node"
+        plain = f"{plain}_node" if plain.startswith("turn_") or plain[0].isdigit() else plain
+        key, number = plain, 1
+        while key in taken:
+            number += 1
+            key = f"{plain}_{number}"
+        taken.add(key)
+        found[node.id] = key
+    return found
+
+
+def _edge(edge: Edge, rules: Rules) -> dict[str, Any]:
+    process: Any = None
+    if isinstance(edge.process, RegexExtract) and _has_group(edge.process):
+        flags = {"IGNORECASE": not edge.process.case_sensitive, "MULTILINE": edge.process.multiline}
+        flags["DOTALL"] = edge.process.dotall
+        process = {
+            "type": "regex_extract",
+            "pattern": edge.process.pattern,
+            "flags": [name for name, wanted in flags.items() if wanted],
+            **{
+                key: getattr(edge.process, key)
+                for key in ("group", "multiple", "template", "on_no_match", "default_value")
+            },
+        }
+    elif isinstance(edge.process, Template):
+        process = {"type": "template", "template": edge.process.template}
+    return {
+        "to": edge.target,
+        "condition": condition_of(edge),
+        "process": process,
+        "carries": edge.carry_data,
+        "triggers": edge.trigger,
+        "keeps": edge.keep_message,
+        "clears": edge.clear_context,
+        "clears_kept": edge.clear_kept_context and (edge.clear_context or not rules.kept_needs_clear),
+    }
+
+
+def _has_group(process: RegexExtract) -> bool:
+    """Whether the pattern has it; a workflow carries the text unchanged where it hasn't."""
+    pattern = re.compile(process.pattern)
+    group = process.group or 0
+    return group in pattern.groupindex if isinstance(group, str) else 0 <= group <= pattern.groups
+
+
+def _kind(node: Node) -> dict[str, Any]:
+    match node.config:
+        case LiteralConfig(content=content, role=role):
+            return {"kind": "literal", "content": content, "role": role}
+        case PassthroughConfig(only_last_message=only_last):
+            return {"kind": "passthrough", "only_last": only_last}
+        case HumanConfig(description=description):
+            return {"kind": "human", "description": (description or "").strip()}
+        case AgentConfig(input_mode=mode):
+            return {"kind": "agent", "headed": mode == "prompt"}
+    raise AssertionError(f"`reasons` lets no {type(node.config).__name__} pass")
+
+
+def _seeds(node: Node) -> list[Any]:
+    return [{"role": seed.role, "source": None, "text": seed.content, "keep": False} for seed in node.input]
+
+
+def _passes(edge: Edge) -> bool:
+    """Whether it is taken whatever the source says."""
+    drops = isinstance(edge.process, RegexExtract) and edge.process.on_no_match == "drop" and edge.carry_data
+    return condition_of(edge) is None and not drops
+
+
+def _braces(node: Node) -> bool:
+    """Whether it brings text along that a template would take for one."""
+    texts = [seed.content for seed in node.input]
+    match node.config:
+        case LiteralConfig(content=content):
+            texts.append(content)
+        case HumanConfig(description=description):
+            texts.append(description or "")
+    return any("{{" in text for text in (*texts, node.id))
+
+
+def _odd_role(node: Node) -> str | None:
+    """A role that can't stand in a template."""
+    role = node.config.role if isinstance(node.config, AgentConfig) else None
+    return role if role and "{{" in role else None
+
+
+class _Dumper(yaml.SafeDumper):
+    pass
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_Dumper.add_representer(str, _text)
+_STYLE: dict[str, Any] = {"sort_keys": False, "allow_unicode": True, "width": 110}

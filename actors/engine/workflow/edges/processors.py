@@ -1,0 +1,107 @@
+"""Processors of edges: what becomes of a message on its way.
+
+A processor gets the message as it would arrive and gives one back, or None: then nothing arrives and nobody is
+triggered. What goes wrong in one is told, and the message arrives unchanged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from inspect import isawaitable
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import msgspec
+
+from .....protocol.workflow.edges import FunctionProcessor, Processor, RegexExtract, Template
+from ..messages import Message
+from .conditions import Functions, Missing
+from .names import filled
+from .patterns import pattern_in
+
+if TYPE_CHECKING:
+    from .....supervisors import Actor
+
+
+class Around(msgspec.Struct, frozen=True):
+    """What a processor may know beside its message.
+
+    Attributes:
+        said: what nodes said last, by their ids.
+        shared: what functions leave for each other in this run.
+        me: whose children processes are.
+    """
+
+    said: Mapping[str, str]
+    shared: dict[str, Any]
+    me: Actor
+
+
+Process: TypeAlias = Callable[[Message, Around], Message | Awaitable[Message | None] | None]
+
+
+def process_of(processor: Processor, functions: Functions) -> Process | Missing:
+    """The processor as a function."""
+    match processor:
+        case RegexExtract():
+            return _extract(processor)
+        case Template(template=template):
+            return lambda message, around: with_text(
+                message, filled(template, lambda name: message.text if name == "content" else around.said.get(name))
+            )
+        case FunctionProcessor(name=name):
+            known = {**BUILT_IN, **functions.processors}
+            change = known.get(name)
+            if change is None:
+                return Missing("processor", name, tuple(known))
+
+            async def called(message: Message, around: Around) -> Message | None:
+                result = change(message.text, around.shared)
+                return _taken(message, await result if isawaitable(result) else result)
+
+            return called
+
+
+def with_text(message: Message, text: str) -> Message:
+    """The message with another content."""
+    return msgspec.structs.replace(message, content=text)
+
+
+def _extract(processor: RegexExtract) -> Process:
+    pattern = pattern_in(processor)
+    group = 0 if processor.group is None else processor.group
+
+    async def extract(message: Message, around: Around) -> Message | None:
+        text = message.text
+        most = None if processor.multiple or group else 1
+        values = [value for value in await pattern.each(text, around.me, group, most=most) if value is not None]
+        if not processor.multiple:
+            values = values[:1]
+        template = processor.template
+        found = [template.replace("{match}", value) if template else value for value in values]
+        if found:
+            return with_text(message, "\n".join(found))
+        if processor.on_no_match == "drop":
+            return None
+        return with_text(message, processor.default_value or "") if processor.on_no_match == "default" else message
+
+    return extract
+
+
+def _taken(message: Message, result: Any) -> Message | None:
+    """What a function's answer makes of a message."""
+    if result is None or isinstance(result, Message):
+        return result
+    if not isinstance(result, Mapping):
+        return with_text(message, result if isinstance(result, str) else str(result))
+    if result.get("drop"):
+        return None
+    content = result.get("content", message.content)
+    return msgspec.structs.replace(
+        message,
+        content=content if isinstance(content, str | tuple) else str(content),
+        metadata={**message.metadata, **(result.get("metadata") or {})},
+    )
+
+
+BUILT_IN: dict[str, Callable[[str, dict[str, Any]], Any]] = {"uppercase_payload": lambda text, _shared: text.upper()}
+"""Processors that need neither a file nor the world outside."""

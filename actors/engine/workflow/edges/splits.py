@@ -1,0 +1,121 @@
+"""Splitting: from the messages that came over dynamic edges to the units their target runs for.
+
+A message that can't be split is one unit. If all of them together come to nothing, each is a unit; only an empty JSON
+array, and a text without lines, say that there is nothing to do.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from .....protocol.workflow.edges import ByArray, ByDelimiter, ByLines, ByMatch, ByMessage, ByPath, Split
+from ...graph.json_values import NotJson, decode
+from ...graph.templates import render
+from ..messages import Message
+from .matching import Pattern
+from .patterns import pattern_in
+from .processors import with_text
+
+if TYPE_CHECKING:
+    from .....supervisors import Actor
+
+
+async def units_of(split: Split, messages: Sequence[Message], me: Actor) -> list[Message]:
+    """The units, each as a message; their order is that of the messages, and within one that of its text.
+
+    Args:
+        me: whose children processes are, if a pattern needs one.
+    """
+    match split:
+        case ByMessage():
+            return list(messages)
+        case ByArray():
+            return _pieces(messages, _array)
+        case ByLines():
+            return _pieces(messages, lambda text: [line.strip() for line in text.splitlines() if line.strip()])
+        case ByDelimiter(pattern=pattern):
+            between = Pattern(pattern)
+            cut = [_between(message.text, await between.spans(message.text, me)) for message in messages]
+            return _joined(messages, cut) or list(messages)
+        case ByPath(json_path=path):
+            return _pieces(messages, lambda text: _at_path(text, path)) or list(messages)
+        case ByMatch():
+            matching, group = _matching(split)
+            none = [""] if split.on_no_match == "empty" else None
+            found = [await matching.each(message.text, me, group) for message in messages]
+            return _joined(messages, [[each or "" for each in one] or none for one in found]) or list(messages)
+
+
+def _pieces(messages: Sequence[Message], cut: Callable[[str], list[str] | None]) -> list[Message]:
+    return _joined(messages, [cut(message.text) for message in messages])
+
+
+def _joined(messages: Sequence[Message], cut: Iterable[list[str] | None]) -> list[Message]:
+    """What each message was cut to; None is the whole message."""
+    units: list[Message] = []
+    for message, pieces in zip(messages, cut, strict=True):
+        if pieces is None:
+            units.append(message)
+        else:
+            units.extend(with_text(message, piece) for piece in pieces)
+    return units
+
+
+_FENCED = re.compile(r"```[^\n`]*\n(.*?)```", re.DOTALL)
+
+
+def _array(text: str) -> list[str] | None:
+    """The items of a JSON array, also of one that a model has put into a fence."""
+    fence = _FENCED.search(text)
+    for candidate in (text, fence[1] if fence else ""):
+        try:
+            items = decode(candidate)
+        except NotJson:
+            continue
+        if isinstance(items, list):
+            return [item if isinstance(item, str) else _dumped(item) for item in items]
+    return None
+
+
+def _dumped(item: Any) -> str:
+    return json.dumps(item, ensure_ascii=False) if isinstance(item, dict | list) else render(item)
+
+
+def _between(text: str, spans: Iterable[tuple[int, int]]) -> list[str]:
+    """What stands between the matches; blank pieces are none."""
+    pieces: list[str] = []
+    end = 0
+    for start, after in spans:
+        pieces.append(text[end:start])
+        end = after
+    return [piece.strip() for piece in (*pieces, text[end:]) if piece.strip()]
+
+
+def _at_path(text: str, path: str) -> list[str] | None:
+    """The items at a dotted path, digits being places in lists. A path that leads nowhere has none."""
+    try:
+        value = decode(text)
+    except NotJson:
+        return None
+    for part in path.split(".") if path else ():
+        if isinstance(value, dict):
+            value = value.get(part)
+        elif isinstance(value, list) and part.isdecimal() and int(part) < len(value):
+            value = value[int(part)]
+        else:
+            value = None
+        if value is None:
+            return []
+    items = value if isinstance(value, list) else [value]
+    return [json.dumps(item, ensure_ascii=False) if isinstance(item, dict | list) else str(item) for item in items]
+
+
+def _matching(split: ByMatch) -> tuple[Pattern, int | str]:
+    """The pattern, and the group of it that is a unit."""
+    pattern = pattern_in(split)
+    compiled, group = pattern.compiled, split.group
+    known = group in compiled.groupindex if isinstance(group, str) else (group or 0) <= compiled.groups
+    return pattern, group if known and group is not None else 0

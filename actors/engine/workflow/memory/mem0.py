@@ -1,0 +1,90 @@
+"""The mem0 service, over HTTP: it is told what nodes were given, and makes memories of that by itself.
+
+    POST {base}/v1/memories/            {messages, user_id, agent_id, ...}
+    POST {base}/v2/memories/search/     {query, filters, top_k}
+
+`MEM0_BASE_URL` names another one than mem0's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from .....protocol.errors import ModelError
+from .....protocol.workflow.agents import Mem0Store
+from ....work.models.codec import UNREADABLE
+from .likeness import plain
+from .stores import Experience, Question
+
+if TYPE_CHECKING:
+    from .....supervisors import Actor
+    from ....work.models.client import Endpoint
+
+BASE = "https://api.mem0.ai"
+QUERY = 2_000
+LONGEST = 20_000
+_ID = "mem0:memories"
+"""What errors call it."""
+
+
+class _Memory(msgspec.Struct):
+    memory: str = ""
+    score: float | None = None
+
+
+class _Found(msgspec.Struct):
+    results: list[_Memory] = []
+
+
+class Mem0:
+    """See the module."""
+
+    def __init__(self, config: Mem0Store, environ: Mapping[str, str]) -> None:
+        self._environ = environ
+        self._headers = {"authorization": f"Token {config.api_key}"}
+        self._who = {name: value for name in ("user_id", "agent_id") if (value := getattr(config, name))}
+        self._where = {name: value for name in ("org_id", "project_id") if (value := getattr(config, name))}
+        self._endpoint: Endpoint | None = None
+
+    async def recall(self, me: Actor, question: Question) -> list[str]:  # noqa: ARG002 - a `Store`
+        """See `Store.recall`."""
+        query = plain(question.text, QUERY)
+        if not query:
+            return []
+        filters = {"AND": [{name: value} for name, value in self._who.items()]} if self._who else {}
+        body = {"query": query, "filters": filters, "top_k": question.top_k, **self._where}
+        answer = await self._post("/v2/memories/search/", body)
+        near = [each for each in _read(answer) if each.score is None or each.score >= question.threshold]
+        return [each.memory for each in near if each.memory][: question.top_k]
+
+    async def remember(self, me: Actor, experience: Experience) -> None:  # noqa: ARG002 - a `Store`
+        """See `Store.remember`."""
+        if experience.given.strip():
+            messages = [{"role": "user", "content": experience.given[:LONGEST]}]
+            await self._post("/v1/memories/", {"messages": messages, **self._who, **self._where})
+
+    async def aclose(self) -> None:
+        """See `Store.aclose`."""
+        endpoint, self._endpoint = self._endpoint, None
+        if endpoint is not None:
+            endpoint.close()
+
+    async def _post(self, path: str, body: dict[str, Any]) -> bytes:
+        if self._endpoint is None:
+            from ....work.models.client import Endpoint
+
+            base = (self._environ.get("MEM0_BASE_URL") or BASE).rstrip("/")
+            self._endpoint = Endpoint(base, "", 10.0, self._environ)
+        return await self._endpoint.post(_ID, self._headers, path, msgspec.json.encode(body))
+
+
+def _read(answer: bytes) -> list[_Memory]:
+    """A list of memories, or an object that holds one."""
+    try:
+        found = msgspec.json.decode(answer, type=list[_Memory] | _Found)
+    except UNREADABLE as error:
+        raise ModelError(f"mem0: the answer makes no sense: {error}") from error
+    return found if isinstance(found, list) else found.results

@@ -1,0 +1,244 @@
+"""The memories of one graph while it runs: its stores, opened at their first use, and what nodes do with them.
+
+    agent    at every stage that has a use for it (not `finished`), unless `retrieve_stage` says when
+    human    before it asks, unless `retrieve_stage` names later stages only
+
+What can't be written is told as a warning, since what the node has said is there all the same. What can't be read
+fails the node, or counts as nothing, by the dialect.
+
+A store without a path lives as long as the run, or (`stores_persist`) in the configuration directory, one for each
+store of each graph of each file. Relative paths start from the workflow's directory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias, assert_never, final
+
+import trio
+
+from .....protocol.errors import BudgetReached, CallboardError, ShuttingDown, TurnsReached
+from .....protocol.events import KnowledgeRetrieved, Warned
+from .....protocol.workflow.agents import (
+    Blackboard,
+    Embedding,
+    FileStore,
+    Mem0Store,
+    MemoryUse,
+    SimpleStore,
+    Stage,
+)
+from .....protocol.workflow.agents import Store as Described
+from .....protocol.workflow.model import AgentConfig, Graph, HumanConfig, Node
+from ....work.models.described import client_of
+from ..messages import Message
+from ..rules import Rules
+from .blackboard import Blackboard as Board
+from .documents import Documents
+from .mem0 import Mem0
+from .simple import Simple
+from .stores import Experience, Question, Store
+from .vectors import OrWords
+
+if TYPE_CHECKING:
+    from .....supervisors import Actor
+    from ....work.context import RunContext
+
+Recalled: TypeAlias = list[tuple[str, list[str]]]
+"""What stores gave, each with its name."""
+
+BY_DEFAULT: tuple[Stage, ...] = ("pre_gen_thinking", "gen", "post_gen_thinking")
+"""When an agent's memory is read that says nothing: what is read when it has `finished` is of use to nobody."""
+
+AUTO = "auto"
+"""A path that means none."""
+
+EVERYTHING = -1.0
+"""A likeness that every text has: no cosine is below."""
+
+_ENDS_THE_RUN = (BudgetReached, TurnsReached, ShuttingDown)
+
+
+@final
+class Memories:
+    """See the module.
+
+    Args:
+        directory: what relative paths start from.
+        workflow: the file.
+    """
+
+    def __init__(self, context: RunContext, graph: Graph, *, directory: Path, workflow: Path, rules: Rules) -> None:
+        self._context = context
+        self._graph = graph
+        self._directory = directory
+        self._workflow = workflow
+        self._rules = rules
+        self._described = {store.name: store for store in graph.memory}
+        self._open: dict[str, Store | None] = {}
+
+    async def aclose(self) -> None:
+        """Close every store. Never waits."""
+        opened, self._open = self._open, {}
+        for store in opened.values():
+            if store is not None:
+                await store.aclose()
+
+    async def recall(
+        self,
+        me: Actor,
+        node: Node,
+        stage: Stage,
+        inputs: Sequence[Message],
+        output: str = "",
+        *,
+        also: Stage | None = None,
+    ) -> Recalled:
+        """What the stores of a node have to say at this stage.
+
+        Args:
+            output: what the node has said, if it has spoken already.
+            also: another stage, which for this node is the same.
+
+        Raises:
+            CallboardError: one can't be read, where the dialect wants it to.
+        """
+        found: Recalled = []
+        for use in _uses(node):
+            wanted = use.read and not {stage, also}.isdisjoint(_stages(node, use))
+            store = self._store(use.name) if wanted else None
+            if store is None:
+                continue
+            text = _told(inputs, output)
+            try:
+                items = await self._recalled(me, use, store, text)
+            except _ENDS_THE_RUN:
+                raise
+            except CallboardError as error:
+                if self._rules.memories_must_answer:
+                    raise
+                self._warn(me, node, use.name, "could not be read", error)
+                continue
+            found.append((use.name, items))
+        return found
+
+    async def remember(self, me: Actor, node: Node, inputs: Sequence[Message], output: str) -> None:
+        """Tell the stores of a node what it was given and what it has said."""
+        for use in _uses(node):
+            store = self._store(use.name) if use.write else None
+            if store is None:
+                continue
+            try:
+                await store.remember(me, Experience(given=_told(inputs), said=output))
+            except _ENDS_THE_RUN:
+                raise
+            except CallboardError as error:
+                self._warn(me, node, use.name, "could not be written", error)
+
+    async def _recalled(self, me: Actor, use: MemoryUse, store: Store, text: str) -> list[str]:
+        began = trio.current_time()
+        threshold = use.similarity_threshold
+        if self._rules.zero_finds_all and threshold <= 0:
+            threshold = EVERYTHING
+        question = Question(text=text, top_k=use.top_k, threshold=threshold)
+        items = await store.recall(me, question)
+        if me.stream.heard and not isinstance(store, Documents):  # of a base, the base tells
+            me.emit(
+                KnowledgeRetrieved(
+                    what=f"memory '{use.name}'",
+                    query=len(text),
+                    chunks=len(items),
+                    sources=(use.name,) if items else (),
+                    seconds=trio.current_time() - began,
+                )
+            )
+        return items
+
+    def _warn(self, me: Actor, node: Node, name: str, what: str, error: CallboardError) -> None:
+        me.emit(Warned(code="memory", message=f"the memory '{name}' {what}: {error}", node=node.id))
+
+    # --- opening ------------------------------------------------------------------------------------------
+
+    def _store(self, name: str) -> Store | None:
+        """The store; None for one that stays empty."""
+        if name not in self._open:
+            described = self._described.get(name)
+            self._open[name] = None if described is None else self._made(described)
+        return self._open[name]
+
+    def _made(self, store: Described) -> Store | None:
+        match store.config:
+            case Blackboard() as config:
+                return Board(store.name, self._path(config.memory_path), config.max_items)
+            case SimpleStore() as config:
+                if config.embedding is None and not self._rules.bare_stores_work:
+                    return None
+                path = self._path(config.memory_path)
+                if path is None and self._rules.stores_persist:
+                    path = self._home(store.name, ".memory")
+                vectors = self._vectors(store.name, config.embedding)
+                return Simple(store.name, path, lambda _: vectors, whole=self._rules.memories_are_whole)
+            case FileStore() as config:
+                if config.embedding is None and not self._rules.bare_stores_work:
+                    return None
+                return self._documents(store.name, config)
+            case Mem0Store() as config:
+                return Mem0(config, self._context.environ)
+        assert_never(store.config)
+
+    def _documents(self, name: str, config: FileStore) -> Documents:
+        path = self._path(config.index_path or config.memory_path)
+        embedding = config.embedding
+        return Documents(
+            name,
+            self._context,
+            config.file_sources,
+            directory=path or self._home(name, ".kb"),
+            base=self._directory,
+            model=None if embedding is None else lambda me: self._model(me, embedding),
+            words=self._vectors(name, embedding),
+        )
+
+    def _path(self, given: str | None) -> Path | None:
+        if not given or given == AUTO:
+            return None
+        return self._directory / Path(given).expanduser()
+
+    def _home(self, name: str, ending: str) -> Path:
+        """Where a store is kept that says no path."""
+        whose = f"{self._workflow.absolute()}\0{self._graph.source.file}\0{self._graph.path}\0{name}"
+        digest = hashlib.sha256(whose.encode(errors="surrogateescape")).hexdigest()[:12]
+        safe = "".join(letter if letter.isalnum() or letter in "._-" else "_" for letter in name)[:60]
+        return self._context.config_dir / "memory" / f"{self._workflow.stem[:60]}-{digest}" / f"{safe}{ending}"
+
+    # --- vectors ------------------------------------------------------------------------------------------
+
+    def _vectors(self, name: str, embedding: Embedding | None) -> OrWords:
+        named = None if embedding is None else partial(self._model, embedding=embedding)
+        return OrWords(self._context, name, named, allowed=self._rules.words_stand_in)
+
+    def _model(self, me: Actor, embedding: Embedding) -> str:
+        """The model's id."""
+        context = self._context
+        client = client_of(embedding.provider, embedding.base_url, embedding.api_key, context.settings, context.environ)
+        provider = embedding.provider if client is None else context.knowledge.adopt(me, client)
+        return f"{provider}:{embedding.model}"
+
+
+def _uses(node: Node) -> tuple[MemoryUse, ...]:
+    return node.config.memories if isinstance(node.config, AgentConfig | HumanConfig) else ()
+
+
+def _stages(node: Node, use: MemoryUse) -> Sequence[Stage]:
+    if isinstance(node.config, AgentConfig):
+        return BY_DEFAULT if use.retrieve_stage is None else use.retrieve_stage
+    early = use.retrieve_stage is None or not {"pre_gen_thinking", "gen"}.isdisjoint(use.retrieve_stage)
+    return ("gen",) if early else ()  # people think for themselves: what is read later comes too late
+
+
+def _told(inputs: Sequence[Message], output: str = "") -> str:
+    """What was given and said, as one text."""
+    return "\n\n".join(text for text in (*(message.text for message in inputs), output) if text)

@@ -1,0 +1,223 @@
+"""agent nodes: a model is told what was queued, may use tools and memories, and its answer is what the node says.
+
+    memories of stage gen            in front of the last thing the model is told
+    the conversation                 until it calls no more tools
+    reflection                       if the node has `thinking`: what it says then is the answer
+    memories are written             whatever they are read for
+
+With `provider: callboard` another agent does the work, as a child of this node: it has a model, tools and rounds of its
+own, and is told inputs, role and memories as one prompt. Its name may be a YAML file: of a graph, of another workflow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import trio
+
+from .....protocol.chat import AssistantTurn, ChatRequest, Turn, UserTurn
+from .....protocol.errors import CallboardError, GraphMistake, NodeFailed, TimedOut
+from .....protocol.events import Warned
+from .....protocol.workflow.agents import Stage
+from .....protocol.workflow.model import AgentConfig, Node
+from ....work.agent.loop import Conversation, OutOfTurns
+from ....work.agent.record import Record
+from ....work.context import AgentCall
+from ....work.tools.calls import Calls
+from ..agents.asking import Params, attempts_of, read_params
+from ..agents.company import Company
+from ..agents.providers import CALLBOARD, model_of
+from ..agents.skills import skill_tool, skills_of, told
+from ..agents.thinking import reflection
+from ..agents.tooling import tools_of_node, wants_servers
+from ..board.dynamic import Unit
+from ..board.perform import Said
+from ..memory.memories import Recalled
+from ..messages import Message
+from ..prompting import conversation, headed_text, remembering
+
+if TYPE_CHECKING:
+    from .....supervisors import Actor
+    from ....work.mcp.tools.view import Talk
+
+
+async def run_agent_node(me: Actor, node: Node, unit: Unit, company: Company) -> Said:
+    """Have it answer.
+
+    Raises:
+        GraphMistake: what the file says can't be done: no such provider, agent or function.
+        CallboardError: model, tools or memories could not be had.
+    """
+    config = node.config
+    assert isinstance(config, AgentConfig)
+    memories, rules = company.memories, company.rules
+    inputs = unit.inputs
+    thinks = config.thinking is not None and config.provider != CALLBOARD
+    early: Recalled = []
+    if thinks and rules.early_memories_count:
+        early = await memories.recall(me, node, "pre_gen_thinking", inputs)
+    also: Stage | None = "pre_gen_thinking" if rules.early_memories_count and not thinks else None
+    beside = await memories.recall(me, node, "gen", inputs, also=also)
+    agent = _Agent(me, node, config, company)
+    role = unit.role(config.role) if config.role else None
+    trace: tuple[Message, ...] = ()
+    failures: tuple[CallboardError, ...] = ()
+    if config.provider == CALLBOARD:
+        said, failures = await agent.by_another(role, inputs, beside)
+    else:
+        said, trace = await agent.by_model(role, inputs, beside, early)
+    found = await memories.recall(me, node, "finished", inputs, said) if rules.early_memories_count else []
+    await memories.remember(me, node, inputs, said)
+    metadata: dict[str, Any] = {"memories": {store: list(items) for store, items in found}} if found else {}
+    outputs = (Message(role="assistant", content=said, metadata=metadata),)
+    return Said(outputs=outputs, trace=trace, unaccepted=failures)
+
+
+class _Agent:
+    """One answer of one agent."""
+
+    def __init__(self, me: Actor, node: Node, config: AgentConfig, company: Company) -> None:
+        self._me = me
+        self._node = node
+        self._config = config
+        self._company = company
+
+    # --- by a model
+
+    async def by_model(
+        self, role: str | None, inputs: Sequence[Message], beside: Recalled, early: Recalled
+    ) -> tuple[str, tuple[Message, ...]]:
+        """The answer, and the turns of its tool loop if it called any."""
+        config, company = self._config, self._company
+        params = read_params(config.params)
+        model = model_of(config, company.context)
+        skills = skills_of(config.skills, company.directory)
+        system = "\n\n".join(part for part in (role, told(skills)) if part)
+        messages = remembering(conversation(system, inputs, config.input_mode), beside)
+        with self._talk(model) as talk:
+            tools = await tools_of_node(self._me, company, self._node.id, config.tooling, talk)
+            if skills:
+                tools.append(skill_tool(skills))
+            calls = Calls(tools, company.context.permissions)
+            said, turns = await self._answer(params, model, messages, calls)
+            if config.thinking is not None:
+                late = await company.memories.recall(self._me, self._node, "post_gen_thinking", inputs, said)
+                prompt = reflection(messages, said, _merged(early, late), config.thinking.reflection_prompt)
+                thought, _ = await self._answer(params, model, [Message(role="user", content=prompt)], calls)
+                said = thought
+        return said, _trace(turns)
+
+    async def _answer(
+        self, params: Params, model: str, messages: Sequence[Message], calls: Calls
+    ) -> tuple[str, list[Turn]]:
+        """What the model says at last, and all turns that came of it."""
+        company = self._company
+        system, turns = _as_turns(messages)
+        request = params.completed(ChatRequest(model=model, system=system, messages=turns), self._config.params)
+        if not self._node.log_output:  # what comes in pieces is told in pieces
+            request = msgspec.structs.replace(request, stream=False)
+        talk = Conversation(
+            company.context,
+            calls,
+            request,
+            company.record,
+            max_turns=params.tool_loop_limit,
+            bound="tool_loop_limit",
+            node=self._node.id,
+            attempts=attempts_of(self._config.retry),
+        )
+        try:
+            await self._in_time(talk, params.timeout)
+        except OutOfTurns as error:
+            text = f"{error}; what the model said last is the answer"
+            self._me.emit(Warned(code="tool_loop_limit", message=text, node=self._node.id))
+        said = talk.messages[len(turns) :]
+        texts = [turn.text for turn in said if isinstance(turn, AssistantTurn)]
+        return texts[-1] if texts else "", said
+
+    async def _in_time(self, talk: Conversation, seconds: float | None) -> None:
+        if seconds is None:
+            await talk.reply(self._me)
+            return
+        with trio.move_on_after(seconds):
+            await talk.reply(self._me)
+            return
+        raise TimedOut(f"{self._config.name} did not answer within {seconds:g} s (`params.timeout`)")
+
+    @contextmanager
+    def _talk(self, model: str) -> Iterator[Talk | None]:
+        """What the conversation has of servers; nothing is made where it has none."""
+        if not wants_servers(self._config.tooling):
+            yield None
+            return
+        from ....work.mcp.tools.view import Talk
+
+        with self._company.servers(self._me).inner(self._me.path) as scope:
+            yield Talk(scope=scope, context=self._company.context, model=model)
+
+    # --- by an agent of ours
+
+    async def by_another(
+        self, role: str | None, inputs: Sequence[Message], beside: Recalled
+    ) -> tuple[str, tuple[CallboardError, ...]]:
+        """What another agent answers, and the failures that it went on over."""
+        company, name = self._company, self._config.name
+        context, depth = company.context.below({}, None), company.depth + 1
+        is_file = name.endswith((".yaml", ".yml"))
+        unknown = None if is_file else context.unknown_agent(name, company.directory)
+        if unknown is not None:
+            raise GraphMistake(unknown)
+        too_deep = context.too_deep(depth)
+        if too_deep is not None:
+            raise NodeFailed(too_deep)
+        alone = len(inputs) == 1 and self._config.input_mode == "messages"
+        task = inputs[0].text if alone else headed_text(inputs)
+        memory = [message.text for message in remembering((), beside)]
+        record = Record()
+        call = AgentCall(
+            name=name,
+            prompt="\n\n".join(part for part in (role, *memory, task) if part),
+            variables={},
+            depth=depth,
+            near=company.directory,
+            context=context,
+            record=record,
+            by_file=True,
+        )
+        return await context.run_agent(self._me, call), tuple(record.failures)
+
+
+# --- messages as turns ------------------------------------------------------------------------------------
+
+
+def _as_turns(messages: Sequence[Message]) -> tuple[str, tuple[Turn, ...]]:
+    """System prompt and history. Providers know one system prompt only, so all that is said as system goes there."""
+    system = "\n\n".join(message.text for message in messages if message.role == "system" and message.text)
+    turns: list[Turn] = []
+    for message in messages:
+        if message.role == "system":
+            continue
+        if message.role == "assistant":
+            turns.append(AssistantTurn(message.text))
+        else:
+            turns.append(UserTurn(message.content))
+    return system, tuple(turns) or (UserTurn(""),)
+
+
+def _trace(turns: Sequence[Turn]) -> tuple[Message, ...]:
+    """What a node with a context window remembers of a tool loop; nothing if there was none."""
+    said = [turn for turn in turns if isinstance(turn, AssistantTurn)]
+    if not any(turn.tool_calls for turn in said):
+        return ()
+    return tuple(Message(role="assistant", content=turn.text) for turn in said)
+
+
+def _merged(first: Recalled, second: Recalled) -> Recalled:
+    """What stores gave at two stages, each text once."""
+    found: dict[str, dict[str, None]] = {}
+    for store, items in (*first, *second):
+        found.setdefault(store, {}).update(dict.fromkeys(items))
+    return [(store, list(items)) for store, items in found.items()]

@@ -1,0 +1,48 @@
+"""Nodes of types that other packages bring: entry points of the group `callboard.workflow_nodes`.
+
+The entry point's name is the node's `type`, what it points to is its code:
+
+    async def run(me: Actor, job: Job) -> Said:
+        return Said(outputs=(Message(role="assistant", content=job.values["greeting"]),))
+
+`job.values` is the node's `config` as the file has it. The package is imported when a node of that type first runs.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING, cast
+
+from .....protocol.errors import GraphMistake
+from ..board.perform import Said
+from ..plan import Code, Job
+
+if TYPE_CHECKING:
+    from .....supervisors import Actor
+
+GROUP = "callboard.workflow_nodes"
+
+
+@cache
+def node_types() -> dict[str, EntryPoint]:
+    """The types of nodes that installed packages bring."""
+    return {point.name: point for point in entry_points(group=GROUP)}
+
+
+def _code(type: str) -> Code:
+    point = node_types().get(type)
+    if point is None:
+        raise GraphMistake(f"no installed package brings nodes of the type '{type}' (entry points of {GROUP})")
+    try:
+        return cast("Code", point.load())
+    except Exception as error:  # somebody's package: its import may raise anything
+        raise GraphMistake(f"nodes of the type '{type}' can't be had: {point.value} failed with {error!r}") from error
+
+
+async def run_custom_node(me: Actor, job: Job) -> Said:
+    """Run the plugin's code."""
+    said = await _code(job.node.type)(me, job)
+    if not isinstance(said, Said):
+        raise GraphMistake(f"the code of the type '{job.node.type}' gave {said!r} back instead of what it says (Said)")
+    return said

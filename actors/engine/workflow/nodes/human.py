@@ -1,0 +1,55 @@
+"""human nodes: a person is shown what was queued, and what he says is the output.
+
+The question travels to the root as those of approval and input nodes do, from within subgraphs as well, and only this
+node waits. Images and files are told by their names and sizes: what shows questions shows text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from .....protocol.chat import FilePart, ImagePart, TextPart, parts_of
+from .....protocol.questions import Question
+from .....protocol.workflow.model import HumanConfig
+from ..board.perform import Said
+from ..messages import Message
+from ..plan import Job
+from ..prompting import heading, remembered
+
+if TYPE_CHECKING:
+    from .....supervisors import Actor
+
+
+async def run_human_node(me: Actor, job: Job) -> Said:
+    """Ask, and remember the answer where the node's memories say so."""
+    config = job.config
+    assert isinstance(config, HumanConfig)
+    blocks = [config.description.strip()] if config.description and config.description.strip() else []
+    blocks += shown(job.inputs)
+    memories = job.company.memories if job.company is not None and config.memories else None
+    if memories is not None:
+        blocks += remembered(await memories.recall(me, job.node, "gen", job.inputs, also="pre_gen_thinking"))
+    question = Question(id="", actor="", node=job.node.id, kind="text", text="\n\n".join(blocks))
+    answer = (await me.ask_person(question)).text
+    if memories is not None:
+        await memories.remember(me, job.node, job.inputs, answer)
+    return Said(outputs=(Message(role="user", content=answer),))
+
+
+def shown(inputs: Sequence[Message]) -> Iterator[str]:
+    """Each input as a block of text, under a heading that says where it is from."""
+    for message in inputs:
+        yield heading(message) + "\n".join(_as_text(part) for part in parts_of(message.content))
+
+
+def _as_text(part: TextPart | ImagePart | FilePart) -> str:
+    match part:
+        case TextPart(text=text):
+            return text
+        case ImagePart(url=url) if url and not url.startswith("data:"):
+            return f"[image: {url}]"
+        case ImagePart(media_type=media_type, data=data):
+            return f"[image: {media_type}, {len(data)} bytes]"
+        case FilePart(name=name, data=data):
+            return f"[file: {name}, {len(data)} bytes]"

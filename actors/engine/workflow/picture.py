@@ -1,0 +1,68 @@
+"""The picture of a workflow: its nodes, and what its edges ask for.
+
+A solid line is taken whatever its source says, a dotted one on a condition. One that never makes its target run says
+so, and a cycle is drawn as it is.
+"""
+
+from __future__ import annotations
+
+from ....protocol.workflow.edges import Always, Edge, FunctionCondition, KeywordCondition, Never, RegexCondition
+from ....protocol.workflow.model import Graph
+from ..graph.picture import Box, Line, Picture
+
+_SHAPES = {
+    "agent": "llm",
+    "human": "input",
+    "subgraph": "agent",
+    "loop_counter": "approval",
+    "loop_timer": "approval",
+}
+LONGEST = 40
+"""Characters of a label."""
+
+
+def picture_of(name: str, graph: Graph) -> Picture:
+    """The picture of a workflow's graph; a subgraph is one box in it."""
+    return Picture(
+        name=name,
+        nodes={
+            node.id: Box(kind=node.type, shape=_SHAPES.get(node.type, "script"), note=(node.description or "").strip())
+            for node in graph.nodes
+        },
+        lines=_lines(graph),
+        starts=frozenset(graph.start),
+        legend="solid: always taken   dotted: on a condition",
+    )
+
+
+def _lines(graph: Graph) -> list[Line]:
+    together: dict[tuple[str, str], list[Edge]] = {}
+    for edge in graph.edges:
+        together.setdefault((edge.source, edge.target), []).append(edge)
+    lines = []
+    for (source, target), group in together.items():
+        always = any(isinstance(edge.condition, Always) for edge in group)
+        words = dict.fromkeys(word for edge in group for word in _words(edge))
+        label = ", ".join(words)
+        label = label if len(label) <= LONGEST else label[: LONGEST - 3] + "..."
+        lines.append(Line(source=source, target=target, dashed=not always, label=label))
+    return lines
+
+
+def _words(edge: Edge) -> list[str]:
+    words = []
+    match edge.condition:
+        case Never():
+            words.append("never")
+        case FunctionCondition(name=name):
+            words.append(f"{name}()")
+        case RegexCondition(pattern=pattern):
+            words.append(f"/{pattern}/")
+        case KeywordCondition() as keywords:
+            words += [*keywords.any, *keywords.all, *(f"/{each}/" for each in keywords.regex)]
+            words += [f"no {word}" for word in keywords.none]
+    if edge.dynamic is not None:
+        words.append("each" if edge.dynamic.type == "map" else "tree")
+    if not edge.trigger:
+        words.append("no trigger")
+    return words

@@ -1,0 +1,162 @@
+"""A workflow made ready to run, and what a node's own code is given.
+
+A `Plan` is made once per file and shared by all its runs. `Backstage` is what all nodes of one run share, those of
+subgraphs too. A node's `Code` gets a `Job` and returns what it has to say, or raises. It does not deliver,
+retry, time itself or tell anybody: `play` and `perform` do that, once for all types of nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import msgspec
+
+from ....protocol.workflow.edges import FunctionCondition, FunctionProcessor
+from ....protocol.workflow.model import CustomConfig, Graph, Node, NodeConfig, SubgraphConfig, Workflow
+from .board.dynamic import Unit
+from .board.perform import Firing, Said
+from .board.structure import Structure
+from .edges.files import Named, functions_in
+from .messages import Message
+from .places import functions_directory
+from .rules import RULES, Rules
+
+if TYPE_CHECKING:
+    from ....supervisors import Actor
+    from ...work.agent.record import Record
+    from ...work.context import RunContext
+    from .agents.company import Company
+    from .play import WorkflowResult
+    from .workspace import Workspace
+
+Code: TypeAlias = Callable[["Actor", "Job"], Awaitable[Said]]
+"""A node's own code, for one unit."""
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """A workflow, ready to run.
+
+    Attributes:
+        file: where it stands.
+        structure: its graph; None if its edges name functions, which belong to a run.
+        named: those functions.
+    """
+
+    name: str
+    file: Path
+    workflow: Workflow
+    rules: Rules
+    structure: Structure | None
+    named: Named
+
+    @property
+    def directory(self) -> Path:
+        """The directory of the file."""
+        return self.file.parent
+
+
+def compile_workflow(workflow: Workflow, file: Path, environ: Mapping[str, str]) -> Plan:
+    """A plan of a workflow that was read without errors.
+
+    Raises:
+        GraphMistake: an edge's pattern is none.
+    """
+    rules = RULES[workflow.compat or "standard"]
+    named = _named(workflow.graph, file.parent, environ)
+    return Plan(
+        name=workflow.graph.id or file.stem,
+        file=file,
+        workflow=workflow,
+        rules=rules,
+        structure=None if named else Structure(workflow.graph, rules),
+        named=named,
+    )
+
+
+def graphs_of(graph: Graph) -> list[Graph]:
+    """A graph and all that it holds, each once."""
+    found: dict[int, Graph] = {}
+    todo = [graph]
+    while todo:
+        one = todo.pop()
+        if id(one) not in found:
+            found[id(one)] = one
+            configs = (node.config for node in one.nodes)
+            todo += [config.graph for config in configs if isinstance(config, SubgraphConfig) and config.graph]
+    return list(found.values())
+
+
+def _named(graph: Graph, directory: Path, environ: Mapping[str, str]) -> Named:
+    """The functions of files that the edges name."""
+    edges = [edge for each in graphs_of(graph) for edge in each.edges]
+    conditions = {edge.condition.name for edge in edges if isinstance(edge.condition, FunctionCondition)}
+    processors = {edge.process.name for edge in edges if isinstance(edge.process, FunctionProcessor)}
+    if conditions <= {"true", "always_false"} and not processors:
+        return Named()
+    in_files = functions_in(functions_directory(directory, "edge", environ)) if conditions else {}
+    changing = functions_in(functions_directory(directory, "edge_processor", environ)) if processors else {}
+    return Named(
+        conditions={name: in_files[name] for name in conditions if name in in_files},
+        processors={name: changing[name] for name in processors if name in changing},
+        runs_code="code_save_and_run" in processors and "code_save_and_run" not in changing,
+    )
+
+
+class Backstage(msgspec.Struct, frozen=True, kw_only=True):
+    """What all nodes of one run share, those of subgraphs too.
+
+    Attributes:
+        context: the run.
+        depth: how many agents stand above it.
+        record: where the models' texts are written down.
+        workspace: the directory that python nodes work in.
+        result: filled while the run goes on.
+    """
+
+    plan: Plan
+    context: RunContext
+    depth: int
+    record: Record
+    workspace: Workspace
+    result: WorkflowResult
+
+
+class Job(msgspec.Struct, frozen=True):
+    """A node's own code is to run, for all of its inputs or for one unit of them.
+
+    Attributes:
+        company: what the agents of this graph share; None in a graph that has none, and no memories.
+    """
+
+    firing: Firing
+    unit: Unit
+    backstage: Backstage
+    company: Company | None = None
+
+    @property
+    def node(self) -> Node:
+        """The node as the file has it."""
+        return self.firing.place.node
+
+    @property
+    def config(self) -> NodeConfig:
+        """What its file says for its type."""
+        return self.node.config
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The `config` of a node whose type a plugin brings."""
+        assert isinstance(self.config, CustomConfig)
+        return self.config.values
+
+    @property
+    def inputs(self) -> tuple[Message, ...]:
+        """What it sees."""
+        return self.unit.inputs
+
+    @property
+    def context(self) -> RunContext:
+        """The run."""
+        return self.backstage.context

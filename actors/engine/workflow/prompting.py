@@ -1,0 +1,72 @@
+"""The words that models and people are given: a node's inputs as a conversation or as one text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from ....protocol.chat import Content, Part, TextPart, parts_of
+from ....protocol.errors import CallboardError
+from ....protocol.workflow.model import AgentConfig, Node
+from .messages import Message
+
+MOST_OF_INPUT = 200
+"""Characters of its input that a failed node repeats."""
+
+
+def heading(message: Message) -> str:
+    """What stands above a message, and says where it is from."""
+    return f"=== INPUT FROM {message.source or 'UNKNOWN'} ({message.role}) ===\n\n"
+
+
+def headed(inputs: Sequence[Message]) -> Content:
+    """All inputs as one text, each under a heading that says where it is from; with their images and files, if any."""
+    parts: list[Part] = []
+    for message in inputs:
+        between = "\n\n" if parts else ""
+        parts.append(TextPart(between + heading(message)))
+        parts.extend(parts_of(message.content))
+    if all(isinstance(part, TextPart) for part in parts):
+        return "".join(part.text for part in parts if isinstance(part, TextPart))
+    return tuple(parts)
+
+
+def headed_text(inputs: Sequence[Message]) -> str:
+    """`headed`, without images and files."""
+    return "\n\n".join(heading(message) + message.text for message in inputs)
+
+
+def conversation(
+    role: str | None, inputs: Sequence[Message], mode: Literal["messages", "prompt"] = "messages"
+) -> list[Message]:
+    """What a model is sent: the role as system message, then the inputs; an empty user message if there are none."""
+    found = [Message(role="system", content=role)] if role else []
+    if mode == "prompt":
+        return [*found, Message(role="user", content=headed(inputs))]
+    return [*found, *(inputs or (Message(role="user", content=""),))]
+
+
+def remembered(memories: Sequence[tuple[str, Sequence[str]]]) -> list[str]:
+    """What stores gave, a block for each that gave something, with its name."""
+    return [
+        f"--- {store} ---\n" + "\n".join(f"{i}. {item}" for i, item in enumerate(items, 1))
+        for store, items in memories
+        if items
+    ]
+
+
+def remembering(messages: Sequence[Message], memories: Sequence[tuple[str, Sequence[str]]]) -> list[Message]:
+    """A conversation with what stores gave, each with its name, in front of the last thing that the user says."""
+    blocks = "\n\n".join(remembered(memories))
+    if not blocks:
+        return list(messages)
+    memory = Message(role="user", content=f"===== Related Memories =====\n\n{blocks}\n\n===== End of Memory =====")
+    last = max((i for i, message in enumerate(messages) if message.role == "user"), default=len(messages))
+    return [*messages[:last], memory, *messages[last:]]
+
+
+def failure_text(node: Node, error: CallboardError, inputs: Sequence[Message]) -> str:
+    """The output of a node that failed and may go on."""
+    config = node.config
+    what = f"Error calling model {config.name}" if isinstance(config, AgentConfig) else f"'{node.id}' failed"
+    return f"{what}: {error}\n\nOriginal input: {headed_text(inputs)[:MOST_OF_INPUT]}..."

@@ -1,0 +1,280 @@
+"""The agent's side of ACP on one connection: its methods. Each session is one of the store, played by the hub."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from .... import __version__
+from ....protocol.control import acp
+from ....protocol.control.errors import Refused
+from ....protocol.control.own import StartRun
+from ....protocol.errors import CallboardError, Conflict, NotFound, UsageError
+from ....protocol.jsonrpc import INVALID_PARAMS, UNREADABLE, Json
+from ..control.model_files import check_model
+from .opened import MODEL, MODES, Opened
+from .prompting import Prompting, Shows
+from .replay import replay
+from .surroundings import surroundings_of
+
+if TYPE_CHECKING:
+    from ...runs.root import Root
+    from ...runs.sessions.live import Sessions
+    from ...runs.sessions.store import Stored
+    from ..control.peer import Peer
+
+PAGE = 100
+
+
+class Side:
+    """See the module.
+
+    Args:
+        agent: whose sessions `session/new` makes, where the client names no agent; None for a model without one.
+    """
+
+    methods = acp.METHODS
+
+    def __init__(self, agent: str | None = None) -> None:
+        self._agent = agent
+        self._peer: Peer
+        self._forms = False
+        self._notices = False
+        self._open: dict[str, Opened] = {}
+        self._calls: dict[str, tuple[Any, Callable[[Any], Any]]] = {
+            "initialize": (acp.Initialize, self._initialize),
+            "authenticate": (acp.Authenticate, self._authenticate),
+            "session/new": (acp.NewSession, self._new),
+            "session/load": (acp.OldSession, self._load),
+            "session/resume": (acp.OldSession, self._resume),
+            "session/list": (acp.ListSessions, self._list),
+            "session/prompt": (acp.Prompt, self._prompt),
+            "session/close": (acp.OfSession, self._close),
+            "session/delete": (acp.OfSession, self._delete),
+            "session/set_mode": (acp.SetMode, self._set_mode),
+            "session/set_config_option": (acp.SetConfigOption, self._set_option),
+        }
+
+    # --- the connection -------------------------------------------------------------------------------------
+
+    def attach(self, peer: Peer) -> None:
+        """The connection is there."""
+        self._peer = peer
+
+    def call(self, method: str, params: msgspec.Raw) -> Coroutine[Any, Any, Json]:
+        """Answer a request."""
+        kind, answer = self._calls[method]
+        given = msgspec.json.decode(params, type=kind)
+        if isinstance(given, acp.Prompt) and (session := self._open.get(given.session_id)) is not None:
+            session.arrived.append(given)
+        work: Coroutine[Any, Any, Json] = answer(given)
+        return work
+
+    def notified(self, method: str, params: msgspec.Raw) -> None:
+        """`session/cancel`."""
+        if method == "session/cancel":
+            try:
+                id = msgspec.json.decode(params, type=acp.OfSession).session_id
+            except UNREADABLE:
+                return
+            session = self._open.get(id)
+            if session is not None:
+                session.cancel()
+
+    def close(self) -> None:
+        """The connection is gone; its prompts are cancelled with their requests."""
+        self._open.clear()
+
+    # --- the beginning --------------------------------------------------------------------------------------
+
+    async def _initialize(self, params: acp.Initialize) -> Json:
+        able = params.client_capabilities
+        self._forms = able.elicitation is not None and able.elicitation.form is not None
+        self._notices = able.session is not None and able.session.notices is not None
+        return {
+            "protocolVersion": acp.VERSION,
+            "agentCapabilities": {
+                "loadSession": True,
+                "promptCapabilities": {"image": True, "audio": False, "embeddedContext": True},
+                "mcpCapabilities": {"http": True, "sse": True},
+                "sessionCapabilities": {
+                    "list": {},
+                    "resume": {},
+                    "close": {},
+                    "delete": {},
+                    "additionalDirectories": {},
+                },
+            },
+            "agentInfo": {"name": "callboard", "title": "Callboard", "version": __version__},
+            "authMethods": [],
+        }
+
+    async def _authenticate(self, params: acp.Authenticate) -> Json:
+        raise Refused(
+            f"there is no method {params.method_id!r} to authenticate by; none is needed", number=INVALID_PARAMS
+        )
+
+    # --- sessions -------------------------------------------------------------------------------------------
+
+    async def _new(self, params: acp.NewSession) -> Json:
+        agent = params.agent or self._agent
+        scope, refused = (None, "") if agent is None else self._checked(agent)
+        around = await surroundings_of(self._peer.caller, params, refused=refused)
+        made = await self._sessions.create(self._peer.caller, agent=scope, cwd=params.cwd)
+        session = self._open[made.id] = Opened(agent, made.model, around)
+        return {"sessionId": made.id, **session.state(self._root)}
+
+    async def _load(self, params: acp.OldSession) -> Json:
+        stored, session = await self._opened(params)
+        for update in replay(stored.session):
+            await self._peer.notify("session/update", {"sessionId": stored.id, "update": update})
+        return session.state(self._root)
+
+    async def _resume(self, params: acp.OldSession) -> Json:
+        _, session = await self._opened(params)
+        return session.state(self._root)
+
+    async def _opened(self, params: acp.OldSession) -> tuple[Stored, Opened]:
+        stored = await self._sessions.get(self._peer.caller, _checked_id(params.session_id))
+        refused = self._checked(stored.agent)[1] if params.mcp_servers and stored.agent is not None else ""
+        around = await surroundings_of(self._peer.caller, params, refused=refused)
+        known = self._open.get(stored.id)
+        if known is None or known.prompting is None:
+            title = stored.session.title
+            known = self._open[stored.id] = Opened(stored.agent, stored.session.model, around, title)
+        return stored, known
+
+    async def _list(self, params: acp.ListSessions) -> Json:
+        found = await self._sessions.list(self._peer.caller)
+        if params.cwd is not None:
+            found = [meta for meta in found if meta.cwd == params.cwd]
+        ids = [meta.id for meta in found]
+        begin = ids.index(params.cursor) + 1 if params.cursor in ids else 0
+        page = found[begin : begin + PAGE]
+        told: dict[str, Json] = {
+            "sessions": [
+                {
+                    "sessionId": meta.id,
+                    "cwd": meta.cwd or str(Path.cwd()),
+                    "title": meta.title or meta.alias,
+                    "updatedAt": meta.last_modified,
+                    "_meta": {"callboard": {"agent": meta.agent, "alias": meta.alias}},
+                }
+                for meta in page
+            ]
+        }
+        return {**told, "nextCursor": page[-1].id} if begin + PAGE < len(found) else told
+
+    async def _close(self, params: acp.OfSession) -> Json:
+        session = self._open.pop(params.session_id, None)
+        if session is None:
+            raise NotFound(f"there is no open session '{params.session_id[:60]}'")
+        session.cancel()
+        return {}
+
+    async def _delete(self, params: acp.OfSession) -> Json:
+        await self._sessions.delete(self._peer.caller, _checked_id(params.session_id))
+        self._open.pop(params.session_id, None)
+        return {}
+
+    # --- what is said ---------------------------------------------------------------------------------------
+
+    async def _prompt(self, params: acp.Prompt) -> Json:
+        session = self._of(params.session_id)
+        if session.was_cancelled(params):
+            return {"stopReason": "cancelled"}
+        if session.prompting is not None:
+            raise Conflict("a prompt of this session is at work; wait for its end, or cancel it")
+        text, images = acp.read_prompt(params.prompt)
+        if not text.strip() and not images:
+            raise UsageError("the prompt says nothing")
+        shows = Shows(forms=self._forms, notices=self._notices)
+        prompting = session.prompting = Prompting(self._peer, params.session_id, session.around, shows, session.spent)
+        wanted = StartRun(
+            target=session.agent or "",
+            prompt=text,
+            model=session.model,
+            session=params.session_id,
+            yes=session.mode == "yes",
+        )
+        try:
+            reason = await prompting.play(wanted, images)
+        finally:
+            session.prompting, session.spent = None, prompting.spent
+        await self._tell_title(params.session_id, session)
+        return {"stopReason": reason}
+
+    async def _tell_title(self, id: str, session: Opened) -> None:
+        """The first prompt gives a session its title."""
+        try:
+            found = await self._sessions.get(self._peer.caller, id)
+        except CallboardError:
+            return  # it was removed meanwhile
+        if found.session.title is not None and found.session.title != session.title:
+            session.title = found.session.title
+            update = {"sessionUpdate": "session_info_update", "title": session.title}
+            await self._peer.notify("session/update", {"sessionId": id, "update": update})
+
+    async def _set_mode(self, params: acp.SetMode) -> Json:
+        session = self._of(params.session_id)
+        if params.mode_id not in MODES:
+            raise UsageError(f"there is no mode {params.mode_id!r}; there are {', '.join(MODES)}")
+        if params.mode_id == "yes":
+            self._peer.caller.need("answer:questions")
+        session.mode = params.mode_id
+        update = {"sessionUpdate": "current_mode_update", "currentModeId": session.mode}
+        await self._peer.notify("session/update", {"sessionId": params.session_id, "update": update})
+        return {}
+
+    async def _set_option(self, params: acp.SetConfigOption) -> Json:
+        session = self._of(params.session_id)
+        if params.config_id != MODEL:
+            raise UsageError(f"there is no option {params.config_id!r}; there is `{MODEL}`")
+        if not isinstance(params.value, str):
+            raise UsageError("the value of `model` is the id of a model, client:model")
+        check_model(self._peer.caller, params.value, self._root)
+        session.model = self._root.gateway.check(params.value) if params.value else None
+        return {"configOptions": session.options(self._root)}
+
+    # --- inside ---------------------------------------------------------------------------------------------
+
+    @property
+    def _root(self) -> Root:
+        return self._peer.hub.root
+
+    @property
+    def _sessions(self) -> Sessions:
+        return self._root.sessions
+
+    def _of(self, id: str) -> Opened:
+        session = self._open.get(id)
+        if session is None:
+            raise NotFound(f"there is no open session '{id[:60]}'; session/load or session/resume opens one")
+        return session
+
+    def _checked(self, agent: str) -> tuple[str | None, str]:
+        """Whose sessions an agent's are, and why it can't be given servers.
+
+        That it can be run is seen now, not with the first prompt.
+        """
+        from ...runs.sessions.play import agent_of
+        from ...runs.target import LoopAgent, find, read
+        from ..control.starting import arguments_of
+
+        root = self._root
+        arguments_of(self._peer.caller, StartRun(target=agent), root.config_dir)
+        target = read(find(agent, config_dir=root.config_dir), root.config_dir, shelf=root.shelf)
+        only = f"'{agent}' is no LLM agent: it has the servers that its own file names; send an empty list"
+        return agent_of(target), "" if isinstance(target, LoopAgent) else only
+
+
+def _checked_id(id: str) -> str:
+    from ...runs.sessions.names import as_id
+
+    known = as_id(id)
+    if known is None:
+        raise NotFound(f"there is no session '{id[:60]}'")
+    return known

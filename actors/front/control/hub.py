@@ -1,0 +1,448 @@
+"""The hub: what all front ends of a process share, however they are reached.
+
+    async with open_hub(me, root) as hub:
+        info = await hub.start(caller, StartRun(target="researcher", prompt="..."))
+        with hub.subscribe(caller, info.run) as events:
+            async for event in events:
+                ...
+
+Every method takes the caller, and decides by it what may be done and seen. A run belongs to the subject that has
+started it; those of others are there for who has `admin:runs`, denied to who may read runs at all, and not there for
+anybody else. A caller that goes away changes nothing: runs are the hub's.
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import logging
+import os
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+import trio
+
+from ....protocol.control.caller import Caller
+from ....protocol.control.own import StartRun
+from ....protocol.control.things import GraphPicture, RunInfo, TargetInfo
+from ....protocol.errors import Conflict, Saturated, ShuttingDown, UsageError
+from ....protocol.events import TERMINAL, Event
+from ....protocol.mcp.status import ServerStatus
+from ....protocol.outcome import Outcome
+from ....protocol.questions import Question
+from ...io.directories import state_dir
+from .asking import Asking, QuestionFeed
+from .logs.reading import LoggedEvent
+from .logs.runs import RunLogs, order
+from .methods import METHODS
+from .model_files import check_model
+from .runs.access import check_owner, no_run, sees
+from .runs.outcomes import outcome_of
+from .runs.running import Running
+from .starting import arguments_of
+from .steering import Steering
+from .subscription import Subscription
+from .tree import Tree
+from .unread import UnreadOfAll
+
+if TYPE_CHECKING:
+    from ....supervisors import Actor
+    from ...runs.root import Root
+
+log = logging.getLogger("callboard.control")
+
+PRUNE_AFTER = 1.0
+"""Seconds in which runs that end gather before the oldest ones are removed, all at once."""
+
+LOOK_EVERY = 2.0
+"""Seconds between two looks at what other processes have begun and ended."""
+
+LONGEST_PAGE = 256 * 1024
+"""Bytes of a page of runs, unless a single one is longer."""
+
+LONGEST_LISTED = 2_000
+"""Characters of each run's output in a page; those who ask for a run get more of it."""
+
+END_WITHIN = 6.0
+"""Seconds for the logs to be written at the end."""
+
+
+class HubOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How much the hub holds.
+
+    Attributes:
+        ring_events, ring_bytes: of each run that is under way, kept in memory.
+        max_runs: how many may be under way at a time; 0 for any number.
+        questions: how many changes of questions a reader may be behind.
+        keep_runs: how many runs that are over are kept on disk, the newest; 0 for all.
+    """
+
+    ring_events: int = 1024
+    ring_bytes: int = 1024 * 1024
+    max_runs: int = 0
+    questions: int = 10_000
+    keep_runs: int = 1000
+
+
+class Sessions(Protocol):
+    """Who starts runs that belong to a session (`actors.sessions`)."""
+
+    async def start(self, caller: Caller, wanted: StartRun) -> RunInfo:
+        """The prompt is the session's next; the run that comes of it."""
+
+    async def placed(self, caller: Caller, wanted: StartRun) -> StartRun:
+        """What is wanted, in the session that the agent is always run in."""
+
+
+@contextlib.asynccontextmanager
+async def open_hub(
+    me: Actor,
+    root: Root,
+    *,
+    directory: Path | None = None,
+    options: HubOptions | None = None,
+    redact: Callable[[bytes], bytes] | None = None,
+) -> AsyncIterator[Hub]:
+    """The hub of a process, for as long as the block lasts; runs that are under way at its end are interrupted.
+
+    Args:
+        me: the actor whose block it is.
+        directory: where the logs lie; by default `runs` of the state directory.
+        redact: takes secrets out of an encoded event, before anybody gets it.
+
+    Raises:
+        ConfigError: the logs can't be kept there.
+    """
+    options = options or HubOptions()
+    logs = RunLogs(directory or state_dir(os.environ) / "runs", keep=options.keep_runs)
+    await logs.__aenter__()
+    try:
+        hub = Hub(me, root, logs, options=options, redact=redact)
+        async with hub.at_work():
+            yield hub
+    finally:
+        with root.kernel.shield(END_WITHIN):
+            await logs.aclose()
+
+
+class Hub:
+    """See the module, and `open_hub`.
+
+    Attributes:
+        root: what the runs share.
+        logs: what is kept of runs.
+        options: see there.
+        sessions: set by who has them.
+        actors: what can be seen of the actors of runs, and done with them.
+        methods: what a peer may be asked, by name; who has more to offer adds to them.
+        unread: what the connections of each key have not read yet.
+        since: when it was opened, in trio's time.
+        closing: set by who is about to end the process: nothing new begins.
+    """
+
+    def __init__(
+        self,
+        me: Actor,
+        root: Root,
+        logs: RunLogs,
+        *,
+        options: HubOptions | None = None,
+        redact: Callable[[bytes], bytes] | None = None,
+    ) -> None:
+        self.root = root
+        self.logs = logs
+        self.options = options or HubOptions()
+        self.sessions: Sessions | None = None
+        self.methods = dict(METHODS)
+        self.since = trio.current_time()
+        self.closing = False
+        self.unread = UnreadOfAll()
+        self._me = me
+        self._asking = Asking(self.options.questions)
+        self._tree = Tree(root.kernel.actor)
+        self._pictures: dict[str, GraphPicture] = {}
+        self._runs = Running(
+            root,
+            logs,
+            ring_events=self.options.ring_events,
+            ring_bytes=self.options.ring_bytes,
+            redact=redact,
+        )
+        self.actors = Steering(root, self._tree, self._runs, self.get)
+
+    @contextlib.asynccontextmanager
+    async def at_work(self) -> AsyncIterator[None]:
+        """Listen, and let runs go on, while the block lasts."""
+        try:
+            with self.root.bus.listen(self._hear), self.root.questions.attach(self._asking):
+                async with trio.open_nursery() as nursery:
+                    self._runs.nursery = nursery
+                    nursery.start_soon(self._prune)
+                    nursery.start_soon(self._look_around)
+                    self._offer_sessions(nursery)
+                    yield
+                    nursery.cancel_scope.cancel()
+        except BaseExceptionGroup as group:
+            if len(group.exceptions) == 1:
+                raise group.exceptions[0] from None
+            raise
+
+    def _offer_sessions(self, nursery: trio.Nursery) -> None:
+        from .sessions import SESSION_METHODS, HubSessions
+
+        self.sessions = HubSessions(self, nursery)
+        self.methods.update(SESSION_METHODS)
+
+    # --- runs ---------------------------------------------------------------------------------------------
+
+    @property
+    def under_way(self) -> int:
+        """How many runs have no end yet."""
+        return self._runs.under_way
+
+    @property
+    def being_told(self) -> int:
+        """How many follow a run that is over and have not heard all of it."""
+        return sum(map(self._is_over, [reader.run for reader in self.logs.readers]))
+
+    def _is_over(self, run: str) -> bool:
+        record = self._runs.live.get(run)
+        if record is not None:
+            return record.over
+        past = self.logs.past.get(run)
+        return past is not None and past.over
+
+    async def start(self, caller: Caller, wanted: StartRun, **more: Any) -> RunInfo:
+        """Start a run; returns when it has begun.
+
+        Args:
+            more: further arguments of `callboard.run`; a session passes its history like this.
+
+        Raises:
+            Denied: the caller may not do this.
+            Saturated: too much is under way.
+            UsageError, InvalidFile, Unsupported, ConfigError: the run could not start.
+        """
+        if self.closing:
+            raise ShuttingDown("the server is about to end and begins nothing new")
+        arguments = {**arguments_of(caller, wanted, self.root.config_dir), **more}
+        check_model(caller, wanted.model, self.root)
+        if wanted.session is not None and not more:
+            if self.sessions is None:
+                raise UsageError("there are no sessions here")
+            return await self.sessions.start(caller, wanted)
+        most = self.options.max_runs
+        if most and self.under_way >= most:
+            raise Saturated(f"{most} runs are under way, and that is as many as may be; try again later")
+        info = RunInfo(run="", owner=caller.subject, title=wanted.title, session=wanted.session)
+        return self.get(caller, await self._runs.start(info, arguments))
+
+    def list(
+        self, caller: Caller, *, status: str | None = None, limit: int = 100, before: str | None = None
+    ) -> builtins.list[RunInfo]:
+        """Runs, newest first, past ones included; `before` is the id of the last one of the page before."""
+        caller.need("read:runs")
+        last = None if before is None else order(self.get(caller, before))
+        here = (record.info for record in self._runs.live.values())
+        runs = [info for info in (*self.logs.past.values(), *here) if sees(caller, info.owner)]
+        runs.sort(key=order, reverse=True)
+        found = [info for info in runs if status in (None, info.status) and (last is None or order(info) < last)]
+        return found[: max(0, limit)]
+
+    def page(
+        self, caller: Caller, *, status: str | None = None, limit: int = 100, before: str | None = None
+    ) -> tuple[builtins.list[RunInfo], str | None]:
+        """As `list`, but no more than can be sent at once; and the `before` of the next page, if there is one."""
+        runs = self.list(caller, status=status, limit=limit + 1, before=before)
+        page: builtins.list[RunInfo] = []
+        size = 0
+        for info in runs[:limit]:
+            shown = msgspec.structs.replace(info, output=info.output[:LONGEST_LISTED])
+            size += len(msgspec.json.encode(shown))
+            if page and size > LONGEST_PAGE:
+                break
+            page.append(shown)
+        return page, page[-1].run if len(page) < len(runs) else None
+
+    def get(self, caller: Caller, run: str) -> RunInfo:
+        """One run.
+
+        Raises:
+            NotFound, Denied: see the module.
+        """
+        record = self._runs.live.get(run)
+        info = record.info if record is not None else self.logs.get(run)
+        if info is None:
+            raise no_run(run)
+        check_owner(caller, info.owner, info.run)
+        return info
+
+    async def wait(self, caller: Caller, run: str) -> Outcome:
+        """How the run ends, or ended. Who waits may be cancelled: the run goes on.
+
+        Raises:
+            Conflict: it goes on in another process.
+        """
+        info = self.get(caller, run)
+        record = self._runs.live.get(run)
+        if record is None:
+            if not info.over:
+                raise _elsewhere(run)
+            return outcome_of(info, await self.logs.last(run))
+        while not record.over:
+            await record.more_than(record.seq)
+        return outcome_of(record.info, record.ring[-1])
+
+    def cancel(self, caller: Caller, run: str) -> bool:
+        """Cancel a run; False if it has ended already.
+
+        Raises:
+            Conflict: it goes on in another process.
+        """
+        caller.need("write:runs")
+        info = self.get(caller, run)
+        if not info.over and run not in self._runs.live:
+            raise _elsewhere(run)
+        actor = self.root.kernel.actor.child(run)
+        if actor is None or actor.end is not None:
+            return False
+        actor.interrupt()
+        return True
+
+    async def delete(self, caller: Caller, run: str) -> None:
+        """Remove a run that is over, with all that is kept of it.
+
+        Raises:
+            Conflict: it is under way.
+        """
+        caller.need("write:runs")
+        info = self.get(caller, run)
+        if not info.over:
+            raise Conflict(f"{run} is under way; cancel it first")
+        if run in self._runs.live:  # its log is about to be closed
+            await self.logs.flush()
+        record = self._runs.live.pop(run, None)
+        if record is not None:  # its log can't be written now
+            record.log.forget()
+            await self.logs.flush()
+        await self.logs.remove(run)
+
+    def subscribe(self, caller: Caller, run: str, after: int = 0) -> Subscription:
+        """Every event after number `after`: those of the past, then each as it happens, to the run's last.
+
+        Raises:
+            UsageError: `after` is negative, or beyond the newest event.
+        """
+        info = self.get(caller, run)
+        record = self._runs.live.get(run)
+        newest = after if record is None and not info.over else info.seq  # of another process's run nobody knows
+        if not 0 <= after <= newest:
+            raise UsageError(f"`after` is a number from 0 to {newest}, that of the newest event, not {after}")
+        return Subscription(self.logs, info, record, after)
+
+    async def events(self, caller: Caller, run: str, after: int = 0, limit: int = 1000) -> builtins.list[LoggedEvent]:
+        """A page of what has happened after number `after`: at least one event if there is any, and `limit` at most."""
+        self.get(caller, run)
+        record = self._runs.live.get(run)
+        if record is not None:
+            if after + 1 >= record.first:
+                return record.after(after)[:limit]
+            await self.logs.flush()
+        found = await self.logs.several(run, after, limit)
+        if not found and record is not None:  # they could not be written down; what is in memory comes after them
+            found = record.after(max(after, record.first - 1))[:limit]
+        return found
+
+    def graph_of(self, caller: Caller, run: str) -> GraphPicture:
+        """What runs there, as a drawing.
+
+        Raises:
+            NotFound: its file is not there any more.
+        """
+        info = self.get(caller, run)
+        found = self._pictures.get(run)
+        if found is None:
+            from .targets import picture_of
+
+            found = picture_of(info.target, self.root.config_dir)
+            if run in self._runs.live and not info.over:
+                self._pictures[run] = found
+        return found
+
+    def targets(self, caller: Caller) -> builtins.list[TargetInfo]:
+        """What can be started by its name."""
+        caller.need("read:agents")
+        from .targets import targets
+
+        return targets(self.root.config_dir)
+
+    # --- questions ----------------------------------------------------------------------------------------
+
+    def questions(self, caller: Caller, run: str | None = None) -> builtins.list[Question]:
+        """Those that wait for an answer, oldest first."""
+        if run is not None:
+            self.get(caller, run)
+        asked = self._asking.open.values()
+        return [each for each in asked if run in (None, each.run) and sees(caller, self._runs.owner_of(each.run))]
+
+    def answer(self, caller: Caller, question: str, value: str | builtins.list[str]) -> bool:
+        """Answer a question; False if it is not open any more."""
+        caller.need("answer:questions")
+        asked = self._asking.open.get(question)
+        if asked is None:
+            return False
+        check_owner(caller, self._runs.owner_of(asked.run), asked.run)
+        return self.root.questions.answer(question, value, by=caller.called)
+
+    def watch_questions(self, caller: Caller) -> contextlib.AbstractContextManager[QuestionFeed]:
+        """The open ones, then each as it is asked or closed."""
+        return self._asking.watch(lambda question: sees(caller, self._runs.owner_of(question.run)))
+
+    async def drained(self) -> None:
+        """Wait until no run is under way."""
+        await self._runs.drained()
+
+    # --- what runs share ----------------------------------------------------------------------------------
+
+    def mcp_status(self, caller: Caller) -> builtins.list[ServerStatus]:
+        """The MCP servers of `mcp.json`, running or not."""
+        caller.need("admin:mcp")
+        return self.root.mcp.status()
+
+    async def mcp_reload(self, caller: Caller, server: str | None = None) -> builtins.list[str]:
+        """Read `mcp.json` again and start what runs anew: one server, or all; their names."""
+        caller.need("admin:mcp")
+        return await self.root.mcp.reload(server)
+
+    # --- inside -------------------------------------------------------------------------------------------
+
+    def _hear(self, event: Event) -> None:
+        """Everything that happens under this root, at once, in the task in which it happens."""
+        try:
+            if event.run:
+                self._runs.hear(event)
+            self._tree.take(event)
+            if event.kind in TERMINAL:
+                self._tree.forget_run(event.run)
+                self._pictures.pop(event.run, None)
+        except Exception:  # reported; a listener that raises is dropped, and that would end every run's log
+            log.exception("the hub could not take event %d of %s (%s)", event.seq, event.run, event.kind)
+
+    async def _prune(self) -> None:
+        """Remove what is beyond the number of runs that are kept, soon after it is."""
+        while True:
+            await self.logs.prune()
+            await self.logs.grown()
+            await trio.sleep(PRUNE_AFTER)
+
+    async def _look_around(self) -> None:
+        """Notice the runs of other processes that write into the same directory."""
+        while True:
+            await trio.sleep(LOOK_EVERY)
+            await self.logs.look_again(self._runs.live)
+
+
+def _elsewhere(run: str) -> Conflict:
+    return Conflict(f"{run} goes on in another process, which alone can steer it; from here it can only be watched")

@@ -1,0 +1,319 @@
+"""The logs of all runs of a user, and the index of what is in them.
+
+    async with RunLogs(state_dir(os.environ) / "runs") as logs:
+        log = logs.begin(info, on_broken)
+        log.append(encode(event))
+        log.close(info)
+
+Any number of processes may share the directory. What a process that was killed has left is found at the next start of
+one: a run without an end is `lost` then, with all that was written of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Callable, Collection
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol, Self
+from weakref import WeakSet, WeakValueDictionary
+
+import msgspec
+import trio
+
+from .....protocol.control.things import RunInfo
+from .....protocol.errors import ConfigError
+from .alive import Alive
+from .elsewhere import Elsewhere
+from .files import Kept, is_id, make_private, read_kept, write_kept
+from .reading import LoggedEvent, Page, last_event, read_page, size_of, summed_up
+from .writer import LogFile, Writer
+
+MOST_AT_ONCE = 256 * 1024
+"""Bytes of several events, after which there come no more of them at once."""
+
+QUICKLY_READ = 1024 * 1024
+"""Bytes of a log that can be summed up while everybody waits."""
+
+CLOSE_WITHIN = 5.0
+"""Seconds that the writer has to end; a disk that stands still must not hold the process up for longer."""
+
+
+class RunLog:
+    """The log of a run that goes on in this process.
+
+    Attributes:
+        directory: where it lies.
+    """
+
+    def __init__(self, logs: RunLogs, run: str, on_broken: Callable[[str], None]) -> None:
+        self._logs = logs
+        self.directory = logs.directory / run
+        token = trio.lowlevel.current_trio_token()
+
+        def told(why: str) -> None:
+            with contextlib.suppress(trio.RunFinishedError):
+                token.run_sync_soon(on_broken, why)
+
+        self._file = LogFile(self.directory, told)
+
+    @property
+    def broken(self) -> str:
+        """Why nothing more is written; "" as long as all is well."""
+        return self._file.broken
+
+    def append(self, line: bytes) -> None:
+        """Write an event down; never waits."""
+        self._logs.writer.append(self._file, line)
+
+    def summarise(self, info: RunInfo) -> None:
+        """Replace the summary; never waits."""
+        self._logs.writer.summarise(self._file, self._logs.kept(info))
+
+    def forget(self) -> None:
+        """The run is to be removed: nothing more is written."""
+        self._file.forget()
+
+    def close(self, info: RunInfo, done: Callable[[], None]) -> None:
+        """The run has ended. `done` is called when all of it is on disk, or as much as can be."""
+        self.summarise(info)
+        self._logs.writer.close(self._file, self._logs.soon(done))
+
+
+class Reader(Protocol):
+    """Who reads the log of a run."""
+
+    run: str
+
+
+class RunLogs:
+    """See the module.
+
+    Args:
+        directory: where the runs lie.
+        keep: how many of those that are over are kept, the newest; 0 for all.
+
+    Attributes:
+        past: the runs that are not this process's, and those of it that are over.
+        readers: who is reading along, for as long as they do.
+    """
+
+    def __init__(self, directory: Path, *, keep: int = 1000) -> None:
+        self.directory = directory
+        self.writer = Writer()
+        self.past: dict[str, RunInfo] = {}
+        self.readers: WeakSet[Reader] = WeakSet()
+        self._keep = keep
+        self._grown = trio.Event()
+        self._followed: WeakValueDictionary[str, Elsewhere] = WeakValueDictionary()
+        self._alive = Alive(directory / ".alive")
+        self._token: trio.lowlevel.TrioToken
+
+    async def __aenter__(self) -> Self:
+        self._token = trio.lowlevel.current_trio_token()
+        try:
+            self.past = await trio.to_thread.run_sync(self._begin)
+        except OSError as error:
+            raise ConfigError(
+                f"the logs of runs can't be kept in {self.directory}: {error.strerror or error}; "
+                "set XDG_STATE_HOME to a directory that can be written to"
+            ) from error
+        self.writer.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Write what is left, and end. Who may be cancelled calls this behind a shield."""
+        self.writer.end()
+        await trio.to_thread.run_sync(self._end, abandon_on_cancel=True)
+
+    def begin(self, info: RunInfo, on_broken: Callable[[str], None]) -> RunLog:
+        """A log for a new run. `on_broken` is told once, in the event loop, if it can't be written any more."""
+        return RunLog(self, info.run, on_broken)
+
+    def is_free(self, run: str) -> bool:
+        """Whether no run has this id."""
+        return run not in self.past and not (self.directory / run).exists()
+
+    def get(self, run: str, *, patient: bool = False) -> RunInfo | None:
+        """A run that is over, or goes on in another process; None if there is none.
+
+        That the process of a run is gone is said of one with a long log only when it has been summed up, in a thread.
+
+        Args:
+            patient: sum it up, however long that takes.
+        """
+        info = self.past.get(run)
+        if (info is None or not info.over) and is_id(run):
+            found = _looked_at(self.directory / run, self._alive, None if patient else QUICKLY_READ)
+            if found is not None:
+                info = self.past[run] = found
+        return info
+
+    async def is_over(self, run: str) -> bool:
+        """Whether a run that is not this process's has ended."""
+        info = self.past.get(run)
+        if info is None or not info.over:
+            info = await trio.to_thread.run_sync(partial(self.get, run, patient=True))
+        return info is None or info.over
+
+    def elsewhere(self, run: str) -> Elsewhere:
+        """The log of a run that goes on in another process, one for all who follow it."""
+        found = self._followed.get(run)
+        if found is None:
+            found = self._followed[run] = Elsewhere(self, run)
+        return found
+
+    def put_away(self, info: RunInfo) -> None:
+        """A run of this process is over, and all of it is on disk."""
+        self.past[info.run] = info
+        self._grown.set()
+
+    async def grown(self) -> None:
+        """Wait until there is a run more that is over than at the last `prune`."""
+        await self._grown.wait()
+
+    async def look_again(self, ours: Collection[str]) -> None:
+        """Take in what other processes have begun, ended and deleted since; `ours` are those under way in this one."""
+        over = {run for run, info in self.past.items() if info.over}
+        for info in await trio.to_thread.run_sync(self._others, over.union(ours)):
+            self.past[info.run] = info
+            if info.over:
+                self._grown.set()
+        for run in await trio.to_thread.run_sync(_gone, self.directory, over.difference(ours)):
+            self.past.pop(run, None)
+
+    async def page(self, run: str, offset: int, after: int, most: int = 1_000_000) -> Page:
+        """See `reading.read_page`."""
+        return await trio.to_thread.run_sync(read_page, self.directory / run, offset, after, most)
+
+    async def several(self, run: str, after: int, most: int) -> list[LoggedEvent]:
+        """So many of the events after a number, fewer if they are long; at least one, if there is any."""
+        found: list[LoggedEvent] = []
+        offset = size = 0
+        while len(found) < most and size < MOST_AT_ONCE:
+            page = await self.page(run, offset, after, most - len(found))
+            if not page.events:
+                break
+            offset, after = page.offset, page.events[-1].seq
+            found += page.events
+            size += sum(len(event.data) for event in page.events)
+        return found
+
+    async def last(self, run: str) -> LoggedEvent | None:
+        """The newest event of a run that is on disk."""
+        return await trio.to_thread.run_sync(last_event, self.directory / run)
+
+    async def flush(self) -> None:
+        """Wait until all that was appended is on its way to the disk."""
+        done = trio.Event()
+        self.writer.flush(self.soon(done.set))
+        await done.wait()
+
+    async def prune(self) -> None:
+        """Remove the oldest runs that are over, until only as many are left as shall be kept, and those being read."""
+        self._grown = trio.Event()
+        if self._keep <= 0 or len(self.past) <= self._keep:
+            return
+        over = [info.run for info in sorted(self.past.values(), key=order) if info.over]
+        being_read = {reader.run for reader in self.readers}
+        too_many = [run for run in over[: max(0, len(over) - self._keep)] if run not in being_read]
+        for run in too_many:
+            del self.past[run]
+        await trio.to_thread.run_sync(_remove, [self.directory / run for run in too_many])
+
+    async def remove(self, run: str) -> None:
+        """Remove all that is kept of a run."""
+        self.past.pop(run, None)
+        if is_id(run):
+            await trio.to_thread.run_sync(_remove, [self.directory / run])
+
+    def kept(self, info: RunInfo) -> Kept:
+        """What is written down of a run at this moment."""
+        return Kept(process=self._alive.token, info=msgspec.structs.replace(info))
+
+    def soon(self, call: Callable[[], None]) -> Callable[[], None]:
+        """What the writer's thread calls to have something called in the event loop."""
+
+        def told() -> None:
+            with contextlib.suppress(trio.RunFinishedError):
+                self._token.run_sync_soon(call)
+
+        return told
+
+    def _others(self, known: Collection[str]) -> list[RunInfo]:
+        """The runs of other processes that are not among the known ones."""
+        found: list[RunInfo | None] = []
+        try:
+            paths = list(self.directory.iterdir())
+        except OSError:  # it has been removed under our feet
+            return []
+        for path in paths:
+            if path.name in known or not is_id(path.name):
+                continue
+            kept = read_kept(path)
+            if kept is not None and kept.process != self._alive.token:
+                found.append(_looked_at(path, self._alive))
+        return sorted((info for info in found if info is not None), key=order)
+
+    def _begin(self) -> dict[str, RunInfo]:
+        make_private(self.directory)
+        self._alive.begin()
+        return {info.run: info for info in look(self.directory, self._alive)}
+
+    def _end(self) -> None:
+        self.writer.join(CLOSE_WITHIN)
+        self._alive.end()
+
+
+def look(directory: Path, alive: Alive | None = None) -> list[RunInfo]:
+    """All runs that have a log in this directory, oldest first. Blocking; needs no process that serves."""
+    alive = alive or Alive(directory / ".alive")
+    try:
+        names = [path.name for path in directory.iterdir() if is_id(path.name)]
+    except FileNotFoundError:
+        return []
+    found = (_looked_at(directory / name, alive) for name in names)
+    return sorted((info for info in found if info is not None), key=order)
+
+
+def order(info: RunInfo) -> tuple[str, str]:
+    """What lists are sorted by: oldest first."""
+    return info.started, info.run
+
+
+def _looked_at(directory: Path, alive: Alive, most: int | None = None) -> RunInfo | None:
+    """A run as it is now; one whose process is gone as it was, if its log is longer than `most`."""
+    kept = read_kept(directory)
+    if kept is None or kept.info.run != directory.name:
+        return None
+    if kept.info.over or alive.lives(kept.process):
+        return kept.info
+    again = read_kept(directory)  # it may have ended, run and process, in between
+    if again is not None and again.info.over:
+        return again.info
+    if most is not None and size_of(directory) > most:
+        return kept.info
+    info = summed_up(directory, kept.info)
+    with contextlib.suppress(OSError):  # whoever looks next sums it up again
+        write_kept(directory, Kept(process=kept.process, info=info))
+    return info
+
+
+def _gone(directory: Path, runs: set[str]) -> set[str]:
+    """Those of which nothing is kept any more."""
+    try:
+        return runs.difference(path.name for path in directory.iterdir())
+    except OSError:  # who can't look knows nothing
+        return set()
+
+
+def _remove(directories: list[Path]) -> None:
+    for directory in directories:
+        shutil.rmtree(directory, ignore_errors=True)

@@ -1,0 +1,153 @@
+"""A run under way, as the hub has it: its summary, its newest events in memory, and who waits for the next one.
+
+Each event is encoded once, when it happens; the log, the ring in memory and all who watch share those bytes. The ring
+is bounded, whoever reads and however slowly; what has fallen out of it is read back from the log.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import deque
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Generic, TypeVar
+
+import msgspec
+import trio
+
+from .....protocol.control.things import RunInfo
+from .....protocol.events import SCHEMA_VERSION, TERMINAL, Event, encode
+from ..logs.reading import LoggedEvent
+from ..logs.runs import RunLog
+from .summary import CONCERNS, Summary, rfc3339
+
+T = TypeVar("T")
+
+log = logging.getLogger("callboard.control")
+
+
+class Record:
+    """See the module.
+
+    Args:
+        info: the run's summary, which is kept up to date.
+        log: where it is written down.
+        on_disk: called when it is over and the log is complete.
+        ring_events, ring_bytes: how much of it stays in memory.
+        redact: takes secrets out of an encoded event.
+
+    Attributes:
+        log: its log.
+        ring: its newest events, without gaps.
+        first: number of the first event in the ring.
+        over: whether it has ended: nothing will be added.
+    """
+
+    def __init__(
+        self,
+        info: RunInfo,
+        log: RunLog,
+        on_disk: Callable[[], None],
+        *,
+        ring_events: int,
+        ring_bytes: int,
+        redact: Callable[[bytes], bytes] | None = None,
+    ) -> None:
+        self.log = log
+        self.ring: deque[LoggedEvent] = deque()
+        self.first = 1
+        self.over = False
+        self._on_disk = on_disk
+        self._summary = Summary(info)
+        self._redact = redact
+        self._ring_events = ring_events
+        self._ring_bytes = ring_bytes
+        self._bytes = 0
+        self._news = trio.lowlevel.ParkingLot()
+
+    @property
+    def info(self) -> RunInfo:
+        """The summary."""
+        return self._summary.info
+
+    @property
+    def seq(self) -> int:
+        """Number of the newest event."""
+        return self._summary.info.seq
+
+    def add(self, event: Event) -> None:
+        """An event has happened; after the run's last one there is none."""
+        if self.over:
+            return
+        data = event.data
+        line = _encoded(event)
+        if self._redact is not None:
+            line, told = self._redact(line), line
+            if type(data) in CONCERNS and line != told:  # the summary is shown as well
+                data = msgspec.json.decode(line, type=_Data[type(data)]).data  # type: ignore[misc]  # made at run time
+        logged = LoggedEvent(event.seq, event.kind, line, event.actor)
+        ring = self.ring
+        ring.append(logged)
+        self._bytes += len(line)
+        while len(ring) > self._ring_events or (self._bytes > self._ring_bytes and len(ring) > 1):
+            self._bytes -= len(ring.popleft().data)
+            self.first += 1
+        self.info.seq = event.seq
+        self.log.append(line)
+        if type(data) in CONCERNS:
+            try:
+                self._summary.take(data, event.id, event.ts)
+            except Exception:  # reported; a run must come to its end here even if we can't sum it up
+                log.exception("%s can't be summed up", event.run)
+            if event.kind in TERMINAL:
+                self._end()
+        if self._news:
+            self._news.unpark_all()
+
+    def lose(self) -> None:
+        """No end was told, and none will be: it is over all the same."""
+        if not self.over:
+            self.info.status, self.info.ended, self.info.open_questions = "lost", rfc3339(datetime.now(UTC)), 0
+            self._end()
+            self._news.unpark_all()
+
+    async def more_than(self, seq: int) -> None:
+        """Wait for an event after this number, or the end. A checkpoint only if it has to wait."""
+        while self.seq <= seq and not self.over:
+            await self._news.park()
+
+    def after(self, seq: int) -> list[LoggedEvent]:
+        """The events in the ring after this number, which must not be before the ring."""
+        ring, skip = self.ring, seq + 1 - self.first
+        if skip * 2 < len(ring):
+            return [event for event in ring if event.seq > seq]
+        newest: list[LoggedEvent] = []
+        for event in reversed(ring):
+            if event.seq <= seq:
+                break
+            newest.append(event)
+        newest.reverse()
+        return newest
+
+    def _end(self) -> None:
+        self.over = True
+        self.log.close(self.info, self._on_disk)
+
+
+class _Data(msgspec.Struct, Generic[T]):
+    data: T
+
+
+def _encoded(event: Event) -> bytes:
+    try:
+        return encode(event)
+    except (TypeError, ValueError, RecursionError):  # half a surrogate pair in what a program printed, mostly
+        log.warning("event %d of %s (%s) is no JSON as it is", event.seq, event.run, event.kind)
+    told = {"schema_version": SCHEMA_VERSION, **{name: getattr(event, name) for name in event.__struct_fields__}}
+    told["ts"] = rfc3339(event.ts)
+    try:
+        text = json.dumps({**told, "data": msgspec.structs.asdict(event.data)}, default=repr, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError):  # numbered it is in any case: a gap would be the end of the log
+        text = json.dumps({**told, "data": {}}, default=repr, ensure_ascii=False)
+    return msgspec.json.encode(msgspec.json.decode(text.encode(errors="replace")))

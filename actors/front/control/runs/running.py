@@ -1,0 +1,175 @@
+"""The runs that are under way in this process: started here or by somebody else, heard, logged, and put away.
+
+Each run that is started here goes on in a task of its own, whoever has asked for it and whether they are still there.
+Every event comes by `hear`, in the task in which it happens; so whatever is done there is quick.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import trio
+
+from .....protocol.control.caller import LOCAL
+from .....protocol.control.things import RunInfo
+from .....protocol.errors import ActorCancelled
+from .....protocol.events import Event, Warned
+from ....runs.run import new_id, run
+from ..logs.runs import RunLogs
+from .record import Record
+from .summary import rfc3339
+
+if TYPE_CHECKING:
+    from ....runs.root import Root
+
+log = logging.getLogger("callboard.control")
+
+
+class _Starting:
+    """A run that has been asked for and has not begun."""
+
+    def __init__(self, info: RunInfo) -> None:
+        self.info = info
+        self.settled = trio.Event()
+        self.scope = trio.CancelScope()
+        self.error: Exception | None = None
+
+    def fail(self, error: Exception) -> None:
+        if not self.settled.is_set():
+            self.error = error
+            self.settled.set()
+
+
+class Running:
+    """See the module.
+
+    Args:
+        root: whose runs these are.
+        logs: where they are written down.
+        ring_events, ring_bytes, redact: see `Record`.
+
+    Attributes:
+        live: those that are not yet all on disk, by id.
+        nursery: where those go on that are started here.
+    """
+
+    def __init__(
+        self,
+        root: Root,
+        logs: RunLogs,
+        *,
+        ring_events: int,
+        ring_bytes: int,
+        redact: Callable[[bytes], bytes] | None = None,
+    ) -> None:
+        self.live: dict[str, Record] = {}
+        self.nursery: trio.Nursery
+        self._root = root
+        self._logs = logs
+        self._ring_events = ring_events
+        self._ring_bytes = ring_bytes
+        self._redact = redact
+        self._changed = trio.lowlevel.ParkingLot()
+        self._starting: dict[str, _Starting] = {}
+
+    @property
+    def under_way(self) -> int:
+        """How many there are that have no end yet."""
+        return len(self._starting) + sum(not record.over for record in self.live.values())
+
+    def owner_of(self, run: str) -> str:
+        """The subject that a run belongs to; what nobody has started through the hub is the local user's."""
+        record = self.live.get(run)
+        return record.info.owner if record is not None else LOCAL.subject
+
+    async def start(self, info: RunInfo, arguments: dict[str, Any]) -> str:
+        """Start a run, and wait until it has begun; its id, which replaces that of `info`.
+
+        Raises: what `callboard.run` raises before a run begins.
+        """
+        id = new_id()
+        while id in self.live or id in self._starting or not self._logs.is_free(id):
+            id = new_id()
+        starting = self._starting[id] = _Starting(msgspec.structs.replace(info, run=id))
+        self.nursery.start_soon(self._keep, id, arguments, starting)
+        try:
+            await starting.settled.wait()
+        except trio.Cancelled:
+            if not starting.settled.is_set():
+                starting.scope.cancel()
+            raise
+        if starting.error is not None:
+            raise starting.error
+        return id
+
+    def hear(self, event: Event) -> None:
+        """An event of any run."""
+        id = event.run
+        record = self.live.get(id)
+        if record is not None:
+            record.add(event)
+            if record.over:
+                self._changed.unpark_all()
+        elif event.seq == 1:
+            self._begin(id, event)
+
+    async def _keep(self, id: str, arguments: dict[str, Any], starting: _Starting) -> None:
+        try:
+            with starting.scope:
+                await trio.lowlevel.checkpoint_if_cancelled()
+                await run(root=self._root, id=id, **arguments)
+        except Exception as error:  # before it begins this is for who starts it; after that it should not happen
+            if starting.settled.is_set():
+                log.exception("%s ended without an outcome", id)
+            starting.fail(error)
+        finally:
+            self._starting.pop(id, None)
+            starting.fail(ActorCancelled(f"{id} was interrupted before it began"))
+            record = self.live.get(id)
+            if record is not None:
+                record.lose()
+            self._changed.unpark_all()
+
+    async def drained(self) -> None:
+        """Wait until none is under way."""
+        while self.under_way:
+            await self._changed.park()
+
+    def _begin(self, id: str, event: Event) -> None:
+        starting = self._starting.pop(id, None)
+        info = starting.info if starting is not None else RunInfo(run=id, owner=LOCAL.subject)
+        info.started = rfc3339(event.ts)
+        run_log = self._logs.begin(info, partial(self._log_broke, id))
+        record = self.live[id] = Record(
+            info,
+            run_log,
+            partial(self._put_away, id),
+            ring_events=self._ring_events,
+            ring_bytes=self._ring_bytes,
+            redact=self._redact,
+        )
+        record.add(event)
+        run_log.summarise(info)  # by now it is known what runs
+        if starting is not None:
+            starting.settled.set()
+
+    def _put_away(self, id: str) -> None:
+        """It is over, and all of it is on disk."""
+        record = self.live.pop(id, None)
+        if record is not None:  # else somebody has removed it
+            self._logs.put_away(record.info)
+
+    def _log_broke(self, id: str, why: str) -> None:
+        """The log of a run can't be written now: those who watch it are told by an event of its own."""
+        log.error("the log of %s can't be written: %s", id, why)
+        actor = self._root.kernel.actor.child(id)
+        if actor is not None and actor.end is None:
+            text = (
+                f"the log of this run can't be written ({why}); the run goes on, and its events are kept in memory, "
+                "as far as there is room, until they can be"
+            )
+            actor.emit(Warned(code="log_broken", message=text))

@@ -1,0 +1,256 @@
+"""Sessions on the control channel: runs that are turns of one, and the methods `_session/*` beside those of ACP."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+import trio
+
+from ....protocol.control.bounds import Name
+from ....protocol.control.caller import LOCAL
+from ....protocol.control.own import Done, Params, StartRun
+from ....protocol.errors import ActorCancelled, CallboardError
+from ...runs.sessions.names import TEMP
+from ...runs.sessions.play import agent_of, on_stage, round_off, session_of_agent
+from ...runs.sessions.store import SessionMeta
+from ...runs.target import find, read
+from .methods import Method
+from .starting import arguments_of
+
+if TYPE_CHECKING:
+    from ....protocol.control.caller import Caller
+    from ....protocol.control.things import RunInfo
+    from .hub import Hub
+    from .peer import Peer
+
+log = logging.getLogger("callboard.control")
+
+
+class HubSessions:
+    """Starts runs that are turns of a session; each waits for those that were asked for before."""
+
+    def __init__(self, hub: Hub, nursery: trio.Nursery) -> None:
+        self._hub = hub
+        self._nursery = nursery
+        self._kept: dict[str, trio.Event] = {}
+
+    async def start(self, caller: Caller, wanted: StartRun, **more: Any) -> RunInfo:
+        """The prompt is the session's next; returns when the run that comes of it has begun.
+
+        Args:
+            more: further arguments of `callboard.run`.
+        """
+        caller.need("write:sessions")
+        begun = _Begun()
+        self._nursery.start_soon(self._play, caller, wanted, begun, more)
+        try:
+            await begun.settled.wait()
+        except trio.Cancelled:
+            begun.abandoned = True
+            if begun.info is not None:
+                self._hub.cancel(LOCAL, begun.info.run)  # nobody knows its id
+            elif begun.queued:
+                begun.scope.cancel()
+            raise
+        if begun.error is not None:
+            raise begun.error
+        assert begun.info is not None
+        return begun.info
+
+    async def placed(self, caller: Caller, wanted: StartRun) -> StartRun:
+        """What `caller` wants, in the session that the agent is always run in, if there is one.
+
+        That is for the person at this machine alone, as with `callboard run`: others would find themselves in a session
+        that belongs to whoever came first. A session of "" is none.
+        """
+        if wanted.session is not None:
+            return wanted if wanted.session else msgspec.structs.replace(wanted, session=None)
+        if caller.subject != LOCAL.subject or not wanted.target or not caller.has("write:sessions"):
+            return wanted
+        arguments_of(caller, wanted, self._hub.root.config_dir)  # it may be started at all
+        name = await trio.to_thread.run_sync(
+            partial(session_of_agent, self._hub.root, wanted.target, compat=wanted.compat)
+        )
+        return wanted if name in (None, TEMP) else msgspec.structs.replace(wanted, session=name)
+
+    async def kept(self, run: str) -> None:
+        """Wait until what a run of a session has brought is on disk."""
+        event = self._kept.get(run)
+        if event is not None:
+            await event.wait()
+
+    async def _play(self, caller: Caller, wanted: StartRun, begun: _Begun, more: dict[str, Any]) -> None:
+        """A turn, from the waiting for it to its being kept."""
+        try:
+            with begun.scope:
+                await self._turn(caller, wanted, begun, more)
+        except Exception as error:  # who has started it is told; after that it should not happen
+            if begun.settled.is_set() and not isinstance(error, CallboardError):  # the store has told those
+                log.exception("a turn of session %s ended badly", wanted.session)
+            begun.error = begun.error or error
+        finally:
+            if begun.info is None and begun.error is None:
+                begun.error = ActorCancelled("the turn was interrupted before it began")
+            begun.settled.set()
+            if begun.info is not None:
+                self._kept.pop(begun.info.run).set()
+
+    async def _turn(self, caller: Caller, wanted: StartRun, begun: _Begun, more: dict[str, Any]) -> None:
+        hub, root = self._hub, self._hub.root
+        assert wanted.session is not None
+        target: Any = None
+        if wanted.target:
+            found = find(wanted.target, config_dir=root.config_dir)
+            target = read(found, root.config_dir, compat=wanted.compat, shelf=root.shelf, variables=wanted.variables)
+        async with on_stage(
+            root,
+            caller,
+            wanted.session,
+            target=target,
+            agent=None if target is None else agent_of(target),
+            model=wanted.model,
+            variables=wanted.variables,
+            compat=wanted.compat,
+        ) as (turn, arguments):
+            begun.queued = False
+            known = msgspec.structs.replace(wanted, session=turn.stored.id)
+            rag = turn.session.other.get("rag")
+            if isinstance(rag, str) and rag:
+                arguments["knowledge"] = [*wanted.knowledge, rag]
+            begun.info = await hub.start(caller, known, **arguments, **more)
+            self._kept[begun.info.run] = trio.Event()
+            if begun.abandoned:
+                hub.cancel(LOCAL, begun.info.run)
+            begun.settled.set()
+            try:
+                await hub.wait(caller, begun.info.run)
+            except trio.Cancelled:
+                await self._ended(begun.info.run)  # what it has said by then is kept
+                raise
+            await round_off(root, turn, arguments["target"], wanted.prompt)
+
+    async def _ended(self, run: str) -> None:
+        """Interrupt a run and wait for its end."""
+        kernel = self._hub.root.kernel
+        actor = kernel.actor.child(run)
+        if actor is not None:
+            actor.interrupt()
+            with kernel.shield(actor.time_to_end()):
+                await actor.wait_over()
+
+
+class _Begun:
+    """A turn, from its being asked for: `queued` until it is its turn, `abandoned` when nobody waits for it."""
+
+    def __init__(self) -> None:
+        self.queued = True
+        self.abandoned = False
+        self.settled = trio.Event()
+        self.scope = trio.CancelScope()
+        self.info: RunInfo | None = None
+        self.error: Exception | None = None
+
+
+# --- methods -----------------------------------------------------------------------------------------------
+
+
+class ListSessions(Params, frozen=True):
+    """`_session/list`: of one agent, or all."""
+
+    agent: Name | None = None
+
+
+class OfSession(Params, frozen=True):
+    """`_session/get`, `_session/delete`, `_session/empty`, `_session/compress`: an id, or an alias of `agent`'s."""
+
+    session: Name
+    agent: Name | None = None
+
+
+class RenameSession(OfSession, frozen=True, kw_only=True):
+    """`_session/rename`."""
+
+    alias: Name
+
+
+class ExportSession(OfSession, frozen=True, kw_only=True):
+    """`_session/export`."""
+
+    form: Literal["markdown", "json"] = "markdown"
+
+
+class SessionList(msgspec.Struct, kw_only=True):
+    """Result of `_session/list`, newest first."""
+
+    sessions: list[SessionMeta]
+
+
+class OneSession(msgspec.Struct, kw_only=True):
+    """Result of `_session/get` and `_session/rename`; `messages` as in the session's file."""
+
+    session: SessionMeta
+    messages: list[dict[str, Any]] = []
+
+
+class Compressed(msgspec.Struct, kw_only=True):
+    """Result of `_session/compress`: False if there was too little to shorten."""
+
+    compressed: bool
+
+
+class Exported(msgspec.Struct, kw_only=True):
+    """Result of `_session/export`."""
+
+    text: str
+
+
+async def _list(peer: Peer, params: ListSessions) -> SessionList:
+    return SessionList(sessions=await peer.hub.root.sessions.list(peer.caller, agent=params.agent))
+
+
+async def _get(peer: Peer, params: OfSession) -> OneSession:
+    sessions = peer.hub.root.sessions
+    stored = await sessions.get(peer.caller, params.session, agent=params.agent)
+    meta = await trio.to_thread.run_sync(sessions.store.meta, stored)
+    return OneSession(session=meta, messages=stored.session.messages)
+
+
+async def _rename(peer: Peer, params: RenameSession) -> OneSession:
+    sessions = peer.hub.root.sessions
+    meta = await sessions.rename(peer.caller, params.session, params.alias, agent=params.agent)
+    return OneSession(session=meta)
+
+
+async def _delete(peer: Peer, params: OfSession) -> Done:
+    await peer.hub.root.sessions.delete(peer.caller, params.session, agent=params.agent)
+    return Done()
+
+
+async def _empty(peer: Peer, params: OfSession) -> Done:
+    await peer.hub.root.sessions.empty(peer.caller, params.session, agent=params.agent)
+    return Done()
+
+
+async def _compress(peer: Peer, params: OfSession) -> Compressed:
+    done = await peer.hub.root.sessions.compress(peer.caller, params.session, agent=params.agent)
+    return Compressed(compressed=done)
+
+
+async def _export(peer: Peer, params: ExportSession) -> Exported:
+    sessions = peer.hub.root.sessions
+    return Exported(text=await sessions.export(peer.caller, params.session, agent=params.agent, form=params.form))
+
+
+SESSION_METHODS = {
+    "_session/list": Method(ListSessions, SessionList, _list, long=True),
+    "_session/get": Method(OfSession, OneSession, _get, long=True),
+    "_session/rename": Method(RenameSession, OneSession, _rename),
+    "_session/delete": Method(OfSession, Done, _delete),
+    "_session/empty": Method(OfSession, Done, _empty),
+    "_session/compress": Method(OfSession, Compressed, _compress),
+    "_session/export": Method(ExportSession, Exported, _export, long=True),
+}
+"""What a hub offers beside its own methods."""

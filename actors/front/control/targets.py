@@ -1,0 +1,81 @@
+"""What can be started by its name, and what a run looks like as a drawing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from ....protocol.control.things import GraphEdge, GraphNode, GraphPicture, TargetInfo, TargetVariable
+from ....protocol.errors import CallboardError, NotFound
+from ....protocol.graph.model import Variable
+from ...runs.target import GraphAgent, Loaded, LoopAgent, WorkflowAgent, built_in_agents, load
+from ...work.library import AGENTS
+
+
+def targets(config_dir: Path) -> list[TargetInfo]:
+    """The agents of a configuration directory, then those of the library that it has none of the same name as."""
+    own = config_dir / "agents"
+    names = sorted(path.name for path in own.iterdir() if path.is_dir()) if own.is_dir() else []
+    found = [_described(name, config_dir) for name in names]
+    return found + [_described(name, config_dir) for name in built_in_agents() if name not in names]
+
+
+def _described(name: str, config_dir: Path) -> TargetInfo:
+    source = config_dir / "agents" / name
+    info = TargetInfo(name=name, dialect="", source="config" if source.is_dir() else "library")
+    try:
+        loaded = load(name, config_dir=config_dir)
+    except CallboardError as error:
+        home = source if source.is_dir() else AGENTS / name
+        info.dialect = "graph" if (home / "graph.yaml").is_file() else "agent"
+        info.problem = str(error).splitlines()[0]
+        return info
+    if isinstance(loaded, GraphAgent):
+        info.dialect, info.description = "graph", loaded.graph.description.strip()
+        info.model, info.variables = loaded.graph.model, _variables(loaded.graph.variables)
+        info.conversation_starters = list(loaded.graph.conversation_starters)
+    elif isinstance(loaded, LoopAgent):
+        info.dialect, info.description = "agent", loaded.agent.description.strip()
+        info.model, info.variables = loaded.agent.model, _variables(loaded.agent.variables)
+        info.conversation_starters = list(loaded.agent.conversation_starters)
+    else:
+        info.dialect, info.description = "workflow", (loaded.workflow.graph.description or "").strip()
+    return info
+
+
+def _variables(declared: Iterable[Variable]) -> list[TargetVariable]:
+    return [
+        TargetVariable(
+            name=each.name, description=each.description, default=each.default, required=each.default is None
+        )
+        for each in declared
+    ]
+
+
+def picture_of(target: str, config_dir: Path) -> GraphPicture:
+    """What is found there, as a drawing.
+
+    Raises:
+        NotFound: there is nothing any more that could be drawn.
+    """
+    try:
+        return picture(load(target, config_dir=config_dir))
+    except CallboardError as error:
+        raise NotFound(f"{target} can't be drawn any more: {error}") from error
+
+
+def picture(loaded: Loaded) -> GraphPicture:
+    """What it looks like: nodes and lines, or one node for an LLM agent."""
+    if not isinstance(loaded, GraphAgent | WorkflowAgent):
+        node = GraphNode(id=loaded.name, type="agent", title=loaded.agent.description.strip())
+        return GraphPicture(name=loaded.name, nodes=[node], edges=[], starts=[loaded.name])
+    drawn = loaded.picture
+    return GraphPicture(
+        name=drawn.name,
+        nodes=[GraphNode(id=id, type=box.kind, title=box.note) for id, box in drawn.nodes.items()],
+        edges=[
+            GraphEdge(source=line.source, target=line.target, label=line.label, dashed=line.dashed)
+            for line in drawn.lines
+        ],
+        starts=sorted(drawn.starts),
+    )

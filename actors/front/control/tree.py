@@ -1,0 +1,292 @@
+"""The actors, as they are shown: where they stand comes from the kernel, what they are at from their events.
+
+What is known of an actor from its events is dropped with its last one, so this grows with the tree and no further.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Self
+
+import msgspec
+import trio
+
+from ....protocol.control.things import ActorInfo, ActorKind, TreeChange
+from ....protocol.events import (
+    ActorFailed,
+    ActorRestarted,
+    ActorSpawned,
+    ActorStopped,
+    AgentStarted,
+    Event,
+    GraphStarted,
+    LlmDelta,
+    LlmReasoning,
+    LlmRequest,
+    LlmResponse,
+    McpServerStarting,
+    NodeEntered,
+    ToolFinished,
+    ToolStarted,
+    UsageUpdate,
+)
+from ....supervisors import Actor
+from ....supervisors.census import Seen, census, find, look_at
+from .memory import memory_of_process
+from .runs.summary import rfc3339
+
+TURN = 1000
+"""Actors that are looked at in a row, before others get a look in."""
+
+
+class Known(msgspec.Struct, gc=False):
+    """What the events of an actor have told."""
+
+    kind: ActorKind = "actor"
+    since: datetime | None = None
+    doing: str = ""
+    doing_since: datetime | None = None
+    talks: bool = False
+    turns: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float = 0.0
+    restarts: int = 0
+    events: int = 0
+    last_event: str = ""
+
+    def at(self, doing: str, since: datetime) -> None:
+        """It begins something."""
+        self.doing, self.doing_since = doing, since
+
+
+class Tree:
+    """See the module.
+
+    Args:
+        top: the root of all actors.
+    """
+
+    def __init__(self, top: Actor) -> None:
+        self._root = top.root
+        self._known: dict[str, Known] = {}
+        self._costs: dict[str, dict[str, float]] = {}
+        self._watches: dict[TreeWatch, None] = {}
+
+    # --- what events tell -----------------------------------------------------------------------------------
+
+    def take(self, event: Event) -> None:
+        """Learn from an event; of pieces of text, nothing."""
+        data, path = event.data, event.actor
+        kind = type(data)
+        if kind is LlmDelta or kind is LlmReasoning:
+            return
+        if kind is ActorStopped or kind is ActorFailed:
+            self._known.pop(path, None)
+        else:
+            known = self._known.get(path)
+            if known is None:
+                if self.find(path) is None:
+                    return  # told after its end: nobody would take it out again
+                known = self._known[path] = Known("run" if path == f"/{event.run}" else "actor")
+            known.last_event = event.kind
+            known.events += 1
+            self._learn(known, event)
+        if self._watches:
+            moved = kind in _MOVES
+            spent = kind is LlmResponse or kind is UsageUpdate
+            for watch in self._watches:
+                if spent:  # the run's row shows what all in it have used
+                    watch.note(event.run, f"/{event.run}")
+                watch.note(event.run, path, began=kind is ActorSpawned, ended=moved and kind is not ActorSpawned)
+                if moved:
+                    watch.note(event.run, event.parent)
+
+    def _learn(self, known: Known, event: Event) -> None:
+        data = event.data
+        if isinstance(data, ActorSpawned):
+            known.since = event.ts
+        elif isinstance(data, NodeEntered):
+            _is(known, "node")
+            known.at(data.node, event.ts)
+            known.talks = known.talks or data.type == "llm"
+        elif isinstance(data, LlmRequest):
+            known.at(data.model, event.ts)
+        elif isinstance(data, LlmResponse):
+            known.turns += 1
+            known.input_tokens += data.input_tokens
+            known.output_tokens += data.output_tokens
+            known.at("", event.ts)
+        elif isinstance(data, UsageUpdate):
+            totals = self._costs.setdefault(event.run, {})
+            known.cost += data.cost - totals.get(data.model, 0.0)
+            totals[data.model] = data.cost
+        elif isinstance(data, ToolStarted):
+            _is(known, "tool")
+            known.at(data.tool, event.ts)
+        elif isinstance(data, ToolFinished):
+            known.at("", event.ts)
+        elif isinstance(data, AgentStarted):
+            _is(known, "agent")
+            known.talks = True
+        elif isinstance(data, GraphStarted):
+            _is(known, "graph")
+        elif isinstance(data, McpServerStarting) and not event.run:
+            _is(known, "mcp")
+        elif isinstance(data, ActorRestarted):
+            known.restarts += 1
+
+    def forget_run(self, run: str) -> None:
+        """The run is over."""
+        self._costs.pop(run, None)
+        self._known.pop(f"/{run}", None)  # its end is told after its actor's
+
+    # --- looking --------------------------------------------------------------------------------------------
+
+    def find(self, path: str) -> Actor | None:
+        """The living actor with this path."""
+        return find(self._root, path)
+
+    def talks(self, path: str) -> bool:
+        """Whether the actor holds a conversation with a model."""
+        known = self._known.get(path)
+        return known is not None and known.talks
+
+    def all(self, run: str | None) -> list[ActorInfo]:
+        """Everybody, or those of one run; parents before their children."""
+        top = None if run is None else self._root.actor.child(run)
+        if run is not None and top is None:
+            return []
+        return [self._shown(seen) for seen in census(self._root, top)]
+
+    def info(self, actor: Actor) -> ActorInfo:
+        """One actor."""
+        return self._shown(look_at(actor))
+
+    def _shown(self, seen: Seen) -> ActorInfo:
+        info = ActorInfo(  # one by one: a tree may have ten thousand
+            path=seen.path,
+            parent=seen.parent,
+            name=seen.name,
+            run=seen.run,
+            state=seen.state,
+            paused=seen.paused,
+            mailbox=seen.mailbox,
+            received=seen.received,
+            children=seen.children,
+            memory=memory_of_process(seen.pid) if seen.pid else 0,
+        )
+        known = self._known.get(info.path)
+        if known is None:
+            info.kind = _by_place(info.path)
+            return info
+        info.kind = known.kind if known.kind != "actor" else _by_place(info.path)
+        info.doing, info.turns, info.restarts = known.doing, known.turns, known.restarts
+        info.input_tokens, info.output_tokens, info.cost = known.input_tokens, known.output_tokens, known.cost
+        info.events, info.last_event = known.events, known.last_event
+        info.since = "" if known.since is None else rfc3339(known.since)
+        info.doing_since = rfc3339(known.doing_since) if known.doing and known.doing_since is not None else ""
+        return info
+
+    # --- watching -------------------------------------------------------------------------------------------
+
+    def watch(
+        self,
+        interval: float,
+        concerns: Callable[[str], bool],
+        shown: Callable[[ActorInfo], ActorInfo] = lambda actor: actor,
+    ) -> TreeWatch:
+        """Changes, gathered for so many seconds, of those runs (by id) that concern the reader.
+
+        Args:
+            shown: adds what is not known here.
+        """
+        return TreeWatch(self, interval, concerns, self._watches, shown)
+
+
+class TreeWatch:
+    """Changes of the tree as they come, at most one `TreeChange` per interval.
+
+    with tree.watch(None, 0.25) as changes:
+        async for change in changes:
+            ...
+    """
+
+    def __init__(
+        self,
+        tree: Tree,
+        interval: float,
+        concerns: Callable[[str], bool],
+        all: dict[TreeWatch, None],
+        shown: Callable[[ActorInfo], ActorInfo],
+    ) -> None:
+        self._tree = tree
+        self._shown = shown
+        self._concerns = concerns
+        self._interval = interval
+        self._all = all
+        self._touched: dict[str, bool] = {}
+        self._news = trio.lowlevel.ParkingLot()
+
+    def __enter__(self) -> Self:
+        self._all[self] = None
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._all.pop(self, None)
+
+    def note(self, run: str, path: str, *, began: bool = False, ended: bool = False) -> None:
+        """Something has happened to this actor.
+
+        One that began and ended since the last change is not worth a word: so what waits for a reader who is slow
+        grows no further than the tree and what the reader knows of.
+        """
+        if not self._concerns(run):
+            return
+        if ended and self._touched.pop(path, False):
+            return
+        if not self._touched:
+            self._news.unpark_all()
+        self._touched.setdefault(path, began)
+
+    def __aiter__(self) -> TreeWatch:
+        return self
+
+    async def __anext__(self) -> TreeChange:
+        while True:
+            while not self._touched:
+                await self._news.park()
+            await trio.sleep(self._interval)
+            change = await self._change()
+            if change.changed or change.gone:
+                return change
+
+    async def _change(self) -> TreeChange:
+        touched, self._touched = self._touched, {}
+        changed: list[ActorInfo] = []
+        gone: list[str] = []
+        for number, path in enumerate(sorted(touched.keys() - {"", "/"})):
+            if number % TURN == TURN - 1:
+                await trio.lowlevel.checkpoint()
+            actor = self._tree.find(path)
+            if actor is None:
+                gone.append(path)
+            else:
+                changed.append(self._shown(self._tree.info(actor)))
+        return TreeChange(changed=changed, gone=gone)
+
+
+_MOVES = frozenset({ActorSpawned, ActorStopped, ActorFailed})
+
+
+def _is(known: Known, kind: ActorKind) -> None:
+    if known.kind == "actor":
+        known.kind = kind
+
+
+def _by_place(path: str) -> ActorKind:
+    """What an actor that has told nothing is, by where it stands."""
+    if path.startswith("/run-") and path.count("/") == 1:
+        return "run"
+    return "mcp" if path.startswith("/mcp/") else "actor"

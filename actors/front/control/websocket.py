@@ -1,0 +1,233 @@
+"""Frames over a websocket: one accepted connection, from its handshake to its end.
+
+    GET /ws or /acp        both speak the same; `Authorization: Bearer T`, or the subprotocol `bearer.<base64url of T>`
+
+A client that vanishes without a word is noticed by a ping that nobody answers; so is one that has stopped reading. A
+frame that is too large closes the connection (1009), as do binary ones (1003); a frame that is no JSON is answered.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
+
+import msgspec
+import trio
+import wsproto.utilities
+from trio_websocket import ConnectionClosed, WebSocketConnection, WebSocketRequest
+from trio_websocket import wrap_server_stream as wrap
+
+from ....protocol.control.caller import Caller
+from ....protocol.errors import CallboardError, Denied, NotFound, Saturated, Unauthorized
+from ...io.outbox import Outbox
+from .gate import SUBPROTOCOL, Gate
+from .peer import AcpSide, Gone, Peer
+from .unread import Unread
+
+if TYPE_CHECKING:
+    from ....supervisors import Actor
+    from .hub import Hub
+
+PATHS = ("/ws", "/acp")
+
+CLOSE_WITHIN = 0.3
+"""Seconds for the closing words; then the connection is cut."""
+
+_STATUS: tuple[tuple[type[CallboardError], int], ...] = (
+    (Unauthorized, 401),
+    (Denied, 403),
+    (NotFound, 404),
+    (Saturated, 503),
+)
+
+AcpMaker: TypeAlias = "Callable[[Hub, Caller], AcpSide]"
+
+log = logging.getLogger("callboard.control")
+
+
+class WebSocketOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How a connection is treated.
+
+    Attributes:
+        max_frame: bytes of a frame from the client.
+        ping_every, pong_within: seconds.
+        handshake_within: seconds.
+    """
+
+    max_frame: int = 1024 * 1024
+    ping_every: float = 20.0
+    pong_within: float = 20.0
+    handshake_within: float = 10.0
+
+
+async def serve_websocket(
+    me: Actor,
+    stream: trio.abc.Stream,
+    hub: Hub,
+    gate: Gate,
+    *,
+    peer: str = "",
+    acp: AcpMaker | None = None,
+    options: WebSocketOptions | None = None,
+) -> None:
+    """Serve one connection, to its end.
+
+    Args:
+        me: the connection's actor.
+        stream: its first bytes are the request to upgrade.
+        peer: the client's address, for the gate.
+        acp: makes the side that answers the methods of ACP.
+    """
+    options = options or WebSocketOptions()
+    room = contextlib.ExitStack()
+    try:
+        async with trio.open_nursery() as nursery:
+            connection = await _shake_hands(nursery, stream, gate, room, peer, options)
+            if connection is not None:
+                websocket, caller = connection
+                nursery.start_soon(_ping, websocket, options, nursery.cancel_scope)
+                unread = room.enter_context(hub.unread.of(caller.subject))
+                outbox = Outbox(websocket, unread)
+                room.callback(outbox.close)
+                nursery.start_soon(outbox.write)
+                with gate.stay(caller) as stay:
+                    await _talk(me, websocket, outbox, unread, hub, caller, gate, acp, stay)
+                await _hang_up(websocket, stream)
+            nursery.cancel_scope.cancel()
+    except* (ConnectionClosed, trio.BrokenResourceError, trio.ClosedResourceError, wsproto.utilities.ProtocolError):
+        log.debug("%s: the connection broke", me.path)
+    finally:
+        room.close()
+        await trio.aclose_forcefully(stream)
+
+
+async def _shake_hands(
+    nursery: trio.Nursery,
+    stream: trio.abc.Stream,
+    gate: Gate,
+    room: contextlib.ExitStack,
+    peer: str,
+    options: WebSocketOptions,
+) -> tuple[WebSocketConnection, Caller] | None:
+    """Answer the request to upgrade; None if it was refused, or never came. `room` holds the place it takes."""
+    with trio.move_on_after(options.handshake_within):
+        request = await wrap(nursery, stream, max_message_size=options.max_frame)
+        headers = _headers(request)
+        try:
+            if request.path.partition("?")[0] not in PATHS:
+                raise NotFound(f"the websocket is at {' and '.join(PATHS)}")
+            caller = await gate.admit(headers, peer)
+            room.enter_context(gate.room(caller))
+        except CallboardError as error:
+            await _refuse(request, error)
+            return None
+        offered = [name for name in request.proposed_subprotocols if name == SUBPROTOCOL]
+        return await request.accept(subprotocol=offered[0] if offered else None), caller
+    return None
+
+
+def _headers(request: WebSocketRequest) -> dict[str, str]:
+    """All of them; wsproto keeps those it understands apart."""
+    headers: dict[str, str] = {}
+    for raw, value in request.headers:  # what is given twice is joined, so that it equals nothing
+        name, text = raw.decode("latin-1").lower(), value.decode("latin-1")
+        headers[name] = f"{headers[name]}, {text}" if name in headers else text
+    headers.setdefault("host", request._event.host)  # noqa: SLF001 - there is no other way to it
+    headers.setdefault("sec-websocket-protocol", ", ".join(request.proposed_subprotocols))
+    return headers
+
+
+async def _refuse(request: WebSocketRequest, error: CallboardError) -> None:
+    status = next((status for kind, status in _STATUS if isinstance(error, kind)), 400)
+    body = msgspec.json.encode({"error": {"code": error.code, "message": str(error)}})
+    headers = [(b"Content-Type", b"application/json"), (b"Connection", b"close")]
+    if status == 401:
+        headers.append((b"WWW-Authenticate", b"Bearer"))
+    await request.reject(status, extra_headers=headers, body=body)
+
+
+async def _talk(
+    me: Actor,
+    websocket: WebSocketConnection,
+    outbox: Outbox,
+    unread: Unread,
+    hub: Hub,
+    caller: Caller,
+    gate: Gate,
+    acp: AcpMaker | None,
+    stay: trio.CancelScope,
+) -> None:
+    """Hand frames in and out until either side has had enough."""
+
+    async def send(frame: bytes) -> None:
+        gate.frame("out")
+        await outbox.put(frame)
+
+    side = None if acp is None else acp(hub, caller)
+    peer = Peer(me, hub, caller, send, acp=side, gate=gate, room=outbox.room, turn=unread.turn)
+    try:
+        while True:
+            message = await websocket.get_message()
+            gate.frame("in")
+            if isinstance(message, bytes):
+                await _close(websocket, 1003, "frames are text")
+                return
+            await peer.receive(message.encode())
+    except (ConnectionClosed, Gone):
+        return
+    except trio.Cancelled:
+        with me.cleanup():
+            if stay.cancel_called:
+                peer.close()  # nothing new is said to a stranger
+                with trio.move_on_after(CLOSE_WITHIN):
+                    await outbox.between()
+                await _say_goodbye(websocket, outbox, 1008, "the key counts no more")
+            else:
+                await _finish(outbox)
+                await _say_goodbye(websocket, outbox, 1001, "the server stops")
+        raise
+    finally:
+        peer.close()
+
+
+async def _finish(outbox: Outbox) -> None:
+    """What is on its way still goes out."""
+    with trio.move_on_after(CLOSE_WITHIN), contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+        await outbox.finish()
+
+
+async def _say_goodbye(websocket: WebSocketConnection, outbox: Outbox, code: int, reason: str) -> None:
+    """The closing words, unless they would come in the middle of a frame."""
+    if not outbox.torn:
+        await _close(websocket, code, reason)
+
+
+async def _close(websocket: WebSocketConnection, code: int, reason: str) -> None:
+    with trio.move_on_after(CLOSE_WITHIN), contextlib.suppress(wsproto.utilities.LocalProtocolError):
+        await websocket.aclose(code, reason)
+
+
+async def _hang_up(websocket: WebSocketConnection, stream: trio.abc.Stream) -> None:
+    """After a frame that was too large: take what still comes, or the client would never see why we close."""
+    closed = websocket.closed
+    if closed is None or closed.code != 1009:
+        return
+    with trio.move_on_after(CLOSE_WITHIN), contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+        if isinstance(stream, trio.abc.HalfCloseableStream):
+            await stream.send_eof()
+        while await stream.receive_some(65536):
+            pass
+
+
+async def _ping(websocket: WebSocketConnection, options: WebSocketOptions, connection: trio.CancelScope) -> None:
+    """Cut the connection when the client is not there any more."""
+    with contextlib.suppress(ConnectionClosed, wsproto.utilities.LocalProtocolError):
+        while True:
+            await trio.sleep(options.ping_every)
+            with trio.move_on_after(options.pong_within) as limit:
+                await websocket.ping()
+            if limit.cancelled_caught:
+                connection.cancel()
+                return

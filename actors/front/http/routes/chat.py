@@ -1,0 +1,188 @@
+"""`/v1/chat/completions`: agents for programs that speak OpenAI's API."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from starlette.types import ASGIApp, Send
+
+from .....protocol.chat import TextPart, Turn, UserTurn, parts_of
+from .....protocol.chat import Tool as ToolSpec
+from .....protocol.control.own import StartRun
+from .....protocol.errors import NotFound, ToolFailed, UsageError
+from ....work.agent.wishes import Wishes
+from ....work.tools.tool import Tool
+from ..call import Call, reply
+from ..following import Failed, Performed, Running, follow
+from ..shapes.chat_input import ChatCompletionRequest, ToolOffered
+from ..shapes.conversation import Asked, asked
+from ..shapes.handed import HandedOut, handed_out
+from ..shapes.openai import Chat, ChatCompletionReply
+from ..shapes.wire import Wire
+from ..sse import EventStream, Say, event
+from ..table import SSE, Route
+from .completions import check_model, plain
+
+KINDS = ("agent", "graph", "workflow")
+DONE = event(b"[DONE]")
+
+
+async def complete(call: Call, body: ChatCompletionRequest) -> ASGIApp:
+    """The conversation goes to what `model` names; what is said comes back, or calls of the client's tools."""
+    tools = [] if body.tool_choice == "none" else [_offered(tool) for tool in body.tools or ()]
+    conversation = asked(body.messages, tools=body.tools is not None, find=call.handed)
+    wanted, more = begun(call, body.model, conversation)
+    beside = body.callboard
+    wanted = msgspec.structs.replace(wanted, variables=beside.variables, state=beside.state, timeout=beside.timeout)
+    left = _Left(call, more.get("history", ()), one=body.parallel_tool_calls is False)
+    if "history" in more:
+        more |= {"wishes": Wishes(sampling=body.sampling), "tools": tools, "on_history": left.take}
+    elif body.tools:
+        raise UsageError(f"tools: {body.model} is no agent and no model; the tools of its nodes are its own")
+
+    async def perform(send: Send) -> None:
+        async with Running(call, lambda: call.begin(wanted, **more)) as running:
+            run = running.info
+            usage = body.stream_options is not None and bool(body.stream_options.include_usage)
+            told = Chat(run.run, body.model, int(time.time()), usage=usage, calls=lambda: left.calls(run.run))
+
+            async def stream(say: Say) -> None:
+                async def each(happened: Wire, _: bytes) -> None:
+                    for chunk in told.take(happened):
+                        await say(event(msgspec.json.encode(chunk)))
+
+                await follow(call, run.run, each)
+                await say(DONE)
+
+            async def quietly(happened: Wire, _: bytes) -> None:
+                told.take(happened)
+
+            if body.stream:
+                await EventStream(stream).run(send)
+                return
+            await follow(call, run.run, quietly)
+        if told.error is not None:
+            raise Failed(*told.error)
+        await reply(told.reply())(call.request.scope, call.request.receive, send)
+
+    return Performed(perform)
+
+
+class _Left:
+    """What a run leaves to its client: calls of the client's own tools."""
+
+    def __init__(self, call: Call, before: Sequence[Turn], *, one: bool) -> None:
+        self._call = call
+        self._before = before
+        self._one = one
+        self._said: Sequence[Turn] = ()
+        self._handed: HandedOut | None = None
+
+    def take(self, said: Sequence[Turn]) -> None:
+        """All of the conversation, when the agent is done."""
+        self._said = said
+
+    def calls(self, run: str) -> tuple[Any, ...]:
+        """The calls; the run is remembered until their results come."""
+        if self._handed is None:
+            self._handed = handed_out(run, self._said, self._before, one=self._one)
+            if self._handed is not None:
+                self._call.hand_out(self._handed)
+        return () if self._handed is None else self._handed.calls
+
+
+def _offered(tool: ToolOffered) -> Tool:
+    """A tool of the client's, as an agent is offered it."""
+    function = tool.function
+    spec = ToolSpec(name=function.name, description=function.description or "")
+    if function.parameters:
+        spec = msgspec.structs.replace(spec, parameters=function.parameters)
+
+    async def run(*_: Any) -> Any:
+        raise ToolFailed(f"'{function.name}' can be called by the agent that was asked only")
+
+    return Tool(spec=spec, run=run, origin="function", elsewhere=True)
+
+
+def begun(call: Call, model: str, conversation: Asked) -> tuple[StartRun, dict[str, Any]]:
+    """What to start for a name: one of an agent, `agent/NAME` and the like, or a model's own.
+
+    An agent gets what is said by a system prompt as part of the prompt, since its instructions are its own; a graph
+    or a workflow knows nothing of what was said before.
+
+    Raises:
+        NotFound: there is no such agent.
+        UsageError: a graph or a workflow is shown images, or the results of tools.
+    """
+    kind, _, name = model.partition("/")
+    more: dict[str, Any] = {"history": conversation.history}
+    if conversation.images:
+        more["parts"] = conversation.images
+    if kind not in KINDS:
+        try:
+            check_model(call, model)
+        except UsageError as error:
+            raise NotFound(str(error)) from None
+        more["target"] = plain(model, instructions=conversation.system)
+        return StartRun(target="", prompt=conversation.prompt), more
+    found = next((target for target in call.hub.targets(call.caller) if target.name == name), None)
+    if found is None or found.dialect != kind:
+        hint = f"; it is a {found.dialect}: {found.dialect}/{name[:60]}" if found is not None else ""
+        raise NotFound(f"there is no {kind} '{name[:60]}'{hint}; GET /v1/models lists those there are")
+    prompt = conversation.prompt
+    if kind != "agent":
+        if conversation.images or not prompt:
+            raise UsageError(f"messages: a {kind} takes the text of the last message, and nothing else")
+        return StartRun(target=name, prompt=_after(conversation.system, prompt)), {}
+    if prompt or conversation.images:
+        prompt = _after(conversation.system, prompt)
+    elif conversation.system:
+        more["history"] = _with_system(conversation.system, conversation.history)
+    return StartRun(target=name, prompt=prompt), more
+
+
+def _after(system: str, prompt: str) -> str:
+    return "\n\n".join(text for text in (system, prompt) if text)
+
+
+def _with_system(system: str, history: Sequence[Turn]) -> tuple[Turn, ...]:
+    """The conversation with the system prompt before the user's last words, as they were told to the agent."""
+    turns = list(history)
+    for at in range(len(turns) - 1, -1, -1):
+        turn = turns[at]
+        if isinstance(turn, UserTurn):
+            parts = parts_of(turn.content)
+            if not (parts and isinstance(parts[0], TextPart) and parts[0].text.startswith(system)):
+                turns[at] = UserTurn((TextPart(system), *parts))
+            break
+    return tuple(turns)
+
+
+def target_of(name: str | None, forwarded: Any) -> str:
+    """What an AG-UI client wants run: said in the query, or in what it passes on.
+
+    Raises:
+        UsageError: nothing is named.
+    """
+    named = name or (forwarded.get("target") if isinstance(forwarded, dict) else None)
+    if not isinstance(named, str) or not named:
+        raise UsageError("what is to be run? ?target=agent/NAME, or `target` in forwardedProps")
+    return named
+
+
+ROUTES = (
+    Route(
+        method="POST",
+        path="/v1/chat/completions",
+        handler=complete,
+        summary="A chat completion as OpenAI's: `model` is agent/NAME, graph/NAME, workflow/NAME, or a model",
+        tag="openai",
+        body=ChatCompletionRequest,
+        gives=ChatCompletionReply,
+        media=(SSE,),
+        errors=(404, 499, 502),
+    ),
+)

@@ -1,0 +1,336 @@
+"""The HTTP side of the protocol (Streamable HTTP) as an ASGI application, whoever serves it.
+
+One message is one POST to `/mcp`. A request's answer is JSON where it comes at once, and else a stream of events that
+ends with it. In the newer era that is all, and headers repeat what the body says, so that proxies can route by them. In
+the older one `initialize` opens a session, which the client names in a header from then on and ends with DELETE.
+
+A stream that the client closes cancels the run, in both eras: nothing keeps a result that nobody can fetch. There is
+no stream for messages that belong to no request (GET), since we have none.
+
+Web pages must not get here by way of somebody's browser. `Origin` is checked always, and `Host` where we listen on the
+loopback interface only, against names that were made to point there.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import secrets
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+import trio
+
+from ....protocol.jsonrpc import (
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    PARSE_ERROR,
+    Failure,
+    Message,
+    Notification,
+    Request,
+    Result,
+    decode,
+)
+from ....protocol.mcp.model import HANDSHAKE, HEADER_MISMATCH, MODERN, UNSUPPORTED_VERSION
+from .service import Service
+from .session import Leg, Refused, Session, params_of, refusal, version_named
+
+Received = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Sent = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Headers = dict[str, str]
+
+PATH = "/mcp"
+MAX_BODY = 4 * 1024 * 1024
+MAX_SESSIONS = 1_000
+SESSION_TTL = 1_800.0
+"""Seconds after which a session that nobody used may be forgotten."""
+
+PING_EVERY = 15.0
+"""Seconds of silence after which a waiting client is shown that we are still there."""
+
+BEHIND = 1_000
+"""Messages that may wait for a slow client before progress is dropped."""
+
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+STATUS = {
+    PARSE_ERROR: 400,
+    INVALID_REQUEST: 400,
+    INVALID_PARAMS: 400,
+    HEADER_MISMATCH: 400,
+    UNSUPPORTED_VERSION: 400,
+    METHOD_NOT_FOUND: 404,
+}
+"""The newer era's statuses of errors; in the older one, and for all others, it is 200."""
+
+
+class Reply(Exception):
+    """A status, and a JSON text if there is anything to say. Raised where a request gets no further."""
+
+    def __init__(self, status: int, body: bytes = b"", headers: Headers | None = None) -> None:
+        super().__init__(status)
+        self.status = status
+        self.body = body
+        self.headers = headers or {}
+
+
+class App:
+    """See the module.
+
+    Args:
+        token: what clients have to show as `Authorization: Bearer`; None and they need none.
+        only_loopback: whether requests must be addressed to this machine by one of its own names.
+        origins: web origins that may call us beside those of this machine.
+    """
+
+    def __init__(
+        self, service: Service, *, token: str | None = None, only_loopback: bool = True, origins: tuple[str, ...] = ()
+    ) -> None:
+        self._service = service
+        self._token = token
+        self._only_loopback = only_loopback
+        self._origins = origins
+        self._sessions: OrderedDict[str, tuple[Session, float]] = OrderedDict()
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Received, send: Sent) -> None:
+        """The ASGI application; for requests, since there is nothing to do at the server's start and end."""
+        if scope["type"] != "http":
+            raise NotImplementedError(scope["type"])
+        try:
+            await _say(await self._answer(scope, receive), receive, send)
+        except Reply as reply:
+            await _reply(send, reply)
+
+    async def _answer(self, scope: MutableMapping[str, Any], receive: Received) -> Reply | tuple[Session, Leg]:
+        headers = _headers(scope)
+        self._admit(scope["path"], headers)
+        if scope["method"] == "DELETE":
+            self._session(headers).close()
+            del self._sessions[headers["mcp-session-id"]]
+            return Reply(204)
+        _check_post(scope["method"], headers)
+        message = _message(await _body(receive))
+        if not isinstance(message, Request):
+            return self._take(message, headers)
+        modern, more = True, Headers()
+        try:
+            version = version_named(params_of(message))
+            modern = version is not None or headers.get("mcp-protocol-version") == MODERN
+            if modern:
+                _check_headers(message, version, headers)
+                session = Session(self._service)
+            elif message.method == "initialize":
+                session, more = self._new_session()
+            elif headers.get("mcp-protocol-version", HANDSHAKE[0]) not in HANDSHAKE:
+                raise Reply(400, b'{"error":"this MCP-Protocol-Version is not spoken here"}')
+            else:
+                session = self._session(headers)
+            answer = session.receive(message)
+        except Refused as refused:
+            raise Reply(STATUS.get(refused.code, 200) if modern else 200, refusal(message.id, refused)) from None
+        return (session, answer) if isinstance(answer, Leg) else Reply(200, answer, more)
+
+    def _admit(self, path: str, headers: Headers) -> None:
+        """Raise the reply to somebody who has no business here."""
+        if path.rstrip("/") != PATH:
+            raise Reply(404)
+        if self._only_loopback and _host(f"//{headers.get('host', '')}") not in LOOPBACK:
+            raise Reply(421, b'{"error":"this server answers to the names of its own machine only"}')
+        origin = headers.get("origin")
+        if origin is not None and origin not in self._origins and _host(origin) not in LOOPBACK:
+            raise Reply(403, b'{"error":"this origin is not allowed"}')
+        if self._token is not None:
+            scheme, _, shown = headers.get("authorization", "").partition(" ")
+            if scheme.lower() != "bearer" or not secrets.compare_digest(shown.encode(), self._token.encode()):
+                raise Reply(401, b'{"error":"a bearer token is needed"}', {"www-authenticate": "Bearer"})
+
+    def _take(self, message: Notification | Result | Failure, headers: Headers) -> Reply:
+        """The reply to what wants no answer."""
+        if headers.get("mcp-protocol-version") != MODERN:  # where a client tells us nothing that matters this way
+            session = self._session(headers)
+            if isinstance(message, Notification):
+                session.notified(message)
+            else:
+                session.answered(message)
+        return Reply(202)
+
+    # --- sessions -------------------------------------------------------------------------------------------
+
+    def _new_session(self) -> tuple[Session, Headers]:
+        for id, (session, used) in list(self._sessions.items()):
+            too_old = used + SESSION_TTL < trio.current_time()
+            if session.idle and (too_old or len(self._sessions) >= MAX_SESSIONS):
+                del self._sessions[id]
+        if len(self._sessions) >= MAX_SESSIONS:
+            raise Reply(503, b'{"error":"too many sessions are at work; try again later"}')
+        session, id = Session(self._service), secrets.token_hex(16)
+        self._sessions[id] = session, trio.current_time()
+        return session, {"mcp-session-id": id}
+
+    def _session(self, headers: Headers) -> Session:
+        id = headers.get("mcp-session-id")
+        if id is None:
+            raise Reply(400, b'{"error":"begin with initialize, then name the session in Mcp-Session-Id"}')
+        if id not in self._sessions:
+            raise Reply(404, b'{"error":"this session has ended; begin with initialize again"}')
+        session, _ = self._sessions.pop(id)
+        self._sessions[id] = session, trio.current_time()
+        return session
+
+
+# --- requests ------------------------------------------------------------------------------------------------
+
+
+def _headers(scope: MutableMapping[str, Any]) -> Headers:
+    """Lower-case names; what is given twice is joined, so that it equals nothing."""
+    headers: Headers = {}
+    for raw, value in scope["headers"]:
+        name, text = raw.decode("latin-1").lower(), value.decode("latin-1")
+        headers[name] = f"{headers[name]}, {text}" if name in headers else text
+    return headers
+
+
+def _host(url: str) -> str | None:
+    try:
+        return urlsplit(url).hostname
+    except ValueError:
+        return None
+
+
+def _check_post(method: str, headers: Headers) -> None:
+    if method != "POST":
+        raise Reply(405, headers={"allow": "POST, DELETE"})
+    if not headers.get("content-type", "").lower().startswith("application/json"):
+        raise Reply(415, b'{"error":"the body must be application/json"}')
+    accepted = headers.get("accept", "*/*")
+    if "*/*" not in accepted and not ("application/json" in accepted and "text/event-stream" in accepted):
+        raise Reply(406, b'{"error":"accept both application/json and text/event-stream"}')
+
+
+async def _body(receive: Received) -> bytes:
+    body = bytearray()
+    while True:
+        event = await receive()
+        if event["type"] != "http.request":
+            raise Reply(400)  # to nobody: the client has gone
+        body += event.get("body", b"")
+        if len(body) > MAX_BODY:
+            raise Reply(413, b'{"error":"a message has at most %d bytes"}' % MAX_BODY, {"connection": "close"})
+        if not event.get("more_body"):
+            return bytes(body)
+
+
+def _message(body: bytes) -> Message:
+    try:
+        return decode(body)
+    except (ValueError, RecursionError) as error:
+        try:
+            msgspec.json.decode(body)
+        except (ValueError, RecursionError):
+            raise Reply(400, refusal(None, Refused(PARSE_ERROR, f"the body is no JSON: {error}"))) from None
+        refused = Refused(INVALID_REQUEST, f"the body must be one JSON-RPC message: {error}")
+        raise Reply(400, refusal(None, refused)) from None
+
+
+def _check_headers(request: Request, version: Any, headers: Headers) -> None:
+    """Raise `Refused` where the headers don't say what the body says."""
+    body = {"mcp-protocol-version": version, "mcp-method": request.method}
+    if request.method == "tools/call":
+        body["mcp-name"] = params_of(request).get("name")
+    for name, value in body.items():
+        if value is None and name == "mcp-protocol-version":
+            continue  # `Session.receive` says what is missing
+        if _decoded(headers.get(name)) != value:
+            raise Refused(HEADER_MISMATCH, f"the header {name} does not say what the body says")
+
+
+def _decoded(value: str | None) -> str | None:
+    """What a header says; text that is not ASCII comes as `=?base64?...?=`."""
+    if value is None or not (value.startswith("=?base64?") and value.endswith("?=")):
+        return value
+    try:
+        return base64.b64decode(value[9:-2], validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        return None
+
+
+# --- answers -------------------------------------------------------------------------------------------------
+
+
+async def _reply(send: Sent, reply: Reply) -> None:
+    headers = {"content-type": "application/json", "content-length": str(len(reply.body)), **reply.headers}
+    await send({"type": "http.response.start", "status": reply.status, "headers": _raw(headers)})
+    await send({"type": "http.response.body", "body": reply.body})
+
+
+def _raw(headers: Headers) -> list[tuple[bytes, bytes]]:
+    return [(name.encode(), value.encode()) for name, value in headers.items()]
+
+
+class _Pieces:
+    """What a leg has to say, until the client has been told."""
+
+    def __init__(self) -> None:
+        self._waiting: list[bytes] = []
+        self._news = trio.Event()
+        self.over = False
+        self.answer: bytes | None = None
+
+    def put(self, message: bytes, *, droppable: bool = False) -> None:
+        if not (droppable and len(self._waiting) >= BEHIND):
+            self._waiting.append(message)
+            self._news.set()
+
+    async def collect(self, session: Session, leg: Leg) -> None:
+        """Play the leg to its answer."""
+        self.answer = await session.play(leg, self.put)
+        self.over = True
+        self._news.set()
+
+    async def take(self) -> list[bytes]:
+        """What there is to say; nothing after a long silence."""
+        with trio.move_on_after(PING_EVERY):
+            await self._news.wait()
+        self._news = trio.Event()
+        taken, self._waiting = self._waiting, []
+        return taken
+
+
+async def _say(answer: Reply | tuple[Session, Leg], receive: Received, send: Sent) -> None:
+    """Reply; to a leg with JSON if it says nothing before its answer, else with a stream."""
+    if isinstance(answer, Reply):
+        await _reply(send, answer)
+        return
+    pieces, started, reply = _Pieces(), False, None
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_cancel_when_gone, receive, nursery.cancel_scope)
+        nursery.start_soon(pieces.collect, *answer)
+        over = False
+        while not over:
+            said, over = await pieces.take(), pieces.over
+            if over and not started and not said:
+                reply = Reply(202) if pieces.answer is None else Reply(200, pieces.answer)
+                break
+            if over and pieces.answer is not None:
+                said.append(pieces.answer)
+            if not started:
+                await send({"type": "http.response.start", "status": 200, "headers": _raw(_STREAM)})
+                started = True
+            body = b"".join(b"event: message\r\ndata: %b\r\n\r\n" % message for message in said)
+            await send({"type": "http.response.body", "body": body or b": ping\r\n\r\n", "more_body": not over})
+        nursery.cancel_scope.cancel()
+    if reply is not None:
+        await _reply(send, reply)
+
+
+_STREAM = {"content-type": "text/event-stream", "cache-control": "no-cache, no-transform", "x-accel-buffering": "no"}
+
+
+async def _cancel_when_gone(receive: Received, scope: trio.CancelScope) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    scope.cancel()

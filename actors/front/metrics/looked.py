@@ -1,0 +1,125 @@
+"""What is a state, or is counted elsewhere, and is looked at when Prometheus comes."""
+
+from __future__ import annotations
+
+from collections import Counter as Count
+from collections.abc import Callable, Iterable, Iterator
+from itertools import accumulate
+from typing import TYPE_CHECKING, final
+
+from prometheus_client.metrics_core import CounterMetricFamily as CounterFamily
+from prometheus_client.metrics_core import GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from .labels import OTHER, Names
+
+if TYPE_CHECKING:
+    from ....supervisors.tally import Tally
+    from ...runs.root import Root
+    from ..access.rates import Rates
+    from ..control.logs.writer import Writer
+
+
+@final
+class Looked(Collector):
+    """See the module.
+
+    Args:
+        mail: how long mail waited.
+        logs: who writes down what happens in runs.
+        rates: how often subjects have asked lately.
+    """
+
+    def __init__(
+        self,
+        root: Root,
+        names: Names,
+        *,
+        mail: Tally,
+        logs: Writer | None = None,
+        rates: Callable[[], Rates | None] = lambda: None,
+    ) -> None:
+        self._root = root
+        self._names = names
+        self._mail = mail
+        self._logs = logs
+        self._rates = rates
+
+    def collect(self) -> Iterable[Metric]:
+        yield from self._actors()
+        sessions = self._root.sessions
+        yield GaugeMetricFamily("sessions_active_total", "Sessions in use.", sessions.live)
+        yield CounterFamily("sessions_created", "Sessions made.", sessions.created)
+        yield from self._pool()
+        if self._logs is not None:
+            yield _histogram("journal_append_seconds", "Time to write down what happened in a run.", self._logs.times)
+            yield CounterFamily("journal_bytes", "Bytes written down of what happened in runs.", self._logs.bytes)
+        if (rates := self._rates()) is not None:
+            yield self._subjects(rates)
+
+    def _actors(self) -> Iterator[Metric]:
+        kernel = self._root.kernel
+        lives = list(kernel.tasks.values())
+        actors = GaugeMetricFamily("actors", "Actors that are alive.", labels=["state"])
+        for state, count in sorted(Count(life.state for life in lives).items()):
+            actors.add_metric([state], count)
+        yield actors
+        depths = [len(life.mailbox) for life in lives]
+        yield GaugeMetricFamily("mailbox_depth", "Messages that wait in all mailboxes.", sum(depths))
+        yield GaugeMetricFamily("mailbox_depth_max", "Messages that wait in the fullest one.", max(depths, default=0))
+        yield _histogram("mailbox_wait_seconds", "Time that mail waited in a mailbox.", self._mail)
+        yield GaugeMetricFamily("questions_open", "Questions without an answer.", len(kernel.questions.open))
+
+    def _pool(self) -> Iterator[Metric]:
+        """The MCP servers, once somebody has used one."""
+        servers = self._root.mcp_in_use
+        if servers is None:
+            return
+        states = GaugeMetricFamily("mcp_processes", "MCP servers by state.", labels=["server", "state"])
+        size: Count[str] = Count(leased=0, idle=0)
+        by_name = Count((self._names.of("server", one.name), one.state) for one in servers.status())
+        for (server, state), count in sorted(by_name.items()):
+            states.add_metric([server, state], count)
+            if state in size:
+                size[state] += count
+        yield states
+        pool = GaugeMetricFamily("mcp_pool_size", "MCP servers that run.", labels=["state"])
+        for state, count in size.items():
+            pool.add_metric([state], count)
+        yield pool
+        counted, waits = servers.statistics(), servers.waits
+        hits = counted.acquire_active_hit + counted.acquire_idle_hit
+        yield _histogram("mcp_acquire_latency_seconds", "Time to have an MCP server.", waits, at_once=hits)
+        yield _histogram("mcp_pool_wait_seconds", "Time of those who waited for an MCP server to start.", waits)
+        yield CounterFamily("mcp_spawns", "MCP servers started.", counted.spawned)
+        yield CounterFamily("mcp_idle_evictions", "MCP servers stopped for want of use.", counted.idle_evicted)
+        operations = HistogramMetricFamily(
+            "mcp_client_operation_duration_seconds", "Time of a request to an MCP server.", labels=["mcp_method_name"]
+        )
+        for method, times in sorted(servers.operations.items()):
+            operations.add_metric([method], *_figures(times))
+        yield operations
+
+    def _subjects(self, rates: Rates) -> Metric:
+        """Requests in the minute that counts now; of the subjects that have no name here, the one with the most."""
+        family = GaugeMetricFamily("subject_requests_per_minute", "Requests of the last minute.", labels=["subject"])
+        most: dict[str, float] = {}
+        for subject, count in rates.current():
+            name = self._names.of("subject", subject)
+            most[name] = max(count, most.get(name, 0.0)) if name == OTHER else count
+        for name, count in sorted(most.items()):
+            family.add_metric([name], count)
+        return family
+
+
+def _histogram(name: str, text: str, tally: Tally, *, at_once: int = 0) -> HistogramMetricFamily:
+    """A tally as Prometheus knows it, and so many more that took no time."""
+    family = HistogramMetricFamily(name, text)
+    family.add_metric([], *_figures(tally, at_once))
+    return family
+
+
+def _figures(tally: Tally, at_once: int = 0) -> tuple[list[tuple[str, float]], float]:
+    bounds = [*(f"{bound:g}" for bound in tally.bounds), "+Inf"]
+    counts = [at_once + count for count in accumulate(list(tally.counts))]
+    return list(zip(bounds, counts, strict=True)), tally.total

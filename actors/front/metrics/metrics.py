@@ -1,0 +1,137 @@
+"""The registry: what is counted by those who do it, and how to have it as text.
+
+    metrics = Metrics()
+    with metrics.listening(root, logs=hub.logs.writer):
+        text = metrics.exposition()
+
+What each figure means is written down in docs/runbook.md.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, final
+
+import trio
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.process_collector import ProcessCollector
+
+from ....supervisors.tally import Tally
+from .labels import Names
+from .looked import Looked
+from .mail import timed_by
+from .work import SECONDS, Work
+
+if TYPE_CHECKING:
+    from ....protocol.events import Event
+    from ....supervisors import Actor
+    from ...runs.root import Root
+    from ..access.rates import Rates
+    from ..control.logs.writer import Writer
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+PULSE = 0.25
+"""Seconds between two looks at how late the event loop is."""
+
+
+@final
+class Metrics:
+    """See the module.
+
+    Attributes:
+        rates: how often subjects have asked lately; set by the gate, which may replace them.
+    """
+
+    def __init__(self) -> None:
+        registry = self._registry = CollectorRegistry(auto_describe=False)
+        ProcessCollector(registry=registry)
+        route = ("method", "route")
+        self._requests = Counter("http_requests", "Requests answered.", (*route, "status"), registry=registry)
+        self._durations = Histogram(
+            "http_request_duration_seconds", "Time to answer.", route, buckets=SECONDS, registry=registry
+        )
+        self._in_flight = Gauge("http_requests_in_flight", "Requests under way.", registry=registry)
+        self._auth_failures = Counter("auth_failures", "Callers that were not let in.", ("reason",), registry=registry)
+        self._rejections = Counter(
+            "rate_limit_rejections", "Requests and logins that came too often.", ("kind",), registry=registry
+        )
+        self._websockets = Gauge("websocket_connections", "Open websockets.", registry=registry)
+        self._frames = Counter(
+            "websocket_messages", "Frames that came in and went out.", ("direction",), registry=registry
+        )
+        self._lag = Histogram(
+            "scheduler_lag_seconds", "How late the event loop wakes a task.", buckets=SECONDS, registry=registry
+        )
+        self._names = Names()
+        self._work = Work(registry, self._names)
+        self._mail = Tally()
+        self.rates: Callable[[], Rates] | None = None
+
+    def exposition(self) -> bytes:
+        """Everything, as Prometheus reads it."""
+        return generate_latest(self._registry)
+
+    # --- requests -------------------------------------------------------------------------------------------
+
+    def request_began(self) -> None:
+        """A request came."""
+        self._in_flight.inc()
+
+    def request_ended(self, method: str, route: str, status: int, seconds: float) -> None:
+        """It was answered. `route` is a template of the table."""
+        self._in_flight.dec()
+        self._requests.labels(method, route, str(status)).inc()
+        self._durations.labels(method, route).observe(seconds)
+
+    def auth_failed(self, reason: str) -> None:
+        """Somebody was not let in: `missing`, `key`, `jwt`, `scope`, `place`."""
+        self._auth_failures.labels(reason).inc()
+
+    def rate_limited(self, kind: str) -> None:
+        """Too many `requests` of a subject, or bad `logins` from an address."""
+        self._rejections.labels(kind).inc()
+
+    # --- websockets -----------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def websocket(self) -> Iterator[None]:
+        """A websocket is open while the block lasts."""
+        with self._websockets.track_inprogress():
+            yield
+
+    def frame(self, direction: str) -> None:
+        """A frame came `in`, or went `out`."""
+        self._frames.labels(direction).inc()
+
+    # --- the rest -------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def listening(self, root: Root, *, logs: Writer | None = None) -> Iterator[None]:
+        """Count what happens under `root`, and look at its state when asked, while the block lasts.
+
+        Args:
+            logs: who writes down what happens in runs.
+        """
+        looked = Looked(root, self._names, mail=self._mail, logs=logs, rates=lambda: self.rates and self.rates())
+        self._registry.register(looked)
+        before, root.kernel.mailbox = root.kernel.mailbox, timed_by(self._mail)
+        try:
+            with root.bus.listen(self._work.heard):
+                yield
+        finally:
+            root.kernel.mailbox = before
+            self._registry.unregister(looked)
+
+    def heard(self, event: Event) -> None:
+        """One event of any run."""
+        self._work.heard(event)
+
+    async def watch_lag(self, me: Actor) -> None:
+        """An actor's body: measure how late the loop is, for ever."""
+        me.started()
+        while True:
+            due = trio.current_time() + PULSE
+            await trio.sleep_until(due)
+            self._lag.observe(max(0.0, trio.current_time() - due))

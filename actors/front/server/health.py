@@ -1,0 +1,99 @@
+"""Whether the process lives, and whether it should be given work: for load balancers and the like.
+
+`live` is about the process alone: it is not fine only when it is ending. `ready` is about work: the directories that
+runs and sessions are kept in can be written to, and there are places left for requests. Both are asked for often, so
+what was found is good for a second.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, final
+
+import trio
+
+if TYPE_CHECKING:
+    from ...runs.root import Root
+    from ..access.places import Places
+
+ENOUGH = 0.1
+"""The part of all places that has to be free."""
+
+FRESH = 1.0
+"""Seconds for which a look at the directories counts."""
+
+PROBE_WITHIN = 2.0
+"""Seconds that writing a file may take."""
+
+Told = tuple[int, dict[str, Any]]
+"""HTTP's status, and the body."""
+
+
+@final
+class Health:
+    """See the module.
+
+    Args:
+        stores: directories that have to be writable.
+    """
+
+    def __init__(self, root: Root, places: Places, stores: Sequence[Path]) -> None:
+        self._root = root
+        self._places = places
+        self._stores = tuple(stores)
+        self._looking = trio.Lock()
+        self._looked = -FRESH
+        self._problems: list[str] = []
+        self.draining = False
+
+    def live(self) -> Told:
+        """200 as long as we are not ending."""
+        if self._ending():
+            return 503, {"status": "stopping"}
+        return 200, {"status": "ok"}
+
+    async def ready(self) -> Told:
+        """200 if there may be more work, else 503 and why not."""
+        if self._ending():
+            return 503, {"status": "stopping", "problems": ["the server is stopping"]}
+        problems = list(await self._probed())
+        if self._places.free_share < ENOUGH:
+            problems.append(f"{self._places.taken} of {self._places.of_all} requests are under way")
+        if problems:
+            return 503, {"status": "unavailable", "problems": problems}
+        return 200, {"status": "ok"}
+
+    def _ending(self) -> bool:
+        return self.draining or self._root.kernel.stopping
+
+    async def _probed(self) -> list[str]:
+        async with self._looking:
+            if trio.current_time() - self._looked >= FRESH:
+                self._problems = [found for store in self._stores if (found := await _probe(store))]
+                self._looked = trio.current_time()
+            return self._problems
+
+
+async def _probe(store: Path) -> str:
+    """What keeps us from writing there; empty if nothing does."""
+    with trio.move_on_after(PROBE_WITHIN):
+        return await trio.to_thread.run_sync(_write, store, abandon_on_cancel=True)
+    return f"{store.name}: writing takes more than {PROBE_WITHIN:g} s"
+
+
+def _write(store: Path) -> str:
+    file = store / f".ready-{os.getpid()}-{secrets.token_hex(4)}"
+    try:
+        store.mkdir(parents=True, exist_ok=True, mode=0o700)
+        try:
+            file.write_bytes(b"ready?\n")
+        finally:
+            with contextlib.suppress(OSError):
+                file.unlink()
+    except OSError as error:
+        return f"{store.name} can't be written to: {os.strerror(error.errno) if error.errno else error}"
+    return ""

@@ -1,0 +1,321 @@
+"""The life of a server: it listens, says so, serves; told to end, it lets what is under way end first.
+
+    server = Server(ServeOptions(port=0))
+    async with Root(patient=True, serving=True, on_drain=server.drain, on_hangup=server.hang_up) as root:
+        await server.serve(root, print)
+
+What ends it is a signal, or the end of its root. After the first signal nothing new begins (503, and not ready), for
+`api.shutdown_grace_seconds` runs go on and are told to those who follow them; then the root stops, which cancels what
+is left. A second signal does not wait.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from typing import TYPE_CHECKING
+
+import msgspec
+import trio
+
+from ....protocol.control.caller import LOCAL
+from ....protocol.errors import ConfigError, Conflict, NotFound
+from ....supervisors import Actor
+from ...io.redact import Redactor, secrets_of
+from ...runs.root import Root
+from ..access.audit import Audit
+from ..access.gate import Gate
+from ..access.reload import reload
+from ..access.start import check_may_listen
+from ..control.hub import Hub, HubOptions, open_hub
+from .crowd import Crowd
+from .listener import GOODBYE_WITHIN, Opened, listen, serve_port
+from .notify import notify
+from .speaking import say_missing, speaker_of
+from .token_file import ServerFile, new_token, remove_server, write_server
+
+if TYPE_CHECKING:
+    from ....protocol.settings.api import ApiSettings
+    from ..metrics import Metrics
+    from .health import Health
+
+log = logging.getLogger("callboard.server")
+
+END_WITHIN = 2.0
+"""Seconds for a server to end in when whoever serves is cancelled."""
+
+LOOK_EVERY = 0.05
+CANCEL_WITHIN = 3.0
+"""Seconds for runs to end in that are cancelled when the grace is over."""
+
+LAST_WORDS = 1.0
+"""Seconds after the last run in which those who followed it are told its end."""
+
+
+class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Where to listen; what is None stands in `api.listen_addr`. Port 0 is a free one.
+
+    Attributes:
+        read: somebody reads stderr, so the audit trail of a loopback address does not go there.
+    """
+
+    host: str | None = None
+    port: int | None = None
+    read: bool = False
+
+
+class Served(msgspec.Struct, frozen=True, kw_only=True):
+    """A server that listens.
+
+    Attributes:
+        url: where it is.
+        page: the page's address, with the token; for people at this machine.
+        http: whether it speaks more than the websocket.
+    """
+
+    url: str
+    page: str
+    http: bool
+
+    def page_of(self, run: str) -> str:
+        """The address at which the page shows this run."""
+        return f"{self.page}&run={run}"
+
+
+class Server:
+    """See the module.
+
+    Attributes:
+        drained: whether all runs had ended when the server was told to end; None as long as it was not.
+    """
+
+    def __init__(self, options: ServeOptions | None = None) -> None:
+        self.drained: bool | None = None
+        self.under_way: Callable[[], int] = lambda: 0
+        self._being_told: Callable[[], bool] = lambda: False
+        self._options = options or ServeOptions()
+        self._told_to_end = trio.Event()
+        self._hung_up = trio.Event()
+        self._token = new_token()
+
+    @staticmethod
+    def drains_within(settings: ApiSettings) -> float:
+        """Seconds from `drain` to the beginning of the root's stop, at most."""
+        return settings.shutdown_grace_seconds + CANCEL_WITHIN + LAST_WORDS
+
+    def drain(self) -> None:
+        """Begin to end; returns at once."""
+        self._told_to_end.set()
+
+    def hang_up(self) -> None:
+        """Read the settings again; returns at once."""
+        self._hung_up.set()
+
+    async def last_words(self) -> None:
+        """Return when all who follow a run that is over have been told its end, `LAST_WORDS` seconds later at most."""
+        with trio.move_on_after(LAST_WORDS):
+            await _until(lambda: not self._being_told())
+
+    async def serve(self, root: Root, on_listening: Callable[[Served], None]) -> None:
+        """Serve until the root stops.
+
+        Raises:
+            UsageError: the address can't be listened on, or would be open to everybody.
+            ConfigError: the settings forbid it, or a directory can't be written to.
+        """
+        settings = root.settings.api
+        host, port = settings.address
+        host = self._options.host or host
+        port = port if self._options.port is None else self._options.port
+        loopback = check_may_listen(settings, host)
+        listener = listen(host, port)
+
+        async def body(me: Actor) -> None:
+            await self._serve(me, root, listener, host, on_listening, loopback=loopback)
+
+        ref = root.kernel.spawn(body, name="control", link=False, stop_within=root.kernel.stop_within)
+        try:
+            end = await ref.wait()
+        except trio.Cancelled:
+            ref.cancel()
+            with root.kernel.shield(END_WITHIN):
+                await ref.wait()
+            raise
+        finally:
+            listener.socket.close()
+        if end.error is not None:
+            raise end.error
+
+    async def _serve(
+        self,
+        me: Actor,
+        root: Root,
+        listener: trio.SocketListener,
+        host: str,
+        on_listening: Callable[[Served], None],
+        *,
+        loopback: bool,
+    ) -> None:
+        settings = root.settings.api
+        port: int = listener.socket.getsockname()[1]
+        redactor = Redactor([self._token, *secrets_of(root.settings, os.environ)])
+        options = HubOptions(keep_runs=settings.keep_runs)
+        async with open_hub(me, root, options=options, redact=redactor.data) as hub:
+            self.under_way = lambda: hub.under_way
+            self._being_told = lambda: bool(hub.being_told)
+            with ExitStack() as stack:
+                metrics = stack.enter_context(_metrics(root, hub))
+                stream = None if loopback and self._options.read else sys.stderr
+                audit = Audit(settings.audit, stream=stream, redactor=redactor)
+                stack.callback(audit.close)
+                stack.enter_context(root.bus.listen(audit.trail(_owners(hub))))
+                gate = Gate(settings, local_token=self._token, loopback=loopback, audit=audit, metrics=metrics)
+                if metrics is not None:
+                    metrics.rates = lambda: gate.rates
+                await gate.start(me)
+                health = _health(root, hub, gate)
+                http = _http(root, hub, gate, metrics, health, told=self._options.read)
+                served = self._told(host, port, http=http is not None)
+                stack.enter_context(self._written(served.url, port))
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._reload, gate, root)
+                    nursery.start_soon(self._end, root, hub, gate, health)
+                    notify("READY=1")
+                    on_listening(served)
+                    crowd = Crowd(gate)
+                    await serve_port(listener, crowd, http=http or say_missing, websocket=_websocket(me, hub, gate))
+
+    def _told(self, host: str, port: int, *, http: bool) -> Served:
+        shown = f"[{host}]" if ":" in host else host
+        here = "127.0.0.1" if host in ("0.0.0.0", "::") else shown  # noqa: S104 - what was asked for
+        page = f"http://{here}:{port}/#token={self._token}"
+        return Served(url=f"http://{shown}:{port}", page=page, http=http)
+
+    @contextmanager
+    def _written(self, url: str, port: int) -> Iterator[None]:
+        """The token lies where this user's programs find it."""
+        here = url.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
+        server = ServerFile(url=here, token=self._token, pid=os.getpid(), started=time.time())
+        try:
+            path = write_server(server, port, os.environ)
+        except OSError as error:
+            raise ConfigError(f"the server's token can't be left for ps, attach and the page: {error}") from None
+        try:
+            yield
+        finally:
+            remove_server(path, self._token)
+
+    async def _reload(self, gate: Gate, root: Root) -> None:
+        while True:
+            await self._hung_up.wait()
+            self._hung_up = trio.Event()
+            notify(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
+            await reload(gate, root.config_dir)
+            notify("READY=1")
+
+    async def _end(self, root: Root, hub: Hub, gate: Gate, health: Health | None) -> None:
+        await self._told_to_end.wait()
+        notify("STOPPING=1")
+        hub.closing = True
+        if health is not None:
+            health.draining = True
+        with trio.move_on_after(root.settings.api.shutdown_grace_seconds):
+            await _until(lambda: not hub.under_way)
+        self.drained = not hub.under_way
+        _cancel_all(hub)
+        with trio.move_on_after(CANCEL_WITHIN):
+            await _until(lambda: not hub.under_way)
+        with trio.move_on_after(LAST_WORDS):  # those who wait for an end hear of it
+            await _until(lambda: not gate.places.taken)
+        root.begin_stop()
+
+
+def _cancel_all(hub: Hub) -> None:
+    for info in hub.list(LOCAL, limit=sys.maxsize):
+        if not info.over:
+            with suppress(Conflict):  # another process's
+                hub.cancel(LOCAL, info.run)
+
+
+async def _until(condition: Callable[[], bool]) -> None:
+    while not condition():  # noqa: ASYNC110 - several things change it, and none of them knows that a server ends
+        await trio.sleep(LOOK_EVERY)
+
+
+@contextmanager
+def _metrics(root: Root, hub: Hub) -> Iterator[Metrics | None]:
+    try:
+        from ..metrics import Metrics
+    except ImportError:  # without the extra
+        yield None
+        return
+    metrics = Metrics()
+    with metrics.listening(root, logs=hub.logs.writer):
+        yield metrics
+
+
+def _owners(hub: Hub) -> Callable[[str], str | None]:
+    def owner(run: str) -> str | None:
+        try:
+            return hub.get(LOCAL, run).owner
+        except NotFound:  # not started through the hub
+            return None
+
+    return owner
+
+
+def _health(root: Root, hub: Hub, gate: Gate) -> Health | None:
+    from .health import Health
+
+    return Health(root, gate.places, [hub.logs.directory, root.sessions.store.config_dir / "sessions"])
+
+
+def _http(
+    root: Root, hub: Hub, gate: Gate, metrics: Metrics | None, health: Health | None, *, told: bool
+) -> Callable[[Opened], Awaitable[None]] | None:
+    """What speaks HTTP; None without the extra, which the log says unless a person is `told` by the command."""
+    try:
+        import hypercorn.trio.tcp_server  # noqa: F401 - to see whether it is there
+        import starlette.applications  # noqa: F401 - the same
+    except ImportError as error:
+        if not told:
+            log.warning("HTTP is not served, only the websocket at /ws (%s): pip install 'callboard[server]'", error)
+        return None
+    from ..access.middleware import guarded
+    from ..http.app import make_app
+    from ..http.call import Api
+
+    api = Api(hub=hub, root=root, metrics=metrics, health=health, started=trio.current_time())
+    return speaker_of(guarded(make_app(api), gate, metrics=metrics))
+
+
+def _websocket(me: Actor, hub: Hub, gate: Gate) -> Callable[[Opened], Awaitable[None]]:
+    from ..acp.side import Side
+    from ..control.websocket import WebSocketOptions, serve_websocket
+
+    options = WebSocketOptions(max_frame=hub.root.settings.api.limits.max_frame_bytes)
+
+    async def websocket(connection: Opened) -> None:
+        async def speak(actor: Actor) -> None:
+            await serve_websocket(
+                actor, connection, hub, gate, peer=connection.peer, acp=lambda *_: Side(), options=options
+            )
+
+        ref = me.spawn(speak, name="ws", link=False)
+        try:
+            end = await ref.wait()
+        except trio.Cancelled:
+            ref.cancel()
+            with me.root.shield(GOODBYE_WITHIN):  # the client is told that we end
+                await ref.wait()
+            raise
+        finally:
+            ref.cancel()
+        if end.error is not None:
+            log.error("a websocket connection crashed", exc_info=end.error)
+
+    return websocket

@@ -1,0 +1,150 @@
+"""The listener: events of all runs to the spans of each, and of MCP servers to the length of their lives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, final
+
+from opentelemetry import context, trace
+from opentelemetry.context import Context
+from opentelemetry.metrics import MeterProvider
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from ....protocol.events import (
+    ActorFailed,
+    ActorStopped,
+    AgentFinished,
+    AgentStarted,
+    Event,
+    EventData,
+    GraphFinished,
+    GraphStarted,
+    KnowledgeRetrieved,
+    LlmDelta,
+    LlmFailed,
+    LlmReasoning,
+    LlmRequest,
+    LlmResponse,
+    LlmRetry,
+    McpServerStarted,
+    McpServerStopped,
+    NodeEntered,
+    NodeExited,
+    QuestionAnswered,
+    QuestionAsked,
+    QuestionExpired,
+    RunCancelled,
+    RunFailed,
+    RunFinished,
+    RunStarted,
+    ToolFinished,
+    ToolStarted,
+)
+from .carried import caller, conversation
+from .content import Content
+from .metrics import Instruments
+from .names import CANCELLED, OTHER
+from .spans import RunSpans
+
+SCOPE = "callboard"
+SCHEMA = "https://opentelemetry.io/schemas/1.42.0"
+
+_ENDS: dict[type[EventData], str] = {RunFinished: "", RunFailed: OTHER, RunCancelled: CANCELLED}
+"""The `error.type` of a run that ended like this, where its outcome names none."""
+
+
+@final
+class Listener:
+    """See the module. `hear` is what the bus calls.
+
+    Args:
+        tracers, meters: where spans and measurements go.
+        content: how words of people and models are told; None: they are not.
+        version: ours.
+    """
+
+    def __init__(
+        self, tracers: trace.TracerProvider, meters: MeterProvider, content: Content | None, version: str
+    ) -> None:
+        self._tracer = tracers.get_tracer(SCOPE, version, SCHEMA)
+        self._measured = Instruments(meters.get_meter(SCOPE, version, SCHEMA))
+        self._content = content
+        self._runs: dict[str, RunSpans] = {}
+        self._servers: dict[str, datetime] = {}
+
+    @property
+    def under_way(self) -> int:
+        """Runs that have spans which are open."""
+        return len(self._runs)
+
+    def hear(self, event: Event) -> None:
+        """One event of any run, or of the kernel itself."""
+        kind = type(event.data)
+        if not event.run:
+            self._of_kernel(event)
+        elif kind is RunStarted:
+            self._runs[event.run] = RunSpans(
+                self._tracer, self._measured, self._content, event, _around(), conversation.get()
+            )
+        elif (spans := self._runs.get(event.run)) is None:
+            return  # begun before we listened, or no run: a tool that is called by hand
+        elif (handler := _HANDLERS.get(kind)) is not None:
+            handler(spans, event, event.data)
+        elif kind in _ENDS:
+            del self._runs[event.run]
+            spans.over(event, _ENDS[kind])
+        elif isinstance(event.data, ActorStopped):
+            spans.actor_over(event, "" if event.data.reason == "normal" else CANCELLED)
+        elif isinstance(event.data, ActorFailed):
+            spans.actor_over(event, event.data.code)
+
+    def close(self) -> None:
+        """Nobody listens any more: end what is open."""
+        runs, self._runs = self._runs, {}
+        for run, spans in runs.items():
+            now = datetime.now(UTC)
+            spans.over(Event(seq=0, ts=now, run=run, actor=f"/{run}", kind="", data=EventData()), CANCELLED)
+
+    def _of_kernel(self, event: Event) -> None:
+        """How long connections to MCP servers last."""
+        data = event.data
+        if isinstance(data, McpServerStarted):
+            self._servers[event.actor] = event.ts
+        elif isinstance(data, McpServerStopped | ActorStopped | ActorFailed):
+            began = self._servers.pop(event.actor, None)
+            if began is not None:
+                wrong = isinstance(data, ActorFailed) or (isinstance(data, McpServerStopped) and data.error)
+                labels = {"error.type": "mcp_lost"} if wrong else {}
+                self._measured.mcp_session.record(max(0.0, (event.ts - began).total_seconds()), labels)
+
+
+_HANDLERS: dict[type[EventData], Callable[[RunSpans, Event, Any], None]] = {
+    GraphStarted: RunSpans.graph_started,
+    GraphFinished: RunSpans.graph_finished,
+    AgentStarted: RunSpans.agent_started,
+    AgentFinished: RunSpans.agent_finished,
+    NodeEntered: RunSpans.node_entered,
+    NodeExited: RunSpans.node_exited,
+    LlmRequest: RunSpans.llm_request,
+    LlmDelta: RunSpans.llm_chunk,
+    LlmReasoning: RunSpans.llm_chunk,
+    LlmRetry: RunSpans.llm_retry,
+    LlmResponse: RunSpans.llm_response,
+    LlmFailed: RunSpans.llm_failed,
+    ToolStarted: RunSpans.tool_started,
+    ToolFinished: RunSpans.tool_finished,
+    KnowledgeRetrieved: RunSpans.retrieved,
+    QuestionAsked: RunSpans.question,
+    QuestionAnswered: RunSpans.question,
+    QuestionExpired: RunSpans.question,
+}
+
+
+def _around() -> Context:
+    """What a run that begins now belongs to: the span that its starter is in, else the trace of who asked for it."""
+    here = context.get_current()
+    headers = caller.get()
+    if headers is None or trace.get_current_span(here).get_span_context().is_valid:
+        return here
+    return TraceContextTextMapPropagator().extract(headers, here)

@@ -1,0 +1,92 @@
+"""Base URLs with the connections behind them: shared while they are used, let go when they are not.
+
+Callers name any number of base URLs: each start of a local engine has a new port, files may bring clients of their own.
+An endpoint holds connections and, for https, certificates (about a MB), so those that nothing uses are closed: at once
+if there are more than `MOST_IDLE`, the one that is idle longest first, and after `IDLE` seconds when any other is used.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import trio
+
+if TYPE_CHECKING:
+    from ...work.models.client import Endpoint
+
+MOST_IDLE = 64
+"""Endpoints that are kept without a request under way."""
+
+IDLE = 300.0
+"""Seconds an endpoint is kept without one."""
+
+Key = tuple[str, str, float]
+
+
+class _Kept:
+    """An endpoint, how many requests are under way there, and since when there is none."""
+
+    __slots__ = ("endpoint", "idle_since", "users")
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+        self.users = 0
+        self.idle_since = 0.0
+
+
+class Endpoints:
+    """One endpoint for each base URL, proxy and connect timeout.
+
+    Args:
+        environ: for proxies and certificates.
+    """
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._environ = environ
+        self._busy: dict[Key, _Kept] = {}
+        self._idle: OrderedDict[Key, _Kept] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._busy) + len(self._idle)
+
+    @contextmanager
+    def lease(self, api_base: str, proxy: str, connect_timeout: float) -> Iterator[Endpoint]:
+        """The endpoint of that base URL, which stays open for the block."""
+        key = (api_base, proxy, connect_timeout)
+        kept = self._busy.get(key)
+        if kept is None:
+            kept = self._busy[key] = self._idle.pop(key) if key in self._idle else self._new(key)
+        kept.users += 1
+        try:
+            yield kept.endpoint
+        finally:
+            kept.users -= 1
+            if not kept.users and self._busy.get(key) is kept:  # else all were closed meanwhile
+                del self._busy[key]
+                kept.idle_since = trio.current_time()
+                self._idle[key] = kept
+                self._let_go()
+
+    def close(self) -> None:
+        """Close every connection. Requests that are still under way fail."""
+        for kept in (*self._busy.values(), *self._idle.values()):
+            kept.endpoint.close()
+        self._busy.clear()
+        self._idle.clear()
+
+    def _new(self, key: Key) -> _Kept:
+        from ...work.models.client import Endpoint  # brings httpx along, which runs without models can do without
+
+        return _Kept(Endpoint(*key, self._environ))
+
+    def _let_go(self) -> None:
+        before = trio.current_time() - IDLE
+        while self._idle:
+            key, oldest = next(iter(self._idle.items()))
+            if len(self._idle) <= MOST_IDLE and oldest.idle_since > before:
+                return
+            del self._idle[key]
+            oldest.endpoint.close()

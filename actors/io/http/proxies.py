@@ -1,0 +1,104 @@
+"""Which proxy a URL goes through, by the variables that everybody knows.
+
+`HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY`, in capitals or small letters (small ones win, as in curl).
+As in Go, nothing on this machine itself is ever sent to a proxy, so that a local model server works on a desk where
+`HTTP_PROXY` is set and `NO_PROXY` was forgotten.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+
+import httpx
+
+from ....protocol.errors import ConfigError
+
+NONE = "-"
+"""The proxy setting that means: none at all, whatever the environment says."""
+
+
+class Proxies:
+    """Chooses the proxy of each origin.
+
+    Args:
+        environ: where the variables are.
+        fixed: one proxy for everything (a URL), `NONE`, or empty to go by `environ`.
+    """
+
+    def __init__(self, environ: Mapping[str, str], fixed: str = "") -> None:
+        self._fixed = fixed
+        self._https = _variable(environ, "https_proxy") or _variable(environ, "all_proxy")
+        self._http = _http_proxy(environ) or _variable(environ, "all_proxy")
+        self._exceptions = [part.strip().lower() for part in _variable(environ, "no_proxy").split(",") if part.strip()]
+
+    def of(self, scheme: str, host: str, port: int) -> httpx.URL | None:
+        """The proxy for an origin, or None to connect directly.
+
+        Raises:
+            ConfigError: the setting is no URL of a proxy that can be used.
+        """
+        if self._fixed:
+            return None if self._fixed == NONE else _url(self._fixed)
+        chosen = self._https if scheme == "https" else self._http
+        if not chosen or _is_loopback(host) or self._excepted(host.lower(), port):
+            return None
+        return _url(chosen)
+
+    def _excepted(self, host: str, port: int) -> bool:
+        return any(_matches(pattern, host, port) for pattern in self._exceptions)
+
+
+def _variable(environ: Mapping[str, str], name: str) -> str:
+    return environ.get(name) or environ.get(name.upper()) or ""
+
+
+def _http_proxy(environ: Mapping[str, str]) -> str:
+    """Inside a CGI script a client can set HTTP_PROXY by a `Proxy:` header, so there only small letters count."""
+    if "REQUEST_METHOD" in environ:
+        return environ.get("http_proxy", "")
+    return _variable(environ, "http_proxy")
+
+
+def _url(text: str) -> httpx.URL:
+    try:
+        url = httpx.URL(text if "://" in text else f"http://{text}")
+    except httpx.InvalidURL as error:
+        raise ConfigError(f"the proxy '{text}' is not a URL: {error}") from error
+    if url.scheme not in ("http", "https") or not url.host:
+        raise ConfigError(f"the proxy '{text}' can't be used: only http:// and https:// proxies are supported")
+    return url
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    address = _address(host)
+    return address is not None and address.is_loopback
+
+
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(host)
+    except ValueError:
+        return None
+
+
+def _matches(pattern: str, host: str, port: int) -> bool:
+    """`*`, `host`, `.domain`, `*.domain`, `host:port`, an address, or a network such as `10.0.0.0/8`."""
+    if pattern == "*":
+        return True
+    address = _address(host)
+    if "/" in pattern:
+        try:
+            return address is not None and address in ipaddress.ip_network(pattern, strict=False)
+        except ValueError:
+            return False
+    name, colon, number = pattern.rpartition(":")
+    if colon and number.isdigit() and (":" not in name or name.endswith("]")):
+        if int(number) != port:
+            return False
+        pattern = name.strip("[]")
+    pattern = pattern.removeprefix("*")
+    domain = pattern if pattern.startswith(".") else f".{pattern}"
+    return host == pattern.lstrip(".") or (address is None and host.endswith(domain))

@@ -1,0 +1,35 @@
+"""The settings of a configuration directory."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from ...protocol.errors import ConfigError
+from ...protocol.problems import Problem, errors_in
+from ...protocol.settings import Settings, read_settings
+
+
+def load_settings(config_dir: Path) -> tuple[Settings, list[Problem]]:
+    """`config.yaml` of a configuration directory (it may be missing) with the environment's overrides.
+
+    Raises:
+        ConfigError: it can't be read, or has errors; the text names all of them.
+    """
+    file = config_dir / "config.yaml"
+    if file.exists() and not file.is_file():
+        raise ConfigError(f"{file} can't be read: it is no regular file")
+    try:
+        text = file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        text = ""
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise ConfigError(f"{file} can't be read: {reason}") from error
+    settings, problems = read_settings(text, str(file), os.environ)
+    errors = errors_in(problems)
+    if errors:
+        where = file if any(error.file == str(file) for error in errors) else "the environment"
+        count = f"{len(errors)} error{'' if len(errors) == 1 else 's'}"
+        raise ConfigError("\n".join([f"{where} has {count}:", *(f"  {error}" for error in errors)]))
+    return settings, problems

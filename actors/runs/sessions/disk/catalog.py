@@ -1,0 +1,88 @@
+"""What sessions are called: the files of aliases, ours and those of older programs.
+
+An older program's file counts as an alias until its session, once copied, was given another. `warn` is told of files
+that are of no use; they count as missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from .....protocol.session import read_session
+from ..names import as_id, legacy_id
+from .files import text_of, write_whole
+from .legacy import alias_of_legacy, legacy_file
+from .places import Scope
+
+Warn = Callable[[str], None]
+
+
+def id_of(scope: Scope, alias: str, warn: Warn) -> str | None:
+    """The id that an alias stands for; None if it stands for none."""
+    found = pointed(scope.pointer(alias), scope, warn)
+    if found is None and _legacy(scope, alias) is not None:
+        return legacy_id(scope.agent, alias)
+    return found
+
+
+def is_there(scope: Scope, id: str) -> bool:
+    """Whether there is such a session, copied or not."""
+    return scope.state(id).is_file() or alias_of_legacy(scope, id) is not None
+
+
+def alias_of(scope: Scope, id: str, guess: str | None = None) -> str | None:
+    """What the session is called; `guess` is what it was called a moment ago."""
+    if guess is not None and pointed(scope.pointer(guess), scope) == id:
+        return guess
+    return next(iter(aliases_of(scope, id)), None)
+
+
+def aliases_of(scope: Scope, id: str) -> list[str]:
+    """All that it is called: one, unless somebody was killed while they gave it another."""
+    return [path.name for path in scope.pointers() if pointed(path, scope) == id]
+
+
+def pointed(path: Path, scope: Scope, warn: Warn | None = None) -> str | None:
+    """The id in an alias' file; None if there is no such file, or it is of no use."""
+    if not path.is_file():
+        return None
+    try:
+        with path.open("rb") as stream:
+            text = stream.read(100).decode("utf-8", "replace").strip()
+    except FileNotFoundError:
+        return None
+    id = as_id(text)
+    if id is not None and scope.state(id).is_file():
+        return id
+    if warn is not None:
+        what = "names a session that is not there" if id is not None else "does not hold the id of a session"
+        warn(f"{path} {what}; it counts as missing")
+    return None
+
+
+def migrate(scope: Scope, alias: str) -> str | None:
+    """Copy an older program's session; its id, or None if there is no such one. Hold the lock of names meanwhile.
+
+    Raises:
+        InvalidFile: it is no session.
+    """
+    path = _legacy(scope, alias)
+    if path is None:
+        return None
+    text = text_of(path)
+    read_session(text, str(path))
+    id = legacy_id(scope.agent, alias)
+    if not scope.state(id).is_file():
+        write_whole(scope.state(id), text)
+    write_whole(scope.pointer(alias), f"{id}\n")
+    return id
+
+
+def _legacy(scope: Scope, alias: str) -> Path | None:
+    path = legacy_file(scope, alias)
+    if path is None:
+        return None
+    id = legacy_id(scope.agent, alias)
+    renamed = scope.state(id).is_file() and any(other != alias for other in aliases_of(scope, id))
+    return None if renamed else path

@@ -1,0 +1,152 @@
+"""Files that are there whole or not at all, locks that end with their process, and what a disk says that refuses."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Self
+
+from .....protocol.errors import InvalidFile, NotKept
+from .....protocol.session import MOST_BYTES, head_of
+from ....io import whole_file
+
+_HEAD = 64 * 1024
+
+Stamp = tuple[int, int, int]
+
+
+@contextlib.contextmanager
+def telling(place: Path) -> Iterator[None]:
+    """Errors of the disk say what they were about.
+
+    Raises:
+        NotKept: in place of an `OSError`.
+    """
+    try:
+        yield
+    except OSError as error:
+        where = error.filename2 or error.filename or place
+        reason = error.strerror or str(error)
+        hint = "; free some space there" if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
+        raise NotKept(f"sessions can't be kept: {where}: {reason}{hint}") from error
+
+
+def stamp(path: Path) -> Stamp:
+    """Changes with every writing of the file, whatever the clock does."""
+    status = path.stat()
+    return (status.st_mtime_ns, status.st_size, status.st_ino)
+
+
+def text_of(path: Path) -> str:
+    """The file's text.
+
+    Raises:
+        InvalidFile: it is too long, or none.
+    """
+    if (size := path.stat().st_size) > MOST_BYTES:
+        raise InvalidFile(f"{path}: a session of {size} bytes is too long")
+    try:
+        return path.read_text("utf-8")
+    except UnicodeDecodeError as error:
+        raise InvalidFile(f"{path} is not UTF-8: {error}") from None
+
+
+def beginning_of(path: Path) -> str:
+    """What stands before the messages: all that a list of sessions shows."""
+    with path.open("rb") as stream:
+        begins = stream.read(_HEAD).decode("utf-8", "ignore")
+    head = head_of(begins)
+    return head if len(head) < len(begins) else head_of(text_of(path))
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Put `text` into the file, for nobody else to read: it is the old text or the new one, also after a crash."""
+    private(path.parent)
+    whole_file.write_whole(path, text.encode(), private=True, durable=True)
+
+
+def private(folder: Path) -> None:
+    """Make the directory, for nobody else to look into."""
+    if not folder.is_dir():
+        private_from = next(parent for parent in (folder, *folder.parents) if parent.parent.is_dir())
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for each in (folder, *folder.parents):
+            each.chmod(0o700)
+            if each == private_from:
+                break
+
+
+def sweep(folder: Path) -> None:
+    """Remove what those have left who were killed while they wrote. Hold the lock of the folder meanwhile."""
+    for path in folder.glob("*.part"):
+        with contextlib.suppress(OSError):
+            path.unlink()
+
+
+class Lock:
+    """A lock that one process has; taken with `try_lock`. It ends with the process, however that ends."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def release(self) -> None:
+        """Give it back; twice is once."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+def try_lock(path: Path) -> Lock | None:
+    """The lock that the file stands for; None while somebody else has it.
+
+    Raises:
+        FileNotFoundError: there is no directory for it.
+    """
+    while True:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(fd)
+            return None
+        except OSError:  # a file system without locks
+            os.close(fd)
+            raise
+        try:
+            if os.path.samestat(os.fstat(fd), path.stat()):  # else it was deleted meanwhile, and is nobody's
+                with contextlib.suppress(OSError):  # whose it is matters less than that it is somebody's
+                    os.ftruncate(fd, 0)
+                    os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+                return Lock(fd)
+        except FileNotFoundError:
+            if not path.parent.is_dir():
+                os.close(fd)
+                raise
+        os.close(fd)
+
+
+def holder(path: Path) -> int | None:
+    """The process that has the lock, as far as it says so."""
+    try:
+        return int(path.read_text()[:20])
+    except (OSError, ValueError):
+        return None
+
+
+def wait_lock(path: Path, seconds: float) -> Lock | None:
+    """As `try_lock`, but waits; for names, which nobody holds for long."""
+    until = time.monotonic() + seconds
+    while (lock := try_lock(path)) is None and time.monotonic() < until:
+        time.sleep(0.01)
+    return lock

@@ -1,0 +1,98 @@
+"""What sessions are called: a UUID, always; an alias, if somebody gave one; and the agent whose they are.
+
+All three become parts of paths, so they are checked here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+
+from ....protocol.errors import UsageError
+
+TEMP = "temp"
+"""The session that is not kept."""
+
+AUTOMATIC = re.compile(r"\d{8}T\d{6}(-.+)?")
+"""Aliases that nobody chose: `20261103T100000-what-holds-a-bridge-up`."""
+
+LONGEST = 120
+_FAMILY = uuid.UUID("3c0c9d7e-7d2b-5e0e-9a35-0b6f2d4c8e11")
+
+
+def new_id() -> str:
+    """A new session's id."""
+    return str(uuid.uuid4())
+
+
+def as_id(text: str) -> str | None:
+    """`text` as an id in its one spelling; None if it is none."""
+    if len(text) != 36:
+        return None
+    try:
+        found = str(uuid.UUID(text))
+    except ValueError:
+        return None
+    return found if found == text.lower() else None
+
+
+def legacy_id(agent: str | None, alias: str) -> str:
+    """The id of a session that an older program has kept; the same for whoever looks."""
+    return str(uuid.uuid5(_FAMILY, f"{agent or ''}/{alias}"))
+
+
+def checked_alias(text: str) -> str:
+    """The alias, which is part of a path.
+
+    Raises:
+        UsageError: it can't be one.
+    """
+    alias = text.removeprefix("_/") if AUTOMATIC.fullmatch(text.removeprefix("_/")) else text
+    what = _wrong(alias)
+    if what is None and as_id(alias) is not None:
+        what = "it looks like an id"
+    if what is None and alias == TEMP:
+        what = "that is the session which is not kept"
+    if what is not None:
+        raise UsageError(f"'{_shown(text)}' can't be the name of a session: {what}")
+    return alias
+
+
+def checked_agent(text: str) -> str:
+    """The name of an agent, which is part of a path.
+
+    Raises:
+        UsageError: it can't be one.
+    """
+    what = _wrong(text)
+    if what is not None:
+        raise UsageError(f"'{_shown(text)}' can't be the name of an agent with sessions: {what}")
+    return text
+
+
+def _wrong(name: str) -> str | None:
+    if not name.strip():
+        return "it is empty"
+    if name != name.strip():
+        return "it begins or ends with a space"
+    if name.startswith("."):
+        return "it begins with a dot"
+    if any(letter in "/\\" for letter in name):
+        return "it holds a slash"
+    if not name.isprintable():  # control characters, half surrogates, other kinds of spaces
+        return "it holds a character that can't be shown"
+    if len(name.encode()) > LONGEST:
+        return f"it is longer than {LONGEST} bytes"
+    if name.endswith((".part", ".tmp", ".lock")):
+        return "files that end so are not sessions"
+    return None
+
+
+def _shown(text: str) -> str:
+    short = text if len(text) <= 60 else text[:57] + "..."
+    return short if short.isprintable() else ascii(short)[1:-1]
+
+
+def is_automatic(alias: str | None) -> bool:
+    """Whether nobody chose this alias."""
+    return alias is not None and AUTOMATIC.fullmatch(alias) is not None

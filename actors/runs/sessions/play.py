@@ -1,0 +1,292 @@
+"""A run in a session: it goes on from what was said, and what it says is kept."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import trio
+
+from ....protocol.agent import Agent
+from ....protocol.chat import Turn as Said
+from ....protocol.errors import CallboardError, ShuttingDown, UsageError
+from ....protocol.events import Event
+from ....protocol.outcome import Outcome
+from ....protocol.session import Session
+from ....protocol.session_turns import messages_of, system_of
+from ...front.telemetry.carried import conversation
+from ..run import run
+from ..target import GraphAgent, Loaded, LoopAgent, WorkflowAgent, find, read
+from .names import as_id
+from .own import sampled, with_wishes
+from .summary import automatic_alias, compressed, first_words, threshold_of, titled, too_long
+
+if TYPE_CHECKING:
+    from ....protocol.control.caller import Caller
+    from ..root import Root
+    from .store import Stored
+    from .turn import Turn
+
+FORGET_WITHIN = 2.0
+
+
+async def say(
+    root: Root,
+    caller: Caller | None,
+    name: str,
+    prompt: str,
+    *,
+    target: Any = None,
+    agent: str | None = None,
+    on_event: Callable[[Event], None] | None = None,
+    compress: bool = True,
+    keep: bool | None = None,
+    model: str | None = None,
+    variables: Mapping[str, str] | None = None,
+    wait: float = 0.0,
+    on_wait: Callable[[CallboardError], None] | None = None,
+    **options: Any,
+) -> Outcome:
+    """Run an agent in a session, and wait for its end: see `on_stage`. What can't be kept is told in `unsaved`.
+
+    Args:
+        compress: whether the session is shortened after the turn, if it has become long.
+        options: more arguments of `runs.run`.
+    """
+    acting = on_stage(
+        root,
+        caller,
+        name,
+        target=target,
+        agent=agent,
+        keep=keep,
+        model=model,
+        variables=variables,
+        wait=wait,
+        on_wait=on_wait,
+        strict=bool(options.get("strict")),
+        compat=options.get("compat"),
+    )
+    outcome: Outcome | None = None
+    turn: Turn | None = None
+    try:
+        async with acting as (turn, arguments):
+            outcome = await run(prompt=prompt, on_event=on_event, root=root, **arguments, **options)
+            await round_off(root, turn, arguments["target"], prompt, compress=compress)
+    except CallboardError as error:
+        if outcome is None or turn is None or turn.unkept is not error:
+            raise
+        outcome.unsaved = f"the answer was not kept in session '{turn.stored.label}': {error}"
+        outcome.exit_code = outcome.exit_code or 1
+    return outcome
+
+
+@asynccontextmanager
+async def on_stage(
+    root: Root,
+    caller: Caller | None,
+    name: str,
+    *,
+    target: Any = None,
+    agent: str | None = None,
+    keep: bool | None = None,
+    model: str | None = None,
+    variables: Mapping[str, str] | None = None,
+    wait: float = 0.0,
+    on_wait: Callable[[CallboardError], None] | None = None,
+    strict: bool = False,
+    compat: str | None = None,
+) -> AsyncIterator[tuple[Turn, dict[str, Any]]]:
+    """A turn of the session, and what to call `runs.run` with for it. A session that is not there is made.
+
+    Args:
+        name: the session's id, or its alias among those of `agent`.
+        target: what to run; by default the agent whose session it is.
+        keep: false: the session stays as it is; None for what it says itself, then for what the settings say.
+        model: for this turn and those after it.
+        wait, on_wait: see `Sessions.turn`.
+    """
+    stored, made = await _stored(root, caller, name, agent)
+    if target is not None and stored.agent != agent:
+        of = f"agent '{stored.agent}'" if stored.agent is not None else "no agent (callboard ask)"
+        raise UsageError(f"session '{stored.label}' is one of {of}, so '{agent or 'ask'}' can't go on with it")
+    turn: Turn | None = None
+    before = conversation.get()
+    try:
+        async with root.sessions.turn(caller, stored.id, agent=stored.agent, wait=wait, on_wait=on_wait) as turn:
+            turn.keeps = _keeps(turn.session, root, keep)
+            playing = playing_of(root, turn, target, strict=strict, compat=compat)
+            given = variables_of(playing, turn, variables)
+            if model:
+                turn.session.model = model
+            conversation.set(stored.id)
+            yield (
+                turn,
+                {
+                    "target": playing,
+                    "model": turn.session.model,
+                    "variables": given,
+                    "history": turn.history,
+                    "on_history": turn.keep,
+                    "todos": turn.todos,
+                },
+            )
+    finally:
+        conversation.set(before)
+        if made and (turn is None or not turn.keeps or not turn.session.messages):
+            with root.kernel.shield(FORGET_WITHIN):
+                await _forget(root, stored)
+
+
+class RoundedOff(msgspec.Struct, frozen=True, kw_only=True):
+    """What was done with a session after its turn.
+
+    Attributes:
+        compressed: whether it was shortened.
+        autonamed: the name that a model has found for it, if it was given one.
+    """
+
+    compressed: bool = False
+    autonamed: str | None = None
+
+
+async def round_off(
+    root: Root, turn: Turn, target: Loaded | Agent, prompt: str, *, compress: bool = True
+) -> RoundedOff:
+    """After a turn that brought something: the session gets a title, and is shortened if it has become long.
+
+    One that nobody has named gets its title and its name from a model, where `save_session` is true.
+    """
+    if not turn.keeps or not turn.dirty:
+        return RoundedOff()
+    named = None
+    if turn.session.title is None:
+        if turn.stored.alias is None and _wish(turn.session, root) is True:
+            named = await _name(root, turn)
+        else:
+            turn.session.title = first_words(prompt) or None
+    return RoundedOff(compressed=compress and await _shorten(root, turn, target), autonamed=named)
+
+
+async def _name(root: Root, turn: Turn) -> str | None:
+    """A model names the session."""
+    store, stored = root.sessions.store, turn.stored
+    stored.session.title = await titled(root, stored.session, None)
+    alias = automatic_alias(stored.session.title)
+    try:
+        await trio.to_thread.run_sync(store.rename, stored.id, alias, stored.agent)
+    except CallboardError as error:
+        store.warn(f"session '{stored.label}' could not be named: {error}")
+        return None
+    stored.alias = alias
+    return alias
+
+
+async def keep_temporary(root: Root, turns: list[Said], *, agent: str | None, model: str | None) -> Stored:
+    """Keep what was said in a session without a name; a model finds one."""
+    session = Session(model=model, messages=messages_of(turns))
+    session.title = await titled(root, session, model)
+    alias = automatic_alias(session.title)
+    return await trio.to_thread.run_sync(root.sessions.store.create, agent, alias, session)
+
+
+def agent_of(target: Loaded | Agent) -> str | None:
+    """Whose sessions a target's are; those of an agent without a file are nobody's."""
+    if isinstance(target, Agent) or (isinstance(target, LoopAgent) and target.directory is None):
+        return None
+    return target.name.replace("/", "_")
+
+
+def session_of_agent(root: Root, target: str, *, strict: bool = False, compat: str | None = None) -> str | None:
+    """The session that an LLM agent is always run in: its file's `agent_session`, else the one of the settings."""
+    found = find(target, config_dir=root.config_dir)
+    if found.dialect != "agent":
+        return None
+    loaded = read(found, root.config_dir, strict=strict, compat=compat, shelf=root.shelf)
+    own = loaded.agent.agent_session if isinstance(loaded, LoopAgent) else None
+    return own or str(root.settings.other.get("agent_session") or "") or None
+
+
+async def _stored(root: Root, caller: Caller | None, name: str, agent: str | None) -> tuple[Stored, bool]:
+    """The session, and whether it was made just now."""
+    store = root.sessions.store
+    if as_id(name) is None and await trio.to_thread.run_sync(store.resolve_alias, name, agent) is None:
+        if caller is not None:
+            caller.need("write:sessions")
+        made: list[bool] = []
+
+        def initial() -> Session:
+            made.append(True)
+            return Session()
+
+        def make() -> Stored:
+            return store.open_or_create_by_alias(name, agent, initial, caller=caller)
+
+        stored = await trio.to_thread.run_sync(make)
+        return stored, bool(made)
+    return await root.sessions.get(caller, name, agent=agent), False
+
+
+def playing_of(
+    root: Root, turn: Turn, target: Any = None, *, strict: bool = False, compat: str | None = None
+) -> Loaded | Agent:
+    """What runs in a session: `target`, else the agent whose session it is, else a model without one."""
+    wanted = target if target is not None else turn.stored.agent
+    session = turn.session
+    if wanted is None:
+        wanted = Agent(name="ask", instructions=system_of(session), can_ask_user=False)
+    if isinstance(wanted, Agent):
+        return with_wishes(wanted, session, root.settings)
+    if not isinstance(wanted, GraphAgent | LoopAgent | WorkflowAgent):
+        found = find(wanted, config_dir=root.config_dir)
+        wanted = read(found, root.config_dir, strict=strict, compat=compat, shelf=root.shelf)
+    if isinstance(wanted, LoopAgent):
+        return msgspec.structs.replace(wanted, agent=sampled(wanted.agent, session))
+    return wanted
+
+
+def variables_of(target: Loaded | Agent, turn: Turn, given: Mapping[str, str] | None) -> dict[str, str]:
+    """The session's values of what the agent still declares, and what was given now."""
+    if isinstance(target, WorkflowAgent):
+        return dict(given or {})
+    if isinstance(target, GraphAgent):
+        declared = target.graph.variables
+    else:
+        declared = (target.agent if isinstance(target, LoopAgent) else target).variables
+    names = {variable.name for variable in declared}
+    values = turn.variables(given)
+    return {name: value for name, value in values.items() if name in names or name in (given or {})}
+
+
+def _keeps(session: Session, root: Root, wanted: bool | None) -> bool:
+    """Whether what is said is kept: a session with a name is, unless somebody says no."""
+    return (wanted if wanted is not None else _wish(session, root)) is not False
+
+
+def _wish(session: Session, root: Root) -> object:
+    """`save_session` of the session, else of the settings; None where neither says anything."""
+    return session.save_session if session.save_session is not None else root.settings.other.get("save_session")
+
+
+async def _shorten(root: Root, turn: Turn, target: Loaded | Agent) -> bool:
+    agent = target.agent if isinstance(target, LoopAgent) else target if isinstance(target, Agent) else None
+    threshold = threshold_of(turn.session, None if agent is None else agent.compression_threshold, root.settings)
+    if not too_long(turn.session, threshold):
+        return False
+    try:
+        return await compressed(root, turn.session, None if agent is None else agent.summarization_model or agent.model)
+    except ShuttingDown:
+        raise
+    except CallboardError as error:
+        root.sessions.store.warn(f"session '{turn.stored.label}' could not be shortened and stays as it is: {error}")
+        return False
+
+
+async def _forget(root: Root, stored: Stored) -> None:
+    """A session that was made for a turn which brought nothing."""
+    try:
+        await root.sessions.delete(None, stored.id)
+    except CallboardError:
+        return  # somebody else works with it already

@@ -1,0 +1,376 @@
+"""The sessions on disk. Nothing here waits for a model or keeps a state of its own; it blocks, so call it in a thread.
+
+    store = SessionStore(config_dir)
+    kept = store.open_or_create_by_alias("bridges", agent="researcher")
+    kept.session.messages.append({"role": "user", "content": "..."})
+    store.save(kept)
+
+A file is replaced whole. Who changes one holds its lock meanwhile (`hold`), so that two processes never write at once;
+what was changed without the lock, with an editor say, is noticed by its time and never overwritten: `Conflict`.
+
+`caller` is whoever asks from outside (see `access`); without one it is the person at this machine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import shutil
+from collections.abc import Callable, Iterator
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+
+from ....protocol.errors import Conflict, InvalidFile, NotFound, UsageError
+from ....protocol.problems import did_you_mean
+from ....protocol.session import Session, read_session, write_session
+from .access import check_read, claim, new_meta
+from .disk.catalog import alias_of, aliases_of, id_of, is_there, migrate, pointed
+from .disk.files import Lock, holder, private, stamp, sweep, telling, text_of, try_lock, wait_lock, write_whole
+from .disk.legacy import alias_of_legacy, legacy_sessions
+from .disk.listing import listed
+from .disk.places import Scope, all_scopes, scope_of
+from .disk.stored import SessionMeta, Stored, meta_of
+from .names import as_id, checked_alias, new_id
+
+if TYPE_CHECKING:
+    from ....protocol.control.caller import Caller
+
+__all__ = ["SessionMeta", "SessionStore", "Stored"]
+
+log = logging.getLogger("callboard.sessions")
+P = ParamSpec("P")
+R = TypeVar("R")
+
+NAMES_WITHIN = 10.0
+"""Seconds to wait for another process that changes names."""
+
+
+def _on_disk(
+    method: Callable[Concatenate[SessionStore, P], R],
+) -> Callable[Concatenate[SessionStore, P], R]:
+    """What the disk refuses is told as `NotKept`."""
+
+    @wraps(method)
+    def told(self: SessionStore, /, *args: P.args, **options: P.kwargs) -> R:
+        with telling(self.config_dir):
+            return method(self, *args, **options)
+
+    return told
+
+
+class SessionStore:
+    """See the module. `warn` is told what is odd about the files."""
+
+    def __init__(self, config_dir: Path, *, warn: Callable[[str], None] = log.warning) -> None:
+        self.config_dir = config_dir
+        self.warn = warn
+
+    # --- finding --------------------------------------------------------------------------------------------
+
+    @_on_disk
+    def resolve_alias(self, alias: str, agent: str | None = None) -> str | None:
+        """The id that an alias stands for; None if it stands for none."""
+        return id_of(scope_of(self.config_dir, agent), checked_alias(alias), self.warn)
+
+    @_on_disk
+    def resolve(self, name: str, agent: str | None = None, *, caller: Caller | None = None) -> str:
+        """The id of the session that somebody calls `name`: an id or an alias. Hints name none but those of `caller`.
+
+        Raises:
+            NotFound: there is none.
+            UsageError: nothing can be called so.
+        """
+        id = as_id(name) or self.resolve_alias(name, agent)
+        if id is not None and is_there(scope_of(self.config_dir, agent), id):
+            return id
+        aliases = [each.alias for each in self.list(agent, caller=caller) if each.alias]
+        of = f" of agent '{agent}'" if agent is not None else ""
+        hint = did_you_mean(name, aliases) or "callboard sessions list shows those there are"
+        raise NotFound(f"there is no session '{name}'{of}; {hint}")
+
+    @_on_disk
+    def locate(self, id: str) -> str | None:
+        """Whose session this is: the agent's name, or None for no agent.
+
+        Raises:
+            NotFound: there is none with this id.
+        """
+        wanted = as_id(id)
+        if wanted is not None:
+            for scope in all_scopes(self.config_dir):
+                if is_there(scope, wanted):
+                    return scope.agent
+        raise NotFound(f"there is no session '{id}'")
+
+    def find(self, name: str, agent: str | None = None, *, caller: Caller | None = None) -> tuple[str, str | None]:
+        """Id and agent of the session with this id, whosever it is, or with this alias among those of `agent`.
+
+        Raises:
+            NotFound: there is none.
+        """
+        id = as_id(name)
+        return (id, self.locate(id)) if id is not None else (self.resolve(name, agent, caller=caller), agent)
+
+    @_on_disk
+    def list(
+        self, agent: str | None = None, *, everywhere: bool = False, caller: Caller | None = None
+    ) -> list[SessionMeta]:
+        """The sessions of an agent, of none, or all there are; newest first. Others' are left out."""
+        scopes = all_scopes(self.config_dir) if everywhere else [scope_of(self.config_dir, agent)]
+        found = [meta for scope in scopes for meta in listed(scope, caller, self.warn)]
+        return sorted(found, key=lambda meta: (meta.last_modified, meta.id), reverse=True)
+
+    def path(self, id: str, agent: str | None = None) -> Path:
+        """The session's file, which is there unless an older program's was not opened yet."""
+        return scope_of(self.config_dir, agent).state(id)
+
+    @_on_disk
+    def meta(self, stored: Stored) -> SessionMeta:
+        """The session, as a list shows it."""
+        path = self.path(stored.id, stored.agent)
+        written = stamp(path) if path.is_file() else stored.stamp
+        return meta_of(stored.session, stored.id, stored.alias, stored.agent, written)
+
+    # --- opening --------------------------------------------------------------------------------------------
+
+    @_on_disk
+    def create(
+        self,
+        agent: str | None = None,
+        alias: str | None = None,
+        initial: Session | None = None,
+        *,
+        caller: Caller | None = None,
+    ) -> Stored:
+        """A new session.
+
+        Raises:
+            Conflict: the alias is in use.
+        """
+        scope = scope_of(self.config_dir, agent)
+        alias = None if alias is None else checked_alias(alias)
+        with self._names(scope):
+            if alias is not None and self.resolve_alias(alias, agent) is not None:
+                raise Conflict(f"there is a session called '{alias}' already; choose another name for the new one")
+            return self._create(scope, alias, initial, caller)
+
+    @_on_disk
+    def open(self, id: str, agent: str | None = None, *, caller: Caller | None = None) -> Stored:
+        """The session with this id.
+
+        Raises:
+            NotFound, Denied: there is none, or it is somebody else's.
+            InvalidFile: its file can't be read.
+        """
+        scope = scope_of(self.config_dir, agent)
+        known = as_id(id)
+        if known is None:
+            raise UsageError(f"'{id}' is not the id of a session, which is a UUID")
+        if not scope.state(known).is_file():
+            alias = alias_of_legacy(scope, known)
+            if alias is None:
+                raise NotFound(f"there is no session '{id}'")
+            with self._names(scope):
+                migrate(scope, alias)
+        return self._opened(scope, known, None, caller)
+
+    @_on_disk
+    def open_or_create_by_alias(
+        self,
+        alias: str,
+        agent: str | None = None,
+        initial: Callable[[], Session] = Session,
+        *,
+        caller: Caller | None = None,
+    ) -> Stored:
+        """The session of this name, made if there is none.
+
+        Raises:
+            Denied: it is somebody else's.
+        """
+        scope = scope_of(self.config_dir, agent)
+        alias = checked_alias(alias)
+        id = pointed(scope.pointer(alias), scope, self.warn)
+        if id is None:
+            with self._names(scope):
+                id = pointed(scope.pointer(alias), scope) or migrate(scope, alias)
+                if id is None:
+                    return self._create(scope, alias, initial(), caller)
+        return self._opened(scope, id, alias, caller)
+
+    @_on_disk
+    def fresh(self, stored: Stored) -> Stored:
+        """The session as it is now: `stored` itself if nobody has changed the file."""
+        scope = scope_of(self.config_dir, stored.agent)
+        path = scope.state(stored.id)
+        if path.is_file() and stamp(path) == stored.stamp:
+            stored.alias = alias_of(scope, stored.id, stored.alias)
+            return stored
+        return self._opened(scope, stored.id, stored.alias, None)
+
+    # --- changing -------------------------------------------------------------------------------------------
+
+    @_on_disk
+    def try_hold(self, id: str, agent: str | None = None) -> Lock | None:
+        """The session's lock, to change it; None while another process works with it.
+
+        Raises:
+            NotFound: there is no such session any more.
+        """
+        folder = scope_of(self.config_dir, agent).folder(id)
+        try:
+            lock = try_lock(folder / "lock")
+        except FileNotFoundError:
+            raise NotFound(f"there is no session '{id}'") from None
+        if lock is not None:
+            sweep(folder)
+        return lock
+
+    def in_use(self, stored: Stored) -> Conflict:
+        """What to tell who can't have the lock."""
+        pid = holder(scope_of(self.config_dir, stored.agent).folder(stored.id) / "lock")
+        by = f"process {pid}" if pid is not None else "another process"
+        return Conflict(f"session '{stored.label}' is in use by {by}; try again when that is done")
+
+    @_on_disk
+    def save(self, stored: Stored) -> None:
+        """Write what was changed. Hold the lock meanwhile.
+
+        Raises:
+            NotFound: it was deleted.
+            Conflict: somebody else has changed the file.
+        """
+        path = scope_of(self.config_dir, stored.agent).state(stored.id)
+        if not path.is_file():
+            raise NotFound(f"session '{stored.label}' was deleted meanwhile")
+        if stamp(path) != stored.stamp:
+            raise Conflict(f"session '{stored.label}' was changed by somebody else meanwhile: {path}")
+        write_whole(path, write_session(stored.session))
+        stored.stamp = stamp(path)
+
+    @_on_disk
+    def save_beside(self, stored: Stored) -> Path:
+        """Write it where nobody looks for it but a person, since its file holds something that can't be read."""
+        path = self.path(stored.id, stored.agent).with_name(f"state-{new_id()[:8]}.yaml")
+        write_whole(path, write_session(stored.session))
+        return path
+
+    @_on_disk
+    def rename(self, id: str, alias: str, agent: str | None = None, *, caller: Caller | None = None) -> Stored:
+        """Give it this alias in place of the one it has; its file stays as it is.
+
+        Raises:
+            Conflict: another session has the alias.
+        """
+        alias = checked_alias(alias)
+        scope = scope_of(self.config_dir, agent)
+        stored = self._for_change(id, agent, caller)
+        with self._names(scope):
+            other = self.resolve_alias(alias, agent)
+            if other is not None and other != id:
+                raise Conflict(f"there is a session called '{alias}' already")
+            write_whole(scope.pointer(alias), f"{id}\n")
+            for old in aliases_of(scope, id):
+                if old != alias:
+                    scope.pointer(old).unlink(missing_ok=True)
+        stored.alias = alias
+        return stored
+
+    @_on_disk
+    def delete(self, id: str, agent: str | None = None, *, caller: Caller | None = None) -> None:
+        """Remove it for good, an older program's file of it as well. Hold the lock meanwhile.
+
+        The person at this machine may also remove one whose file can't be read.
+        """
+        scope = scope_of(self.config_dir, agent)
+        try:
+            self._for_change(id, agent, caller)
+        except InvalidFile:
+            if caller is not None:  # nobody knows whose it is
+                raise
+        with self._names(scope):
+            for alias in aliases_of(scope, id):
+                scope.pointer(alias).unlink(missing_ok=True)
+            for found, _, path in [*legacy_sessions(scope)]:
+                if found == id:
+                    path.unlink(missing_ok=True)
+            scope.state(id).unlink(missing_ok=True)
+            shutil.rmtree(scope.folder(id), ignore_errors=True)
+
+    @_on_disk
+    def move(self, id: str, agent: str | None, to: str | None, *, caller: Caller | None = None) -> Stored:
+        """Make it a session of another agent, or of none. Hold the lock meanwhile.
+
+        Raises:
+            Conflict: that agent has a session of this alias already.
+        """
+        stored = self._for_change(id, agent, caller)
+        if to == agent:
+            return stored
+        old, new = scope_of(self.config_dir, agent), scope_of(self.config_dir, to)
+        with self._names(old), self._names(new):
+            alias = alias_of(old, id)
+            if any(found == id for found, _, _ in legacy_sessions(old)):
+                raise Conflict(f"session '{stored.label}' is one of an older program, which keeps it where it is")
+            if alias is not None and self.resolve_alias(alias, to) is not None:
+                raise Conflict(f"there is a session called '{alias}' already where this one should go")
+            private(new.folder(id).parent)
+            old.folder(id).rename(new.folder(id))
+            if alias is not None:
+                write_whole(new.pointer(alias), f"{id}\n")
+                old.pointer(alias).unlink(missing_ok=True)
+        return self.open(id, to)
+
+    @_on_disk
+    def set_owner(
+        self, id: str, owner: str | None, agent: str | None = None, *, caller: Caller | None = None
+    ) -> Stored:
+        """Give it to somebody. Hold the lock meanwhile."""
+        stored = self._for_change(id, agent, caller)
+        stored.session.meta.owner = owner
+        self.save(stored)
+        return stored
+
+    # --- inside ---------------------------------------------------------------------------------------------
+
+    def _for_change(self, id: str, agent: str | None, caller: Caller | None) -> Stored:
+        stored = self.open(id, agent, caller=caller)
+        if claim(caller, stored.session.meta, id):
+            self.save(stored)
+        return stored
+
+    @contextlib.contextmanager
+    def _names(self, scope: Scope) -> Iterator[None]:
+        """What changes names, one process at a time."""
+        private(scope.home)
+        lock = wait_lock(scope.home / "lock", NAMES_WITHIN)
+        if lock is None:
+            raise Conflict(f"another process keeps the names of sessions locked: {scope.home / 'lock'}")
+        with lock:
+            sweep(scope.home / "by-name")
+            yield
+
+    def _create(self, scope: Scope, alias: str | None, initial: Session | None, caller: Caller | None) -> Stored:
+        id = new_id()
+        session = initial or Session()
+        session.meta = new_meta(caller)
+        try:
+            write_whole(scope.state(id), write_session(session))
+            if alias is not None:
+                write_whole(scope.pointer(alias), f"{id}\n")
+        except OSError:  # the disk is full, say: the half-made session is removed
+            shutil.rmtree(scope.folder(id), ignore_errors=True)
+            raise
+        return Stored(id=id, alias=alias, agent=scope.agent, session=session, stamp=stamp(scope.state(id)))
+
+    def _opened(self, scope: Scope, id: str, guess: str | None, caller: Caller | None) -> Stored:
+        path = scope.state(id)
+        try:
+            written = stamp(path)
+            session = read_session(text_of(path), str(path))
+        except FileNotFoundError:
+            raise NotFound(f"there is no session '{id}'") from None
+        check_read(caller, session.meta, id)
+        alias = alias_of(scope, id, guess)
+        return Stored(id=id, alias=alias, agent=scope.agent, session=session, stamp=written)

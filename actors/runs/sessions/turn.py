@@ -1,0 +1,99 @@
+"""A session in the hands of whoever has its turn, and how what the turn has brought comes into its file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ....protocol.chat import Turn as Said
+from ....protocol.errors import CallboardError, Conflict, InvalidFile
+from ....protocol.session import Session
+from ....protocol.session_turns import messages_of, same_beginning, turns_of
+from ...work.agent.todo import TodoList
+from .disk.stored import Stored
+from .store import SessionStore
+
+
+class Turn:
+    """See the module.
+
+    Attributes:
+        stored: the session; its `session` may be changed, say so with `touch`.
+        history: what was said so far.
+        todos: the todo list of its agent, which goes on from turn to turn.
+        dirty: whether it is written when the turn ends, unless nothing of it is kept (`keeps`).
+        unkept: why it could not be written.
+    """
+
+    def __init__(self, stored: Stored) -> None:
+        self.stored = stored
+        self.history: tuple[Said, ...] = tuple(turns_of(stored.session))
+        self.todos = TodoList(stored.session.todo)
+        self.dirty = False
+        self.keeps = True
+        self.unkept: CallboardError | None = None
+        self.added: list[dict[str, Any]] = []
+
+    @property
+    def session(self) -> Session:
+        """What the file says."""
+        return self.stored.session
+
+    def touch(self) -> None:
+        """It was changed."""
+        self.dirty = True
+
+    def keep(self, turns: Sequence[Said]) -> None:
+        """The whole conversation as it is now: `on_history` of a run."""
+        session = self.session
+        if same_beginning(self.history, turns):
+            new = messages_of(turns[len(self.history) :])
+            self.added += new
+            session.messages = [*session.messages, *new]
+        else:  # it was shortened on the way
+            session.compressed_messages = [*session.compressed_messages, *session.messages]
+            session.messages = messages_of(turns)
+        self.history = tuple(turns)
+        self.dirty = True
+        self.note_todos()
+
+    def note_todos(self) -> None:
+        """The todo list is what it is now."""
+        told = self.todos.told()
+        if told != self.session.todo:
+            self.session.todo = told
+            self.dirty = True
+
+    def variables(self, given: Mapping[str, str] | None) -> dict[str, str]:
+        """The values of the agent's variables: those of the session, and those given now, which are kept."""
+        values = {**self.session.agent_variables, **(given or {})}
+        if values != self.session.agent_variables:
+            self.session.agent_variables = values
+            self.dirty = True
+        return values
+
+    def write(self, store: SessionStore) -> Stored:
+        """Write what the turn has brought; behind what somebody has written past the lock. The session as it is then.
+
+        Raises:
+            Conflict: somebody has changed the file, and nothing was said that could be put behind it; or it can't be
+                read any more, then the session is written beside it.
+            NotFound, NotKept: it was deleted; the disk refuses.
+        """
+        stored = self.stored
+        try:
+            store.save(stored)
+        except Conflict:
+            if not self.added:
+                raise
+            try:
+                now = store.open(stored.id, stored.agent)
+            except InvalidFile as error:
+                beside = store.save_beside(stored)
+                told = f"{error}; what was said now is in {beside}: mend the file, or put that in its place"
+                raise Conflict(told) from None
+            now.session.messages = [*now.session.messages, *self.added]
+            now.session.todo = stored.session.todo
+            store.save(now)
+            return now
+        return stored

@@ -1,0 +1,366 @@
+"""An LLM agent at work: its system prompt, its tools and families, its loop, and going on while todos are open.
+
+What the agent brings along (`Cast`) is made once and played any number of times; what it has while it works (todo list,
+children, tasks, inbox) is made here, belongs to its actor and goes with it. What it said stays in the `Record`.
+
+    tools         its own file's, the global ones it lists, functions given to the run, those of its MCP servers
+    todo__*       with `auto_continue`; without, they are not offered and refuse
+    agent__*      children and tasks with `can_spawn_agents`; messages where there is somebody to write to
+    user__*       unless `can_ask_user: false`
+    knowledge__*  with `knowledge: tool` or `both`, where there are documents
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import trio
+
+from ....protocol.agent import Agent
+from ....protocol.chat import ChatRequest, Content, Part, TextPart
+from ....protocol.errors import Unsupported, code_of
+from ....protocol.events import AgentContinued, AgentFinished, AgentStarted
+from ..tools.calls import RESULT_LIMIT, Calls
+from ..tools.guard import AS_CHILD, AT_ROOT, RepeatGuard
+from ..tools.of_agent import ToolsOfAgent
+from ..tools.tool import Tool
+from .compaction import PART, Compaction
+from .history import History
+from .loop import Conversation, Renewed
+from .prompt import blocks, filled_in, system_prompt
+from .record import Record
+from .synonyms import renamed
+from .todo import refusing_todo_tools, todo_tools
+from .user import user_tools
+
+if TYPE_CHECKING:
+    from ....supervisors import Actor
+    from ..context import RunContext
+    from ..knowledge.recipe import Recipe
+    from ..mcp.tools.chosen import Wanted
+    from ..mcp.tools.offer import Offered, Offering
+    from ..mcp.tools.view import Talk
+    from .children import Children
+    from .escalations import Escalations
+    from .mail import Seat
+
+CONTINUE = """[The todo list still has open items]
+Go on with the next one now. Call tools; don't announce what you are about to do."""
+
+
+class Cast(msgspec.Struct, frozen=True, kw_only=True):
+    """An agent, ready to be played.
+
+    Attributes:
+        agent: as its file says, with the environment's overrides.
+        directory: where it stands; None for one that has no directory.
+        values: its variables, as models may see them.
+        tools: what it may call beside the families and the tools of servers.
+        servers: the MCP servers it asks for; None for none.
+        recipes: the knowledge bases that it may look into by itself.
+    """
+
+    agent: Agent
+    directory: Path | None
+    values: Mapping[str, str]
+    tools: ToolsOfAgent
+    servers: Wanted | None = None
+    recipes: tuple[Recipe, ...] = ()
+
+
+async def run_agent(
+    me: Actor,
+    cast: Cast,
+    prompt: str,
+    context: RunContext,
+    depth: int = 0,
+    record: Record | None = None,
+    seat: Seat | None = None,
+    escalation_timeout: float | None = None,
+    history: History | None = None,
+    parts: tuple[Part, ...] = (),
+) -> str:
+    """Body of an agent's actor: all it said.
+
+    Args:
+        depth: how many agents stand above it.
+        record: where it is written down what it does.
+        seat: its place among siblings, if an agent spawned it.
+        escalation_timeout: seconds its questions may wait; None for what its file says. At the root they wait.
+        history: the conversation that this goes on with.
+        parts: what is said beside the prompt: images, files.
+
+    Raises:
+        OutOfTurns: it went on for `max_turns`.
+        CallboardError: what ended it.
+    """
+    record = record if record is not None else Record()
+    agent = _Agent(me, cast, context, depth, record, seat, escalation_timeout, history or History())
+    said: Content = (*((TextPart(prompt),) if prompt else ()), *parts) if parts else prompt
+    brings = depth == 0 and bool(context.servers)
+    if cast.servers is None and not brings:
+        return await agent.play(said)
+    from ..mcp.tools.chosen import with_guests
+    from ..mcp.tools.offer import servers_at_work
+
+    model, timeout = cast.agent.model or "", cast.agent.tool_timeout
+    with (
+        servers_at_work(me, context, own=agent.permissions, model=model, timeout=timeout) as servers,
+        servers.conversation(me) as talk,
+    ):
+        wanted = with_guests(cast.servers, context, talk.scope) if brings else cast.servers
+        assert wanted is not None
+        await agent.take_up(talk, wanted)
+        return await agent.play(said)
+
+
+class _Agent:
+    """One agent at work."""
+
+    def __init__(
+        self,
+        me: Actor,
+        cast: Cast,
+        context: RunContext,
+        depth: int,
+        record: Record,
+        seat: Seat | None,
+        escalation_timeout: float | None,
+        history: History,
+    ) -> None:
+        self._me = me
+        self._history = history
+        self._cast = cast
+        self._agent = history.wishes.of(cast.agent)
+        self._context = context
+        self._depth = depth
+        self._record = record
+        self._seat = seat
+        self._todos = history.todos
+        self._children: Children | None = None
+        self._escalations: Escalations | None = None
+        waits = self._agent.escalation_timeout if escalation_timeout is None else escalation_timeout
+        self._tools: list[Tool] = [tool for tool in cast.tools.tools.values() if depth == 0 or not tool.elsewhere]
+        self._of_servers: tuple[Tool, ...] = ()
+        self._unlisted_of_servers: Mapping[str, Tool] = {}
+        self._offering: Offering | None = None
+        self._instructions = self._agent.instructions
+        self._unlisted: Mapping[str, Tool] = {}
+        self._said_about: list[str] = []
+        own = self._agent.permissions
+        self.permissions = own if context.shelf is None else context.shelf.permissions(own)
+        self._add_families(None if depth == 0 else waits)
+        self._add_synonyms()
+
+    async def take_up(self, talk: Talk, wanted: Wanted) -> None:
+        """Take the tools of servers as well."""
+        from ..mcp.tools.offer import Offering
+
+        self._offering = Offering(talk, wanted, taken={tool.name for tool in self._tools})
+        self._take(await self._offering.first(self._me))
+
+    def _take(self, offered: Offered) -> None:
+        self._of_servers, self._unlisted_of_servers = offered.tools, offered.unlisted
+
+    @property
+    def _offered(self) -> Renewed:
+        """What the model may call."""
+        unlisted = {**self._unlisted, **self._unlisted_of_servers}
+        return Renewed(tools=(*self._tools, *self._of_servers), unlisted=unlisted)
+
+    async def _renewed(self, me: Actor) -> Renewed | None:
+        """What there is to call, if a server has other tools by now."""
+        assert self._offering is not None
+        offered = await self._offering.renewed(me)
+        if offered is None:
+            return None
+        self._take(offered)
+        return msgspec.structs.replace(self._offered, system=self._prompt())
+
+    def _add_families(self, patience: float | None) -> None:
+        agent, parent = self._agent, self._seat is not None
+        if agent.can_spawn_agents:
+            self._add_children()
+        elif parent:
+            from .mail import mail_tools
+
+            assert self._seat is not None
+            self._tools += mail_tools(self._seat)
+        if agent.auto_continue:
+            self._tools += todo_tools(self._todos, enabled=True)
+        else:
+            self._unlisted = refusing_todo_tools()
+        if agent.can_ask_user:
+            self._tools += user_tools(timeout=patience)
+        self._said_about = blocks(agent, teammates=parent or agent.can_spawn_agents, user=agent.can_ask_user)
+        if self._cast.recipes:
+            from .lookup import explained, lookup_tool
+
+            self._tools.append(lookup_tool(self._context.knowledge, self._cast.recipes))
+            self._said_about.append(explained(self._cast.recipes))
+
+    def _add_synonyms(self) -> None:
+        """Tools by the names that Loki's successor has for them; see `synonyms`."""
+        others = renamed(self._tools)
+        if self._children is not None:
+            from .spawn import available_tool
+
+            others["agent__list_available"] = available_tool(self._children)
+        said = self._agent.instructions
+        self._tools += [tool for name, tool in others.items() if name in said]
+        self._unlisted = {**others, **self._unlisted}
+
+    def _add_children(self) -> None:
+        from .children import Children
+        from .escalations import Escalations, escalation_tools
+        from .mail import Seat, mail_tools
+        from .spawn import spawn_tools
+        from .tasks import TaskQueue, task_tools
+
+        seat = self._seat or Seat()
+        self._escalations = Escalations(self._me, self._agent.escalation_timeout)
+        self._children = Children(
+            self._me,
+            self._agent,
+            self._context,
+            permissions=self.permissions,
+            depth=self._depth,
+            near=self._cast.directory or self._context.config_dir / "agents" / self._agent.name,
+            seat=seat,
+            record=self._record,
+            escalations=self._escalations,
+        )
+        tasks = TaskQueue(self._children)
+        self._tools += spawn_tools(self._children)
+        self._tools += task_tools(tasks)
+        self._tools += escalation_tools(self._escalations)
+        self._tools += mail_tools(seat, self._children.office)
+        self._me.policy = self._escalations.policy
+
+    async def play(self, prompt: Content) -> str:
+        """The whole life of the agent."""
+        me, agent = self._me, self._agent
+        began = trio.current_time()
+        child = self._seat.id if self._seat is not None else None
+        if me.stream.heard:
+            names = [tool.name for tool in self._offered.tools]
+            me.emit(AgentStarted(agent=agent.name, depth=self._depth, tools=names, child=child))
+        stop, error, code = "done", "interrupted", "cancelled"
+        try:
+            talk = await self._conversation()
+            try:
+                stop = await self._go_on(talk, prompt)
+            finally:
+                self._history.over(talk.messages, talk.unfinished)
+            error = code = ""
+        except Exception as failed:  # only to tell it; it goes on
+            error, code = str(failed) or repr(failed), code_of(failed)
+            raise
+        finally:
+            if me.stream.heard:
+                me.emit(
+                    AgentFinished(
+                        agent=agent.name,
+                        seconds=trio.current_time() - began,
+                        turns=self._record.turns,
+                        tool_calls=self._record.tool_calls,
+                        stop=stop,
+                        error=error or None,
+                        depth=self._depth,
+                        child=child,
+                        code=code,
+                    )
+                )
+        return self._record.output
+
+    async def _go_on(self, talk: Conversation, prompt: Content) -> str:
+        """Talk until the agent is done; why it stopped."""
+        agent, todos = self._agent, self._todos
+        goes_on = self._history.waits_for_the_model and not prompt
+        said = await (talk.reply(self._me) if goes_on else talk.say(self._me, prompt))
+        count = 0
+        while agent.auto_continue and todos.incomplete and not talk.handed_out:
+            if count >= agent.max_auto_continues:
+                return "todo_limit"
+            count += 1
+            before, played = todos.render(), self._record.tool_calls
+            self._me.emit(
+                AgentContinued(agent=agent.name, count=count, most=agent.max_auto_continues, open=len(todos.incomplete))
+            )
+            answer = await talk.say(self._me, f"{agent.continuation_prompt or CONTINUE}\n\n{before}")
+            idle = self._record.tool_calls == played and todos.render() == before
+            if answer == said and idle and not talk.handed_out:
+                return "todo_stuck"
+            said = answer
+        return "handed_out" if talk.handed_out else "done"
+
+    async def _conversation(self) -> Conversation:
+        agent, context = self._agent, self._context
+        own = agent.tool_timeout
+        calls = Calls(
+            self._offered.tools,
+            context.permissions,
+            unlisted=self._offered.unlisted,
+            own=self.permissions,
+            guard=RepeatGuard(*(AT_ROOT if self._depth == 0 else AS_CHILD)),
+            timeout=own,
+            result_limit=agent.max_tool_result_chars or RESULT_LIMIT,
+        )
+        model = context.model or agent.model or ""
+        return Conversation(
+            context,
+            calls,
+            self._history.wishes.asked(
+                ChatRequest(
+                    model=model,
+                    messages=self._history.turns,
+                    system=await self._system(),
+                    temperature=agent.temperature,
+                    top_p=agent.top_p,
+                )
+            ),
+            self._record,
+            max_turns=agent.max_turns,
+            bound="max_turns",
+            compaction=self._compaction(model),
+            notice=None if self._escalations is None else self._escalations.notice,
+            renewal=None if self._offering is None else self._renewed,
+        )
+
+    async def _system(self) -> str:
+        if self._agent.dynamic_instructions:
+            ask = self._cast.tools.instructions
+            if ask is None:
+                raise Unsupported(
+                    f"agent '{self._agent.name}' has `dynamic_instructions`, and its tools file has no function "
+                    "`_instructions`"
+                )
+            self._instructions = await ask(self._me)
+        return self._prompt()
+
+    def _prompt(self) -> str:
+        listed = [*self._cast.tools.tools.values(), *self._of_servers]
+        instructions = filled_in(
+            self._instructions, self._cast.values, self._context.environ, listed, self._context.cwd
+        )
+        return system_prompt(instructions, self._said_about)
+
+    def _compaction(self, model: str) -> Compaction | None:
+        agent = self._agent
+        threshold = agent.compression_threshold
+        if threshold is None:
+            window = self._context.gateway.window(model)
+            threshold = None if window is None else int(window * PART)
+        if threshold is None or threshold <= 0:
+            return None
+        return Compaction(
+            self._context,
+            agent=agent.name,
+            model=agent.summarization_model or model,
+            threshold=threshold,
+            keep_last=agent.compression_keep_last,
+            pinned=lambda: self._todos.render() if self._todos.items else "",
+        )

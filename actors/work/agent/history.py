@@ -1,0 +1,70 @@
+"""What was said before an agent's run, and who wants to know what was said in it.
+
+A conversation that was interrupted is kept as far as it makes sense to a model: calls without a result are told to have
+been interrupted. If the model has said nothing at all, there is nothing new to keep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import final
+
+from ....protocol.chat import AssistantTurn, ToolTurn, Turn, UserTurn
+from .todo import TodoList
+from .wishes import Wishes
+
+INTERRUPTED = "interrupted: this call did not come to its end"
+
+
+@final
+class History:
+    """See the module.
+
+    Args:
+        turns: what was said before.
+        keep: told the whole conversation, once, when the run is over.
+        wishes: what is wanted of the agent beside.
+        todos: the agent's todo list, which it goes on with.
+    """
+
+    def __init__(
+        self,
+        turns: Sequence[Turn] = (),
+        keep: Callable[[Sequence[Turn]], None] | None = None,
+        wishes: Wishes | None = None,
+        todos: TodoList | None = None,
+    ) -> None:
+        self.turns = tuple(turns)
+        self.wishes = wishes or Wishes()
+        self.todos = TodoList() if todos is None else todos
+        self._keep = keep
+
+    @property
+    def waits_for_the_model(self) -> bool:
+        """Whether it ends with results of tools, so that it goes on without a prompt."""
+        return bool(self.turns) and isinstance(self.turns[-1], ToolTurn)
+
+    def over(self, messages: Sequence[Turn], said: str = "") -> None:
+        """The run is over; `said` is what the model had said of a reply that did not come to its end."""
+        if self._keep is None:
+            return
+        whole = [*_mended(messages), *([AssistantTurn(said)] if said else [])]
+        if any(not isinstance(turn, UserTurn) for turn in whole[len(self.turns) :]):
+            self._keep(whole)
+
+    def pair(self, prompt: str, output: str) -> None:
+        """A run without a conversation of its own is over."""
+        if self._keep is not None:
+            self._keep([*self.turns, UserTurn(prompt), AssistantTurn(output)])
+
+
+def _mended(messages: Sequence[Turn]) -> list[Turn]:
+    """The messages with a result for each of the last turn's calls."""
+    whole = list(messages)
+    at = max((index for index, turn in enumerate(whole) if isinstance(turn, AssistantTurn)), default=None)
+    if at is not None and isinstance(last := whole[at], AssistantTurn):
+        answered = {turn.call for turn in whole[at:] if isinstance(turn, ToolTurn)}
+        whole += [
+            ToolTurn(call.id, call.name, INTERRUPTED, error=True) for call in last.tool_calls if call.id not in answered
+        ]
+    return whole

@@ -1,0 +1,390 @@
+"""The task queue of an agent: what is to be done, what has to wait for what, and who does it.
+
+    pending      nothing stands in its way
+    blocked      it waits for other tasks; with a `reason`, one of them has failed and it would wait for ever
+    in_progress  an agent works on it
+    completed, failed
+
+A task with an `agent` is dispatched as soon as nothing blocks it and there is room for another child, and that agent's
+end completes or fails it. Ids are `task_1`, `task_2`, ...; a bare number means the same.
+
+`TaskQueue` is plain data that knows the rules; `children` starts the agents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Literal, Protocol
+
+import msgspec
+
+from ....protocol.errors import ToolFailed
+from ..tools.rendering import shortened
+from ..tools.tool import Arguments, Json, Tool
+from .family import family_tool, number, read_texts, refused, text
+
+if TYPE_CHECKING:
+    from ....supervisors import Actor
+
+MOST = 1_000
+"""Tasks of one queue."""
+
+Status = Literal["pending", "blocked", "in_progress", "completed", "failed"]
+
+
+class Task(msgspec.Struct, kw_only=True):
+    """One task.
+
+    Attributes:
+        blocked_by: ids of the tasks that it waits for, completed ones included.
+        agent, prompt: who is to do it, and what it is told.
+        owner: who works on it: `auto:<agent>` for one that was dispatched, else the id of the agent that took it.
+        agent_id: id of that agent.
+        reason: why it failed, or why it can't go on.
+        output: what the agent that did it said.
+        held: it is not dispatched, since its dependencies are not those that were meant.
+    """
+
+    id: str
+    subject: str
+    description: str = ""
+    blocked_by: list[str] = []
+    agent: str | None = None
+    prompt: str | None = None
+    status: Status = "pending"
+    owner: str | None = None
+    agent_id: str | None = None
+    reason: str | None = None
+    output: str = ""
+    held: bool = False
+
+    def shown(self) -> dict[str, Json]:
+        """As the model reads it."""
+        shown: dict[str, Json] = {"id": self.id, "subject": self.subject, "status": self.status}
+        if self.description:
+            shown["description"] = self.description
+        shown["blocked_by"] = list(self.blocked_by)
+        told = {"owner": self.owner, "agent": self.agent, "agent_id": self.agent_id, "reason": self.reason}
+        shown.update({name: value for name, value in told.items() if value is not None})
+        return shown
+
+
+class Team(Protocol):
+    """Who starts the agents of a queue (`children.Children`)."""
+
+    tasks: TaskQueue | None
+
+    def refusal(self, agent: str) -> str | None:
+        """Why an agent of this name can't be started, or None."""
+
+    async def dispatch(self) -> list[Task]:
+        """Start the agents of what is `dispatchable`, as far as there is room; the tasks they took."""
+
+
+class TaskQueue:
+    """See the module. Tasks are kept in the order in which they were created.
+
+    Args:
+        team: starts the agents of its tasks, and looks here for work whenever a place is free; None for nobody.
+    """
+
+    def __init__(self, team: Team | None = None) -> None:
+        self.team = team
+        self._tasks: dict[str, Task] = {}
+        if team is not None:
+            team.tasks = self
+
+    @property
+    def tasks(self) -> list[Task]:
+        """All of them."""
+        return list(self._tasks.values())
+
+    def find(self, id: Json) -> Task | None:
+        """The task of this id: `task_1`, `1` or 1."""
+        return self._tasks.get(id_of(id))
+
+    def create(
+        self,
+        subject: str,
+        *,
+        description: str = "",
+        blocked_by: Iterable[Json] = (),
+        agent: str | None = None,
+        prompt: str | None = None,
+    ) -> tuple[Task, list[str]]:
+        """A new task, and warnings about those of its dependencies that were left out.
+
+        Raises:
+            ToolFailed: there can't be such a task.
+        """
+        if agent and not prompt:
+            raise ToolFailed("'prompt' is required when 'agent' is set")
+        if len(self._tasks) >= MOST:
+            raise ToolFailed(f"the queue has {MOST} tasks, as many as it may")
+        task = Task(
+            id=f"task_{len(self._tasks) + 1}",
+            subject=subject,
+            description=description,
+            agent=agent or None,
+            prompt=prompt,
+        )
+        self._tasks[task.id] = task
+        warnings = self._block(task, blocked_by)
+        self._look_again()
+        if warnings and task.agent:
+            task.held = True
+            warnings.append(
+                f"'{task.agent}' is not started by itself for {task.id}, since not all that it was to wait for is "
+                f"known; start it with agent__spawn and task_id '{task.id}'"
+            )
+        return task, warnings
+
+    def _block(self, task: Task, blocked_by: Iterable[Json]) -> list[str]:
+        """Have a new task wait for others; what is wrong with those it can't wait for.
+
+        Nothing waits for it yet, so no circle can come of it.
+        """
+        ids = list({id_of(id): None for id in blocked_by})
+        warnings = []
+        if len(ids) > MOST:
+            warnings.append(f"'blocked_by' names {len(ids)} tasks; a queue has {MOST} at most, the others are left out")
+        for id in ids[:MOST]:
+            try:
+                task.blocked_by.append(self._other(task, id).id)
+            except ToolFailed as problem:
+                warnings.append(str(problem))
+        return warnings
+
+    def _other(self, task: Task, on: Json) -> Task:
+        """The task that this one is to wait for."""
+        other = self.find(on)
+        if task is other:
+            raise ToolFailed("A task cannot depend on itself")
+        if other is None:
+            raise ToolFailed(f"Dependency task '{_named(on)}' does not exist")
+        return other
+
+    def depend(self, id: Json, on: Json) -> None:
+        """The one task waits for the other from now on.
+
+        Raises:
+            ToolFailed: one is not there, or they would wait for each other.
+        """
+        task = self.find(id)
+        if task is None:
+            raise ToolFailed(f"Task '{_named(id)}' not found")
+        other = self._other(task, on)
+        if self._waits_for(other, task):
+            raise ToolFailed(f"Adding dependency {task.id} -> {other.id} would create a cycle")
+        if other.id not in task.blocked_by:
+            task.blocked_by.append(other.id)
+        self._look_again()
+
+    def complete(self, task: Task, output: str = "") -> list[Task]:
+        """The task is done; those that nothing blocks any more because of that. Also mends a failed one."""
+        if task.status == "completed":
+            return []
+        task.status, task.reason, task.output = "completed", None, output
+        return self._look_again()
+
+    def fail(self, task: Task, reason: str = "") -> list[Task]:
+        """The task has failed; those that can't go on because of that, however far behind it."""
+        if task.status in ("completed", "failed"):
+            return []
+        before = {other.id for other in self._tasks.values() if other.reason is not None}
+        task.status, task.reason = "failed", reason or "it was marked as failed"
+        self._look_again()
+        return [
+            other
+            for other in self._tasks.values()
+            if other.status == "blocked" and other.reason is not None and other.id not in before
+        ]
+
+    def claim(self, task: Task, owner: str, agent_id: str | None = None) -> None:
+        """Somebody works on it."""
+        task.status, task.owner, task.agent_id, task.reason = "in_progress", owner, agent_id, None
+        self._look_again()
+
+    def release(self, task: Task) -> None:
+        """Nobody does after all."""
+        if task.status == "in_progress":
+            task.status, task.owner, task.agent_id = "pending", None, None
+            self._look_again()
+
+    @property
+    def dispatchable(self) -> list[Task]:
+        """Tasks whose agents may be started, oldest first."""
+        return [task for task in self._tasks.values() if task.status == "pending" and task.agent and not task.held]
+
+    def results_for(self, task: Task) -> list[Task]:
+        """The tasks that it waited for and whose agents said something."""
+        return [other for id in task.blocked_by if (other := self._tasks[id]).output]
+
+    def _waits_for(self, task: Task, other: Task) -> bool:
+        """Whether `task` waits for `other`, directly or not."""
+        seen: set[str] = set()
+        ways = [task.id]
+        while ways:
+            id = ways.pop()
+            if id == other.id:
+                return True
+            if id not in seen:
+                seen.add(id)
+                ways += self._tasks[id].blocked_by
+        return False
+
+    def _look_again(self) -> list[Task]:
+        """Bring the waiting tasks up to date; those that wait no more.
+
+        A task can wait for one that was created after it (`depend`), so one pass may not see all that follows.
+        """
+        freed: list[Task] = []
+        moved = True
+        while moved:
+            moved = False
+            for task in self._tasks.values():
+                if task.status not in ("pending", "blocked"):
+                    continue
+                status, reason = self._standing(task)
+                if (status, reason) == (task.status, task.reason):
+                    continue
+                if status == "pending":
+                    freed.append(task)
+                task.status, task.reason = status, reason
+                moved = True
+        return freed
+
+    def _standing(self, task: Task) -> tuple[Status, str | None]:
+        waiting: Status = "pending"
+        for id in task.blocked_by:
+            other = self._tasks[id]
+            if other.status == "failed":
+                return "blocked", f"{id} failed: {other.reason}"
+            if other.status == "blocked" and other.reason is not None:
+                return "blocked", f"{id} can't go on ({shortened(other.reason, 500)})"
+            if other.status != "completed":
+                waiting = "blocked"
+        return waiting, None
+
+
+def task_tools(queue: TaskQueue) -> list[Tool]:
+    """The `agent__task_*` tools over one queue."""
+
+    async def dispatch() -> list[Task]:
+        return [] if queue.team is None else await queue.team.dispatch()
+
+    async def create(_: Actor, arguments: Arguments) -> Json:
+        agent = (arguments.get("agent") or "").strip()
+        if agent and arguments.get("prompt") and queue.team is not None:
+            problem = queue.team.refusal(agent)
+            if problem:
+                return refused(problem)
+        try:
+            task, warnings = queue.create(
+                arguments["subject"],
+                description=arguments.get("description") or "",
+                blocked_by=_ids(arguments.get("blocked_by")),
+                agent=agent or None,
+                prompt=arguments.get("prompt"),
+            )
+        except ToolFailed as failed:
+            return refused(str(failed))
+        result: dict[str, Json] = {"status": "ok", "task_id": task.id}
+        if task.agent:
+            result["auto_dispatch"] = task in await dispatch()
+            if task.agent_id is not None:
+                result["agent_id"] = task.agent_id
+        if task.reason is not None:
+            warnings.append(f"{task.id} can't go on: {task.reason}")
+        if warnings:
+            result["warnings"] = warnings
+        return result
+
+    async def show(_: Actor, __: Arguments) -> Json:
+        return {"tasks": [task.shown() for task in queue.tasks]}
+
+    async def complete(_: Actor, arguments: Arguments) -> Json:
+        task = queue.find(arguments["task_id"])
+        if task is None:
+            return refused(_not_found(queue, arguments["task_id"]))
+        message = "was completed already" if task.status == "completed" else "is completed"
+        newly = [other.id for other in queue.complete(task)]
+        dispatched = await dispatch()
+        result: dict[str, Json] = {"status": "ok", "message": f"{task.id} {message}", "newly_runnable": newly}
+        if dispatched:
+            result["auto_dispatched"] = [
+                {"task_id": other.id, "agent": other.agent, "agent_id": other.agent_id} for other in dispatched
+            ]
+        return result
+
+    async def fail(_: Actor, arguments: Arguments) -> Json:
+        task = queue.find(arguments["task_id"])
+        if task is None:
+            return refused(_not_found(queue, arguments["task_id"]))
+        if task.status == "completed":
+            return refused(f"{task.id} is completed and can't fail any more")
+        blocked = queue.fail(task, (arguments.get("reason") or "").strip())
+        return {
+            "status": "ok",
+            "message": f"{task.id} has failed",
+            "blocked_dependents": [other.id for other in blocked],
+        }
+
+    task_id = number("Id of the task, such as task_1.")
+    return [
+        family_tool(
+            "agent__task_create",
+            "Add a task to your queue. It may wait for other tasks, and name an agent that is started with the prompt "
+            "as soon as nothing blocks the task; that agent's end completes or fails it.",
+            create,
+            {"subject": text("What is to be done, in one line.")},
+            {
+                "description": text("More about it."),
+                "blocked_by": {
+                    "anyOf": [
+                        {"type": "array", "items": {"anyOf": [{"type": "string"}, {"type": "integer"}]}},
+                        {"type": "string"},
+                    ],
+                    "description": 'Ids of the tasks that have to be completed before, such as ["task_1"].',
+                },
+                "agent": text("Name of the agent that is to do it."),
+                "prompt": text("What that agent is told; required with 'agent'."),
+            },
+        ),
+        family_tool("agent__task_list", "Show all tasks of your queue, with status and dependencies.", show),
+        family_tool(
+            "agent__task_complete",
+            "Mark a task as completed. Returns the tasks that can begin now; their agents are started.",
+            complete,
+            {"task_id": task_id},
+        ),
+        family_tool(
+            "agent__task_fail",
+            "Mark a task as failed. Returns the tasks that can't go on because of that.",
+            fail,
+            {"task_id": task_id},
+            {"reason": text("Why it failed.")},
+        ),
+    ]
+
+
+def id_of(value: Json) -> str:
+    """The id that a model means by `task_1`, `1`, `#1`, 1 or 1.0, which is a whole number to JSON."""
+    word = str(value).strip().lstrip("#")
+    digits = word.removesuffix(".0")
+    return f"task_{int(digits)}" if digits.isascii() and digits.isdigit() and len(digits) < 10 else word
+
+
+def _ids(value: Json) -> list[str]:
+    if isinstance(value, str) and not value.lstrip().startswith("["):
+        return [id for part in value.split(",") if (id := part.strip())]
+    return read_texts(value or [], "blocked_by")
+
+
+def _named(value: Json) -> str:
+    return shortened(id_of(value), 100)
+
+
+def _not_found(queue: TaskQueue, id: Json) -> str:
+    there = ", ".join(task.id for task in queue.tasks[:50]) or "none"
+    return f"Task '{_named(id)}' not found; there are: {there}"

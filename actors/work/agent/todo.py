@@ -1,0 +1,159 @@
+"""The todo list of an agent: kept for the model outside of its conversation, so that nothing can summarize it away.
+A session keeps it from turn to turn.
+
+The agent loop looks at `incomplete` when the model thinks it is done, and shows it `render()` when it goes on.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ....protocol.errors import ToolFailed
+from ....protocol.session import Todo, Todos
+from ..tools.rendering import shortened
+from ..tools.tool import Arguments, Json, Tool
+from .family import family_tool, number, text, whole_number
+
+if TYPE_CHECKING:
+    from ....supervisors import Actor
+
+MOST = 500
+"""Items of one list."""
+
+LONGEST = 2_000
+"""Characters of one item, and of the goal."""
+
+_DISABLED = "Auto-continue is not enabled. Set 'auto_continue: true' in your config to use todo tools."
+
+
+class TodoList:
+    """A goal, and the steps to it.
+
+    Attributes:
+        goal: what is reached when all items are done; "" before anything was said.
+        items: in the order they were added.
+    """
+
+    def __init__(self, kept: Todos | None = None) -> None:
+        kept = kept or Todos()
+        self.goal = kept.goal
+        self.items = [msgspec.structs.replace(item) for item in kept.items]
+
+    def told(self) -> Todos | None:
+        """The list as a session keeps it; None if there is nothing on it."""
+        if not self.goal and not self.items:
+            return None
+        return Todos(goal=self.goal, items=[msgspec.structs.replace(item) for item in self.items])
+
+    @property
+    def incomplete(self) -> list[Todo]:
+        """The open items."""
+        return [item for item in self.items if not item.done]
+
+    def begin(self, goal: str) -> None:
+        """A new goal; the items of the last one are dropped."""
+        self.goal = shortened(goal.strip(), LONGEST)
+        self.items = []
+
+    def add(self, desc: str) -> Todo:
+        """A new item at the end."""
+        last = max((item.id for item in self.items), default=0)
+        item = Todo(id=last + 1, desc=shortened(desc, LONGEST))
+        self.items.append(item)
+        return item
+
+    def done(self, id: int) -> bool:
+        """Mark an item as done; False if there is none of that id."""
+        for item in self.items:
+            if item.id == id:
+                item.done = True
+                return True
+        return False
+
+    def clear(self) -> None:
+        """No goal, no items."""
+        self.goal = ""
+        self.items = []
+
+    def render(self) -> str:
+        """As the model is shown it; "" when there is nothing."""
+        if not self.goal and not self.items:
+            return ""
+        complete = len(self.items) - len(self.incomplete)
+        head = [f"Goal: {self.goal}"] if self.goal else []
+        lines = [f"  {'✓' if item.done else '○'} {item.id}. {item.desc}" for item in self.items]
+        return "\n".join([*head, f"Progress: {complete}/{len(self.items)} completed", *lines])
+
+
+@cache
+def refusing_todo_tools() -> dict[str, Tool]:
+    """The `todo__*` tools, by name, for all agents that have none: each says how to enable them."""
+    return {tool.name: tool for tool in todo_tools(TodoList(), enabled=False)}
+
+
+def todo_tools(todos: TodoList, *, enabled: bool) -> list[Tool]:
+    """The `todo__*` tools over one list; not `enabled`, each of them says how to enable them."""
+
+    def check() -> None:
+        if not enabled:
+            raise ToolFailed(_DISABLED)
+
+    async def init(_: Actor, arguments: Arguments) -> Json:
+        check()
+        todos.begin(arguments["goal"])
+        return {"status": "ok", "message": "New todo list; add its items with todo__add"}
+
+    async def add(_: Actor, arguments: Arguments) -> Json:
+        check()
+        desc = arguments["task"].strip()
+        if not desc:
+            return {"error": "task description is required"}
+        if len(todos.items) >= MOST:
+            return {"error": f"the list has {MOST} items, as many as it may; finish or clear them first"}
+        return {"status": "ok", "id": todos.add(desc).id}
+
+    async def done(_: Actor, arguments: Arguments) -> Json:
+        check()
+        id = whole_number(arguments.get("id"))
+        if id is None:
+            return {"error": "id is required and must be a number"}
+        if not todos.done(id):
+            return {"error": f"Todo {id} not found"}
+        return {"status": "ok", "message": f"Todo {id} is done; {len(todos.incomplete)} left"}
+
+    async def show(_: Actor, __: Arguments) -> Json:
+        check()
+        return {"goal": todos.goal, "todos": msgspec.to_builtins(todos.items)}
+
+    async def clear(_: Actor, __: Arguments) -> Json:
+        check()
+        todos.clear()
+        return {"status": "ok", "message": "The todo list is empty and has no goal"}
+
+    return [
+        family_tool(
+            "todo__init",
+            "Begin a new todo list with a goal. Drops the items of the list before.",
+            init,
+            {"goal": text("What is reached when every item is done.")},
+        ),
+        family_tool(
+            "todo__add",
+            "Add one item to the todo list; returns its id.",
+            add,
+            {"task": text("What is to be done.")},
+        ),
+        family_tool(
+            "todo__done",
+            "Mark an item of the todo list as done.",
+            done,
+            {"id": number("Id of the item, as todo__add returned it.")},
+        ),
+        family_tool("todo__list", "Show the goal and all items of the todo list.", show),
+        family_tool(
+            "todo__clear", "Empty the todo list and forget its goal, when the work was called off or changed.", clear
+        ),
+    ]

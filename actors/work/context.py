@@ -1,0 +1,219 @@
+"""What everybody who works in one run shares: models, limits, the meter, the way to other agents.
+
+One `RunContext` is made per run and passed down to every graph, node and child agent of it. It is the run's only
+common state: what it counts (`meter`) belongs to the run's own task tree, so no lock is needed. What an agent's file
+says of all that works below it (what it denies, how deep agents may stand) goes along: `below` is the same run as they
+see it.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ...protocol.chat import ChatReply, ChatRequest, Delta, TokenUsage
+from ...protocol.errors import KnowledgeError
+from ...protocol.events import UsageUpdate
+from ...protocol.permissions import Permissions as Rules
+from ...protocol.settings import Settings
+from .agent.record import Record
+from .meter import Limits, Meter
+from .tools.permissions import Permissions
+from .tools.tool import Tool
+
+if TYPE_CHECKING:
+    from ...protocol.mcp.config import Server
+    from ...supervisors import Actor
+    from .agent.mail import Seat
+    from .knowledge.of_run import RunKnowledge
+    from .mcp.pool.servers import McpServers
+    from .models.gateway import Gateway
+    from .models.retry import Attempts
+    from .tools.collect import Shelf, ToolOptions
+
+MAX_DEPTH = 3
+"""How deep agents may call agents, by default (Loki's `max_agent_depth`)."""
+
+
+class AgentCall(msgspec.Struct, frozen=True, kw_only=True):
+    """One agent wants another to work.
+
+    Attributes:
+        name: of the agent that is called; with `by_file` also a YAML file, relative to `near`.
+        prompt: what it is told.
+        variables: values for its variables.
+        depth: how many agents stand above it.
+        near: directory of the agent that calls.
+        context: the run.
+        record: where the called agent writes down what it does; it outlives it.
+        seat: the called agent's place among its siblings (`agent.mail`), if it was spawned by an agent.
+        escalation_timeout: seconds its questions may wait; None for what its own file says.
+        by_file: the author of a file has named the agent, not a model.
+    """
+
+    name: str
+    prompt: str
+    variables: Mapping[str, str]
+    depth: int
+    near: Path
+    context: RunContext
+    record: Record | None = None
+    seat: Seat | None = None
+    escalation_timeout: float | None = None
+    by_file: bool = False
+
+
+AgentRunner = Callable[["Actor", AgentCall], Awaitable[str]]
+"""Runs the called agent as a child of the given actor, and returns the text of its answer."""
+
+
+class RunContext:
+    """See the module.
+
+    Attributes:
+        gateway: the way to models.
+        meter: what the run has used.
+        config_dir: where agents, tools and settings live.
+        environ: the environment that scripts inherit.
+        model: the model the user asked for with `-m`, or "".
+        compat: the dialect forced from outside (`--compat`), or None for what each file says.
+        run_agent: runs a child agent.
+        agents_near: the agents that the one in a directory can call, by name, with their descriptions. Reads files.
+        unknown_agent: what is wrong with an agent's name, seen from the directory of who calls; None if nothing.
+        shelf: the tools there are; None in a run that has none.
+        tool_options: what the user of the run says about tools.
+        permissions: which calls may go ahead.
+        functions: Python functions that the caller gave to the run as tools.
+        max_depth: how deep agents may call agents, as the files above say; None at the root, whose own file says it.
+        settings: what `config.yaml` says.
+        mcp: the MCP servers; they are made when this is first called. None in a run that has none.
+        servers: those that the run's own agent has beside the ones it names.
+    """
+
+    def __init__(
+        self,
+        *,
+        gateway: Gateway,
+        limits: Limits,
+        config_dir: Path,
+        environ: Mapping[str, str],
+        run_agent: AgentRunner,
+        unknown_agent: Callable[[str, Path], str | None] = lambda name, near: None,  # noqa: ARG005 - knows none
+        agents_near: Callable[[Path], list[tuple[str, str]]] = lambda near: [],  # noqa: ARG005 - knows none
+        model: str = "",
+        compat: str | None = None,
+        streams: bool = True,
+        max_depth: int | None = None,
+        shelf: Shelf | None = None,
+        tool_options: ToolOptions | None = None,
+        permissions: Permissions | None = None,
+        functions: tuple[Tool, ...] = (),
+        settings: Settings | None = None,
+        mcp: Callable[[], McpServers] | None = None,
+        knowledge: Callable[[Meter], RunKnowledge] | None = None,
+        servers: tuple[Server, ...] = (),
+    ) -> None:
+        self.gateway = gateway
+        self.meter = Meter(limits)
+        self.config_dir = config_dir
+        self.environ = environ
+        self.run_agent = run_agent
+        self.unknown_agent = unknown_agent
+        self.agents_near = agents_near
+        self.model = model
+        self.compat = compat
+        self.max_depth = max_depth
+        self.shelf = shelf
+        self.tool_options = tool_options
+        self.permissions = permissions or Permissions()
+        self.functions = functions
+        self.settings = settings or Settings()
+        self.mcp = mcp
+        self.servers = servers
+        self._knowledge = knowledge
+        self._known: list[RunKnowledge] = []
+        self._streams = streams
+
+    def below(self, rules: Rules, max_depth: int | None) -> RunContext:
+        """The run as those see it who work below an agent.
+
+        Args:
+            rules: `permissions` of its file; what they deny is denied below as well.
+            max_depth: its `max_agent_depth`, which lowers what the files above it say, and never raises it.
+        """
+        lower = copy.copy(self)
+        lower.permissions = self.permissions.below(rules)
+        if self.max_depth is None:
+            lower.max_depth = MAX_DEPTH if max_depth is None else max_depth
+        elif max_depth is not None:
+            lower.max_depth = min(self.max_depth, max_depth)
+        return lower
+
+    def too_deep(self, depth: int) -> str | None:
+        """Why no agent may stand so deep; None if one may."""
+        most = MAX_DEPTH if self.max_depth is None else self.max_depth
+        return f"Max agent depth exceeded ({depth}/{most})" if depth > most else None
+
+    @property
+    def cwd(self) -> Path | None:
+        """The directory that the run's tools and scripts work in; None for ours."""
+        return None if self.tool_options is None else self.tool_options.cwd
+
+    @property
+    def knowledge(self) -> RunKnowledge:
+        """What the run looks things up in; made when this is first asked for."""
+        if not self._known:
+            if self._knowledge is None:
+                raise KnowledgeError("there is no knowledge to be had here")
+            self._known.append(self._knowledge(self.meter))
+        return self._known[0]
+
+    async def chat(
+        self,
+        me: Actor,
+        request: ChatRequest,
+        *,
+        node: str | None = None,
+        attempts: int | Attempts = 3,
+        need_text: bool = False,
+        hears: Callable[[Delta], None] | None = None,
+    ) -> ChatReply:
+        """Ask a model on behalf of `me`, within the run's limits, and count it.
+
+        Pieces of the reply become events while it arrives, if somebody listens to the run.
+
+        Args:
+            node: id of the node on whose account it goes.
+            attempts: see `Gateway.chat`.
+            need_text: an empty reply is a failure that may pass, like a broken connection.
+            hears: told the pieces of the reply while it arrives, if it is streamed.
+
+        Raises: what `Gateway.chat` raises, and `TurnsReached`, `BudgetReached`.
+        """
+
+        def count(model: str, tokens: TokenUsage, cost: float) -> UsageUpdate:
+            return self.meter.add(model, tokens, cost, node)
+
+        if me.root.pauses is not None:
+            await me.root.pauses.passed(me)
+        self.meter.admit()
+        self.meter.under_way += 1
+        try:
+            return await self.gateway.chat(
+                me,
+                request,
+                on_delta=(hears or _ignore) if self._streams and me.stream.heard else None,
+                on_usage=count,
+                attempts=attempts,
+                need_text=need_text,
+            )
+        finally:
+            self.meter.under_way -= 1
+
+
+def _ignore(_: Any) -> None:
+    """The gateway emits the pieces as events by itself; asking for them is what makes it stream."""

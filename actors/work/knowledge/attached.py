@@ -1,0 +1,272 @@
+"""What the user attaches to a prompt with `-f`: it is read once, for this run, and kept nowhere.
+
+    -f notes.md                  a file; -f ./docs a directory, -f 'docs/**/*.md' a glob
+    -f https://example.com/spec  a page
+    -f '`git diff`'              what a command prints, run by `sh` in the working directory
+    -f %%                        the last reply
+    -f git:./project             what the loader `git` of `document_loaders` makes of it
+
+Up to `WHOLE` characters go into the prompt as they are, each document under its name. More than that becomes a
+knowledge base which lives as long as it takes to look the prompt up in it; what fits best goes into the prompt, and a
+warning says so. Commands are run because the user typed them: nothing that a file or a model says ends up here.
+
+What gives no document at all is wrong usage: whoever attaches a file means it to be read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import aclosing
+from html import escape
+from pathlib import Path
+from typing import final
+
+import trio
+
+from ....protocol.errors import ProcessError, TimedOut, UsageError
+from ....protocol.events import Warned
+from ....protocol.knowledge import Document, Retrieved, Unreadable
+from ....supervisors.actor import Actor
+from ....supervisors.process import run_process
+from ...io.last_reply import last_reply
+from .base.base import Base
+from .base.build import build
+from .base.model import Embedder
+from .prompting import as_query
+from .reading.bounds import CantRead, megabytes
+from .reading.read import Raw, read
+from .sources.found import Held, SourceSettings
+from .sources.gather import gather
+from .sources.specs import is_wild, parse
+from .split.split import split
+
+WHOLE = 100_000
+"""Characters that go into a prompt whole, of all that is attached: some 25,000 tokens."""
+
+MOST = 20_000_000
+"""Characters that can be attached at all; for more, a knowledge base should be made and kept."""
+
+PASSAGES = 20
+"""Chunks that are taken of what is too much."""
+
+COMMAND_SECONDS = 60.0
+
+LAST_REPLY = "%%"
+
+_SHOWN = 3
+"""Names that a warning lists."""
+
+
+def check(files: Sequence[str], loaders: Collection[str] = (), *, base: Path | None = None) -> None:
+    """See that each of them means something, without reading any.
+
+    Args:
+        loaders: the names that `document_loaders` has.
+        base: what relative paths are relative to; by default the working directory.
+
+    Raises:
+        UsageError: one does not.
+    """
+    for text in files:
+        if text.strip() == LAST_REPLY or _command(text) is not None:
+            continue
+        spec = parse(text, loaders, crawls=False)
+        if spec.kind == "path" and not is_wild(spec.target):
+            path = (base or Path.cwd()) / Path(spec.target).expanduser()
+            if not path.exists():
+                raise UsageError(f"-f {text}: there is no such file or directory")
+
+
+async def attached(
+    me: Actor,
+    files: Sequence[str],
+    query: str,
+    *,
+    settings: SourceSettings,
+    environ: Mapping[str, str],
+    embedder: Callable[[], Embedder],
+    base: Path | None = None,
+) -> str:
+    """What is to stand before the prompt; "" if nothing is attached.
+
+    Args:
+        me: owner of the processes that are needed; warnings are its events.
+        files: see the module.
+        query: the prompt, by which too much is cut down to what fits.
+        settings: how sources are read.
+        environ: of commands and loaders; says where the last reply is.
+        embedder: called if there is too much.
+        base: the working directory.
+
+    Raises:
+        UsageError: something can't be read, or is far too much.
+        ConfigError: there is too much, and no model to look it up with.
+    """
+    if not files:
+        return ""
+    reading = _Reading(me, settings, environ, base or Path.cwd())
+    for text in files:
+        await reading.add(text)
+    reading.tell_unreadable()
+    if reading.characters <= WHOLE:
+        return "\n\n".join(_whole(document) for document in reading.documents)
+    return await _passages(me, reading, query, embedder())
+
+
+def _whole(document: Document) -> str:
+    return f'<document source="{escape(document.source)}">\n{document.text.strip()}\n</document>'
+
+
+def _command(text: str) -> str | None:
+    """The command between two backticks."""
+    text = text.strip()
+    return text[1:-1].strip() if len(text) > 2 and text[0] == text[-1] == "`" else None
+
+
+@final
+class _Reading:
+    """Reads what is attached, one after the other, each source once."""
+
+    def __init__(self, me: Actor, settings: SourceSettings, environ: Mapping[str, str], base: Path) -> None:
+        self._me = me
+        self._settings = settings
+        self._environ = environ
+        self._base = base
+        self._limiter = trio.CapacityLimiter(1)
+        self.sources: dict[str, list[Document]] = {}
+        self.characters = 0
+        self._unreadable: list[Unreadable] = []
+
+    @property
+    def documents(self) -> list[Document]:
+        """All of them, in the order in which they were attached."""
+        return [document for documents in self.sources.values() for document in documents]
+
+    async def add(self, text: str) -> None:
+        """Read what one `-f` names."""
+        if text.strip() == LAST_REPLY:
+            self._keep("the last reply", [self._last_reply()])
+        elif (command := _command(text)) is not None:
+            self._keep(text.strip(), [await self._printed(command)])
+        else:
+            await self._gather(text)
+
+    def tell_unreadable(self) -> None:
+        """Warn about what could not be read beside something that could."""
+        if not self._unreadable:
+            return
+        told = [f"{each.source} ({each.reason})" for each in self._unreadable[:_SHOWN]]
+        rest = len(self._unreadable) - len(told)
+        message = f"not attached, since it can't be read: {'; '.join(told)}{f'; and {rest} more' if rest else ''}"
+        self._me.emit(Warned(code="files_unreadable", message=message))
+
+    async def _gather(self, text: str) -> None:
+        before, failed = len(self.sources), len(self._unreadable)
+        found = gather(self._me, [text], base=self._base, environ=self._environ, settings=self._settings)
+        known = False
+        async with aclosing(found) as findings:
+            async for finding in findings:
+                if isinstance(finding, Unreadable):
+                    self._unreadable.append(finding)
+                elif finding.source in self.sources:
+                    known = True
+                else:
+                    self._keep(finding.source, await finding.documents())
+        if len(self.sources) == before and not known:
+            reasons = [each.reason for each in self._unreadable[failed:]]
+            raise UsageError(f"-f {text}: {reasons[0] if reasons else 'there is nothing in it that could be read'}")
+
+    def _keep(self, source: str, found: Sequence[Document | Unreadable]) -> None:
+        self._unreadable += [each for each in found if isinstance(each, Unreadable)]
+        documents = [each for each in found if isinstance(each, Document)]
+        if not documents:
+            return
+        self.sources[source] = documents
+        self.characters += sum(len(document.text) for document in documents)
+        if self.characters > MOST:
+            raise UsageError(
+                f"-f: more than {MOST:,} characters are too much for one run; make a knowledge base of them, once:"
+                " callboard kb new NAME SOURCE..., and use it with --kb NAME"
+            )
+
+    def _last_reply(self) -> Document:
+        try:
+            reply = last_reply(self._environ)
+        except OSError as error:
+            raise UsageError(f"-f {LAST_REPLY}: the last reply can't be read: {error.strerror}") from error
+        if reply is None:
+            raise UsageError(f"-f {LAST_REPLY}: there is no last reply yet")
+        return Document(source="the last reply", text=reply, kind="markdown")
+
+    async def _printed(self, command: str) -> Document:
+        """What the command prints."""
+        name, most = f"`{command}`", self._settings.bounds.text
+        try:
+            done = await run_process(
+                self._me,
+                ["/bin/sh", "-c", command],
+                name="attached",
+                env=self._environ,
+                cwd=self._base,
+                output_limit=most,
+                on_overflow="kill",
+                timeout=COMMAND_SECONDS,
+            )
+        except TimedOut as error:
+            raise UsageError(f"-f {name}: it did not end within {COMMAND_SECONDS:g} s and was ended") from error
+        except ProcessError as error:
+            raise UsageError(f"-f {name}: {error}") from error
+        if done.truncated:
+            raise UsageError(f"-f {name}: it prints more than {megabytes(most)}")
+        if done.status != 0:
+            said = done.stderr_tail.strip()[-500:] or "it wrote nothing to stderr"
+            how = f"ended with status {done.status}" if done.signal is None else f"died of signal {done.signal}"
+            raise UsageError(
+                f"-f {name}: it {how}: {said}\n    append `|| true` to the command if that is as it should be"
+            )
+        try:
+            raw = Raw(source=name, data=done.stdout, path="printed.txt")
+            contents = await read(self._me, raw, self._settings.bounds, self._limiter)
+        except CantRead as error:
+            raise UsageError(f"-f {name}: {error}") from error
+        return contents.documents[0]
+
+
+async def _passages(me: Actor, reading: _Reading, query: str, embedder: Embedder) -> str:
+    """What fits the prompt best, of more than would fit into it."""
+    if not query.strip():
+        raise UsageError(
+            f"-f: {reading.characters:,} characters are more than the {WHOLE:,} that go into a prompt whole, and there"
+            " is no PROMPT to look them up by"
+        )
+    me.emit(
+        Warned(
+            code="files_indexed",
+            message=f"the attached files hold {reading.characters:,} characters, more than the {WHOLE:,} that go into a"
+            f" prompt whole: of them, the {PASSAGES} passages that fit the prompt best are taken",
+        )
+    )
+    with tempfile.TemporaryDirectory(prefix="callboard-attached-", ignore_cleanup_errors=True) as home:
+        found = await _looked_up(me, Path(home) / "attached.kb", reading, as_query(query), embedder)
+    if not found.chunks:
+        raise UsageError("-f: nothing in the attached files has to do with the prompt")
+    return f"Passages from the attached files that may help, not all of their text:\n\n{found.context}"
+
+
+async def _looked_up(me: Actor, home: Path, reading: _Reading, query: str, embedder: Embedder) -> Retrieved:
+    await build(me, home, _as_sources(reading), embedder=embedder, splitter=split)
+    [vector] = await embedder.embed(me, [query], query=True)
+    base = await Base.open(home)
+    try:
+        return await base.retrieve(query, vector, top_k=PASSAGES)
+    finally:
+        base.close()
+
+
+async def _as_sources(reading: _Reading) -> AsyncIterator[Held]:
+    for source, documents in reading.sources.items():
+        digest = hashlib.sha256(os.fsencode(source)).hexdigest()
+        yield Held(source, digest, documents)

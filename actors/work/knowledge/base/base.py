@@ -1,0 +1,186 @@
+"""A knowledge base, open for reading.
+
+    base = await Base.open(Path("handbook.kb"))
+    [vector] = await embedder.embed(me, ["how long is the warranty?"], query=True)
+    found = await base.retrieve("how long is the warranty?", vector, top_k=5)
+    print(found.context)
+
+Opening takes milliseconds, however large it is: everything is mapped into memory, not read. All that blocks is done in
+threads, of which a base has two: more would only wait for the interpreter, and have the event loop wait with them.
+
+A base goes on reading the generation it has opened, whatever is built meanwhile; `refresh` changes to a newer one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias, TypeVar, final
+
+import trio
+
+from .....protocol.knowledge import Chunk, Retrieved
+from .catalogue import Known, Row
+from .fusion import Fusion, best_first
+from .generation import Generation, Query
+from .handed import embedded_text
+from .lost import Lost
+from .model import Meta
+from .passages import retrieved
+from .places import Places
+
+if TYPE_CHECKING:
+    from .model import Floats
+
+T = TypeVar("T")
+
+THREADS = 2
+TOP_K = 5
+
+RERANKED = 4
+"""A reranker sees so many times the chunks that are wanted."""
+
+EXPORTED_AT_ONCE = 500
+
+Rerank: TypeAlias = Callable[[str, Sequence[str]], Awaitable[Sequence[float]]]
+"""Given the query and texts, how well each text answers it: one score per text, the higher the better."""
+
+
+@final
+class Base:
+    """See the module. Any task may use it, many at once."""
+
+    def __init__(self, places: Places, generation: Generation, limiter: trio.CapacityLimiter) -> None:
+        self._places = places
+        self._generation = generation
+        self._limiter = limiter
+        self._refreshing = trio.Lock()
+        self._closed = False
+
+    @classmethod
+    async def open(cls, directory: Path) -> Base:
+        """Open the base in this directory.
+
+        Raises:
+            KnowledgeMissing: nothing was built there.
+            KnowledgeError: what is there is broken, or of another version; the text says what to run.
+        """
+        limiter = trio.CapacityLimiter(THREADS)
+        places = Places(directory)
+        return cls(places, await _opened(places, limiter), limiter)
+
+    @property
+    def meta(self) -> Meta:
+        """What the open generation says of itself: its model, its settings, its size."""
+        return self._generation.meta
+
+    @property
+    def directory(self) -> Path:
+        """Where it is."""
+        return self._places.directory
+
+    async def retrieve(
+        self,
+        text: str,
+        vector: Floats | None,
+        *,
+        top_k: int = TOP_K,
+        filters: Sequence[str] = (),
+        min_score: float = 0.0,
+        fusion: Fusion = "weighted",
+        rerank: Rerank | None = None,
+    ) -> Retrieved:
+        """What fits a query best.
+
+        Args:
+            text: the query, for the index of words; empty to look at vectors only.
+            vector: the query, embedded with the model of this base; None to look at words only.
+            top_k: chunks to find. Neighbours are merged, so there may be fewer hits.
+            filters: patterns of sources (`docs/*.md`; `*` stands for any text, slashes too), of which one must fit.
+            min_score: chunks must have more, before they are reranked. What it means depends on `fusion`.
+            fusion: see the module of that name.
+            rerank: gives new scores to the best of what was found; those decide.
+
+        Raises:
+            KnowledgeError: the vector is not of this base's model, or its files broke.
+        """
+        limit = top_k * RERANKED if rerank else top_k
+        query = Query(text=text, vector=vector, limit=limit, filters=tuple(sorted(set(filters))), fusion=fusion)
+        async with self._reading() as generation:
+            ranked = await self._in_thread(partial(generation.find, query))
+        found = [(row, score) for row, score in ranked if score > min_score]
+        if rerank and found:
+            found = await _reranked(rerank, text, found)
+        return await self._in_thread(partial(retrieved, found[:top_k]))
+
+    async def sources(self) -> list[Known]:
+        """All sources, by name."""
+        async with self._reading() as generation:
+            return list((await self._in_thread(generation.catalogue.known)).values())
+
+    async def lost(self) -> Lost:
+        """What could not be read the last time that somebody built."""
+        return await self._in_thread(self._places.lost)
+
+    async def export(self, write: Callable[[Sequence[Chunk]], None]) -> None:
+        """All chunks, document by document: `write` is called with some at a time, in a thread."""
+        async with self._reading() as generation:
+            after = (0, -1)
+            while rows := await self._in_thread(partial(generation.catalogue.slice, after, EXPORTED_AT_ONCE)):
+                await self._in_thread(partial(write, [row.chunk for row in rows]))
+                after = (rows[-1].document, rows[-1].ordinal)
+
+    async def refresh(self) -> bool:
+        """Change to the current generation; whether there was another one. Who reads the old one finishes with it."""
+        async with self._refreshing, self._reading() as old:
+            if await self._in_thread(partial(old.is_current, self._places)):
+                return False
+            newer = await _opened(self._places, self._limiter)
+            if self._closed:
+                newer.close()
+                return False
+            self._generation = newer
+            self._retire(old)
+            return True
+
+    def close(self) -> None:
+        """Close the files, once nobody reads any more. Harmless when it is closed already."""
+        if not self._closed:
+            self._closed = True
+            self._retire(self._generation)
+
+    # --- one generation ------------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def _reading(self) -> AsyncIterator[Generation]:
+        """The present generation, kept open meanwhile."""
+        if self._closed:
+            raise trio.ClosedResourceError(f"{self.directory} was closed")
+        generation = self._generation
+        generation.readers += 1
+        try:
+            yield generation
+        finally:
+            generation.readers -= 1
+            if generation.retired and not generation.readers:
+                generation.close()
+
+    def _retire(self, generation: Generation) -> None:
+        generation.retired = True
+        if not generation.readers:
+            generation.close()
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        return await trio.to_thread.run_sync(work, limiter=self._limiter)
+
+
+async def _opened(places: Places, limiter: trio.CapacityLimiter) -> Generation:
+    return await trio.to_thread.run_sync(Generation, places, limiter=limiter)
+
+
+async def _reranked(rerank: Rerank, text: str, found: Sequence[tuple[Row, float]]) -> list[tuple[Row, float]]:
+    scores = await rerank(text, [embedded_text(row.chunk) for row, _ in found])
+    ranked = best_first(dict(enumerate(map(float, scores))))
+    return [(found[place][0], score) for place, score in ranked]

@@ -1,0 +1,313 @@
+"""Building a base, and keeping it up with its sources.
+
+    report = await build(me, Path("handbook.kb"), found, embedder=embedder, splitter=split)
+
+First all sources are read that are not as they were, then what is new in them is embedded, then the indexes of the new
+generation are made from those of the one before; at the very end it becomes the current one. All of it is kept as it
+goes (see `work`), so whoever is killed, cancelled, or out of disk goes on from there the next time.
+
+A source with the size and the time of change that it had is not read; one with the digest that it had is not split;
+a chunk that came out as it was is not embedded. Sources that are no longer named are removed. What can't be
+read is reported, and what was known of it, or of what its name begins, is kept: a server that is down for a moment
+must not empty a base.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import TypeVar, final
+
+import trio
+
+from .....protocol.errors import KnowledgeBusy, KnowledgeError
+from .....protocol.knowledge import Chunk, Document, Unreadable
+from .....supervisors.actor import Actor
+from .catalogue import Known
+from .finish import finish
+from .ground import Ground
+from .handed import embedded_text, halves, is_unicode, no_unicode, split_up
+from .lost import Kept, Lost
+from .model import BuildReport, Embedder, Progress, Settings, Source, Splitter
+from .places import Places
+from .stale import same_stamp
+from .troubles import told
+from .work import Work
+
+T = TypeVar("T")
+
+LOOK_AGAIN = 0.2
+"""Seconds between two looks whether the other builder is done."""
+
+CLOSE_WITHIN = 10.0
+"""Seconds that a build which is cancelled has to keep what it has."""
+
+YOUNG = 2.0
+"""Seconds that a file must not have changed for its time of change to say anything: some systems count in twos."""
+
+
+async def build(
+    me: Actor,
+    directory: Path,
+    sources: AsyncIterable[Source | Unreadable],
+    *,
+    embedder: Embedder,
+    splitter: Splitter,
+    settings: Settings | None = None,
+    recipe: bytes | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+    rebuild: bool = False,
+    wait: float = 0.0,
+) -> BuildReport:
+    """Have the base in this directory hold these sources, and nothing else.
+
+    Args:
+        me: on whose behalf the embedder works.
+        directory: made if it is not there.
+        sources: all of them; of two with one name, the first counts.
+        embedder: with the model that the base was built with.
+        splitter: cuts as `settings` say.
+        settings: None for those the base was built with, or for a new one the default.
+        recipe: what it is made of, to be kept with it (`places.Places.recipe`).
+        on_progress: called often, on the event loop.
+        rebuild: use nothing of what is there; an interrupted rebuild is gone on with.
+        wait: seconds to wait for another builder.
+
+    Raises:
+        KnowledgeBusy: another builder is at work.
+        KnowledgeError: it was built with another model or language, is broken, or the disk is full.
+    """
+    places = Places(directory)
+    limiter = trio.CapacityLimiter(1)
+    began = trio.current_time()
+    async with _lock(places, limiter, wait):
+        start = partial(Ground, places, embedder.model, embedder.dimension, settings, rebuild=rebuild)
+        ground = await trio.to_thread.run_sync(start, limiter=limiter)
+        job = _Build(me, places, limiter, ground, on_progress or _nobody)
+        try:
+            if recipe is not None:
+                await job.keep(recipe)
+            await job.read(sources, splitter)
+            if ground.work is not None:
+                dimension = await job.embed(ground.work, embedder)
+                await job.finish(ground.work, dimension)
+        finally:
+            if ground.work is not None:
+                with me.root.shield(CLOSE_WITHIN):
+                    await trio.to_thread.run_sync(ground.work.close, limiter=limiter)
+    return BuildReport(
+        added=job.added,
+        changed=job.changed,
+        removed=job.removed,
+        unchanged=job.unchanged,
+        unreadable=tuple(job.unreadable),
+        embedded=job.embedded,
+        chunks=job.chunks,
+        generation=job.generation,
+        seconds=trio.current_time() - began,
+    )
+
+
+async def drop(directory: Path) -> None:
+    """Remove a base, and the directory if nothing else is in it. Who has it open reads on.
+
+    Raises:
+        KnowledgeBusy: somebody is building it.
+    """
+    places = Places(directory)
+    limiter = trio.CapacityLimiter(1)
+
+    def removed() -> None:
+        with told(places):
+            places.drop()
+
+    if await trio.to_thread.run_sync(directory.is_dir, limiter=limiter):
+        async with _lock(places, limiter, 0.0):
+            await trio.to_thread.run_sync(removed, limiter=limiter)
+
+
+@final
+class _Build:
+    """The steps of a build, and what they count for the report."""
+
+    def __init__(
+        self,
+        me: Actor,
+        places: Places,
+        limiter: trio.CapacityLimiter,
+        ground: Ground,
+        tell: Callable[[Progress], None],
+    ) -> None:
+        self._me = me
+        self._places = places
+        self._limiter = limiter
+        self._ground = ground
+        self._tell = tell
+        self.added = self.changed = self.removed = self.unchanged = self.embedded = 0
+        self.unreadable: list[Unreadable] = []
+        self._lost: list[Known] = []
+        self.generation = ground.number
+        self.chunks = ground.meta.chunks if ground.meta else 0
+
+    async def _do(self, work: Callable[[], T]) -> T:
+        """Do something to the files of the base, in the thread of this build."""
+
+        def watched() -> T:
+            with told(self._places):
+                return work()
+
+        return await trio.to_thread.run_sync(watched, limiter=self._limiter)
+
+    async def keep(self, recipe: bytes) -> None:
+        """Remember what the base is made of."""
+        await self._do(partial(self._places.keep_recipe, recipe))
+
+    # --- reading -------------------------------------------------------------------------------------------------
+
+    async def read(self, sources: AsyncIterable[Source | Unreadable], splitter: Splitter) -> None:
+        """Record every source that is not as it was, and remove those that are no more."""
+        seen: set[str] = set()
+        async for source in sources:
+            if isinstance(source, Unreadable):
+                self.unreadable.append(source)
+            elif source.source not in seen:
+                seen.add(source.source)
+                await self._look_at(source, splitter)
+                self._tell(Progress(phase="read", done=len(seen), source=source.source))
+        kept = Kept(self.unreadable)
+        for name in self._ground.known:
+            if name not in seen and not kept.has(name):
+                await self._do(partial(self._remove, name))
+                self.removed += name in self._ground.before
+        if self._ground.work is not None:
+            await self._do(self._ground.work.commit)
+        if await self._do(self._would_empty_it):
+            first = self.unreadable[0]
+            raise KnowledgeError(
+                f"none of the documents for {self._places.directory} can be read, so it stays as it was;"
+                f" {first.source}: {first.reason}"
+            )
+        lost = Lost(told=tuple(self.unreadable), sources=tuple(self._lost))
+        await self._do(partial(self._places.keep_lost, lost))
+
+    def _would_empty_it(self) -> bool:
+        """Whether a rebuild has found nothing that could be read; it is given up then."""
+        work, replaces = self._ground.work, self._ground.number and not self._ground.meta
+        if work is None or not replaces or not self.unreadable or work.counts()[1]:
+            return False
+        work.close()
+        self._places.drop_building()
+        return True
+
+    async def _look_at(self, source: Source, splitter: Splitter) -> None:
+        if not is_unicode(source.source):
+            self.unreadable.append(no_unicode(source.source))
+            return
+        known = self._ground.known.get(source.source)
+        if known is not None and known.digest and same_stamp(known, source):
+            self._count(known)
+            return
+        digest = await source.digest()
+        if isinstance(digest, Unreadable):
+            self.unreadable.append(digest)
+            self._lost.append(Known(source.source, "", source.size, None))
+            return
+        if known is not None and known.digest == digest:
+            self._count(known)
+            return
+        found = await source.documents()
+        pieces, unreadable = await trio.to_thread.run_sync(split_up, splitter, found, limiter=self._limiter)
+        self.unreadable += unreadable
+        entry = Known(source.source, digest, source.size, _settled(source.mtime))
+        if unreadable and not pieces:
+            self._lost.append(entry)
+            return
+        await self._do(partial(self._record, entry, pieces))
+        self._count(entry)
+
+    def _record(self, entry: Known, pieces: Sequence[tuple[Document, Sequence[Chunk]]]) -> None:
+        self._ground.begin().record(entry, pieces)
+
+    def _remove(self, name: str) -> None:
+        self._ground.begin().remove(name)
+
+    def _count(self, entry: Known) -> None:
+        before = self._ground.before.get(entry.source)
+        if before is None:
+            self.added += 1
+        elif before.digest != entry.digest:
+            self.changed += 1
+        else:
+            self.unchanged += 1
+
+    # --- embedding -----------------------------------------------------------------------------------------------
+
+    async def embed(self, work: Work, embedder: Embedder) -> int:
+        """Give every new chunk a vector; how many numbers these have."""
+        meta = self._ground.meta
+        dimension = (meta.dimension if meta else 0) or await self._do(work.dimension)
+        total = await self._do(work.pending_count)
+        began, last = trio.current_time(), 0
+        while rows := await self._do(partial(work.pending, last, self._ground.settings.block)):
+            self._tell(Progress(phase="embed", done=self.embedded, total=total, seconds_left=self._left(began, total)))
+            matrix = await embedder.embed(self._me, [embedded_text(row.chunk) for row in rows])
+            checked = partial(halves, matrix, len(rows), dimension, embedder.model)
+            vectors = await trio.to_thread.run_sync(checked, limiter=self._limiter)
+            await self._do(partial(work.keep, list(zip([row.number for row in rows], vectors, strict=True))))
+            dimension, last = len(vectors[0]) // 2, rows[-1].number
+            self.embedded += len(rows)
+        if total:
+            self._tell(Progress(phase="embed", done=self.embedded, total=total, seconds_left=0.0))
+        return dimension
+
+    def _left(self, began: float, total: int) -> float | None:
+        if not self.embedded:
+            return None
+        return (trio.current_time() - began) / self.embedded * (total - self.embedded)
+
+    # --- finishing -----------------------------------------------------------------------------------------------
+
+    async def finish(self, work: Work, dimension: int) -> None:
+        """Make the indexes, and the generation the current one."""
+        number = self._ground.number + 1
+        _, self.chunks = await self._do(work.counts)
+        steps = finish(work, number, dimension)
+        while (step := await self._do(partial(next, steps, None))) is not None:
+            self._tell(Progress(phase="index", done=step[0], total=step[1]))
+        self.generation = number
+
+
+def _settled(mtime: float | None) -> float | None:
+    """The time of change, unless that is so young that another change could have the same."""
+    return mtime if mtime is not None and time.time() - mtime > YOUNG else None
+
+
+def _nobody(_: Progress) -> None:
+    pass
+
+
+@asynccontextmanager
+async def _lock(places: Places, limiter: trio.CapacityLimiter, wait: float) -> AsyncIterator[None]:
+    """Be the one builder inside."""
+
+    def locked() -> int:
+        with told(places):
+            return places.build_lock()
+
+    deadline = trio.current_time() + wait
+    while True:
+        try:
+            handle = await trio.to_thread.run_sync(locked, limiter=limiter)
+            break
+        except KnowledgeBusy:
+            if trio.current_time() >= deadline:
+                raise
+            await trio.sleep(LOOK_AGAIN)
+    try:
+        yield
+    finally:
+        os.close(handle)

@@ -1,0 +1,164 @@
+"""What a build is given and what it reports, and what a finished generation says of itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+
+import msgspec
+
+from .....protocol.knowledge import Chunk, Document, Unreadable
+from .....supervisors.actor import Actor
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats: TypeAlias = NDArray[np.float32]
+    Halves: TypeAlias = NDArray[np.float16]
+    Numbers: TypeAlias = NDArray[np.int64]
+
+FORMAT = 1
+"""Of the directory. Another number is another program's, or a later one's."""
+
+Splitter: TypeAlias = Callable[[Document], Sequence[Chunk]]
+"""Cuts one document up; called in a thread."""
+
+
+class Source(Protocol):
+    """One thing to be known: a file, a page, a memory. Nothing is read before it is asked for."""
+
+    @property
+    def source(self) -> str:
+        """Its name, unique among the sources of a build."""
+        ...
+
+    @property
+    def size(self) -> int | None:
+        """Bytes, if that is known without reading it."""
+        ...
+
+    @property
+    def mtime(self) -> float | None:
+        """When it was changed last, in seconds since 1970, if that is known without reading it."""
+        ...
+
+    @property
+    def reader(self) -> str:
+        """What its digest begins with: another reader makes another text of the same bytes. Mostly ""."""
+        ...
+
+    async def digest(self) -> str | Unreadable:
+        """SHA-256 of its bytes: the same as last time means that nothing has to be done."""
+        ...
+
+    async def documents(self) -> Sequence[Document | Unreadable]:
+        """What it says; most sources are one document."""
+        ...
+
+
+class Embedder(Protocol):
+    """Turns texts into vectors."""
+
+    @property
+    def model(self) -> str:
+        """Its id. A base is read with the model that it was built with."""
+        ...
+
+    @property
+    def dimension(self) -> int | None:
+        """Numbers per vector, if that is known before the first one is made."""
+        ...
+
+    async def embed(self, me: Actor, texts: Sequence[str], *, query: bool = False) -> Floats:
+        """A matrix with one row per text."""
+        ...
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """How a base is built.
+
+    Attributes:
+        chunk_size, chunk_overlap, unit: what the splitter was told. If they change, all sources are split again; what
+            comes out as before is not embedded again.
+        language: whose words are reduced to their stems, as `en`; `none` for no language's. A base keeps its own.
+        exact_below: up to so many chunks every vector is compared; beyond it, a graph finds the near ones.
+        block: chunks that are embedded at once, and kept together: what a kill can cost.
+    """
+
+    chunk_size: int = 1000
+    chunk_overlap: int | None = None
+    unit: Literal["characters", "tokens"] = "characters"
+    language: str = "en"
+    exact_below: int = 20_000
+    block: int = 512
+
+    def splits_as(self, other: Settings) -> bool:
+        """Whether documents come out the same under both."""
+        mine = (self.chunk_size, self.chunk_overlap, self.unit)
+        return mine == (other.chunk_size, other.chunk_overlap, other.unit)
+
+
+class Meta(msgspec.Struct, frozen=True, kw_only=True):
+    """What a generation says of itself; its `meta.json`, written last.
+
+    Attributes:
+        format: see `FORMAT`.
+        generation: its number.
+        model: id of the model that its vectors are from.
+        dimension: numbers per vector; 0 while there are none.
+        settings: what it was built with.
+        sources, chunks: how many it has.
+        built: when, in seconds since 1970.
+        files: size of each file in it, so that one cut short is noticed before it is mapped into memory.
+    """
+
+    format: int
+    generation: int
+    model: str
+    dimension: int
+    settings: Settings
+    sources: int
+    chunks: int
+    built: float
+    files: dict[str, int] = msgspec.field(default_factory=dict)
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a build is.
+
+    Attributes:
+        phase: `read` counts sources, of which nobody knows how many there will be; `embed` and `index` count chunks.
+        done, total: of this phase.
+        seconds_left: of the `embed` phase at its present pace; None as long as there is none.
+        source: the one that was read last.
+    """
+
+    phase: Literal["read", "embed", "index"]
+    done: int
+    total: int | None = None
+    seconds_left: float | None = None
+    source: str = ""
+
+
+class BuildReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What a build has changed.
+
+    Attributes:
+        added, changed, removed, unchanged: sources, against the generation before.
+        unreadable: those that could not be read; what was known of them before is kept.
+        embedded: chunks that were embedded by this build; those of an interrupted one are not counted again.
+        chunks: how many the base has now.
+        generation: the one that is read from now on; the one before if nothing has changed.
+        seconds: how long it took.
+    """
+
+    added: int
+    changed: int
+    removed: int
+    unchanged: int
+    unreadable: tuple[Unreadable, ...]
+    embedded: int
+    chunks: int
+    generation: int
+    seconds: float

@@ -1,0 +1,161 @@
+"""The index of words: tantivy, ranked by BM25. It finds names and rare words that vectors blur.
+
+Words are lower case, without accents, and reduced to their stems in one language for the whole base. The text of the
+chunks stays in the catalogue; here are only its words, the chunk's number, and its document for filters and deletions.
+
+Segments are never written to twice, so a new generation shares those of the one before through hard links.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, final
+
+from .....protocol.errors import KnowledgeError
+from .catalogue import Row
+
+if TYPE_CHECKING:
+    import tantivy
+
+LANGUAGES = {
+    "ar": "arabic",
+    "da": "danish",
+    "nl": "dutch",
+    "en": "english",
+    "fi": "finnish",
+    "fr": "french",
+    "de": "german",
+    "el": "greek",
+    "hu": "hungarian",
+    "it": "italian",
+    "no": "norwegian",
+    "pt": "portuguese",
+    "ro": "romanian",
+    "ru": "russian",
+    "es": "spanish",
+    "sv": "swedish",
+    "ta": "tamil",
+    "tr": "turkish",
+}
+NO_LANGUAGE = "none"
+
+WRITER_MEMORY = 64 * 1024 * 1024
+LONGEST_WORD = 64
+MAX_WORDS = 64
+"""Different words of a query that are looked for; a longer one is cut."""
+
+DELETED_AT_ONCE = 10_000
+
+
+def check_language(language: str) -> None:
+    """Raise KnowledgeError unless we know its stems."""
+    if language != NO_LANGUAGE and language not in LANGUAGES:
+        known = ", ".join((*LANGUAGES, NO_LANGUAGE))
+        raise KnowledgeError(f"no stems are known for language {language!r}; there are {known}")
+
+
+def write_words(
+    directory: Path, language: str, *, before: Path | None, without: Sequence[int], added: Iterable[Sequence[Row]]
+) -> Iterator[int]:
+    """Make the index of a generation. Yields how many chunks are in so far, a slice of `added` at a time.
+
+    Args:
+        directory: is made anew.
+        before: the index of the generation before.
+        without: documents of that one that are to be left out.
+    """
+    import tantivy
+
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir()
+    schema = _schema()
+    if before is None:
+        index = tantivy.Index(schema, path=str(directory))
+    else:
+        for path in before.iterdir():
+            if not path.name.endswith(".lock"):
+                _share(path, directory / path.name)
+        index = tantivy.Index.open(str(directory))
+    index.register_tokenizer("words", _analyzer(language))
+    writer = index.writer(heap_size=WRITER_MEMORY, num_threads=1)
+    for start in range(0, len(without), DELETED_AT_ONCE):
+        some = without[start : start + DELETED_AT_ONCE]
+        # Not `delete_documents_by_term`: it takes every number for a signed one, and finds none in this field.
+        writer.delete_documents_by_query(tantivy.Query.term_set_query(schema, "document", some))
+    done = 0
+    for rows in added:
+        for each in rows:
+            words = "\n".join((*each.chunk.heading, each.chunk.text))
+            fields = {"number": each.number, "document": each.document, "words": words}
+            writer.add_document(tantivy.Document.from_dict(fields, schema))
+        done += len(rows)
+        yield done
+    writer.commit()
+    writer.wait_merging_threads()
+    yield done
+
+
+@final
+class Words:
+    """The index of a finished generation. Everything here blocks; any thread may call it."""
+
+    def __init__(self, directory: Path, language: str) -> None:
+        import tantivy
+
+        self._schema = _schema()
+        self._analyzer = _analyzer(language)
+        index = tantivy.Index.open(str(directory))
+        self._searcher = index.searcher()
+
+    def __len__(self) -> int:
+        return self._searcher.num_docs
+
+    def search(self, text: str, limit: int, documents: Sequence[int] | None = None) -> list[tuple[int, float]]:
+        """The chunks with the rarest and most words of `text`, by number, with their scores; best first.
+
+        Args:
+            documents: look only into these.
+        """
+        from tantivy import Occur, Query
+
+        plain = text.encode(errors="replace").decode()  # half a surrogate pair is no UTF-8
+        words = list(dict.fromkeys(self._analyzer.analyze(plain)))[:MAX_WORDS]
+        if not words:
+            return []
+        terms = [Query.term_query(self._schema, "words", word, index_option="freq") for word in words]
+        query = Query.boolean_query([(Occur.Should, term) for term in terms])
+        if documents is not None:
+            among = Query.const_score_query(Query.term_set_query(self._schema, "document", documents), 0.0)
+            query = Query.boolean_query([(Occur.Must, query), (Occur.Must, among)])
+        found = self._searcher.search(query, limit, count=False)
+        return [(int(self._searcher.doc(address)["number"][0]), float(score)) for score, address in found.hits]
+
+
+def _schema() -> tantivy.Schema:
+    import tantivy
+
+    builder = tantivy.SchemaBuilder()
+    builder.add_unsigned_field("number", stored=True)
+    builder.add_unsigned_field("document", indexed=True)
+    builder.add_text_field("words", tokenizer_name="words", index_option="freq")
+    return builder.build()
+
+
+def _analyzer(language: str) -> tantivy.TextAnalyzer:
+    from tantivy import Filter, TextAnalyzerBuilder, Tokenizer
+
+    builder = TextAnalyzerBuilder(Tokenizer.simple()).filter(Filter.remove_long(LONGEST_WORD))
+    builder = builder.filter(Filter.lowercase())
+    if language != NO_LANGUAGE:
+        builder = builder.filter(Filter.stemmer(LANGUAGES[language]))
+    return builder.filter(Filter.ascii_fold()).build()
+
+
+def _share(path: Path, copy: Path) -> None:
+    try:
+        os.link(path, copy)
+    except OSError:  # a file system without links
+        shutil.copyfile(path, copy)

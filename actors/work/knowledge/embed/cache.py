@@ -1,0 +1,221 @@
+"""What was embedded once: vectors by model and text, in one SQLite file that all processes of a user share.
+
+The key is a checksum of the model and the text, so the file says nothing about the texts. Vectors are kept in half
+precision, which no ranking notices. When the file has grown beyond its bound, what was not used for longest goes.
+It is only a cache: a file that is broken is begun anew, and whoever can't read or write it does without.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import trio
+
+from ....io.directories import cache_dir
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+MOST = 1 << 30
+"""Bytes of vectors and what belongs to them, unless somebody says otherwise."""
+
+OF_A_ROW = 120
+"""Bytes that a vector takes beside its own; the triggers below count with it."""
+
+KEPT = 0.9
+"""How full the cache is after it was made smaller."""
+
+TOUCHED_EVERY = 3600
+"""Seconds in which a vector's use is noted once: reading must not mean writing."""
+
+_CLOSE_WITHIN = 5.0
+"""Seconds for the file to be closed, once those who use it in a thread are done."""
+
+_PATIENCE = 10.0
+_IN_A_QUERY = 500
+_FORGOTTEN_AT_ONCE = 500
+
+_VERSION = 1
+_SCHEMA = """
+BEGIN IMMEDIATE;
+CREATE TABLE IF NOT EXISTS vectors (key BLOB PRIMARY KEY, vector BLOB NOT NULL, used INTEGER NOT NULL);
+CREATE INDEX IF NOT EXISTS by_use ON vectors (used);
+CREATE TABLE IF NOT EXISTS total (one INTEGER PRIMARY KEY CHECK (one = 1), bytes INTEGER NOT NULL);
+INSERT OR IGNORE INTO total VALUES (1, 0);
+CREATE TRIGGER IF NOT EXISTS came AFTER INSERT ON vectors
+BEGIN UPDATE total SET bytes = bytes + length(NEW.vector) + 120; END;
+CREATE TRIGGER IF NOT EXISTS changed AFTER UPDATE OF vector ON vectors
+BEGIN UPDATE total SET bytes = bytes + length(NEW.vector) - length(OLD.vector); END;
+CREATE TRIGGER IF NOT EXISTS went AFTER DELETE ON vectors
+BEGIN UPDATE total SET bytes = bytes - length(OLD.vector) - 120; END;
+PRAGMA user_version = 1;
+COMMIT;
+"""
+
+
+def default_path(environ: Mapping[str, str]) -> Path:
+    """`$XDG_CACHE_HOME/callboard/embeddings.sqlite`."""
+    return cache_dir(environ) / "embeddings.sqlite"
+
+
+def key_of(model: str, text: str, *, query: bool) -> bytes:
+    """What the vector of a text is kept under."""
+    role = "query" if query else "text"
+    return hashlib.sha256(f"{model}\0{role}\0{text}".encode(errors="surrogatepass")).digest()
+
+
+class EmbeddingCache:
+    """The cache in one file. Its work is done in one thread at a time, never in the event loop's.
+
+    Args:
+        path: of the file; it and its directory are made when they are needed.
+        most: bytes it may hold.
+        now: the time, in seconds.
+    """
+
+    def __init__(self, path: Path, *, most: int = MOST, now: Callable[[], float] = time.time) -> None:
+        self.path = path
+        self._most = most
+        self._now = now
+        self._limiter = trio.CapacityLimiter(1)
+        self._connection: sqlite3.Connection | None = None
+
+    async def get(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        """The vectors that are here, by their keys.
+
+        Raises:
+            sqlite3.Error, OSError: the file can't be used.
+        """
+        return await trio.to_thread.run_sync(self._safely, self._get, keys, limiter=self._limiter)
+
+    async def put(self, vectors: Mapping[bytes, bytes]) -> None:
+        """Keep vectors. One that is here already stays as it is, unless it has another length.
+
+        Raises:
+            sqlite3.Error, OSError: the file can't be used.
+        """
+        await trio.to_thread.run_sync(self._safely, self._put, vectors, limiter=self._limiter)
+
+    async def aclose(self) -> None:
+        """Close the file; the next use opens it again."""
+        with trio.move_on_after(_CLOSE_WITHIN, shield=True):
+            await trio.to_thread.run_sync(self._close, limiter=self._limiter, abandon_on_cancel=True)
+
+    # --- in the thread
+
+    def _safely(self, work: Callable[[sqlite3.Connection, T], R], what: T) -> R:
+        """Do `work`, on an empty file if the old one is broken."""
+        try:
+            return work(self._open(), what)
+        except sqlite3.OperationalError:  # locked, no room, no permission: not the file's fault
+            raise
+        except sqlite3.DatabaseError:
+            self._close()
+            for suffix in ("", "-wal", "-shm"):
+                self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
+            return work(self._open(), what)
+
+    def _get(self, connection: sqlite3.Connection, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        found: dict[bytes, bytes] = {}
+        stale: list[bytes] = []
+        now = int(self._now())
+        for first in range(0, len(keys), _IN_A_QUERY):
+            part = keys[first : first + _IN_A_QUERY]
+            marks = ",".join("?" * len(part))
+            query = f"SELECT key, vector, used FROM vectors WHERE key IN ({marks})"  # noqa: S608  (only marks)
+            for key, vector, used in connection.execute(query, part):
+                found[key] = vector
+                if now - used >= TOUCHED_EVERY:
+                    stale.append(key)
+        if stale:
+            with _writing(connection):
+                connection.executemany("UPDATE vectors SET used = ? WHERE key = ?", [(now, key) for key in stale])
+        return found
+
+    def _put(self, connection: sqlite3.Connection, vectors: Mapping[bytes, bytes]) -> None:
+        now = int(self._now())
+        with _writing(connection):
+            connection.executemany(
+                "INSERT INTO vectors VALUES (?, ?, ?) ON CONFLICT (key) DO UPDATE SET vector = excluded.vector"
+                " WHERE length(vector) != length(excluded.vector)",
+                [(key, vector, now) for key, vector in vectors.items()],
+            )
+            if _total(connection) > self._most:
+                self._forget(connection)
+
+    def _forget(self, connection: sqlite3.Connection) -> None:
+        """Delete what was not used for longest."""
+        while (excess := _total(connection) - int(self._most * KEPT)) > 0:
+            query = "SELECT rowid, length(vector) FROM vectors ORDER BY used, rowid LIMIT ?"
+            gone: list[tuple[int]] = []
+            for row, size in connection.execute(query, (_FORGOTTEN_AT_ONCE,)).fetchall():
+                if excess <= 0:
+                    break
+                excess -= size + OF_A_ROW
+                gone.append((row,))
+            connection.executemany("DELETE FROM vectors WHERE rowid = ?", gone)
+
+    def _open(self) -> sqlite3.Connection:
+        if self._connection is None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._connection = _connected(self.path)
+        return self._connection
+
+    def _close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+
+def _connected(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
+    try:
+        _write_ahead(connection)
+        connection.execute("PRAGMA synchronous = NORMAL")
+        ((version,),) = connection.execute("PRAGMA user_version")
+        if version not in (0, _VERSION):
+            raise sqlite3.DatabaseError(f"{path} is of another version")
+        if version == 0:
+            connection.executescript(_SCHEMA)
+    except BaseException:  # whatever it was, the file does not stay open
+        connection.close()
+        raise
+    return connection
+
+
+def _write_ahead(connection: sqlite3.Connection) -> None:
+    """Switch to WAL. While somebody else does the same this fails at once, whatever the timeout says."""
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
+        else:
+            return
+
+
+@contextmanager
+def _writing(connection: sqlite3.Connection) -> Iterator[None]:
+    """A transaction that waits for its turn at the start: one that only becomes a writer later may be told no."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    except BaseException:  # whatever it was, it is not half written
+        if connection.in_transaction:  # where the disk is full, SQLite has ended it already
+            connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")
+
+
+def _total(connection: sqlite3.Connection) -> int:
+    ((total,),) = connection.execute("SELECT bytes FROM total")
+    return int(total)

@@ -1,0 +1,174 @@
+"""Which embedder a model's id means.
+
+    embedders = Embedders(settings, os.environ, owner=root, cache=EmbeddingCache(default_path(os.environ)))
+    embedder = embedders.of("local:static")
+    vectors = await embedder.embed(me, ["a text", "another"])
+
+Ids are `client:model` as everywhere: a client of `config.yaml`, or a provider by its own name (`openai`, `ollama`,
+`cohere`, `gemini`), and three that need nobody else: `local:static`, `local:minilm` and `local:words`. Like the
+gateway, one `Embedders` serves a whole process, and everybody who names a model shares its connections, its engine
+and its limits.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Self
+
+import trio
+
+from .....protocol.errors import ConfigError
+from .....protocol.settings import ClientSettings, Settings
+from .....supervisors.actor import Actor
+from .....supervisors.root import Root
+from ...models import weights
+from ...models.catalog import Access, Catalog
+from ...models.engines import EMBEDDED_TOKENS, LocalEngines, require_engine
+from . import lexical, static
+from .cache import EmbeddingCache
+from .cached import Cached
+from .embedder import Embedder
+from .lines import Door, Lines, OnUsage
+from .remote import Remote
+from .wires import BY_TYPE, COMPATIBLE
+
+if TYPE_CHECKING:
+    from ...models.client import Endpoint
+
+DEFAULT = static.MODEL
+"""The model when nobody chose one: it needs no key and no network."""
+
+MINILM = "local:minilm"
+
+THREADS = 2
+"""Threads that embedding may take."""
+
+
+class Embedders:
+    """All embedders of a process. Call `aclose` at the end, or use it as an async context manager.
+
+    Args:
+        settings: what `config.yaml` says.
+        environ: the environment: keys, base URLs, proxies, cache directory.
+        owner: the local engine lives and ends as its child; without it `local:minilm` is refused.
+        cache: asked first, except for `local:static` and `local:words`, which are as fast.
+        on_usage: told of the tokens that providers count.
+        rng: where the jitter of the waits comes from.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        environ: Mapping[str, str],
+        *,
+        owner: Actor | Root | None = None,
+        cache: EmbeddingCache | None = None,
+        on_usage: OnUsage | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        self._environ = environ
+        self._catalog = Catalog(settings, environ)
+        self._owner = owner
+        self._cache = cache
+        self._lines = Lines(environ, on_usage, rng)
+        self._limiter = trio.CapacityLimiter(THREADS)
+        self._embedders: dict[tuple[str, int | None], Embedder] = {}
+        self._engines: LocalEngines | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close every connection and the cache. The engine ends with its owner."""
+        self._embedders.clear()
+        await self._lines.aclose()
+        if self._cache is not None:
+            await self._cache.aclose()
+
+    def of(self, model: str = DEFAULT, *, batch: int | None = None) -> Embedder:
+        """The embedder for a model's id; the same one every time.
+
+        Args:
+            model: `client:model`.
+            batch: texts in one request, where there are requests.
+
+        Raises:
+            ConfigError, CredentialsError, Unsupported: the model can't be used; the text says what to do.
+        """
+        embedder = self._embedders.get((model, batch))
+        if embedder is None:
+            embedder = self._embedders[model, batch] = self._made(self._catalog.embedding(model), batch)
+        return embedder
+
+    def adopt(self, client: ClientSettings) -> str:
+        """Know a client that `config.yaml` does not have; see `Catalog.adopt`."""
+        return self._catalog.adopt(client)
+
+    def chunk_size(self, model: str = DEFAULT) -> int | None:
+        """The size of chunks that suits a model, if the settings say so (`default_chunk_size`). Raises like `of`."""
+        return self._catalog.embedding(model).model.default_chunk_size
+
+    def _made(self, access: Access, batch: int | None) -> Embedder:
+        if access.client.type != "local":
+            return self._kept(self._of_a_client(access, batch))
+        match f"local:{access.name}":
+            case static.MODEL:
+                return static.Static(self._environ, self._limiter)
+            case lexical.MODEL:
+                return lexical.Lexical(self._limiter)
+            case name if name == MINILM:
+                return self._kept(self._of_the_engine(access, batch))
+        raise ConfigError(
+            f"unknown local embedding model '{access.id}'; known are {DEFAULT}, {MINILM}, {lexical.MODEL}"
+        )
+
+    def _kept(self, embedder: Embedder) -> Embedder:
+        return embedder if self._cache is None else Cached(embedder, self._cache, self._limiter)
+
+    def _of_a_client(self, access: Access, batch: int | None) -> Remote:
+        wire = BY_TYPE[access.client.type]
+        model = access.model
+        each, all_ = model.max_tokens_per_chunk, model.max_input_tokens
+        return Remote(
+            self._lines.to(access, wire.headers(access.key)),
+            access.name,
+            wire,
+            limiter=self._limiter,
+            batch=batch or model.max_batch_size,
+            tokens=each or all_,
+            request_tokens=all_ if each else None,  # who gives one number means that of a text
+        )
+
+    def _of_the_engine(self, access: Access, batch: int | None) -> Remote:
+        require_engine()
+        (file,) = weights.pulled(access.name, self._environ, kind="embedding")
+        door = self._door_of_the_engine(str(file))
+        return Remote(
+            self._lines.of_an_engine(access.id, door),
+            access.name,
+            COMPATIBLE,
+            limiter=self._limiter,
+            batch=batch or 16,
+            tokens=EMBEDDED_TOKENS,
+        )
+
+    def _door_of_the_engine(self, file: str) -> Door:
+        if self._owner is None:
+            raise ConfigError(f"'{MINILM}' can't be used here: no local engine can be started")
+        if self._engines is None:
+            self._engines = LocalEngines(self._owner, self._environ, embeds=True)
+        engines = self._engines
+
+        @asynccontextmanager
+        async def door() -> AsyncIterator[tuple[Endpoint, Mapping[str, str]]]:
+            async with engines.lease(file) as served:
+                headers = {**COMPATIBLE.headers(served.key), "connection": "close"}
+                with self._lines.endpoint(f"{served.url}/v1", "-", 10.0) as endpoint:
+                    yield endpoint, headers
+
+        return door

@@ -1,0 +1,198 @@
+"""What providers want to hear and what they answer, as bytes: no wire opens a connection.
+
+    openai, compatible   POST {base}/embeddings                         and our own engine, which speaks the same
+    ollama               POST {base}/api/embed
+    cohere               POST {base}/embed                              version 2
+    gemini               POST {base}/models/{model}:batchEmbedContents
+
+Where a provider would cut long texts without a word, it is told not to, so that `remote` can do it and say so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from .....protocol.errors import ModelError
+from ...models.codec import UNREADABLE, no_sense
+
+Json = Any
+Rows = list[list[float]]
+T = TypeVar("T")
+
+
+class Embedded(msgspec.Struct, frozen=True):
+    """What an answer says: a row per text, and how many tokens all of them were, if the provider tells."""
+
+    rows: Rows
+    tokens: float | None = None
+
+
+class Wire(msgspec.Struct, frozen=True, kw_only=True):
+    """One provider's language.
+
+    Attributes:
+        headers: what every request carries, made of the key.
+        encode: path and body for a model, texts, and whether they are queries.
+        decode: what an answer says, its rows in the order of the texts.
+        most: texts in one request.
+        batch: the same, unless somebody says otherwise.
+        tokens: what a text may have, where the provider cuts in silence or the model is known.
+    """
+
+    headers: Callable[[str], dict[str, str]]
+    encode: Callable[[str, Sequence[str], bool], tuple[str, bytes]]
+    decode: Callable[[bytes], Embedded]
+    most: int
+    batch: int
+    tokens: int | None = None
+
+
+def _bearer(key: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {key}"} if key else {}
+
+
+def _decoded(body: bytes, type: type[T]) -> T:
+    try:
+        return msgspec.json.decode(body, type=type)
+    except UNREADABLE as error:
+        no_sense(body, error)
+
+
+# --- OpenAI
+
+
+class _Embedding(msgspec.Struct):
+    embedding: list[float]
+    index: int | None = None
+
+
+class _Prompt(msgspec.Struct):
+    prompt_tokens: float | None = None
+    total_tokens: float | None = None
+
+
+class _Embeddings(msgspec.Struct):
+    data: list[_Embedding]
+    usage: _Prompt | None = None
+
+
+def _to_openai(model: str, texts: Sequence[str], _query: bool) -> tuple[str, bytes]:
+    return "/embeddings", msgspec.json.encode({"model": model, "input": texts})
+
+
+def _from_openai(body: bytes) -> Embedded:
+    answer = _decoded(body, _Embeddings)
+    data, usage = answer.data, answer.usage or _Prompt()
+    if all(entry.index is not None for entry in data):
+        data.sort(key=lambda entry: entry.index or 0)
+    return Embedded([entry.embedding for entry in data], usage.prompt_tokens or usage.total_tokens)
+
+
+OPENAI = Wire(headers=_bearer, encode=_to_openai, decode=_from_openai, most=2048, batch=256)
+COMPATIBLE = Wire(headers=_bearer, encode=_to_openai, decode=_from_openai, most=2048, batch=32)
+
+
+# --- Ollama
+
+
+class _Several(msgspec.Struct):
+    embeddings: Rows
+    prompt_eval_count: float | None = None
+
+
+def _to_ollama(model: str, texts: Sequence[str], _query: bool) -> tuple[str, bytes]:
+    return "/api/embed", msgspec.json.encode({"model": model, "input": texts, "truncate": False})
+
+
+def _from_ollama(body: bytes) -> Embedded:
+    answer = _decoded(body, _Several)
+    return Embedded(answer.embeddings, answer.prompt_eval_count)
+
+
+OLLAMA = Wire(headers=_bearer, encode=_to_ollama, decode=_from_ollama, most=2048, batch=32)
+
+
+# --- Cohere
+
+
+class _ByType(msgspec.Struct):
+    float: Rows
+
+
+class _Units(msgspec.Struct):
+    input_tokens: float | None = None
+
+
+class _Billed(msgspec.Struct):
+    billed_units: _Units | None = None
+
+
+class _OfCohere(msgspec.Struct):
+    embeddings: _ByType
+    meta: _Billed | None = None
+
+
+def _to_cohere(model: str, texts: Sequence[str], query: bool) -> tuple[str, bytes]:
+    kind = "search_query" if query else "search_document"
+    body = {"model": model, "texts": texts, "input_type": kind, "embedding_types": ["float"], "truncate": "NONE"}
+    return "/embed", msgspec.json.encode(body)
+
+
+def _from_cohere(body: bytes) -> Embedded:
+    answer = _decoded(body, _OfCohere)
+    units = answer.meta.billed_units if answer.meta else None
+    return Embedded(answer.embeddings.float, units.input_tokens if units else None)
+
+
+COHERE = Wire(headers=_bearer, encode=_to_cohere, decode=_from_cohere, most=96, batch=96)
+
+
+# --- Gemini
+
+
+class _Values(msgspec.Struct):
+    values: list[float]
+
+
+class _GeminiUsage(msgspec.Struct):
+    tokens: float | None = msgspec.field(name="promptTokenCount", default=None)
+
+
+class _OfGemini(msgspec.Struct):
+    embeddings: list[_Values]
+    usage: _GeminiUsage | None = msgspec.field(name="usageMetadata", default=None)
+
+
+def _to_gemini(model: str, texts: Sequence[str], query: bool) -> tuple[str, bytes]:
+    name = model if model.startswith("models/") else f"models/{model}"
+    task = "RETRIEVAL_QUERY" if query else "RETRIEVAL_DOCUMENT"
+    requests = [{"model": name, "content": {"parts": [{"text": text}]}, "taskType": task} for text in texts]
+    return f"/{name}:batchEmbedContents", msgspec.json.encode({"requests": requests})
+
+
+def _from_gemini(body: bytes) -> Embedded:
+    answer = _decoded(body, _OfGemini)
+    rows = [entry.values for entry in answer.embeddings]
+    return Embedded(rows, answer.usage.tokens if answer.usage else None)
+
+
+def _google_key(key: str) -> dict[str, str]:
+    return {"x-goog-api-key": key} if key else {}
+
+
+GEMINI = Wire(headers=_google_key, encode=_to_gemini, decode=_from_gemini, most=100, batch=100, tokens=2048)
+
+
+BY_TYPE = {"openai": OPENAI, "openai-compatible": COMPATIBLE, "ollama": OLLAMA, "cohere": COHERE, "gemini": GEMINI}
+"""By the type of the client."""
+
+
+def embedded(wire: Wire, body: bytes, texts: int, model: str) -> Embedded:
+    """What an answer says. Raises ModelError if it has another number of rows than there were texts."""
+    found = wire.decode(body)
+    if len(found.rows) != texts:
+        raise ModelError(f"{model} gave {len(found.rows)} vectors for {texts} texts")
+    return found

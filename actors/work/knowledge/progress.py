@@ -1,0 +1,80 @@
+"""What a run tells of a base that is being built: a few events a second at most, and one when it is done."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, final
+
+import trio
+
+from ....protocol.events import KnowledgeBuilding, KnowledgeBuilt, Warned
+from .base.model import BuildReport, Progress
+
+if TYPE_CHECKING:
+    from ....supervisors.actor import Actor
+    from .recipe import Recipe
+
+EVERY = 0.3
+"""Seconds between two events of one phase."""
+
+SHOWN = 3
+"""Names that a warning lists."""
+
+
+@final
+class Telling:
+    """An `on_progress` that makes events of what it is told.
+
+    Args:
+        me: whose events they are.
+        what: is built.
+        also: is told everything, at once.
+    """
+
+    def __init__(self, me: Actor, what: str, also: Callable[[Progress], None] | None = None) -> None:
+        self._me = me
+        self._what = what
+        self._also = also
+        self._phase = ""
+        self._since = -math.inf
+
+    def __call__(self, progress: Progress) -> None:
+        if self._also is not None:
+            self._also(progress)
+        self.say(progress.phase, progress.done, progress.total, progress.seconds_left)
+
+    def say(self, phase: str, done: int, total: int | None, seconds_left: float | None = None) -> None:
+        """So far it is."""
+        now = trio.current_time()
+        if self._me.stream.heard and (phase != self._phase or now - self._since >= EVERY):
+            self._phase, self._since = phase, now
+            event = KnowledgeBuilding(what=self._what, phase=phase, done=done, total=total, seconds_left=seconds_left)
+            self._me.emit(event)
+
+
+def tell_built(me: Actor, recipe: Recipe, report: BuildReport) -> None:
+    """The base is up to date; what could not be read is warned about."""
+    me.emit(
+        KnowledgeBuilt(
+            what=recipe.what,
+            added=report.added,
+            changed=report.changed,
+            removed=report.removed,
+            unchanged=report.unchanged,
+            unreadable=len(report.unreadable),
+            embedded=report.embedded,
+            chunks=report.chunks,
+            seconds=report.seconds,
+        )
+    )
+    if report.unreadable:
+        told = listed([f"{each.source} ({each.reason})" for each in report.unreadable], "; ")
+        message = f"{recipe.what}: {len(report.unreadable)} could not be read: {told}"
+        me.emit(Warned(code="knowledge_unreadable", message=message, node=recipe.node))
+
+
+def listed(names: list[str] | tuple[str, ...], between: str = ", ") -> str:
+    """The first of them, and how many more there are."""
+    rest = len(names) - SHOWN
+    return between.join([*names[:SHOWN], *([f"and {rest} more"] if rest > 0 else [])])

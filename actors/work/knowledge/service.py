@@ -1,0 +1,458 @@
+"""The knowledge of a process: every base that its runs look things up in, opened once, built when it is needed.
+
+    knowledge = Knowledge(root, settings, os.environ)
+    await knowledge.ready(me, recipe)
+    found = await knowledge.retrieve(me, recipe, "how long is the warranty?")
+
+Open bases are kept in the kernel's pool, one per directory, however many agents read it; one that nobody has used for a
+while is closed. All that blocks is done in threads: of the base, of the embedder, of those who read.
+
+A base is looked up in with the model that it was built with, whatever the settings say by now. What a recipe leaves
+open is, for a new base, what the settings say, and for one that is there, how it was built: so a change of settings
+changes nothing behind anybody's back.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import shutil
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+import trio
+
+from ....protocol.chat import TokenUsage
+from ....protocol.errors import ActorFailed, CallboardError, KnowledgeError, UsageError
+from ....protocol.events import KnowledgeRetrieved, UsageUpdate, Warned
+from ....protocol.knowledge import Retrieved, Unreadable
+from ....protocol.settings import Settings as UserSettings
+from ....supervisors.pool import Pool, PoolStatistics
+from ...io.directories import cache_dir
+from .base import build as building
+from .base.base import TOP_K, Base, Rerank
+from .base.model import BuildReport, Embedder, Meta, Progress, Settings
+from .base.places import Places
+from .base.stale import Changes, changes
+from .base.troubles import told
+from .embed.cache import EmbeddingCache, default_path
+from .embed.embedders import Embedders
+from .progress import Telling, tell_built
+from .prompting import as_query
+from .recipe import Recipe, encoded
+from .rerank.rerankers import Rerankers
+from .sources.found import Finding, SourceSettings
+from .sources.gather import gather
+from .sources.specs import parse
+from .split.split import split
+
+if TYPE_CHECKING:
+    from ....supervisors.actor import Actor
+    from ....supervisors.root import Root
+    from ..meter import Meter
+    from ..models.gateway import Emitter
+    from .base.model import Floats
+
+IDLE = 300.0
+"""Seconds that a base which nobody looks into stays open."""
+
+LATELY = 2.0
+"""Seconds for which it counts what has changed since a base was built."""
+
+Mode = Literal["hybrid", "vector", "keyword"]
+
+
+class Knowledge:
+    """See the module.
+
+    Args:
+        owner: what is opened and started lives and ends as its child.
+        settings: what `config.yaml` says.
+        environ: the environment: keys, proxies, cache directory, and what loaders get.
+    """
+
+    def __init__(self, owner: Root, settings: UserSettings, environ: Mapping[str, str]) -> None:
+        self.settings = settings
+        self.environ = environ
+        cache = EmbeddingCache(default_path(environ))
+        self.embedders = Embedders(settings, environ, owner=owner, cache=cache, on_usage=self._used)
+        self._rerankers = Rerankers(settings, environ, self.embedders, on_usage=self._used)
+        self.sources = SourceSettings(loaders=settings.document_loaders, allow_private=settings.rag_private_pages)
+        self._pool: Pool[str, Base] = Pool(owner, _opened, name="knowledge", idle_ttl=IDLE)
+        self._seen: dict[Recipe, tuple[float, Changes]] = {}
+        self._turns: dict[Path, trio.Lock] = {}
+        self._meters: dict[str, Meter] = {}
+
+    async def aclose(self) -> None:
+        """Close connections and caches. Bases and engines end with their owner."""
+        await self._rerankers.aclose()
+        await self.embedders.aclose()
+
+    @property
+    def statistics(self) -> PoolStatistics:
+        """How many bases are open, and how often they were used."""
+        return self._pool.statistics
+
+    def embedder(self, model: str | None = None, *, batch: int | None = None) -> Embedder:
+        """The embedder for that model, else for `rag_embedding_model`, else the one that needs no key."""
+        named = model or self.settings.rag_embedding_model
+        return self.embedders.of(named, batch=batch) if named else self.embedders.of(batch=batch)
+
+    # --- being there ---------------------------------------------------------------------------------------------
+
+    async def ready(self, me: Actor, recipe: Recipe, *, rebuild: bool = False, agreed: bool = False) -> None:
+        """Have the base there; see `lifecycle`. Whoever else wants the same one meanwhile waits for this.
+
+        Args:
+            me: on whose behalf: what is told and asked is its.
+            rebuild: make it anew, whatever is there.
+            agreed: nobody needs to be asked whether it may be built.
+
+        Raises:
+            KnowledgeError: it is not there, and can't be built without asking, or is broken; says what to do.
+        """
+        from .lifecycle import make_ready
+
+        turn = self._turns.setdefault(recipe.directory, trio.Lock())
+        async with turn:
+            try:
+                await make_ready(self, me, recipe, rebuild=rebuild, agreed=agreed)
+            finally:
+                if not turn.statistics().tasks_waiting:
+                    del self._turns[recipe.directory]
+
+    async def meta(self, recipe: Recipe) -> Meta | None:
+        """What the base on the disk says of itself; None if there is none."""
+        places = Places(recipe.directory)
+
+        def looked_up() -> Meta | None:
+            with told(places):
+                number = places.number()
+                return places.meta(number) if number else None
+
+        return await trio.to_thread.run_sync(looked_up)
+
+    async def build(
+        self,
+        me: Actor,
+        recipe: Recipe,
+        *,
+        rebuild: bool = False,
+        wait: float = 0.0,
+        on_progress: Callable[[Progress], None] | None = None,
+    ) -> BuildReport:
+        """Build the base, or bring it up to date. Where there is none yet and Loki's own file is, that is taken over.
+
+        Args:
+            me: owner of the processes that read, and whose events tell how far it is.
+            rebuild: use nothing of what is there.
+            wait: seconds to wait for another builder.
+            on_progress: called often.
+
+        Raises:
+            KnowledgeBusy: another process builds it, for longer than `wait`.
+            KnowledgeError: it can't be built as the recipe says.
+            ConfigError, CredentialsError, UpstreamError: the embedding model is not to be had.
+        """
+        known = None if rebuild else await self.meta(recipe)
+        telling = Telling(me, recipe.what, on_progress)
+        if known is None and not rebuild and await self.takes_over(recipe):
+            report = await self._taken_over(me, recipe, telling, wait)
+        else:
+            report = await self._built(me, await _filled(recipe), known, telling, rebuild=rebuild, wait=wait)
+        self._seen.pop(recipe, None)
+        await self.renew(recipe)
+        tell_built(me, recipe, report)
+        return report
+
+    async def takes_over(self, recipe: Recipe) -> bool:
+        """Whether a file of Loki's is there for the first build."""
+        if recipe.upstream is None or not recipe.upstream.is_file():
+            return False
+        from .upstream import is_upstream
+
+        return await trio.to_thread.run_sync(is_upstream, recipe.upstream)
+
+    async def _taken_over(self, me: Actor, recipe: Recipe, telling: Telling, wait: float) -> BuildReport:
+        from .upstream import imported
+
+        report = await imported(me, recipe, self.embedders, on_progress=telling, wait=wait)
+        message = (
+            f"{recipe.what}: taken over from {recipe.upstream}, {report.chunks} chunks; from now on that file is not "
+            f"used, {recipe.directory} is"
+        )
+        me.emit(Warned(code="knowledge_imported", message=message, node=recipe.node))
+        return report
+
+    async def _built(
+        self, me: Actor, recipe: Recipe, known: Meta | None, telling: Telling, *, rebuild: bool, wait: float
+    ) -> BuildReport:
+        if not recipe.documents:
+            raise KnowledgeError(f"{recipe.what} names no documents, so there is nothing to build from")
+        embedder, settings = self._plan(recipe, known)
+        trail = self._trail(recipe.directory)
+        async with aclosing(self._found(me, recipe, recipe.documents, trail)) as found:
+            report = await building.build(
+                me,
+                recipe.directory,
+                found,
+                embedder=embedder,
+                splitter=partial(split, size=settings.chunk_size, overlap=settings.chunk_overlap, unit=settings.unit),
+                settings=settings,
+                recipe=encoded(recipe),
+                on_progress=telling,
+                rebuild=rebuild,
+                wait=wait,
+            )
+        await trio.to_thread.run_sync(_forget, trail)
+        return report
+
+    async def renew(self, recipe: Recipe) -> None:
+        """If the base is open here, have it read what was built last."""
+        if str(recipe.directory) in self._pool:
+            async with self.base(recipe) as base:
+                await base.refresh()
+
+    async def drop(self, recipe: Recipe) -> None:
+        """Remove the base from the disk. Who reads it at this moment reads on.
+
+        Raises:
+            KnowledgeBusy: somebody is building it.
+        """
+        self._pool.retire(str(recipe.directory))
+        await building.drop(recipe.directory)
+        await trio.to_thread.run_sync(_forget, self._trail(recipe.directory))
+
+    async def changes(self, me: Actor, recipe: Recipe, *, pages: bool = False) -> Changes:
+        """What has changed since the base was built.
+
+        Args:
+            pages: look at pages, and at what loaders make of other things than files, as well.
+
+        Raises:
+            KnowledgeMissing: nothing was built.
+        """
+        recipe = await _filled(recipe)
+        if not recipe.documents:
+            return Changes()
+        specs = [spec for spec in recipe.documents if pages or self._is_path(spec)]
+        left_out = [parse(spec, self.sources.loaders).target for spec in recipe.documents if spec not in specs]
+        async with self.base(recipe) as base:
+            await base.refresh()
+            async with aclosing(self._found(me, recipe, specs, None)) as found:
+                seen = await changes(base, _with(found, left_out))
+        return msgspec.structs.replace(
+            seen,
+            removed=tuple(name for name in seen.removed if pages or "://" not in name),
+            unreadable=tuple(each for each in seen.unreadable if each.reason != _LEFT_OUT),
+        )
+
+    async def changes_lately(self, me: Actor, recipe: Recipe) -> Changes:
+        """What had changed a moment ago, if somebody has just looked: a hundred runs that begin at once look once."""
+        now = trio.current_time()
+        then, seen = self._seen.get(recipe, (-math.inf, None))
+        if seen is None or now - then > LATELY:
+            try:
+                seen = await self.changes(me, recipe)
+            except trio.Cancelled:  # it takes too long: nobody needs to try that a hundred times
+                self._seen[recipe] = trio.current_time(), Changes()
+                raise
+            self._seen[recipe] = trio.current_time(), seen
+        return seen
+
+    # --- looking things up ---------------------------------------------------------------------------------------
+
+    async def retrieve(
+        self,
+        me: Actor,
+        recipe: Recipe,
+        query: str,
+        *,
+        top_k: int | None = None,
+        filters: Sequence[str] = (),
+        min_score: float = 0.0,
+        mode: Mode = "hybrid",
+        rerank: bool = True,
+    ) -> Retrieved:
+        """What the base knows about a query; see `Base.retrieve`.
+
+        Args:
+            me: on whose behalf the models work.
+            top_k: chunks to find; None for what the recipe, else the settings say.
+            filters: patterns of sources, of which one must fit.
+            min_score: hits must have more.
+            mode: by what is looked for.
+            rerank: have the recipe's reranker, if it has one, look again at what was found.
+
+        Raises:
+            KnowledgeMissing: nothing was built.
+            KnowledgeError: the base is broken.
+            ConfigError, CredentialsError, UpstreamError: the model is not to be had.
+        """
+        began = trio.current_time()
+        settled = (await _filled(recipe)).settled(self.settings)
+        text = as_query(query)
+        async with self.base(recipe) as base:
+            if not text or not base.meta.chunks:
+                return Retrieved()
+            vector: Floats | None = None
+            model = ""
+            while mode != "keyword" and model != base.meta.model:  # it may be built anew meanwhile
+                model = base.meta.model
+                embedder = self.embedders.of(model, batch=settled.batch_size)
+                [vector] = await embedder.embed(me, [text], query=True)
+            found = await base.retrieve(
+                text if mode != "vector" else "",
+                vector,
+                top_k=top_k or settled.top_k or TOP_K,
+                filters=filters,
+                min_score=min_score,
+                rerank=self._reranked(me, text, settled) if rerank and settled.reranker_model else None,
+            )
+        if me.stream.heard:
+            me.emit(
+                KnowledgeRetrieved(
+                    what=recipe.what,
+                    query=len(query),
+                    chunks=len(found.chunks),
+                    sources=found.sources,
+                    seconds=trio.current_time() - began,
+                )
+            )
+        return found
+
+    @asynccontextmanager
+    async def base(self, recipe: Recipe) -> AsyncIterator[Base]:
+        """The open base, shared with everybody else.
+
+        Raises:
+            KnowledgeMissing: nothing was built.
+            KnowledgeError: it is broken.
+        """
+        lease = self._pool.lease(str(recipe.directory))
+        try:
+            base = await lease.acquire()
+        except ActorFailed as failed:
+            if isinstance(failed.__cause__, CallboardError):
+                raise failed.__cause__ from failed
+            raise
+        try:
+            yield base
+        finally:
+            lease.release()
+
+    def _reranked(self, me: Actor, text: str, recipe: Recipe) -> Rerank:
+        """The recipe's reranker, which is always told the query, also where the words of it were not looked for."""
+        reranker = self._rerankers.of(recipe.reranker_model or "")
+
+        async def rerank(_: str, texts: Sequence[str]) -> Sequence[float]:
+            return await reranker.rerank(me, text, texts)
+
+        return rerank
+
+    # --- what it uses --------------------------------------------------------------------------------------------
+
+    def charge(self, run: str, meter: Meter) -> None:
+        """Count on this meter what is used for the run, until `end_run`."""
+        self._meters[run] = meter
+
+    def end_run(self, run: str) -> None:
+        """The run is over."""
+        self._meters.pop(run, None)
+
+    def _used(self, me: Emitter, model: str, tokens: TokenUsage, cost: float) -> UsageUpdate | None:
+        stream = getattr(me, "stream", None)
+        meter = None if stream is None else self._meters.get(stream.run)
+        if meter is None:
+            return None
+        try:
+            meter.check_budget()  # what passes a limit is still used; what comes after it is not
+        finally:
+            update = meter.count(model, tokens, cost)
+        return update
+
+    # --- how it is built -----------------------------------------------------------------------------------------
+
+    def _plan(self, recipe: Recipe, known: Meta | None) -> tuple[Embedder, Settings]:
+        """By what, and how, a base is to be built that is there already, or not."""
+        if known is None:
+            settled = recipe.settled(self.settings)
+            model = settled.embedding_model
+            suits = self.embedders.chunk_size(model) if model else None
+            default = Settings() if suits is None else Settings(chunk_size=suits)
+        else:
+            settled, model, default = recipe, recipe.embedding_model or known.model, known.settings
+        embedder = self.embedder(model, batch=recipe.batch_size)
+        if settled.language is not None:
+            default = msgspec.structs.replace(default, language=settled.language)
+        if settled.chunk_size is None and settled.chunk_overlap is None:
+            return embedder, default
+        size, overlap = settled.chunk_size or default.chunk_size, settled.chunk_overlap
+        if overlap is not None and overlap >= size:
+            raise KnowledgeError(f"{recipe.what}: chunk_overlap {overlap} must be less than chunk_size {size}")
+        return embedder, msgspec.structs.replace(default, chunk_size=size, chunk_overlap=overlap)
+
+    def _found(
+        self, me: Actor, recipe: Recipe, specs: Sequence[str], trail: Path | None
+    ) -> AsyncGenerator[Finding, None]:
+        return gather(me, specs, base=recipe.base, environ=self.environ, settings=self.sources, trail=trail)
+
+    def _is_path(self, spec: str) -> bool:
+        try:
+            return parse(spec, self.sources.loaders).kind == "path"
+        except UsageError:
+            return True  # `gather` says what is wrong with it
+
+    def _trail(self, directory: Path) -> Path:
+        """Where crawls for that base remember what they have seen."""
+        name = hashlib.sha256(str(directory).encode(errors="surrogateescape")).hexdigest()[:16]
+        return cache_dir(self.environ) / "knowledge" / "trails" / name
+
+
+async def _filled(recipe: Recipe) -> Recipe:
+    """With the word of Loki's own file for what it does not say, if there is one. The model is the base's to say."""
+    if recipe.upstream is None or not recipe.upstream.is_file():
+        return recipe
+    from .loki_file import read_head
+
+    head = await trio.to_thread.run_sync(read_head, recipe.upstream)
+    if head is None:
+        return recipe
+    return msgspec.structs.replace(
+        recipe,
+        documents=recipe.documents or head.document_paths,
+        chunk_size=recipe.chunk_size or head.chunk_size,
+        chunk_overlap=recipe.chunk_overlap if recipe.chunk_size else head.chunk_overlap,
+        reranker_model=recipe.reranker_model or head.reranker_model,
+        batch_size=recipe.batch_size or head.batch_size,
+        top_k=recipe.top_k or head.top_k,
+    )
+
+
+_LEFT_OUT = "not looked at"
+
+
+async def _with(found: AsyncIterator[Finding], left_out: Sequence[str]) -> AsyncIterator[Finding]:
+    """What was found, and what was not looked at, of which nobody knows whether it is still there."""
+    for name in left_out:
+        yield Unreadable(source=name, reason=_LEFT_OUT)
+    async for finding in found:
+        yield finding
+
+
+@asynccontextmanager
+async def _opened(_: Actor, directory: str) -> AsyncIterator[Base]:
+    base = await Base.open(Path(directory))
+    try:
+        yield base
+    finally:
+        base.close()
+
+
+def _forget(trail: Path) -> None:
+    """All pages were used, so the next build is to look at them again."""
+    shutil.rmtree(trail, ignore_errors=True)

@@ -1,0 +1,191 @@
+"""Knowledge bases with names of their own, which belong to no agent.
+
+    <config>/knowledge/handbook.yaml     what it is made of (`protocol.knowledge_file`)
+    <config>/knowledge/handbook.kb/      the base, once it is built
+    <config>/rags/manual.yaml            one of Loki's: known by its name too, and imported when it is first needed
+
+A name may always be the path of a `.kb` directory instead, wherever that is.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from ....protocol.errors import InvalidFile, UsageError
+from ....protocol.knowledge_file import KnowledgeFile, read_knowledge_file
+from ....protocol.problems import Problem, did_you_mean
+from .base.places import ENDING, Places
+from .recipe import Recipe, read_recipe
+from .sources.specs import is_wild, parse
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+def folder(config_dir: Path) -> Path:
+    """Where ours stand."""
+    return config_dir / "knowledge"
+
+
+def names(config_dir: Path) -> list[str]:
+    """All names there are, Loki's among them."""
+    places = (folder(config_dir), config_dir / "rags")
+    return sorted({path.stem for place in places if place.is_dir() for path in place.glob("*.yaml") if path.is_file()})
+
+
+def file_of(name: str, config_dir: Path) -> Path | None:
+    """The file that says what the base of this name is made of; None if there is none."""
+    if not _NAME.fullmatch(name):
+        return None
+    files = (folder(config_dir) / f"{name}.yaml", config_dir / "rags" / f"{name}.yaml")
+    return next((file for file in files if file.is_file()), None)
+
+
+def warnings(name: str, config_dir: Path) -> list[Problem]:
+    """What is odd in the file of the base of this name, and keeps nobody from using it.
+
+    Raises:
+        InvalidFile: it has errors.
+    """
+    file = file_of(name, config_dir)
+    return [] if file is None or file.parent != folder(config_dir) else _read(file)[1]
+
+
+def home(name: str, config_dir: Path) -> Path:
+    """The directory of the base of this name."""
+    return folder(config_dir) / f"{name}{ENDING}"
+
+
+def is_path(name: str) -> bool:
+    """Whether this means a directory, not a name."""
+    return os.sep in name or name.endswith(ENDING)
+
+
+def named(name: str, config_dir: Path) -> Recipe:
+    """The recipe of a base, by its name or its directory.
+
+    Raises:
+        UsageError: there is none.
+        InvalidFile: its file has errors.
+        KnowledgeError: the recipe in the directory can't be read.
+    """
+    if is_path(name):
+        return _at(Path(name).expanduser(), config_dir)
+    file = file_of(name, config_dir)
+    if file is None:
+        known = names(config_dir)
+        hint = did_you_mean(name, known) or (f"there are: {', '.join(known)}" if known else "there is none yet")
+        raise UsageError(f"there is no knowledge base '{name}'; {hint} (callboard kb new {name} SOURCE... makes one)")
+    directory = home(name, config_dir)
+    what = f"knowledge base '{name}'"
+    if file.parent != folder(config_dir):
+        return Recipe(what=what, target=name, directory=directory, documents=(), base=config_dir, upstream=file)
+    said, _ = _read(file)
+    return Recipe(
+        what=what,
+        target=name,
+        directory=directory,
+        documents=said.documents,
+        base=file.parent / Path(said.relative_to).expanduser(),
+        embedding_model=said.embedding_model,
+        chunk_size=said.chunk_size,
+        chunk_overlap=said.chunk_overlap,
+        language=said.language,
+        reranker_model=said.reranker_model,
+        batch_size=said.batch_size,
+        top_k=said.top_k,
+    )
+
+
+def make(
+    name: str,
+    sources: Sequence[str],
+    config_dir: Path,
+    *,
+    loaders: Sequence[str] = (),
+    description: str = "",
+    embedding_model: str | None = None,
+    chunk_size: int | None = None,
+    chunk_overlap: int | None = None,
+    language: str | None = None,
+) -> Path:
+    """Write the file of a new base; nothing is built. Relative sources are relative to the working directory.
+
+    Raises:
+        UsageError: the name is taken or won't do, a source means nothing, or the file can't be written.
+    """
+    import yaml
+
+    if not _NAME.fullmatch(name) or name.endswith(ENDING):
+        raise UsageError(
+            f"'{name}' can't be a knowledge base's name: it takes letters, digits, '-', '_' and '.', and begins with a"
+            f" letter or a digit; '{ENDING}' at its end would make it a directory"
+        )
+    if taken := file_of(name, config_dir):
+        raise UsageError(f"{taken} is there already and was left alone; change it there, or choose another name")
+    if chunk_size is not None and chunk_overlap is not None and chunk_overlap >= chunk_size:
+        raise UsageError(f"--chunk-overlap {chunk_overlap} must be less than --chunk-size {chunk_size}")
+    for source in sources:
+        _check(source, loaders)
+    keys = {
+        "description": description,
+        "relative_to": os.fspath(Path.cwd()),
+        "documents": list(sources),
+        "embedding_model": embedding_model,
+        "chunk_size": chunk_size,
+        "chunk_overlap": chunk_overlap,
+        "language": language,
+    }
+    said = yaml.safe_dump({key: value for key, value in keys.items() if value not in ("", None)}, sort_keys=False)
+    file = folder(config_dir) / f"{name}.yaml"
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"{_HEAD.format(name=name)}{said}", encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{error.filename or file}: can't be written: {error.strerror}") from error
+    return file
+
+
+_HEAD = """\
+# What the knowledge base '{name}' is made of. After a change: callboard kb build {name}
+# Every key: docs/knowledge.md, or callboard schema knowledge
+"""
+
+
+def _check(source: str, loaders: Sequence[str]) -> None:
+    """See that it means something, and that a single file or directory is there."""
+    spec = parse(source, loaders)
+    if spec.kind == "path" and not is_wild(spec.target) and not Path(spec.target).expanduser().exists():
+        raise UsageError(f"{source}: there is no such file or directory{_no_loader(source)}")
+
+
+def _no_loader(source: str) -> str:
+    """A hint, where it looks like LOADER:PATH."""
+    name, colon, _ = source.partition(":")
+    return f", and `document_loaders` in config.yaml has no loader '{name}'" if colon and _NAME.fullmatch(name) else ""
+
+
+def _at(directory: Path, config_dir: Path) -> Recipe:
+    """The recipe of what is built in this directory, or is to be built there by a file of ours beside it."""
+    places = Places(directory)
+    if places.recipe.is_file():
+        return read_recipe(directory)
+    if directory.absolute().parent == folder(config_dir).absolute() and file_of(directory.stem, config_dir):
+        return named(directory.stem, config_dir)
+    if places.current.is_file():
+        raise UsageError(f"nobody knows what {directory} is made of: it has no {places.recipe.name}")
+    raise UsageError(f"there is no knowledge base in {directory}")
+
+
+def _read(file: Path) -> tuple[KnowledgeFile, list[Problem]]:
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise InvalidFile(f"{file} can't be read: {reason}") from error
+    said, problems = read_knowledge_file(text, str(file))
+    if said is None:
+        raise InvalidFile(f"{file} has errors:\n" + "\n".join(map(str, problems)), problems)
+    return said, problems

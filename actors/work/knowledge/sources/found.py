@@ -1,0 +1,157 @@
+"""A source that was found, and what everybody who finds some has at hand."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, final
+
+import msgspec
+import trio
+
+from .....protocol.knowledge import Document, Unreadable
+from .....protocol.references import Secrets
+from ..reading.bounds import MIB, Bounds, CantRead
+from ..reading.read import Raw, read
+
+if TYPE_CHECKING:
+    from .....supervisors.actor import Actor
+
+THREADS = 3
+"""That read at once for one `gather`: more would only fight for the processor."""
+
+
+class GitHub(msgspec.Struct, frozen=True, kw_only=True):
+    """Base URLs of GitHub, or of one like it: its pages, its API, and the files themselves."""
+
+    site: str = "https://github.com"
+    api: str = "https://api.github.com"
+    raw: str = "https://raw.githubusercontent.com"
+
+
+class SourceSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How sources are looked for.
+
+    Attributes:
+        loaders: commands by the ending, the scheme or the name that they are for (`document_loaders`).
+        loader_seconds: for one run of a loader.
+        bounds: of what is read.
+        files: that one spec may name.
+        allow_private: whether pages may come from this machine and from private networks.
+        page_bytes: of one page.
+        page_seconds: for one page, redirects included.
+        pages: that one crawl gets.
+        depth: links that it goes away from where it began.
+        at_once: pages that it gets at the same time.
+        delay: seconds between two requests to one host; a longer one that robots.txt asks for is kept.
+        crawls: whether `URL**` is allowed.
+        github: where GitHub is.
+    """
+
+    loaders: Mapping[str, str] = {}
+    loader_seconds: float = 300.0
+    bounds: Bounds = Bounds()
+    files: int = 100_000
+    allow_private: bool = False
+    page_bytes: int = 16 * MIB
+    page_seconds: float = 30.0
+    pages: int = 500
+    depth: int = 10
+    at_once: int = 5
+    delay: float = 0.2
+    crawls: bool = True
+    github: GitHub = GitHub()
+
+
+class Desk:
+    """What is at hand for those who find and read.
+
+    Args:
+        me: owner of the processes that read.
+        base: what relative paths are relative to.
+        environ: for proxies, loaders and `~`.
+        secrets: what `{{NAME}}` in a loader's command stands for.
+        trail: a directory where crawls remember what they have seen, or None.
+    """
+
+    def __init__(
+        self,
+        me: Actor,
+        base: Path,
+        settings: SourceSettings,
+        environ: Mapping[str, str],
+        secrets: Secrets,
+        trail: Path | None,
+    ) -> None:
+        self.me = me
+        self.base = base
+        self.settings = settings
+        self.environ = environ
+        self.secrets = secrets
+        self.trail = trail
+        self.limiter = trio.CapacityLimiter(THREADS)
+
+
+class Found(ABC):
+    """One source. Nothing is read before it is asked for, unless finding it meant reading it.
+
+    Attributes:
+        source: its name: a path relative to where the sources are named from, or a URL.
+        size: bytes, if that is known without reading it.
+        mtime: when it was changed last, in seconds since 1970, if that is known.
+        reader: what its digest begins with, if something special reads it.
+    """
+
+    reader = ""
+
+    def __init__(self, source: str, *, size: int | None = None, mtime: float | None = None) -> None:
+        self.source = source
+        self.size = size
+        self.mtime = mtime
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.source}>"
+
+    @abstractmethod
+    async def digest(self) -> str | Unreadable:
+        """SHA-256 of its bytes, which is the cheapest way to see whether it changed."""
+
+    @abstractmethod
+    async def documents(self) -> Sequence[Document | Unreadable]:
+        """What it says. What can't be read is told instead."""
+
+    def unreadable(self, reason: str) -> Unreadable:
+        """The report that this source can't be read."""
+        return Unreadable(source=self.source, reason=reason)
+
+
+@final
+class Held(Found):
+    """A source whose bytes came when it was found, so that all is here already."""
+
+    def __init__(self, source: str, digest: str, documents: Sequence[Document], size: int | None = None) -> None:
+        super().__init__(source, size=size)
+        self._digest = digest
+        self._documents = tuple(documents)
+
+    async def digest(self) -> str | Unreadable:
+        """Of the bytes that came."""
+        return self._digest
+
+    async def documents(self) -> Sequence[Document | Unreadable]:
+        """As they were read."""
+        return self._documents
+
+
+async def held(desk: Desk, raw: Raw) -> Held | Unreadable:
+    """Read what has come."""
+    try:
+        contents = await read(desk.me, raw, desk.settings.bounds, desk.limiter)
+    except CantRead as error:
+        return Unreadable(source=raw.source, reason=str(error))
+    return Held(raw.source, contents.digest, contents.documents, len(raw.data))
+
+
+Finding = Found | Unreadable
+OnFound = Callable[[str], None]

@@ -1,0 +1,160 @@
+"""GitHub, which is better asked than crawled.
+
+https://github.com/owner/repo/tree/main/docs/**   the documentation in a directory of a branch, by GitHub's own list
+https://github.com/owner/repo/wiki/**             a crawl, of whose pages only the article counts
+
+A page of GitHub is mostly GitHub. Its list of a branch's files takes one request and has a checksum of each, so what
+has not changed is not fetched again. As in Loki, change logs and licences are left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator, Sequence
+from pathlib import PurePosixPath
+from typing import final
+from urllib.parse import quote, unquote
+
+import httpx
+import msgspec
+
+from .....protocol.knowledge import Document, Unreadable
+from ...models.codec import UNREADABLE
+from ..reading import kinds
+from ..reading.bounds import CantRead
+from ..reading.read import check_size, read
+from .found import Desk, Finding, Found
+from .specs import Spec
+from .web import Web
+
+ARTICLE = "wiki-body"
+"""The id of the element that a wiki's page is about."""
+
+NO_ARTICLES = frozenset(("_history", "_new", "_edit", "_compare", "_pages", "_delete"))
+"""Parts of the paths of a wiki that are no articles."""
+
+_TREE = re.compile(r"/([^/]+)/([^/]+)/tree/([^/]+)(?:/(.*))?")
+_WIKI = re.compile(r"/[^/]+/[^/]+/wiki(?:/.*)?")
+_DOCUMENTATION = frozenset(("md", "markdown", "mdown", "mdx", "rst", "adoc"))
+_NO_DOCUMENTATION = frozenset(("changelog", "changes", "license"))
+
+
+class Tree(msgspec.Struct, frozen=True):
+    """A directory of a branch."""
+
+    owner: str
+    repository: str
+    branch: str
+    directory: str
+
+
+class _Entry(msgspec.Struct):
+    path: str
+    type: str
+    sha: str = ""
+    size: int = 0
+
+
+class _Listing(msgspec.Struct):
+    tree: list[_Entry]
+    truncated: bool = False
+
+
+def tree_of(desk: Desk, spec: Spec) -> Tree | None:
+    """The directory that a crawl means, if it means one."""
+    path = _path(desk, spec.target)
+    if path is None or (found := _TREE.fullmatch(path)) is None:
+        return None
+    owner, repository, branch, directory = (unquote(part or "") for part in found.groups())
+    return Tree(owner, repository, branch, directory.strip("/"))
+
+
+def is_wiki(desk: Desk, url: str) -> bool:
+    """Whether a page is one of a wiki."""
+    path = _path(desk, url)
+    return path is not None and _WIKI.fullmatch(path) is not None
+
+
+def is_article(url: str) -> bool:
+    """Whether a page of a wiki is an article."""
+    return not NO_ARTICLES.intersection(httpx.URL(url).path.split("/"))
+
+
+def _path(desk: Desk, url: str) -> str | None:
+    """The path of a URL of GitHub's site."""
+    site = desk.settings.github.site
+    return httpx.URL(url).path if url.startswith(f"{site}/") else None
+
+
+async def files(desk: Desk, spec: Spec, tree: Tree) -> AsyncGenerator[Finding, None]:
+    """The documentation in that directory, by name."""
+    try:
+        listing = await _listing(desk, tree)
+    except CantRead as error:
+        yield Unreadable(source=spec.text, reason=f"GitHub does not list its files: {error}")
+        return
+    wanted = sorted((entry for entry in listing.tree if _is_wanted(entry, tree)), key=lambda entry: entry.path)
+    most = desk.settings.pages
+    for entry in wanted[:most]:
+        yield _found(desk, tree, entry)
+    if len(wanted) > most:
+        yield Unreadable(
+            source=spec.text, reason=f"{most} files were read, which is the limit; {len(wanted)} are there"
+        )
+    if listing.truncated:
+        yield Unreadable(source=spec.text, reason="there is too much in it for GitHub to list; name directories of it")
+    if not wanted:
+        yield Unreadable(source=spec.text, reason="there is no documentation (Markdown, reStructuredText, AsciiDoc)")
+
+
+async def _listing(desk: Desk, tree: Tree) -> _Listing:
+    place = "/".join(quote(part, safe="") for part in (tree.owner, tree.repository, "git", "trees", tree.branch))
+    async with Web(desk) as web:
+        answer = await web.get(f"{desk.settings.github.api}/repos/{place}?recursive=1")
+    try:
+        return msgspec.json.decode(answer.data, type=_Listing)
+    except UNREADABLE as error:
+        raise CantRead(f"its answer makes no sense: {error}") from error
+
+
+def _is_wanted(entry: _Entry, tree: Tree) -> bool:
+    path = PurePosixPath(entry.path)
+    return (
+        entry.type == "blob"
+        and (not tree.directory or path.is_relative_to(tree.directory))
+        and kinds.suffix(path.name) in _DOCUMENTATION
+        and path.stem.lower() not in _NO_DOCUMENTATION
+    )
+
+
+def _found(desk: Desk, tree: Tree, entry: _Entry) -> Finding:
+    place = "/".join(quote(part) for part in (tree.owner, tree.repository, tree.branch, entry.path))
+    url = f"{desk.settings.github.raw}/{place}"
+    try:
+        check_size(entry.size, kinds.by_name(entry.path), desk.settings.bounds)
+    except CantRead as error:
+        return Unreadable(source=url, reason=str(error))
+    return Blob(desk, url, entry.sha, entry.size)
+
+
+@final
+class Blob(Found):
+    """A file of a branch."""
+
+    def __init__(self, desk: Desk, url: str, sha: str, size: int) -> None:
+        super().__init__(url, size=size)
+        self._desk = desk
+        self._sha = sha
+
+    async def digest(self) -> str | Unreadable:
+        """Git's own, which changes when the contents do."""
+        return f"git:{self._sha}"
+
+    async def documents(self) -> Sequence[Document | Unreadable]:
+        """What it says now."""
+        try:
+            async with Web(self._desk) as web:
+                answer = await web.get(self.source)
+            return (await read(self._desk.me, answer.raw, self._desk.settings.bounds, self._desk.limiter)).documents
+        except CantRead as error:
+            return (self.unreadable(str(error)),)

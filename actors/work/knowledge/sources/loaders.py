@@ -1,0 +1,192 @@
+"""Loaders: commands of `document_loaders` that make text of what we can't read ourselves.
+
+    document_loaders:
+      pdf: pdftotext $1 -
+      docx: pandoc --to plain $1 -o $2
+      git: sh -c 'yek "$1" --json | jq "map({path: .filename, contents: .content})"'
+
+`$1` is the input, `$2` a file for the output, which is stdout without it. There is no shell in between. Where the
+command is one itself (`sh -c`), it gets the input as its own `$1`, rather than a script with a stranger's file name in
+the middle of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import shlex
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, final
+
+import msgspec
+import trio
+
+from .....protocol.errors import ProcessError, TimedOut
+from .....protocol.knowledge import Document, Unreadable
+from .....protocol.references import expanded
+from ...models.codec import UNREADABLE
+from ..reading.bounds import TOO_MUCH, CantRead
+from ..reading.read import Raw, read
+from .found import Desk, Finding, Found, held
+
+if TYPE_CHECKING:
+    from .files import File
+
+_SHELLS = frozenset(("sh", "bash", "dash", "zsh", "ksh"))
+
+
+class _Item(msgspec.Struct):
+    """One document of a loader that prints a list."""
+
+    path: str
+    contents: str = ""
+    text: str = ""
+
+
+async def loaded(desk: Desk, name: str, target: str, source: str) -> list[Finding]:
+    """What a loader makes of something that is no single file: a directory, a URL, a name only it knows.
+
+    Args:
+        name: the loader's.
+        target: its `$1`.
+        source: how the outcome is called, or what goes before the names in a list that it prints.
+    """
+    try:
+        data = await output_of(desk, name, desk.settings.loaders[name], target)
+        raws = await trio.to_thread.run_sync(_listed, data, source, limiter=desk.limiter)
+    except CantRead as error:
+        return [Unreadable(source=source, reason=str(error))]
+    if raws is None:
+        return [await held(desk, Raw(source=source, data=data, path="loaded.md"))]
+    return [await held(desk, raw) for raw in raws]
+
+
+async def loaded_bytes(desk: Desk, name: str, raw: Raw) -> Finding:
+    """What a loader makes of a page that has come."""
+    with _temporary(f"input.{name}") as file:
+        await trio.to_thread.run_sync(file.write_bytes, raw.data, limiter=desk.limiter)
+        try:
+            data = await output_of(desk, name, desk.settings.loaders[name], str(file))
+        except CantRead as error:
+            return Unreadable(source=raw.source, reason=str(error))
+    return await held(desk, Raw(source=raw.source, data=data, path="loaded.txt"))
+
+
+@final
+class LoadedFile(Found):
+    """A file that a loader reads. Its digest takes in the command, for another command makes another text."""
+
+    def __init__(self, desk: Desk, name: str, file: File) -> None:
+        super().__init__(file.source, size=file.size, mtime=file.mtime)
+        self._desk = desk
+        self._name = name
+        self._command = desk.settings.loaders[name]
+        self._file = file
+        self.reader = f"{hashlib.sha256(self._command.encode()).hexdigest()[:16]}:"
+
+    async def digest(self) -> str | Unreadable:
+        """Of the command and the file."""
+        digest = await self._file.digest()
+        return digest if isinstance(digest, Unreadable) else f"{self.reader}{digest}"
+
+    async def documents(self) -> Sequence[Document | Unreadable]:
+        """What the loader makes of the file."""
+        desk = self._desk
+        digest = await self.digest()
+        if isinstance(digest, Unreadable):
+            return (digest,)
+        try:
+            data = await output_of(desk, self._name, self._command, self._file.path)
+            raw = Raw(source=self.source, data=data, path="loaded.txt")
+            contents = await read(desk.me, raw, desk.settings.bounds, desk.limiter)
+        except CantRead as error:
+            return (self.unreadable(str(error)),)
+        return [msgspec.structs.replace(document, digest=digest) for document in contents.documents]
+
+
+async def output_of(desk: Desk, name: str, command: str, target: str) -> bytes:
+    """Run a loader and take what it makes.
+
+    Raises:
+        CantRead: it can't be started, fails, takes too long or makes too much.
+    """
+    from .....supervisors.process import run_process
+
+    settings = desk.settings
+    most = settings.bounds.text
+    with _temporary("output") as output:
+        argv, into_file = arguments(desk, name, command, target, str(output))
+        try:
+            done = await run_process(
+                desk.me,
+                argv,
+                name=f"loader-{name}",
+                env=desk.environ,
+                cwd=desk.base,
+                output_limit=most,
+                on_overflow="kill",
+                timeout=settings.loader_seconds,
+            )
+        except (ProcessError, TimedOut) as error:
+            raise CantRead(f"its loader '{name}': {error}") from error
+        if done.truncated:
+            raise CantRead(f"its loader '{name}': {TOO_MUCH}")
+        if done.status != 0:
+            said = done.stderr_tail.strip()[-500:] or "it wrote nothing to stderr"
+            how = f"ended with status {done.status}" if done.signal is None else f"died of signal {done.signal}"
+            raise CantRead(f"its loader '{name}' {how}: {said}")
+        if not into_file:
+            return done.stdout
+        if not output.is_file() or output.stat().st_size > most:
+            raise CantRead(f"its loader '{name}' left {TOO_MUCH if output.is_file() else 'no output file'}")
+        return await trio.to_thread.run_sync(output.read_bytes, limiter=desk.limiter)
+
+
+def arguments(desk: Desk, name: str, command: str, target: str, output: str) -> tuple[list[str], bool]:
+    """The command's words with everything in place, and whether it writes to the file.
+
+    Raises:
+        CantRead: it is no command that could be run.
+    """
+
+    def missing(reference: str, _: str) -> None:
+        raise CantRead(f"its loader '{name}' refers to {reference}, which is not set")
+
+    try:
+        words = [expanded(word, desk.secrets, missing) for word in shlex.split(command)]
+    except ValueError as error:
+        raise CantRead(f"its loader '{name}' is no command: {error}") from error
+    if not any("$1" in word for word in words):
+        raise CantRead(f"its loader '{name}' does not say where its input goes; write $1 into the command")
+    into_file = any("$2" in word for word in words)
+    if PurePath(words[0]).name in _SHELLS and "-c" in words:
+        return [*words, "callboard-loader", target, output], into_file
+    return [word.replace("$2", output).replace("$1", target) for word in words], into_file
+
+
+@contextlib.contextmanager
+def _temporary(name: str) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="callboard-loader-") as directory:
+        yield Path(directory) / name
+
+
+def _listed(data: bytes, source: str) -> list[Raw] | None:
+    """The documents of a list, or None if it is text."""
+    if data[:100].lstrip()[:1] != b"[":
+        return None
+    try:
+        items = msgspec.json.decode(data, type=list[_Item])
+    except UNREADABLE:
+        return None
+    return [Raw(source=_named(item.path, source), data=_said(item), path=item.path) for item in items]
+
+
+def _said(item: _Item) -> bytes:
+    return (item.contents or item.text).encode("utf-8", "replace")
+
+
+def _named(path: str, source: str) -> str:
+    """A document's name: a URL is one by itself, a path is one below what was loaded."""
+    return path if "://" in path or not path else f"{source.rstrip('/')}/{path.removeprefix('./').lstrip('/')}"

@@ -1,0 +1,189 @@
+"""Gets pages: http and https, a few redirects, some seconds, some megabytes, and nowhere private (`addresses`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Self, final
+
+import httpx
+import msgspec
+import trio
+
+from ....io.http.unpacking import unpacked, unpacker_of
+from ..reading import kinds
+from ..reading.bounds import CantRead, megabytes
+from ..reading.read import Raw
+from .addresses import GuardedTransport, Refused
+from .found import Desk
+
+AGENT = "Mozilla/5.0 (compatible; callboard/0.1)"
+"""Some servers refuse those who do not begin like this."""
+
+REDIRECTS = 10
+PATIENCE = 30.0
+"""Seconds that a server which is asked too much may make us wait, once."""
+
+_HEADERS = {
+    "User-Agent": AGENT,
+    "Accept": "text/html, text/*;q=0.9, application/pdf;q=0.8, */*;q=0.5",
+    "Accept-Encoding": "gzip, deflate",
+}
+_ANYTHING = frozenset(("", "application/octet-stream", "binary/octet-stream", "application/zip"))
+"""Media types that say nothing, so that the contents decide."""
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """A page that was got; `url` is where it was found in the end."""
+
+    url: str
+    data: bytes
+    media: str = ""
+    charset: str = ""
+
+    @property
+    def raw(self) -> Raw:
+        """For the room `reading`."""
+        path = httpx.URL(self.url).path
+        return Raw(source=self.url, data=self.data, path=path, media=self.media, charset=self.charset)
+
+
+@final
+class Web:
+    """Gets pages, politely. `async with Web(desk) as web`."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._settings = desk.settings
+        transport = GuardedTransport(desk.environ, allow_private=desk.settings.allow_private)
+        self._client = httpx.AsyncClient(transport=transport, timeout=desk.settings.page_seconds, trust_env=False)
+        self._delay = desk.settings.delay
+        self._turns: dict[str, float] = {}
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._client.aclose()
+
+    def slow_down(self, seconds: float) -> None:
+        """Leave at least so many seconds between two requests to one host."""
+        self._delay = max(self._delay, min(seconds, PATIENCE))
+
+    async def get(self, url: str, *, allowed: Callable[[httpx.URL], bool] | None = None) -> Answer:
+        """Get a page.
+
+        Args:
+            allowed: where redirects may lead; anywhere by default.
+
+        Raises:
+            CantRead: it can't be got, or is nothing that could be read.
+        """
+        try:
+            target = httpx.URL(url)
+            patience = _Patience(self._settings.page_seconds)
+            for _ in range(REDIRECTS + 1):
+                if target.scheme not in ("http", "https") or not target.host:
+                    raise CantRead(f"it redirects to '{_short(target)}', which is not http or https")
+                got = await self._patiently(target, patience)
+                if isinstance(got, Answer):
+                    return got
+                target = got
+                if allowed is not None and not allowed(target):
+                    raise CantRead(f"it redirects to {_short(target)}, which is not among the pages that are wanted")
+        except Refused as error:
+            raise CantRead(str(error)) from error
+        except (httpx.InvalidURL, UnicodeError) as error:
+            raise CantRead(f"it is, or redirects to, something that is no URL: {error}") from error
+        except (httpx.HTTPError, OSError) as error:
+            why = str(error).rpartition("can't be reached: ")[2] or type(error).__name__
+            reached = not isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError))
+            what = f"the answer of {target.host} is of no use" if reached else f"{target.host} is not reachable"
+            raise CantRead(f"{what}: {why}") from error
+        raise CantRead(f"more than {REDIRECTS} redirects, the last to {_short(target)}")
+
+    async def _patiently(self, url: httpx.URL, patience: _Patience) -> Answer | httpx.URL:
+        """One request, made once more if the server asks for time."""
+        try:
+            return await self._once(url, patience)
+        except _Later as later:
+            await trio.sleep(later.seconds)
+            try:
+                return await self._once(url, patience)
+            except _Later:
+                raise CantRead("the server is asked for too much, and wants us to come back later") from None
+
+    async def _once(self, url: httpx.URL, patience: _Patience) -> Answer | httpx.URL:
+        """A page, or where it is to be looked for."""
+        await self._turn(url.host)
+        with patience.lasting():
+            async with self._client.stream("GET", url, headers=_HEADERS) as response:
+                if response.has_redirect_location:
+                    return url.join(response.headers["location"])
+                return await self._answer(url, response)
+        raise CantRead(f"{url.host} did not answer within {self._settings.page_seconds:g} s")
+
+    async def _turn(self, host: str) -> None:
+        """Wait until it is time for the host's next request."""
+        now = trio.current_time()
+        turn = max(self._turns.get(host, now), now)
+        self._turns[host] = turn + self._delay
+        await trio.sleep_until(turn)
+
+    async def _answer(self, url: httpx.URL, response: httpx.Response) -> Answer:
+        status = response.status_code
+        if status in (429, 503):
+            wait = response.headers.get("retry-after", "1")
+            if wait.isdigit() and int(wait) <= PATIENCE:
+                raise _Later(int(wait))
+        if status >= 400 or status in (204, 304):
+            raise CantRead(f"the server answered {status} {response.reason_phrase}".strip())
+        media = response.headers.get("content-type", "").split(";")[0].strip().lower()
+        if media not in _ANYTHING and not kinds.by_media(media):
+            raise CantRead(f"it is {media}, which is not text")
+        data = await self._body(response)
+        return Answer(url=str(url), data=data, media=media, charset=response.charset_encoding or "")
+
+    async def _body(self, response: httpx.Response) -> bytes:
+        unpacker = unpacker_of(response.headers.get("content-encoding", ""))
+        most = self._settings.page_bytes
+        body = bytearray()
+        async for piece in response.aiter_raw():
+            for part in (piece,) if unpacker is None else unpacked(unpacker, piece):
+                body += part
+                if len(body) > most:
+                    raise CantRead(f"it is too large: at most {megabytes(most)} are read of one page")
+                await trio.lowlevel.checkpoint()  # a few bytes may unpack to all that is allowed
+        return bytes(body)
+
+
+class _Patience:
+    """The seconds that servers may take for one page, redirects included. Waiting for our turn is none of theirs."""
+
+    def __init__(self, seconds: float) -> None:
+        self._left = seconds
+
+    @contextmanager
+    def lasting(self) -> Iterator[None]:
+        """Leave the block when they are over."""
+        began = trio.current_time()
+        try:
+            with trio.move_on_after(self._left):
+                yield
+        finally:
+            self._left = max(0.0, self._left - (trio.current_time() - began))
+
+
+class _Later(Exception):
+    """The server wants to be asked again after some seconds."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self.seconds = seconds
+
+
+def _short(url: httpx.URL) -> str:
+    text = str(url)
+    return text if len(text) <= 200 else f"{text[:197]}..."

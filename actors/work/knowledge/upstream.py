@@ -1,0 +1,270 @@
+"""Taking over what Loki has built: its knowledge file becomes a base of ours, and its vectors are not made again.
+
+    report = await imported(me, recipe, embedders)
+
+The file is handed to `build` as if it were the sources themselves: each of its texts is a source, its pieces are the
+chunks, and the embedder first looks whether the file has the vector. So an import is atomic, locked and resumable as
+every build is. Only what has no sound vector is embedded, by the model of the file, which queries need anyway.
+
+Sources get the names that `sources.gather` would give them, also if the agent's directory was moved since. Where the
+file that a text was made of is still as it was, the lines of its pieces are looked up in it, and the next build
+does not read it again; pages are read again by the next build, since only the checksum of their text is known.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, final
+
+import msgspec
+import trio
+
+from ....protocol.errors import ConfigError, CredentialsError, KnowledgeError, Unsupported
+from ....protocol.events import Warned
+from ....protocol.knowledge import Chunk, Document, Unreadable
+from .base.build import build
+from .base.model import BuildReport, Progress, Settings, Source
+from .loki_file import Head, Text, Whole, is_loki_file, read_whole
+from .reading import kinds
+from .recipe import Recipe, encoded
+from .split.cutter import Lines
+from .split.split import Ids
+
+if TYPE_CHECKING:
+    from ....supervisors.actor import Actor
+    from .base.model import Floats
+    from .embed.embedder import Embedder
+    from .embed.embedders import Embedders
+
+is_upstream = is_loki_file
+"""Whether a file is there that can be taken over."""
+
+ANEW = "--rebuild-kb"
+"""What makes a base of the documents themselves, whatever Loki has left."""
+
+READ = 50 * 1024 * 1024
+"""Bytes of a source that are read to find the lines of its pieces."""
+
+
+async def imported(
+    me: Actor,
+    recipe: Recipe,
+    embedders: Embedders,
+    *,
+    on_progress: Callable[[Progress], None] | None = None,
+    wait: float = 0.0,
+) -> BuildReport:
+    """Make a base of `recipe.upstream` in `recipe.directory`. What the recipe does not say it takes from that file.
+
+    Args:
+        me: told if vectors had to be made again.
+        embedders: must have the model of the file.
+        wait: seconds to wait for another builder.
+
+    Raises:
+        KnowledgeError: the file can't be read, or its model can't be reached.
+        KnowledgeBusy: another builder is at work.
+    """
+    assert recipe.upstream is not None
+    try:
+        whole = await trio.to_thread.run_sync(read_whole, recipe.upstream)
+    except KnowledgeError as error:
+        raise KnowledgeError(f"{recipe.what}: {error}; move it away, or have the base built anew: {ANEW}") from error
+    head = whole.head
+    try:
+        embedder = embedders.of(head.embedding_model, batch=head.batch_size)
+    except (ConfigError, CredentialsError, Unsupported) as error:
+        raise KnowledgeError(
+            f"{recipe.what}: {recipe.upstream} was built by Loki with '{head.embedding_model}', which queries need as"
+            f" well: {error}; or have it built anew with another model: {ANEW}"
+        ) from error
+    sources = await trio.to_thread.run_sync(_sources, whole, recipe, recipe.upstream)
+    if lost := sum(chunk.text not in source.vectors for source in sources for chunk in source.chunks):
+        message = f"{recipe.upstream}: {lost} of its pieces have no vector that makes sense, and are embedded again"
+        me.emit(Warned(code="knowledge_vectors", message=message, node=recipe.node))
+    taken = _Taken(embedder, sources)
+    by_name = {source.source: source.chunks for source in reversed(sources)}
+    report = await build(
+        me,
+        recipe.directory,
+        _each(sources),
+        embedder=taken,
+        splitter=lambda document: by_name[document.source],
+        settings=Settings(
+            chunk_size=head.chunk_size,
+            chunk_overlap=head.chunk_overlap,
+            language=recipe.language or Settings().language,
+        ),
+        recipe=encoded(filled(recipe, head)),
+        on_progress=on_progress,
+        wait=wait,
+    )
+    return msgspec.structs.replace(report, embedded=taken.made)
+
+
+def filled(recipe: Recipe, head: Head) -> Recipe:
+    """The recipe of a base that was taken over: how it was built is what the file says, the rest what people say."""
+    return msgspec.structs.replace(
+        recipe,
+        documents=recipe.documents or head.document_paths,
+        embedding_model=head.embedding_model,
+        chunk_size=head.chunk_size,
+        chunk_overlap=head.chunk_overlap,
+        reranker_model=recipe.reranker_model or head.reranker_model,
+        top_k=recipe.top_k or head.top_k,
+        batch_size=recipe.batch_size or head.batch_size,
+    )
+
+
+async def _each(sources: Sequence[_Text]) -> AsyncIterator[Source | Unreadable]:
+    for source in sources:
+        yield source
+
+
+@final
+class _Text:
+    """A text of the file, as a source of the base.
+
+    Attributes:
+        chunks: its pieces.
+        vectors: theirs, by their texts.
+    """
+
+    def __init__(self, source: str, origin: _Origin, chunks: Sequence[Chunk], vectors: Mapping[str, bytes]) -> None:
+        self.source = source
+        self.size = origin.size
+        self.mtime = origin.mtime
+        self.chunks = chunks
+        self.vectors = vectors
+        self.reader = ""
+        self._digest = origin.digest
+
+    async def digest(self) -> str:
+        """Of the file that it was made of, as far as that is known."""
+        return self._digest
+
+    async def documents(self) -> Sequence[Document | Unreadable]:
+        """One, of which only the chunks are left."""
+        return [Document(source=self.source, text="", kind=kinds.by_name(self.source))]
+
+
+@final
+class _Taken:
+    """An embedder that has most vectors already, by the texts that they are of.
+
+    Attributes:
+        made: how many it has not had.
+    """
+
+    def __init__(self, embedder: Embedder, sources: Sequence[_Text]) -> None:
+        self.model = embedder.model
+        self._embedder = embedder
+        self._vectors = {text: vector for source in sources for text, vector in source.vectors.items()}
+        first = next(iter(self._vectors.values()), b"")
+        self.dimension = len(first) // 2 or embedder.dimension
+        self.made = 0
+
+    async def embed(self, me: Actor, texts: Sequence[str], *, query: bool = False) -> Floats:
+        """See `base.model.Embedder`."""
+        import numpy as np
+
+        missing = [text for text in texts if text not in self._vectors]
+        self.made += len(missing)
+        made = iter(await self._embedder.embed(me, missing, query=query) if missing else ())
+        rows = [np.frombuffer(known, "<f2") if (known := self._vectors.get(text)) else next(made) for text in texts]
+        if len({len(row) for row in rows}) > 1:
+            raise KnowledgeError(
+                f"model {self.model!r} gives vectors of another length than those that Loki has kept: another model"
+                f" goes by that name now; have the base built anew: {ANEW}"
+            )
+        return np.stack(rows).astype(np.float32)
+
+
+# --- what the file says, as sources -----------------------------------------------------------------------------
+
+
+class _Origin(msgspec.Struct, frozen=True):
+    """What a text was made of: its checksum, the text that was cut up, the stamp of the file if it is still that."""
+
+    digest: str
+    text: str
+    size: int | None = None
+    mtime: float | None = None
+
+
+def _sources(whole: Whole, recipe: Recipe, file: Path) -> list[_Text]:
+    """All texts that have something to say, in their order. Reads the files they were made of; blocks."""
+    written = file.stat().st_mtime
+    found = []
+    for number, text in whole.texts.items():
+        trio.from_thread.check_cancelled()
+        place = _place(text.path, recipe)
+        name = _name(place, recipe) if place is not None else text.path
+        origin = _origin(text, place, written)
+        rows = (whole.vectors.get((number, piece)) for piece in range(len(text.pieces)))
+        vectors = {piece: row for piece, row in zip(text.pieces, rows, strict=True) if row is not None}
+        if chunks := _chunks(name, text, origin.text):
+            found.append(_Text(name, origin, chunks, vectors))
+    return found
+
+
+def _chunks(name: str, text: Text, whole: str) -> list[Chunk]:
+    """The pieces with the lines of the whole text that they are found in."""
+    lines, ids, after = Lines(whole), Ids(), 0
+    chunks = []
+    for piece in text.pieces:
+        if not piece.strip():
+            continue
+        trio.from_thread.check_cancelled()
+        start = whole.find(piece, after)
+        start, after = (after, after) if start < 0 else (start, start + 1)
+        id = ids.of(name, (), piece)
+        chunks.append(Chunk(id=id, source=name, text=piece, lines=lines.of(start, start + len(piece))))
+    return chunks
+
+
+def _origin(text: Text, place: Path | None, written: float) -> _Origin:
+    """What is left of what it was made of.
+
+    Args:
+        written: when Loki wrote its file. What is older than that is what Loki has read, also where the checksum of
+            its text says nothing about its bytes (a PDF).
+    """
+    lost = _Origin(text.hash, "\n".join(text.pieces))
+    try:
+        if place is None or (status := place.stat()).st_size > READ:
+            return lost
+        data = place.read_bytes()
+        digest = hashlib.sha256(data).hexdigest()
+        if digest == text.hash:
+            return _Origin(digest, data.decode(), status.st_size, status.st_mtime)
+    except (OSError, UnicodeDecodeError):
+        return lost
+    return _Origin(digest, lost.text, status.st_size, status.st_mtime) if status.st_mtime <= written else lost
+
+
+def _place(path: str, recipe: Recipe) -> Path | None:
+    """Where a source is on this disk; None for pages and what loaders have made."""
+    if not path.startswith("/"):
+        return None
+    place, base = Path(os.path.normpath(path)), _base(recipe)
+    if not place.is_relative_to(base) and base.name in place.parts:  # the agent was moved, its knowledge with it
+        at = len(place.parts) - place.parts[::-1].index(base.name)
+        moved = base.joinpath(*place.parts[at:])
+        if moved.is_file():
+            return moved
+    return place
+
+
+def _name(place: Path, recipe: Recipe) -> str:
+    """As `sources.gather` would call it."""
+    base = _base(recipe)
+    named_from_here = any(document.startswith("..") for document in recipe.documents)
+    return os.path.relpath(place, base) if place.is_relative_to(base) or named_from_here else str(place)
+
+
+def _base(recipe: Recipe) -> Path:
+    return Path(os.path.normpath(recipe.base.absolute()))

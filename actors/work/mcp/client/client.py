@@ -1,0 +1,402 @@
+"""What is said to a server, in the words of either era, over whatever link there is.
+
+    result = await client.call_tool("add", {"a": 1, "b": 2}, Caller(me=me))
+
+Any number of tasks call at the same time; up to `MAX_PENDING` of their requests are under way, the others wait in line.
+A call that is cancelled is gone: the server is told, its questions end, a late answer is dropped. In the modern era
+every request carries what we are and can, and a result may be a question back (`input_required`): then the same request
+is made again with the answers, and with the server's own note to itself just as it was. Callers see none of that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, TypeVar, final
+
+import msgspec
+import trio
+
+from .....protocol.errors import McpError, McpLost, McpUnsent
+from .....protocol.jsonrpc import METHOD_NOT_FOUND, UNREADABLE, Notification, Request, encode_failure
+from .....protocol.mcp.config import Server
+from .....protocol.mcp.model import (
+    COMPLETE,
+    INPUT_REQUIRED,
+    META_CAPABILITIES,
+    META_CLIENT,
+    META_LOG_LEVEL,
+    META_VERSION,
+    MODERN,
+    Implementation,
+    LogMessage,
+    Progress,
+    Prompt,
+    Resource,
+    ResourceTemplate,
+    Tool,
+)
+from ..links import texts
+from ..links.link import Caller, Host, Json, Link, Outgoing
+from ..links.mirrored import Paths, header_paths, param_headers
+from . import lists
+from .handshake import Abilities, Agreed, Handshake
+from .listening import ACKNOWLEDGED, CHANGES, Listening
+from .questions import Asked, Questions, pages
+
+if TYPE_CHECKING:
+    from .....supervisors import Actor
+
+MAX_PENDING = 1024
+"""Requests under way on one connection."""
+
+MAX_ROUNDS = 10
+"""Times that a server may ask back before it answers."""
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 0.25
+"""Seconds before a request is made again of which the server only says that it is not ready yet."""
+
+T = TypeVar("T")
+
+
+class _Result(msgspec.Struct, frozen=True, rename="camel"):
+    """What tells a result that asks back."""
+
+    result_type: str = COMPLETE
+    input_requests: dict[str, Asked] = {}
+    request_state: str | None = None
+
+
+_OBJECT = msgspec.json.Decoder(dict[str, Json])
+_BACK = msgspec.json.Decoder(_Result)
+
+
+@final
+class McpClient:
+    """A connection to one server; made by `connect`, which see for the arguments.
+
+    Attributes:
+        link: how messages get there.
+        server: who the server says it is. version: the revision it speaks; modern: of which era that is.
+        capabilities: what it says it can. instructions: how it says it is to be used.
+        pid: of its process, if it is one of ours.
+        dropped: notifications about requests that are over.
+        on_exchange: told a request's method and how many seconds it took, whatever came of it.
+    """
+
+    link: Link
+
+    def __init__(
+        self,
+        me: Actor,
+        server: Server,
+        abilities: Abilities,
+        *,
+        host: Host | None,
+        on_change: Callable[[str], None] | None,
+        on_log: Callable[[LogMessage], None] | None,
+        version: str,
+    ) -> None:
+        self.server = Implementation()
+        self.capabilities: dict[str, Json] = {}
+        self.instructions: str | None = None
+        self.pid: int | None = None
+        self.dropped = 0
+        self.on_exchange: Callable[[str, float], None] | None = None
+        self._name = server.name
+        self._introduction = {
+            "capabilities": abilities.declared(),
+            "clientInfo": {"name": "callboard", "version": version},
+        }
+        self._meta: dict[str, Json] = {
+            META_VERSION: MODERN,
+            META_CAPABILITIES: self._introduction["capabilities"],
+            META_CLIENT: self._introduction["clientInfo"],
+        }
+        self._on_log = on_log
+        self._calls: dict[int, Caller] = {}
+        self._mirrored: dict[str, Paths] = {}
+        self._questions = Questions(server.name, me, abilities, host)
+        self._listening = Listening(self, me, on_change)
+        self._count = 0
+        self._taken = 0
+        self._line = trio.lowlevel.ParkingLot()
+
+    # --- what it is -------------------------------------------------------------------------------------------
+
+    @property
+    def version(self) -> str:
+        """The revision that both speak; "" before the handshake."""
+        return self.link.version
+
+    @property
+    def modern(self) -> bool:
+        """Whether that is one without a handshake."""
+        return self.link.modern
+
+    @property
+    def pending(self) -> int:
+        """Requests under way."""
+        return self._taken
+
+    async def shake_hands(self, remembered: str) -> None:
+        """Agree on a revision; `connect` has this done.
+
+        Raises:
+            McpError, McpLost: as `Handshake.shake`.
+        """
+        self._agree(await Handshake(self._name, self._ask_first, self._introduction).shake(remembered))
+        if self.modern:
+            self._listening.begin()
+            await self._listening.settled()
+        else:
+            self.link.notify("notifications/initialized", {})
+
+    async def _ask_first(self, method: str, params: Mapping[str, Json]) -> msgspec.Raw:
+        if method == "server/discover":
+            params = {"_meta": self._meta}
+        return await self.link.request(Outgoing(id=self.next_id(), method=method, params=params))
+
+    def _agree(self, agreed: Agreed) -> None:
+        self.link.version = agreed.version
+        self.link.modern = agreed.version == MODERN
+        self.server = agreed.server
+        self.capabilities = agreed.capabilities
+        self.instructions = agreed.instructions
+
+    # --- calls ------------------------------------------------------------------------------------------------
+
+    async def call_tool(
+        self, name: str, arguments: Mapping[str, Json], caller: Caller | None = None
+    ) -> dict[str, Json]:
+        """The raw `CallToolResult`; one with `isError` is a result, too.
+
+        Raises:
+            McpError: the server refused the call, or its answer can't be used.
+            McpLost: the connection broke. The call may have been carried out.
+        """
+        paths = self._mirrored.get(name)
+        headers = param_headers(paths, arguments) if paths else {}
+        return await self._exchange("tools/call", {"name": name, "arguments": arguments}, caller, headers)
+
+    async def read_resource(self, uri: str, caller: Caller | None = None) -> dict[str, Json]:
+        """The raw `ReadResourceResult`. Raises as `call_tool`."""
+        return await self._exchange("resources/read", {"uri": uri}, caller)
+
+    async def get_prompt(
+        self, name: str, arguments: Mapping[str, str], caller: Caller | None = None
+    ) -> dict[str, Json]:
+        """The raw `GetPromptResult`. Raises as `call_tool`."""
+        return await self._exchange("prompts/get", {"name": name, "arguments": arguments}, caller)
+
+    async def complete(self, ref: Mapping[str, Json], argument: Mapping[str, str]) -> dict[str, Json]:
+        """The raw `CompleteResult`: how an argument of a prompt or of a resource's template may go on."""
+        return await self._exchange("completion/complete", {"ref": ref, "argument": argument}, None)
+
+    async def tools(self) -> list[Tool]:
+        """All its tools. [] where it says it has none. One that can't be understood is left out, and logged."""
+        tools = await self._listed("tools/list", "tools", Tool)
+        if self.modern:
+            self._mirrored = {tool.name: paths for tool in tools if (paths := header_paths(tool.input_schema))}
+        return tools
+
+    async def resources(self) -> list[Resource]:
+        """All its resources, as `tools`."""
+        return await self._listed("resources/list", "resources", Resource)
+
+    async def resource_templates(self) -> list[ResourceTemplate]:
+        """All its templates of resources, as `tools`."""
+        return await self._listed("resources/templates/list", "resourceTemplates", ResourceTemplate)
+
+    async def prompts(self) -> list[Prompt]:
+        """All its prompts, as `tools`."""
+        return await self._listed("prompts/list", "prompts", Prompt)
+
+    async def subscribe(self, uri: str) -> None:
+        """Have `on_change(uri)` called when this resource changes."""
+        if self.modern:
+            self._listening.add(uri)
+        else:
+            await self._exchange("resources/subscribe", {"uri": uri}, None)
+
+    async def ping(self) -> None:
+        """Return when the server has answered something; raise if it refuses or is lost."""
+        await self._exchange("server/discover" if self.modern else "ping", {}, None)
+
+    async def set_level(self, level: str) -> None:
+        """Have the server log from this level on, `debug` to `emergency`."""
+        if self.modern:
+            self._meta = {**self._meta, META_LOG_LEVEL: level}
+        else:
+            await self._exchange("logging/setLevel", {"level": level}, None)
+
+    async def _listed(self, method: str, kind: str, type: type[T]) -> list[T]:
+        if method.partition("/")[0] not in self.capabilities:
+            return []
+
+        async def page(cursor: str | None) -> msgspec.Raw:
+            return await self._request(method, {} if cursor is None else {"cursor": cursor}, None)
+
+        try:
+            return await lists.whole(self._name, page, kind, type, lambda text: self.log("warning", text))
+        except McpError as error:
+            if error.rpc_code == METHOD_NOT_FOUND and kind != "tools":
+                return []  # servers that have resources need not have templates of them, and don't all know the method
+            raise
+
+    # --- requests ---------------------------------------------------------------------------------------------
+
+    async def _exchange(
+        self,
+        method: str,
+        params: Mapping[str, Json],
+        caller: Caller | None,
+        headers: Mapping[str, str] = MappingProxyType({}),
+    ) -> dict[str, Json]:
+        """A request and its result, with as many rounds of questions as that takes."""
+        more: dict[str, Json] = {}
+        pause = FIRST_PAUSE
+        for number in range(MAX_ROUNDS + 1):
+            try:
+                raw = await self._permitted(method, {**params, **more}, caller, headers)
+            except McpUnsent as error:
+                if number:  # it had begun, and what it did before it asked back is done
+                    raise McpLost(str(error)) from error
+                raise
+            result = self._read(method, raw, _OBJECT)
+            kind = result.get("resultType", COMPLETE)
+            if kind == COMPLETE:
+                return result
+            if kind != INPUT_REQUIRED:
+                raise McpError(f"MCP server '{self._name}' answered {method} with the unknown resultType {kind!r:.80}")
+            back = self._read(method, raw, _BACK)
+            more = {} if back.request_state is None else {"requestState": back.request_state}
+            if back.input_requests:
+                more["inputResponses"] = await self._questions.answers(back.input_requests, caller)
+                pause = FIRST_PAUSE
+            else:
+                await trio.sleep(pause)
+                pause = min(2 * pause, LONGEST_PAUSE)
+        raise McpError(f"MCP server '{self._name}' asked back more than {MAX_ROUNDS} times before it answered {method}")
+
+    async def _permitted(
+        self, method: str, params: Mapping[str, Json], caller: Caller | None, headers: Mapping[str, str]
+    ) -> msgspec.Raw:
+        """A request, made once more if it was refused until a person opens some pages, and one did."""
+        try:
+            return await self._request(method, params, caller, headers)
+        except McpError as refusal:
+            if self.modern or not await self._opened(pages(refusal), caller):
+                raise
+        return await self._request(method, params, caller, headers)
+
+    async def _opened(self, wanted: Mapping[str, Asked], caller: Caller | None) -> bool:
+        try:
+            answers = await self._questions.answers(wanted, caller)
+        except McpError:
+            return False  # the refusal tells more
+        return bool(answers) and all(answer.get("action") == "accept" for answer in answers.values())
+
+    async def _request(
+        self,
+        method: str,
+        params: Mapping[str, Json],
+        caller: Caller | None,
+        headers: Mapping[str, str] = MappingProxyType({}),
+    ) -> msgspec.Raw:
+        if self._taken < MAX_PENDING:
+            self._taken += 1
+        else:
+            await self._line.park()  # whoever wakes us leaves us its place
+        id = self.next_id()
+        began = trio.current_time()
+        try:
+            if caller is not None:
+                self._calls[id] = caller
+            meta = self._meta if self.modern else {}
+            if caller is not None and caller.on_progress is not None:
+                meta = {**meta, "progressToken": id}
+            sent = {**params, "_meta": meta} if meta else params
+            outgoing = Outgoing(id=id, method=method, params=sent, caller=caller, headers=headers)
+            return await self.link.request(outgoing)
+        finally:
+            if caller is not None:
+                del self._calls[id]
+                self._questions.call_over(id)
+            if self.on_exchange is not None:
+                self.on_exchange(method, trio.current_time() - began)
+            if self._line:
+                self._line.unpark()
+            else:
+                self._taken -= 1
+
+    async def listen(self, wanted: Mapping[str, Json]) -> None:
+        """Keep a subscription of the modern era open until the server ends it. Takes no place in the line."""
+        params = {"notifications": wanted, "_meta": self._meta}
+        await self.link.request(Outgoing(id=self.next_id(), method="subscriptions/listen", params=params))
+
+    def next_id(self) -> int:
+        """An id for a request."""
+        self._count += 1
+        return self._count
+
+    def _read(self, method: str, raw: msgspec.Raw, decoder: msgspec.json.Decoder[T]) -> T:
+        try:
+            return decoder.decode(raw)
+        except UNREADABLE as error:
+            raise texts.unreadable(self._name, method, error) from error
+
+    # --- what the server says by itself (`Receiver`) ----------------------------------------------------------
+
+    def on_request(self, request: Request, about: Outgoing | None) -> None:
+        """See `Receiver`."""
+        if self.modern:
+            text = f"'{request.method}' is asked by `{INPUT_REQUIRED}` in this revision"
+            self.link.respond(encode_failure(request.id, METHOD_NOT_FOUND, text), about)
+            return
+        call = about.id if about is not None and about.id in self._calls else None
+        if call is None and len(self._calls) == 1:
+            call = next(iter(self._calls))
+        caller = self._whose_run() if call is None else self._calls[call]
+        self._questions.take(request, call, caller, lambda message: self.link.respond(message, about))
+
+    def _whose_run(self) -> Caller | None:
+        """Who may answer for any of the calls under way: the oldest, if all are of one run."""
+        callers = iter(self._calls.values())
+        oldest = next(callers, None)
+        if oldest is None or any(caller.me.stream is not oldest.me.stream for caller in callers):
+            return None
+        return Caller(me=self._questions.owner, host=oldest.host)
+
+    def on_notification(self, notification: Notification, about: Outgoing | None) -> None:  # noqa: ARG002 - of the interface
+        """See `Receiver`."""
+        method, params = notification.method, notification.params
+        try:
+            if method == "notifications/progress":
+                self._progress(msgspec.json.decode(params, type=Progress))
+            elif method == "notifications/message":
+                if self._on_log is not None:
+                    self._on_log(msgspec.json.decode(params, type=LogMessage))
+            elif method == "notifications/cancelled":
+                id = _OBJECT.decode(params).get("requestId")
+                if isinstance(id, int | str):
+                    self._questions.take_back(id)
+            elif method == ACKNOWLEDGED:
+                self._listening.acknowledged()
+            elif method in CHANGES:
+                self._listening.changed(method, _OBJECT.decode(params))
+        except UNREADABLE:
+            self.dropped += 1
+
+    def _progress(self, progress: Progress) -> None:
+        token = progress.progress_token
+        caller = self._calls.get(token) if isinstance(token, int) else None
+        if caller is None or caller.on_progress is None:
+            self.dropped += 1
+        else:
+            caller.on_progress(progress)
+
+    def log(self, level: str, text: str) -> None:
+        """Something about the server that it did not log itself."""
+        if self._on_log is not None:
+            self._on_log(LogMessage(level=level, logger="callboard", data=text))

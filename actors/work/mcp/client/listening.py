@@ -1,0 +1,120 @@
+"""Hearing of changes: of the lists of tools, resources and prompts, and of single resources.
+
+In the old era a server just says it. In the modern one it is asked to, by a request that stays open: it is made anew
+when the server ends it, and when there is something more to hear of. Nothing is repeated, so whatever could be heard of
+before counts as changed when the server acknowledges a new one; and a list that is read before the first
+acknowledgement may grow old unnoticed, so the client waits for that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Protocol, final
+
+import trio
+
+from .....protocol.errors import HttpRefused, McpError, McpLost
+from ..links.link import Json, Link
+
+if TYPE_CHECKING:
+    from .....supervisors import Actor, Ref
+
+_UPDATED = "notifications/resources/updated"
+CHANGES = {f"notifications/{kind}/list_changed": kind for kind in ("tools", "resources", "prompts")} | {_UPDATED: ""}
+"""The notifications, and what `on_change` is told."""
+
+ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
+
+HEARD_WITHIN = 2.0
+"""Seconds for a server to acknowledge; one that is silent is believed to listen all the same."""
+
+AGAIN_AFTER, AT_MOST = 1.0, 60.0
+"""Seconds before a subscription that the server ended is made anew; doubled each time, until one lasts."""
+
+
+class _Listens(Protocol):
+    link: Link
+    capabilities: dict[str, Json]
+
+    async def listen(self, wanted: Mapping[str, Json]) -> None: ...
+
+
+@final
+class Listening:
+    """Of one connection. `on_change` is told `tools`, `resources`, `prompts`, or the URI of a resource."""
+
+    def __init__(self, client: _Listens, me: Actor, on_change: Callable[[str], None] | None) -> None:
+        self._client = client
+        self._me = me
+        self._on_change = on_change
+        self._uris: set[str] = set()
+        self._ref: Ref[None] | None = None
+        self._asked: dict[str, Json] = {}
+        self._heard: dict[str, Json] = {}  # what the last acknowledgement was for
+        self._settled = trio.Event()
+
+    def changed(self, method: str, params: Mapping[str, Json]) -> None:
+        """The server says that something changed."""
+        what = CHANGES[method] or params.get("uri")
+        if self._on_change is not None and isinstance(what, str):
+            self._on_change(what)
+
+    def acknowledged(self) -> None:
+        """The server hears from now on."""
+        self._settled.set()
+        heard, self._heard = self._heard, self._asked
+        if self._on_change is not None:
+            for notification, kind in CHANGES.items():
+                if kind and f"{kind}ListChanged" in heard:
+                    self.changed(notification, {})
+            for uri in heard.get("resourceSubscriptions", ()):
+                self._on_change(uri)
+
+    async def settled(self) -> None:
+        """Wait until it is known whether the server listens."""
+        if self._ref is not None:
+            with trio.move_on_after(HEARD_WITHIN):
+                await self._settled.wait()
+
+    def add(self, uri: str) -> None:
+        """Hear of this resource as well."""
+        self._uris.add(uri)
+        self.begin()
+
+    def begin(self) -> None:
+        """Listen from now on, in the modern era, to all that there is to hear."""
+        wanted = self._wanted()
+        if self._on_change is None or not wanted:
+            return
+        if self._ref is not None:
+            self._ref.cancel()
+        self._ref = self._me.spawn(self._listen, wanted, name="listen", link=False)
+
+    def _wanted(self) -> dict[str, Json]:
+        wanted: dict[str, Json] = {}
+        for kind in ("tools", "resources", "prompts"):
+            able = self._client.capabilities.get(kind)
+            if isinstance(able, dict) and able.get("listChanged"):
+                wanted[f"{kind}ListChanged"] = True
+        if self._uris:
+            wanted["resourceSubscriptions"] = sorted(self._uris)
+        return wanted
+
+    async def _listen(self, _: Actor, wanted: Mapping[str, Json]) -> None:
+        await trio.lowlevel.checkpoint()  # one that is replaced at once asks for nothing
+        pause = AGAIN_AFTER
+        while self._client.link.lost is None:
+            self._asked = dict(wanted)
+            begun = trio.current_time()
+            try:
+                await self._client.listen(wanted)
+            except McpLost:
+                pass  # a stream that broke is not the connection's end
+            except McpError as error:
+                self._settled.set()
+                if not isinstance(error, HttpRefused) or error.status < 500:
+                    return  # the server will have none of it
+            if trio.current_time() - begun > AT_MOST:
+                pause = AGAIN_AFTER
+            await trio.sleep(pause)
+            pause = min(2 * pause, AT_MOST)

@@ -1,0 +1,58 @@
+"""Finds and loads `mcp.json` of a configuration directory: `mcp.json`, else `functions/mcp.json` as Loki has it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from ....protocol.mcp.config import McpConfig
+from ....protocol.mcp.read_config import read_mcp
+from ....protocol.problems import Problem
+
+MAX_SIZE = 1024 * 1024
+"""Bytes of a file. Real ones stay below 20 KiB."""
+
+
+def load_mcp(config_dir: Path) -> McpConfig:
+    """The MCP servers of a configuration directory.
+
+    Never raises: what is wrong with the file, or that it can't be read, is in `problems`, so that whoever needs no
+    servers is not disturbed. Without a file there are no servers.
+    """
+    first, second = config_dir / "mcp.json", config_dir / "functions" / "mcp.json"
+    if not _is_there(first):
+        return _load(second) if _is_there(second) else McpConfig(file=str(first))
+    config = _load(first)
+    if not _is_there(second):
+        return config
+    unread = Problem(
+        severity="warning",
+        file=str(second),
+        code="ignored_file",
+        message=f"this file is not read, since there is {first}",
+        hint="move its servers there, and remove it.",
+    )
+    return msgspec.structs.replace(config, problems=(*config.problems, unread))
+
+
+def _is_there(file: Path) -> bool:
+    return file.exists() or file.is_symlink()
+
+
+def _load(file: Path) -> McpConfig:
+    try:
+        if file.exists() and not file.is_file():
+            return _unreadable(file, "it is no regular file")
+        if file.stat().st_size > MAX_SIZE:
+            return _unreadable(file, f"it is larger than {MAX_SIZE // 1024} KiB")
+        return read_mcp(file.read_text(encoding="utf-8"), str(file))
+    except UnicodeDecodeError as error:
+        return _unreadable(file, f"it is not UTF-8 text (byte {error.start})")
+    except OSError as error:
+        return _unreadable(file, error.strerror or str(error))
+
+
+def _unreadable(file: Path, why: str) -> McpConfig:
+    problem = Problem(severity="error", file=str(file), code="unreadable", message=f"the file can't be read: {why}")
+    return McpConfig(file=str(file), problems=(problem,))

@@ -1,0 +1,303 @@
+"""A link over Streamable HTTP, in both eras.
+
+Every request is a POST of its own, made in the task that asks; its answer is JSON, or a stream of events in which the
+server may say other things first. So there is no connection that could break for all at once, and whoever is
+cancelled closes a response: that is how a server of the modern era learns that nobody waits any more. One of an earlier
+revision is told by `notifications/cancelled`.
+
+Earlier revisions may have more:
+
+- a *session*: its id comes with the answer to `initialize`, goes with every request from then on, and is deleted at the
+  end. When the server has forgotten it, the link is lost (`McpUnsent`: what was asked for has not been begun);
+- a stream of what the server wants to say outside of answers. It is listened to, if the server has one, before anything
+  is said that the server might have to say something about: what it has no stream for, it drops;
+- streams that can be taken up again: one that breaks after an event with an id is asked for what comes behind it.
+
+What goes out without anybody waiting for it (notifications, answers to the server, goodbyes to responses) is done by
+children of the link's own actor, and so is the listening. That actor crashes when the link is lost, and its owner with
+it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, NoReturn
+
+import httpx
+import msgspec
+import trio
+
+from .....protocol.errors import McpError, McpLost, McpUnsent, ShuttingDown
+from .....protocol.jsonrpc import encode_notification, encode_request
+from .....protocol.mcp.config import Server
+from .....protocol.mcp.model import META_VERSION
+from .link import Json, Outgoing, Receiver
+from .mirrored import header_value
+from .posts import INITIALIZED, Posts
+from .reading import Reading
+from .texts import described
+from .web import EVENTS, JSON, UNKNOWN, Web, content_type
+
+if TYPE_CHECKING:
+    from .....supervisors import Actor
+
+DELETE_WITHIN = 1.0
+
+LINGER = 1.0
+"""Seconds for a stream to end after its answer, so that its connection can be used again."""
+
+HEARD_WITHIN = 2.0
+"""Seconds for a server to say whether it has a stream for what belongs to no request."""
+
+RETRY = 1.0
+"""Seconds before a stream is taken up again, where the server names none."""
+
+MIN_RETRY, MAX_RETRY = 0.1, 60.0
+TRIES = 5
+"""Times in a row that a stream is asked for in vain."""
+
+_NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+
+
+@asynccontextmanager
+async def open_http(
+    me: Actor, server: Server, receiver: Receiver, environ: Mapping[str, str]
+) -> AsyncIterator[HttpLink]:
+    """A link to a server. Nothing is sent yet, so a server that is not there shows with the first request.
+
+    Args:
+        environ: for proxies and certificates, see `TrioTransport`.
+
+    Raises:
+        ConfigError: the server's address or its headers can't be used.
+    """
+    link = HttpLink(Web(server, environ), receiver)
+    ref = await me.start(link.live, name="http")
+    try:
+        yield link
+    finally:
+        with me.cleanup():
+            await link.close()
+            ref.cancel()
+            await ref.wait()
+
+
+class HttpLink:
+    """See the module, and `link.Link`."""
+
+    def __init__(self, web: Web, receiver: Receiver) -> None:
+        self.modern = False
+        self.version = ""
+        self.posts = Posts(self._post)
+        self._web = web
+        self._receiver = receiver
+        self._session = ""
+        self._lost: McpError | None = None
+        self._gone = trio.Event()
+        self._listens = trio.Event()
+
+    async def live(self, own: Actor) -> NoReturn:
+        """The body of the link's own actor."""
+        self.posts.own = own
+        own.started()
+        await self._gone.wait()
+        assert self._lost is not None
+        raise self._lost
+
+    @property
+    def lost(self) -> Exception | None:
+        """See `Link`."""
+        return self._lost
+
+    async def close(self) -> None:
+        """Tell the server that the session is over, if there is one, and close everything."""
+        if self._session and self._lost is None:
+            with trio.move_on_after(DELETE_WITHIN), suppress(McpError):  # it would find out by itself
+                response = await self._web.send("DELETE", "the end of the session", headers=self._headers(""))
+                await response.aclose()
+        if self._lost is None:
+            self._lost = McpLost(f"the connection to MCP server '{self._web.server.name}' was closed")
+        self._web.close()
+        self.posts.opened.set()
+
+    def _lose(self, error: McpError) -> None:
+        if self._lost is None:
+            self._lost = error
+            self._gone.set()
+            self._web.close()
+            self.posts.opened.set()
+
+    # --- requests
+
+    async def request(self, outgoing: Outgoing) -> msgspec.Raw:
+        """See `Link`."""
+        await self.posts.opened.wait()
+        self._check()
+        try:
+            return await self._ask(outgoing)
+        except trio.Cancelled:
+            if outgoing.method != "initialize" and not _version_in(outgoing):  # else the closed response says it
+                self.notify("notifications/cancelled", {"requestId": outgoing.id, "reason": "nobody waits any more"})
+            raise
+        except McpLost as error:
+            why = self._lost or error  # rather than what became of our side of it
+            raise (McpUnsent(str(why)) if isinstance(error, McpUnsent) else McpLost(f"{why}; {UNKNOWN}")) from error
+
+    def _check(self) -> None:
+        if self._lost is not None:
+            raise McpUnsent(str(self._lost))
+
+    async def _ask(self, outgoing: Outgoing) -> msgspec.Raw:
+        method, what = outgoing.method, described(outgoing)
+        response = await self._web.send(
+            "POST",
+            what,
+            headers={**self._headers(method, outgoing), **outgoing.headers},
+            body=encode_request(outgoing.id, method, outgoing.params),
+            once=method == "tools/call",
+        )
+        if response.status_code >= 300:
+            raise await self._refused(response, what)
+        if method == "initialize":
+            self._session = response.headers.get("mcp-session-id", "")
+        kind = content_type(response)
+        if kind not in (JSON, EVENTS):
+            await response.aclose()
+            raise self._web.unexpected(response, what)
+        reading = Reading(self._web, self._receiver, outgoing)
+        if kind == EVENTS:
+            await self._until_answered(response, reading)
+        else:
+            reading.take_messages(await self._web.whole(response, what))
+        return reading.result()
+
+    async def _until_answered(self, response: httpx.Response, reading: Reading) -> None:
+        """Read a stream, and what it is continued by, until the answer has come."""
+        while True:
+            try:
+                if await self._web.read(response, reading.take, reading.what):
+                    return self._linger(response)
+                lost = McpLost(
+                    f"MCP server '{self._web.server.name}' ended its answer to {reading.what} before there was a result"
+                )
+            except McpLost as error:
+                lost = error
+            finally:
+                if not reading.answered:
+                    await response.aclose()
+            response = await self._taken_up(reading, lost)
+
+    async def _taken_up(self, reading: Reading, lost: McpLost) -> httpx.Response:
+        """A stream of what comes behind the last event of one that broke."""
+        if reading.about is None or _version_in(reading.about):
+            raise lost
+        for _ in range(TRIES):
+            if self._lost is not None or not reading.parser.last_id:
+                break
+            await trio.sleep(_pause(reading))
+            try:
+                response = await self._listen_on(reading)
+            except McpLost as error:
+                lost = McpLost(f"{lost}; taking up its answer again failed as well: {error}")
+                continue
+            if response.status_code == 200 and content_type(response) == EVENTS:
+                return response
+            refused = await self._refused(response, reading.what)
+            raise McpLost(f"{lost}; taking up its answer again failed as well: {refused}")
+        raise lost
+
+    async def _listen_on(self, reading: Reading) -> httpx.Response:
+        headers = {**self._headers(""), "accept": EVENTS}
+        if reading.parser.last_id:
+            headers["last-event-id"] = reading.parser.last_id
+        response = await self._web.send("GET", reading.what, headers=headers)
+        reading.begin_again()
+        return response
+
+    def _linger(self, response: httpx.Response) -> None:
+        """Have a stream read to its end, which is due now."""
+        with suppress(ShuttingDown):  # the transport closes it then
+            self.posts.own.spawn(self._read_out, response, name="linger", link=False)
+
+    async def _read_out(self, _own: Actor, response: httpx.Response) -> None:
+        try:
+            with trio.move_on_after(LINGER), suppress(McpError):  # what matters has come
+                await self._web.read(response, lambda _piece: False, "nothing")
+        finally:
+            await response.aclose()
+
+    async def _refused(self, response: httpx.Response, what: str) -> McpError:
+        error = await self._web.refused(response, what, session=bool(self._session))
+        if isinstance(error, McpUnsent):
+            self._lose(error)
+        return error
+
+    def _headers(self, method: str, outgoing: Outgoing | None = None) -> dict[str, str]:
+        headers = {"accept": f"{JSON}, {EVENTS}"}
+        version = _version_in(outgoing) if outgoing is not None else self.version if self.modern else ""
+        if version:
+            headers |= {"mcp-protocol-version": version, "mcp-method": method}
+            name = outgoing.params.get(_NAMED.get(method, "")) if outgoing is not None else None
+            if isinstance(name, str):
+                headers["mcp-name"] = header_value(name)
+        elif method != "initialize":
+            if self.version:
+                headers["mcp-protocol-version"] = self.version
+            if self._session:
+                headers["mcp-session-id"] = self._session
+        return headers
+
+    # --- what nobody waits for
+
+    def notify(self, method: str, params: Mapping[str, Json]) -> None:
+        """See `Link`."""
+        self.posts.soon(method, encode_notification(method, params))
+
+    def respond(self, message: bytes, about: Outgoing | None = None) -> None:  # noqa: ARG002 - other links want it
+        """See `Link`."""
+        self.posts.soon("", message)
+
+    async def _post(self, method: str, body: bytes) -> None:
+        self._check()
+        if method == INITIALIZED:
+            self.posts.own.spawn(self._listen, name="listen", link=False)
+            with trio.move_on_after(HEARD_WITHIN):
+                await self._listens.wait()
+        what = method or "an answer of ours"
+        response = await self._web.send("POST", what, headers=self._headers(method), body=body)
+        if response.status_code >= 300:
+            raise await self._refused(response, what)
+        await self._read_out(self.posts.own, response)
+
+    async def _listen(self, _own: Actor) -> None:
+        """Hear what the server says outside of answers, if it has a stream for that."""
+        reading = Reading(self._web, self._receiver, None)
+        in_vain = 0
+        while True:
+            events = reading.events
+            with suppress(McpError):
+                try:
+                    response = await self._listen_on(reading)
+                finally:
+                    self._listens.set()
+                try:
+                    if response.status_code != 200 or content_type(response) != EVENTS:
+                        return
+                    await self._web.read(response, reading.take, reading.what)
+                finally:
+                    await response.aclose()
+            in_vain = min(in_vain + 1, 6) if reading.events == events else 0
+            await trio.sleep(min(_pause(reading) * 2**in_vain, MAX_RETRY))
+
+
+def _pause(reading: Reading) -> float:
+    """Seconds before a stream is asked for again."""
+    retry = reading.parser.retry
+    return RETRY if retry is None else min(max(retry, MIN_RETRY), MAX_RETRY)
+
+
+def _version_in(outgoing: Outgoing) -> str:
+    """The revision that a request of the modern era names in itself; "" in one of an earlier."""
+    meta = outgoing.params.get("_meta")
+    return str(meta.get(META_VERSION, "")) if isinstance(meta, Mapping) else ""

@@ -1,0 +1,208 @@
+"""A link over HTTP with server-sent events: the transport of 2024-11-05, which some servers still have alone.
+
+A GET opens a stream that lasts as long as the connection. Its first event, `endpoint`, says where messages are to be
+POSTed; everything that the server has to say comes on the stream, answers too. When the stream ends, all is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, NoReturn
+
+import httpx
+import msgspec
+import trio
+
+from .....protocol.errors import ActorFailed, McpError, McpLost, McpUnsent
+from .....protocol.jsonrpc import Failure, Message, Notification, Request, Result, encode_notification, encode_request
+from .....protocol.mcp.config import Server
+from ....io.http.sse import SseEvent, SseParser
+from .link import Json, Outgoing, Receiver
+from .posts import WITHIN, Posts
+from .texts import described, refused
+from .web import BAD_URL, EVENTS, UNKNOWN, Web, content_type, within_origin
+
+if TYPE_CHECKING:
+    from .....supervisors import Actor
+
+_LISTENING = "the event stream"
+
+
+@asynccontextmanager
+async def open_sse(me: Actor, server: Server, receiver: Receiver, environ: Mapping[str, str]) -> AsyncIterator[SseLink]:
+    """A link to a server that has said where it takes messages.
+
+    Args:
+        environ: for proxies and certificates, see `TrioTransport`.
+
+    Raises:
+        ConfigError: the server's address or its headers can't be used.
+        McpError, McpLost: there is no such stream.
+    """
+    link = SseLink(Web(server, environ), receiver)
+    try:
+        ref = await me.start(link.live, name="sse")
+    except ActorFailed as failed:
+        if isinstance(failed.__cause__, McpError):
+            raise failed.__cause__ from None
+        raise
+    try:
+        yield link
+    finally:
+        with me.cleanup():
+            link.close()
+            ref.cancel()
+            await ref.wait()
+
+
+class _Waiting:
+    """A request whose answer is due."""
+
+    __slots__ = ("answer", "come")
+
+    def __init__(self) -> None:
+        self.come = trio.Event()
+        self.answer: Result | Failure | None = None
+
+
+class SseLink:
+    """See the module, and `link.Link`."""
+
+    def __init__(self, web: Web, receiver: Receiver) -> None:
+        self.modern = False
+        self.version = ""
+        self.posts = Posts(self._post)
+        self.stray = 0
+        """Answers that nobody waited for."""
+        self._web = web
+        self._receiver = receiver
+        self._parser = SseParser(web.server.max_message_bytes)
+        self._endpoint: httpx.URL | None = None
+        self._waiting: dict[int, _Waiting] = {}
+        self._lost: McpError | None = None
+
+    async def live(self, own: Actor) -> NoReturn:
+        """The body of the link's own actor: reads the stream, and crashes with it."""
+        self.posts.own = own
+        try:
+            response = await self._web.send("GET", _LISTENING, headers={"accept": EVENTS})
+            if response.status_code != 200:
+                raise await self._web.refused(response, _LISTENING)
+            try:
+                if content_type(response) != EVENTS:
+                    raise self._web.unexpected(response, _LISTENING)
+                await self._web.read(response, self._take, _LISTENING)
+            finally:
+                await response.aclose()
+            raise McpLost(f"MCP server '{self._web.server.name}' ended the connection")
+        except McpError as error:
+            self._lose(error)
+            raise
+
+    @property
+    def lost(self) -> Exception | None:
+        """See `Link`."""
+        return self._lost
+
+    def close(self) -> None:
+        """Close everything."""
+        self._lose(McpLost(f"the connection to MCP server '{self._web.server.name}' was closed"))
+
+    def _lose(self, error: McpError) -> None:
+        if self._lost is None:
+            self._lost = error
+            self._web.close()
+            self.posts.opened.set()
+            for waiting in self._waiting.values():
+                waiting.come.set()
+
+    # --- what comes
+
+    def _take(self, data: bytes) -> bool:
+        for event in self._parser.feed(data):
+            if event.kind == "endpoint" and self._endpoint is None:
+                self._endpoint = self._allowed(event)
+                self.posts.own.started()
+            elif event.kind == "message" and event.data:
+                for message in self._web.messages(event.data.encode(), _LISTENING):
+                    self._receive(message)
+        return False
+
+    def _allowed(self, event: SseEvent) -> httpx.URL:
+        """Where messages go; never to another origin, since the headers go there too."""
+        try:
+            url = self._web.url.join(event.data.strip())
+            ours = within_origin(self._web.url, url)
+        except BAD_URL as error:
+            raise McpError(
+                f"MCP server '{self._web.server.name}' takes messages at something that is no URL: {error}"
+            ) from error
+        if not ours:
+            raise McpError(
+                f"MCP server '{self._web.server.name}' wants its messages sent to {url.scheme}://{url.netloc.decode('ascii')},"
+                " which is not the origin of its `url` in mcp.json; its headers are not for another origin"
+            )
+        return url
+
+    def _receive(self, message: Message) -> None:
+        if isinstance(message, Notification):
+            self._receiver.on_notification(message, None)
+        elif isinstance(message, Request):
+            self._receiver.on_request(message, None)
+        elif isinstance(message.id, int) and (waiting := self._waiting.get(message.id)) is not None:
+            waiting.answer = message
+            waiting.come.set()
+        else:
+            self.stray += 1
+
+    # --- what goes
+
+    async def request(self, outgoing: Outgoing) -> msgspec.Raw:
+        """See `Link`."""
+        await self.posts.opened.wait()
+        if self._lost is not None:
+            raise McpUnsent(str(self._lost))
+        waiting = self._waiting[outgoing.id] = _Waiting()
+        try:
+            message = encode_request(outgoing.id, outgoing.method, outgoing.params)
+            with trio.move_on_after(WITHIN) as scope:
+                await self._post(outgoing.method, message, outgoing)
+            if scope.cancelled_caught:
+                raise McpLost(f"MCP server '{self._web.server.name}' did not take {outgoing.method} in {WITHIN:g} s")
+            await waiting.come.wait()
+        except trio.Cancelled:
+            if outgoing.method != "initialize":
+                self.notify("notifications/cancelled", {"requestId": outgoing.id, "reason": "nobody waits any more"})
+            raise
+        except McpLost as error:
+            why = self.lost or error  # rather than what became of our side of it
+            raise (McpUnsent(str(why)) if isinstance(error, McpUnsent) else McpLost(f"{why}; {UNKNOWN}")) from error
+        finally:
+            del self._waiting[outgoing.id]
+        if isinstance(waiting.answer, Result):
+            return waiting.answer.result
+        if waiting.answer is None:
+            raise McpLost(f"{self._lost}; {UNKNOWN}")
+        raise refused(self._web.server.name, outgoing, waiting.answer.error)
+
+    def notify(self, method: str, params: Mapping[str, Json]) -> None:
+        """See `Link`."""
+        self.posts.soon(method, encode_notification(method, params))
+
+    def respond(self, message: bytes, about: Outgoing | None = None) -> None:  # noqa: ARG002 - other links want it
+        """See `Link`."""
+        self.posts.soon("", message)
+
+    async def _post(self, method: str, body: bytes, outgoing: Outgoing | None = None) -> None:
+        """Have the server take a message."""
+        what = method or "an answer of ours" if outgoing is None else described(outgoing)
+        headers = {"accept": "*/*", **({} if outgoing is None else outgoing.headers)}
+        if self.version:
+            headers["mcp-protocol-version"] = self.version
+        response = await self._web.send(
+            "POST", what, url=self._endpoint, headers=headers, body=body, once=method == "tools/call"
+        )
+        if response.status_code >= 300:
+            raise await self._web.refused(response, what)
+        await self._web.whole(response, what)

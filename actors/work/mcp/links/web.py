@@ -1,0 +1,249 @@
+"""The HTTP below `http` and `sse`: requests to one server, its answers within bounds, every failure named.
+
+The configured headers go to the configured origin and nowhere else: a redirect is followed while it stays there and
+keeps the method, such as the one that adds a slash. An answer may take as long as it takes, since a call has a time of
+its own and a server may be silent for all of it; only to connect and to write have bounds here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import httpx
+import trio
+
+from .....protocol.errors import ConfigError, HttpRefused, McpError, McpLost, McpUnsent, UpstreamError
+from .....protocol.jsonrpc import Message, decode_all
+from .....protocol.mcp.config import Server
+from ....io.http.transport import Exchange, TrioTransport
+from ....io.http.unpacking import unpacked, unpacker_of
+from ...models.codec import UNREADABLE
+from .refusals import refusal
+
+CONNECT_WITHIN = 10.0
+WRITE_WITHIN = 60.0
+
+KEEP_ALIVE = 4.0
+"""Seconds an idle connection is kept: less than the 5 that Node's and Python's servers have, since a request that meets
+the server's closing of it is not repeated if it may have been begun."""
+
+REDIRECTS = 5
+
+REFUSAL = 64 * 1024
+"""Bytes that are read of the explanation of a refusal."""
+
+REFUSAL_WITHIN = 5.0
+
+UNKNOWN = "whether it was done is not known"
+"""What is left of a request whose answer does not come."""
+
+BAD_URL = (httpx.InvalidURL, ValueError)
+"""What a stranger's URL raises; of names that begin with `xn--`, only when the host is looked at."""
+
+JSON = "application/json"
+EVENTS = "text/event-stream"
+
+
+class Web:
+    """One server over HTTP.
+
+    Raises:
+        ConfigError: its address or its headers can't be used.
+    """
+
+    def __init__(self, server: Server, environ: Mapping[str, str]) -> None:
+        self.server = server
+        self._transport = TrioTransport(environ=environ, keep_alive=KEEP_ALIVE)
+        self._timeouts = {"connect": CONNECT_WITHIN, "write": WRITE_WITHIN, "read": None, "pool": None}
+        try:
+            self.url = httpx.URL(server.url)
+            self._headers = httpx.Headers({"user-agent": "callboard", **server.headers})
+        except (httpx.InvalidURL, UnicodeError) as error:
+            raise ConfigError(
+                f"the url or a header of the MCP server '{server.name}' can't be sent: {error}"
+            ) from error
+
+    def close(self) -> None:
+        """Close all connections, now; whoever reads from one gets `McpLost`."""
+        self._transport.connections.close()
+
+    async def send(
+        self,
+        method: str,
+        what: str,
+        *,
+        url: httpx.URL | None = None,
+        headers: Mapping[str, str],
+        body: bytes | None = None,
+        once: bool = False,
+    ) -> httpx.Response:
+        """Send a request and wait for status and headers of its answer. Read it with `read`, or close it.
+
+        Args:
+            what: what it is for, as errors tell it.
+            url: where to, if not to the server's own address.
+            body: JSON.
+            once: never to be sent a second time, even if the server closes the connection without an answer.
+
+        Raises:
+            McpUnsent: the server was not reached.
+            McpLost: the connection broke.
+            McpError: the request can't be sent.
+        """
+        url = url or self.url
+        for _ in range(REDIRECTS + 1):
+            request = self._request(method, url, headers, body)
+            request.extensions["once"] = once
+            try:
+                response = await self._transport.handle_async_request(request)
+            except httpx.HTTPError as error:
+                raise self._broken(what, error) from error
+            target = _redirection(request, response)
+            if target is None:
+                return response
+            await response.aclose()
+            url = target
+        raise McpError(f"MCP server '{self.server.name}' answered {what} with more than {REDIRECTS} redirects")
+
+    def _request(self, method: str, url: httpx.URL, headers: Mapping[str, str], body: bytes | None) -> httpx.Request:
+        more = {"host": url.netloc.decode("ascii"), "accept-encoding": "identity", **headers}
+        if body is not None:
+            more |= {"content-type": JSON, "content-length": str(len(body))}
+        sent = self._headers.copy()
+        sent.update(httpx.Headers(more, encoding="utf-8"))  # ids of events and sessions are the server's to choose
+        return httpx.Request(
+            method,
+            url,
+            headers=sent,
+            stream=httpx.ByteStream(body or b""),
+            extensions={"timeout": self._timeouts},
+        )
+
+    async def read(self, response: httpx.Response, take: Callable[[bytes], bool], what: str) -> bool:
+        """Hand on the body as it comes, unpacked, until `take` says that it is enough; False if that never was.
+
+        Raises:
+            McpLost: the rest of it will not come.
+            McpError: it is packed in a way that nobody asked for.
+        """
+        stream = response.stream
+        assert isinstance(stream, Exchange)
+        encoding = response.headers.get("content-encoding", "identity")
+        unpacker = unpacker_of(encoding)
+        if unpacker is None and encoding.strip().lower() not in ("identity", ""):
+            raise McpError(
+                f"MCP server '{self.server.name}' compresses its answers by {encoding!r}, which was not asked for"
+            )
+        try:
+            while piece := await stream.receive():
+                for part in (piece,) if unpacker is None else unpacked(unpacker, piece):
+                    if take(part):
+                        return True
+        except httpx.HTTPError as error:
+            raise self._broken(what, error) from error
+        except UpstreamError as error:  # of the event parser
+            raise self.too_long(what) from error
+        return False
+
+    async def whole(self, response: httpx.Response, what: str) -> bytes:
+        """The body, whose connection is settled afterwards.
+
+        Raises:
+            McpError: it is longer than a message of this server may be.
+            McpLost: it will not come.
+        """
+        body = bytearray()
+        try:
+            if await self.read(response, _collector(body, self.server.max_message_bytes), what):
+                raise self.too_long(what)
+        finally:
+            await response.aclose()
+        return bytes(body)
+
+    async def refused(self, response: httpx.Response, what: str, *, session: bool = False) -> McpError:
+        """The error for an answer that is no success; see `refusal`."""
+        body = bytearray()
+        try:
+            with trio.move_on_after(REFUSAL_WITHIN):
+                await self.read(response, _collector(body, REFUSAL), what)
+        except McpError:
+            pass  # the status says enough
+        finally:
+            await response.aclose()
+        return refusal(self.server, what, response, bytes(body[:REFUSAL]), session=session)
+
+    def messages(self, data: bytes, what: str) -> list[Message]:
+        """The messages in a body or in the data of an event.
+
+        Raises:
+            McpError: there is something else.
+        """
+        try:
+            return decode_all(data)
+        except (ValueError, *UNREADABLE) as error:
+            begins = data[:80].decode("utf-8", errors="replace")
+            raise McpError(
+                f"MCP server '{self.server.name}' answered {what} with something that is no message of MCP"
+                f" ({error}); it begins: {begins!r}"
+            ) from error
+
+    def unexpected(self, response: httpx.Response, what: str) -> McpError:
+        """The error for a success of a kind that no MCP server answers with."""
+        kind = content_type(response) or "nothing"
+        return HttpRefused(
+            f"MCP server '{self.server.name}' answered {what} with {kind} (HTTP {response.status_code}), which"
+            " is neither JSON nor an event stream; check its `url` in mcp.json",
+            response.status_code,
+        )
+
+    def too_long(self, what: str) -> McpError:
+        """The error for a message beyond the bound."""
+        return McpError(
+            f"MCP server '{self.server.name}' answered {what} with more than {self.server.max_message_bytes} bytes;"
+            " `max_message_bytes` of it in mcp.json allows more"
+        )
+
+    def _broken(self, what: str, error: httpx.HTTPError) -> McpError:
+        name = f"MCP server '{self.server.name}'"
+        if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.ProxyError):
+            return McpUnsent(f"{name}: {error}")
+        if isinstance(error, httpx.LocalProtocolError | httpx.UnsupportedProtocol | httpx.DecodingError):
+            return McpError(f"{name}: {error}")
+        why = str(error) or type(error).__name__
+        return McpLost(f"{name} was lost during {what}: {why}")
+
+
+def content_type(response: httpx.Response) -> str:
+    """What an answer says it is, without parameters."""
+    return str(response.headers.get("content-type", "")).partition(";")[0].strip().lower()
+
+
+def within_origin(url: httpx.URL, target: httpx.URL) -> bool:
+    """Whether `target` is where `url` is: the same scheme, host and port, or the same host become https."""
+    if (url.scheme, url.host, url.port) == (target.scheme, target.host, target.port):
+        return True
+    upgraded = (url.scheme, url.port, target.scheme, target.port) == ("http", None, "https", None)
+    return upgraded and url.host == target.host
+
+
+def _redirection(request: httpx.Request, response: httpx.Response) -> httpx.URL | None:
+    """Where to send the same request again, if the answer says so and it may be."""
+    if request.method == "GET":
+        moved = response.status_code in (301, 302, 303, 307, 308)
+    else:
+        moved = response.status_code in (307, 308)
+    if not moved or "location" not in response.headers:
+        return None
+    try:
+        target = request.url.join(response.headers["location"])
+        return target if within_origin(request.url, target) else None
+    except BAD_URL:
+        return None
+
+
+def _collector(body: bytearray, limit: int) -> Callable[[bytes], bool]:
+    def take(piece: bytes) -> bool:
+        body.extend(piece)
+        return len(body) > limit
+
+    return take

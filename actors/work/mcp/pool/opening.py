@@ -1,0 +1,256 @@
+"""The life of one server, in the task of the actor that owns it: wait, connect, learn, serve, end.
+
+Each of these steps is told: to the events of the server's actor and of the run that wanted it, to its `Record`, and
+to the `Catalogs`.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, final
+
+import msgspec
+import trio
+
+from .....protocol.errors import CallboardError, McpError, McpLost, ShuttingDown
+from .....protocol.events import (
+    EventData,
+    McpServerFailed,
+    McpServerStarted,
+    McpServerStarting,
+    McpServerStopped,
+    Warned,
+)
+from .....protocol.mcp.config import PoolSettings, Server
+from .....protocol.mcp.model import Implementation, LogMessage, Tool
+from .....supervisors.tally import Tally
+from .catalog import Catalog, Catalogs
+from .live import Live, Record
+
+if TYPE_CHECKING:
+    from .....supervisors import Actor
+    from ..client.handshake import Abilities
+    from .keys import Key
+
+LONGEST_NAME = 256
+"""Characters of a tool's name, or of what a server calls itself. A tool with a longer one, or with control characters
+in it, is left out: names stand in lists, in errors and on terminals."""
+
+LONGEST_INSTRUCTIONS = 16_000
+
+REFRESH_EVERY = 1.0
+"""Seconds between two looks at the tools of a server that says again and again that they changed."""
+
+
+@final
+class Opening:
+    """What the pool opens servers with.
+
+    Attributes:
+        live: those that are open, or on their way there.
+        records: what became of each, by digest.
+        causes: who wanted what is starting.
+        tolerated: failed pings that were only told.
+
+    `on_lost` is told of each server that died after it was open; it must neither wait nor raise.
+    """
+
+    def __init__(
+        self,
+        *,
+        environ: Mapping[str, str],
+        abilities: Abilities,
+        settings: PoolSettings,
+        catalogs: Catalogs,
+        rand: random.Random,
+        on_lost: Callable[[Server], None],
+    ) -> None:
+        self.live: dict[Key, Live] = {}
+        self.records: dict[str, Record] = {}
+        self.causes: dict[Key, Actor] = {}
+        self.operations: dict[str, Tally] = {}
+        self.tolerated = 0
+        self._environ = environ
+        self._abilities = abilities
+        self._settings = settings
+        self._catalogs = catalogs
+        self._rand = rand
+        self._on_lost = on_lost
+
+    def declared(self, server: Server) -> Abilities:
+        """What this server is told that we can do."""
+        can = self._abilities
+        return msgspec.structs.replace(
+            can,
+            elicitation=can.elicitation and server.elicitation,
+            sampling=can.sampling and server.sampling != "off",
+            roots=can.roots if server.roots is None else tuple(map(_uri, server.roots)),
+        )
+
+    def record(self, digest: str) -> Record:
+        """What became of the server so far."""
+        record = self.records.get(digest)
+        if record is None:
+            record = self.records[digest] = Record(self._settings, self._rand)
+        return record
+
+    @asynccontextmanager
+    async def open(self, me: Actor, key: Key) -> AsyncIterator[Live]:
+        """One server, from its start to its end, in the task of the actor that owns it."""
+        from ..client.connect import connect
+
+        name, record = key.server.name, self.record(key.digest)
+        begun = trio.current_time()
+        wait = record.restarts.begin(name, begun)
+        known = self._catalogs.get(key.digest)
+        live = self.live[key] = Live(me, key, record)
+        self._tell(live, McpServerStarting(server=name, wait=wait))
+        try:
+            await trio.sleep(wait)
+            async with connect(
+                me,
+                key.server,
+                environ=self._environ,
+                abilities=self.declared(key.server),
+                on_change=lambda what: self._changed(live, what),
+                on_log=lambda log: _warn(live, log),
+                remembered="" if known is None else known.version,
+            ) as client:
+                live.client = client
+                client.on_exchange = self._exchanged
+                await self._learn(live)
+                live.open = True
+                live.learned.set()
+                record.restarts.over()
+                self._tell(
+                    live,
+                    McpServerStarted(
+                        server=name,
+                        version=live.catalog.server.version,
+                        protocol=client.version,
+                        seconds=trio.current_time() - begun,
+                        tools=len(live.catalog.tools),
+                    ),
+                )
+                try:
+                    yield live
+                finally:
+                    self._ended(live)
+        except CallboardError as error:
+            if not live.open:
+                self._failed(live, str(error))
+            raise
+        finally:
+            record.restarts.over()
+            del self.live[key]
+
+    def _exchanged(self, method: str, seconds: float) -> None:
+        self.operations.setdefault(method, Tally()).add(seconds)
+
+    def _ended(self, live: Live) -> None:
+        """It is about to be closed, or was lost."""
+        lost = live.client.link.lost
+        why = "" if lost is None else str(lost)
+        if why:
+            live.record.last_error = why
+            live.record.restarts.failed(why, trio.current_time())
+            self._on_lost(live.key.server)
+        live.me.emit(McpServerStopped(server=live.key.server.name, error=why))
+
+    def _failed(self, live: Live, why: str) -> None:
+        """It could not be started."""
+        live.record.last_error = why
+        live.record.restarts.failed(why, trio.current_time())
+        self._tell(live, McpServerFailed(server=live.key.server.name, error=why))
+
+    def _tell(self, live: Live, data: EventData) -> None:
+        """An event of the server's own actor, and of the run that wanted it started."""
+        live.me.emit(data)
+        cause = self.causes.get(live.key)
+        if cause is not None and cause.end is None and cause.stream is not live.me.stream:
+            cause.emit(data)
+
+    async def _learn(self, live: Live) -> None:
+        """Ask what tools there are, and remember it."""
+        client, server = live.client, live.key.server
+        tools: list[Tool] | None = None
+        with trio.move_on_after(server.start_timeout_seconds):
+            tools = await client.tools()
+        if tools is None:
+            raise McpLost(
+                f"MCP server '{server.name}' did not list its tools within {server.start_timeout_seconds:g} s "
+                f"(start_timeout_seconds of its entry, {server.where})"
+            )
+        named = [tool for tool in tools if 0 < len(tool.name) <= LONGEST_NAME and tool.name.isprintable()]
+        if len(named) < len(tools) and not live.open:
+            what = f"tools of MCP server '{server.name}' are left out: {len(tools) - len(named)}, for their names"
+            self._tell(live, Warned(code="mcp_names", message=what))
+        live.catalog = Catalog(
+            server=_bounded(client.server),
+            version=client.version,
+            tools=tuple(named),
+            instructions=client.instructions and client.instructions[:LONGEST_INSTRUCTIONS],
+            fetched=time.time(),
+        )
+        self._catalogs.put(live.key.digest, live.catalog)
+
+    def _changed(self, live: Live, what: str) -> None:
+        """The server says that something changed."""
+        if what != "tools" or not live.open:
+            return
+        live.changed = True
+        if live.learned.is_set():
+            live.learned = trio.Event()
+        if not live.learning:
+            with suppress(ShuttingDown):
+                live.me.spawn(self._learn_again, live, name="tools", link=False)
+                live.learning = True
+
+    async def _learn_again(self, _me: Actor, live: Live) -> None:
+        try:
+            while live.changed:
+                live.changed = False
+                with suppress(McpError):  # it keeps the catalogue that it has
+                    await self._learn(live)
+                if not live.changed:
+                    live.learned.set()
+                await trio.sleep(REFRESH_EVERY)
+        finally:
+            live.learning = False
+            live.learned.set()
+
+    async def healthy(self, live: Live) -> bool:
+        """What the pool asks about idle servers."""
+        check = self._settings.pings
+        assert check is not None
+        with trio.move_on_after(check.timeout_seconds), suppress(McpError):
+            await live.client.ping()
+            return True
+        if check.on_failure != "Evict":
+            what = f"MCP server '{live.key.server.name}' did not answer a ping within {check.timeout_seconds:g} s"
+            live.me.emit(Warned(code="mcp_health", message=what))
+        if check.on_failure != "LogOnly":
+            return False
+        self.tolerated += 1
+        return True
+
+
+def _bounded(about: Implementation) -> Implementation:
+    """Who the server says it is, in a few words."""
+    title = about.title and about.title[:LONGEST_NAME]
+    return Implementation(name=about.name[:LONGEST_NAME], version=about.version[:LONGEST_NAME], title=title)
+
+
+def _uri(root: str) -> str:
+    return root if "://" in root else Path(root).expanduser().absolute().as_uri()
+
+
+def _warn(live: Live, log: LogMessage) -> None:
+    """What the server logs, if it is worth a warning."""
+    if live.me.stream.heard and log.level not in ("debug", "info", "notice") and live.may_warn():
+        text = log.data if isinstance(log.data, str) else msgspec.json.encode(log.data).decode()
+        live.me.emit(Warned(code="mcp_log", message=f"MCP server '{live.key.server.name}': {text[:500]}"))

@@ -1,0 +1,312 @@
+"""What became of the servers, for people who ask: `callboard mcp status`.
+
+A process that has started a server can be asked from another one, through a Unix socket in a directory that only its
+user may enter. One line of JSON goes in, one comes out:
+
+    {"ask":"status"}                        {"pid":4711,"counters":{...},"servers":[...]}
+    {"ask":"reload","server":"time"}        {"pid":4711,"reloaded":["time"]} or {"pid":4711,"error":"..."}
+
+The socket is there from the first start of a server to the end. What a process that was killed left behind is
+removed by whoever looks next.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import msgspec
+import trio
+
+from .....protocol.errors import CallboardError
+from .....protocol.events import Warned
+from .....protocol.mcp.status import ServerStatus
+from ....io.whole_file import replacing
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .....protocol.mcp.config import Server
+    from .....supervisors import Actor
+    from .catalog import Catalog
+    from .live import Live, Record
+
+Json: TypeAlias = Any
+
+MAX_INQUIRY = 4096
+"""Bytes of a request."""
+
+MAX_ANSWER = 4 * 1024 * 1024
+
+ASKERS = 16
+"""How many are heard at the same time; others wait."""
+
+ASK_WITHIN = 2.0
+"""Seconds in which a request has to arrive, and an answer has to be taken."""
+
+ANSWER_WITHIN = 60.0
+"""Seconds that we wait for an answer: a reload waits for calls under way."""
+
+
+class Counters(msgspec.Struct, kw_only=True):
+    """What the pool did so far.
+
+    Attributes:
+        spawned: servers started.
+        acquire_active_hit, acquire_idle_hit, acquire_miss: leases that found their server in use, found it idle, or
+            waited for a start.
+        acquire_seconds: what those waited, all together.
+        idle_evicted, lru_evicted: servers stopped because nobody used them for long; or as the least recently used.
+        health_ok, health_failed: pings of idle servers.
+        failed_starts, lost: starts that came to nothing, and servers that ended by themselves.
+        restarts: starts after either.
+        reloads: how often somebody asked for one.
+    """
+
+    spawned: int = 0
+    acquire_active_hit: int = 0
+    acquire_idle_hit: int = 0
+    acquire_miss: int = 0
+    acquire_seconds: float = 0.0
+    idle_evicted: int = 0
+    lru_evicted: int = 0
+    health_ok: int = 0
+    health_failed: int = 0
+    failed_starts: int = 0
+    lost: int = 0
+    restarts: int = 0
+    reloads: int = 0
+
+
+def status_of(
+    server: Server,
+    digest: str = "",
+    record: Record | None = None,
+    catalog: Catalog | None = None,
+    live: Live | None = None,
+    leases: int = 0,
+) -> ServerStatus:
+    """The line of one server; without a digest nobody has wanted it yet."""
+    about: dict[str, Json] = {"name": server.name, "type": server.type, "share": server.share, "state": "cold"}
+    now = trio.current_time()
+    if record is not None:
+        retry = max(0.0, record.restarts.not_before - now)
+        about |= {
+            "key": digest[:12],
+            "state": "down" if record.restarts.down else "cold",
+            "breaker": record.restarts.state(now),
+            "retry_seconds": retry,
+            "calls": record.calls,
+            "errors": record.errors,
+            "restarts": record.restarts.count,
+            "last_error": record.last_error,
+        }
+    if catalog is not None:
+        about |= {
+            "server": catalog.server.name,
+            "version": catalog.server.version,
+            "protocol": catalog.version,
+            "tools": len(catalog.within(server.tools).tools),
+        }
+    if live is not None:
+        about |= {"state": "starting", "by": live.key.by, "uptime": now - live.since}
+    if live is not None and live.open:
+        about |= {
+            "state": "leased" if leases or live.client.pending else "idle",
+            "pid": live.client.pid,
+            "leases": leases,
+            "pending": live.client.pending,
+        }
+    return ServerStatus(**about)
+
+
+class Inquiry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What another process wants."""
+
+    ask: Literal["status", "reload"]
+    server: str | None = None
+
+
+def memory_of(pids: Iterable[int]) -> dict[int, int]:
+    """Bytes of memory of these processes, each with those below it; those that are gone are left out."""
+    import psutil
+
+    below: dict[int, list[psutil.Process]] = {}
+    there: dict[int, psutil.Process] = {}
+    for process in psutil.process_iter(["ppid"]):  # one look for all of them
+        there[process.pid] = process
+        below.setdefault(process.info["ppid"], []).append(process)
+
+    def of(pid: int) -> int:
+        tree, seen, used = [there[pid]], {pid}, 0
+        for process in tree:
+            tree += [each for each in below.get(process.pid, ()) if each.pid not in seen]
+            seen.update(each.pid for each in tree)
+            with suppress(psutil.Error):
+                used += int(process.memory_info().rss)
+        return used
+
+    return {pid: of(pid) for pid in pids if pid in there}
+
+
+def socket_dir(environ: Mapping[str, str], cache: Path) -> Path:
+    """Where the sockets are: `$XDG_RUNTIME_DIR/callboard`, else `run` below `cache`."""
+    runtime = environ.get("XDG_RUNTIME_DIR") or ""
+    return Path(runtime) / "callboard" if os.path.isabs(runtime) else cache / "run"  # noqa: PTH117 - a text is at hand
+
+
+# --- being asked ------------------------------------------------------------------------------------------
+
+Answerer: TypeAlias = Callable[[Inquiry], Awaitable[dict[str, Json]]]
+
+
+async def answer_inquiries(me: Actor, directory: Path, answer: Answerer) -> None:
+    """Body of the actor that answers for this process. Where there can be no socket nobody asks, and that is all."""
+    try:
+        listener, path = _listening(directory)
+    except OSError as error:
+        me.emit(Warned(code="mcp_status", message=f"`callboard mcp status` can't see this process: {error}"))
+        return
+    free = trio.Semaphore(ASKERS)
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_serve, listener, answer, free, nursery)
+            async for _ in me:
+                pass
+            nursery.cancel_scope.cancel()
+    finally:
+        listener.close()
+        path.unlink(missing_ok=True)
+
+
+def _listening(directory: Path) -> tuple[trio.socket.SocketType, Path]:
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    directory.chmod(0o700)  # which fails if it isn't ours
+    name = f"mcp-{os.getpid()}"
+    number = 1
+    while (path := directory / (f"{name}.sock" if number == 1 else f"{name}.{number}.sock")).exists():
+        number += 1  # another root of this process
+    raw = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        with replacing(path) as part:  # so that who finds it and is refused knows that nobody listens
+            with _short(part) as address:
+                raw.bind(address)
+            part.chmod(0o600)
+            raw.listen(ASKERS)
+    except OSError:
+        raw.close()
+        raise
+    return trio.socket.from_stdlib_socket(raw), path
+
+
+async def _serve(
+    listener: trio.socket.SocketType, answer: Answerer, free: trio.Semaphore, nursery: trio.Nursery
+) -> None:
+    while True:
+        await free.acquire()
+        try:
+            asker, _ = await listener.accept()
+        except OSError:  # too many open files: it passes
+            free.release()
+            await trio.sleep(0.1)
+            continue
+        nursery.start_soon(_hear, trio.SocketStream(asker), answer, free)
+
+
+async def _hear(asker: trio.SocketStream, answer: Answerer, free: trio.Semaphore) -> None:
+    try:
+        async with asker:
+            with trio.fail_after(ASK_WITHIN):
+                line = await _line(asker, MAX_INQUIRY)
+            data = await _answered(answer, line)
+            with trio.fail_after(ASK_WITHIN):
+                await asker.send_all(data + b"\n")
+    except (OSError, trio.TooSlowError, trio.BrokenResourceError):
+        pass  # whoever asked has gone, or asks too slowly
+    finally:
+        free.release()
+
+
+async def _answered(answer: Answerer, line: bytes) -> bytes:
+    """The answer's line; whatever goes wrong with this one, others are heard."""
+    try:
+        return msgspec.json.encode({"pid": os.getpid(), **await answer(_INQUIRIES.decode(line))})
+    except (CallboardError, msgspec.MsgspecError) as error:
+        why = str(error)
+    except Exception as error:  # noqa: BLE001 - the asker is told, and so is not left alone
+        why = f"it crashed: {error!r}"
+    return msgspec.json.encode({"pid": os.getpid(), "error": why})
+
+
+# --- asking -----------------------------------------------------------------------------------------------
+
+
+async def ask_all(directory: Path, request: Mapping[str, Json]) -> list[dict[str, Json]]:
+    """Ask every process that has servers, all at the same time, and return their answers by process id.
+
+    A process that does not answer is told as `{"pid": 4711, "error": "..."}`, one that ended before it could as
+    `{"pid": 4711, "ended": true}`.
+    """
+    answers: list[dict[str, Json]] = []
+    try:
+        paths = sorted(directory.glob("mcp-*.sock"))  # noqa: ASYNC240 - a short directory
+    except OSError:
+        paths = []
+    async with trio.open_nursery() as nursery:
+        for path in paths:
+            nursery.start_soon(_ask, path, msgspec.json.encode(request) + b"\n", answers)
+    return sorted(answers, key=lambda answer: int(answer["pid"]))
+
+
+async def _ask(path: Path, request: bytes, answers: list[dict[str, Json]]) -> None:
+    number = path.name.split("-")[1].split(".")[0]
+    pid = int(number) if number.isdecimal() else 0
+    try:
+        with _short(path) as address, trio.fail_after(ANSWER_WITHIN):
+            async with await trio.open_unix_socket(address) as stream:
+                await stream.send_all(request)
+                line = await _line(stream, MAX_ANSWER)
+        told = msgspec.json.decode(line, type=dict[str, Json]) if line else {"ended": True}
+        answers.append({**told, "pid": pid})
+    except ConnectionRefusedError:
+        with suppress(OSError):
+            path.unlink()  # noqa: ASYNC240 - left by a process that was killed
+    except FileNotFoundError:
+        pass  # it ended just now
+    except trio.TooSlowError:
+        answers.append({"pid": pid, "error": f"process {pid} did not answer within {ANSWER_WITHIN:g} s"})
+    except (OSError, trio.BrokenResourceError, msgspec.MsgspecError) as error:
+        if not Path(f"/proc/{pid}").exists():  # noqa: ASYNC240 - no disk
+            answers.append({"pid": pid, "ended": True})
+        else:
+            answers.append({"pid": pid, "error": f"process {pid} did not answer: {str(error) or type(error).__name__}"})
+
+
+async def _line(stream: trio.SocketStream, most: int) -> bytes:
+    """What comes before the newline, or before the end."""
+    data = bytearray()
+    while b"\n" not in data:
+        more = await stream.receive_some()
+        if not more:
+            break
+        data += more
+        if len(data) > most:
+            raise trio.BrokenResourceError("the line is too long")
+    return bytes(data).partition(b"\n")[0]
+
+
+@contextmanager
+def _short(path: Path) -> Iterator[str]:
+    """An address for that path, however long it is: the kernel takes 107 bytes."""
+    directory = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{directory}/{path.name}"
+    finally:
+        os.close(directory)
+
+
+_INQUIRIES = msgspec.json.Decoder(Inquiry)

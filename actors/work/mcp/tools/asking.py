@@ -1,0 +1,189 @@
+"""A server asks a person in the middle of a call (`elicitation/create`): a form, or a page to open.
+
+A form becomes questions on behalf of the call, one after another, in the order of its fields; they travel to the root
+like any other (`supervisors.escalation`), and only people may answer: what a server wants to know is theirs to give.
+Whoever does not want to tell chooses `decline`; where nobody is there, or nobody answers in time, the server is told
+`cancel`.
+
+Source: https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from .....protocol.errors import McpError, NobodyToAsk, Saturated, ShuttingDown
+from .....protocol.events import Warned
+from .....protocol.jsonrpc import INVALID_PARAMS
+from .....protocol.questions import Question, QuestionKind
+from .....supervisors.escalation import QuestionTimeout
+from ...tools.rendering import shortened
+from .fields import Field, Unfit, read_field
+
+if TYPE_CHECKING:
+    from .....supervisors import Actor
+
+Json = Any
+
+MOST_FIELDS = 50
+TRIES = 5
+"""How often a field is asked again after an answer that does not fit."""
+
+UNANSWERED = "mcp_question"
+"""Code of the warning that a server asked and nobody was there."""
+
+DECLINE = "decline"
+LEAVE_OUT = "leave this out"
+_LONGEST = 4_000
+
+
+class _Ended(Exception):
+    """The form is not filled in; the text is the action that the server is told."""
+
+
+class _NobodyThere(_Ended):
+    """Nor was anybody there to do it."""
+
+
+async def ask(me: Actor, server: str, params: Mapping[str, Json]) -> dict[str, Json]:
+    """The `ElicitResult`.
+
+    Raises:
+        McpError: what the server wants can't be asked.
+    """
+    message = shortened(str(params.get("message") or "The server needs to know something."), _LONGEST)
+    try:
+        if params.get("mode") == "url":
+            return await _open_page(me, server, message, str(params.get("url") or ""))
+        fields = _fields(server, params.get("requestedSchema"))
+        if not fields:
+            await _one(me, f"MCP server '{server}' asks: {message}", "choice", options=("accept",))
+        content = {}
+        for number, field in enumerate(fields):
+            head = f"MCP server '{server}' asks: {message}\n" if number == 0 else ""
+            value = await _fill(me, head, field)
+            if value is not None:
+                content[field.name] = value
+    except _Ended as end:
+        if isinstance(end, _NobodyThere):
+            asked = message.strip().partition("\n")[0]
+            text = f"MCP server '{server}' asked, and nobody was there to answer: {asked}"
+            me.emit(Warned(code=UNANSWERED, message=text))
+        return {"action": str(end)}
+    return {"action": "accept", "content": content}
+
+
+async def _fill(me: Actor, head: str, field: Field) -> Json:
+    """The value of a field; None if it is left out."""
+    problem: str | None = None
+    optional = field.asked_as == "choice" and not field.required
+    for _ in range(TRIES):
+        answer = await _one(
+            me,
+            head + field.label,
+            field.asked_as,
+            options=(*field.options, LEAVE_OUT) if optional else tuple(field.options),
+            default=field.default,
+            rule=field.rule or None,
+            problem=problem,
+        )
+        if optional and answer == LEAVE_OUT:
+            return None
+        try:
+            return field.value(answer)
+        except Unfit as unfit:
+            problem = str(unfit)
+    raise _Ended("cancel")
+
+
+async def _open_page(me: Actor, server: str, message: str, url: str) -> dict[str, Json]:
+    host = _host(url)
+    if not host or any(not char.isprintable() for char in url):
+        raise McpError("the page to open has to be an http or https URL", rpc_code=INVALID_PARAMS)
+    text = (
+        f"MCP server '{server}' asks you to open a page of {host}: {message}\n{shortened(url, _LONGEST)}\n"
+        "Open it yourself, if you trust it; what you enter there, neither the model nor this program sees."
+    )
+    await _one(me, text, "choice", options=("opened",))
+    return {"action": "accept"}
+
+
+def _host(url: str) -> str | None:
+    """Whose page it is; None if it is none."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # brackets that are no address
+        return None
+    return parts.hostname if parts.scheme in ("http", "https") else None
+
+
+async def _one(
+    me: Actor,
+    text: str,
+    kind: QuestionKind,
+    *,
+    options: tuple[str, ...],
+    default: str | None = None,
+    rule: str | None = None,
+    problem: str | None = None,
+) -> str | list[str]:
+    """An answer.
+
+    Raises:
+        _Ended: there is none, or the person declines.
+    """
+    if kind == "text":
+        rule = f"{rule}; /decline refuses" if rule else "/decline refuses"
+    question = Question(
+        id="",
+        actor="",
+        text=text,
+        kind=kind,
+        options=(*options, DECLINE) if options else (),
+        free=kind == "text",
+        default=default,
+        rule=rule,
+        problem=problem,
+        people=True,
+    )
+    try:
+        answer = await me.ask_person(question)
+    except NobodyToAsk:
+        raise _NobodyThere("cancel") from None
+    except (QuestionTimeout, Saturated, ShuttingDown):
+        raise _Ended("cancel") from None
+    if answer.by == "default":  # nobody was there to agree to it
+        raise _NobodyThere("cancel")
+    value = answer.value
+    said = value if isinstance(value, list) else [value]
+    if any(_declines(each, options) for each in said):
+        raise _Ended("decline")
+    return value
+
+
+def _declines(said: str, options: tuple[str, ...]) -> bool:
+    word = said.strip().casefold()
+    return word == "/decline" or (word == DECLINE and bool(options) and DECLINE not in options)
+
+
+def _fields(server: str, schema: Json) -> list[Field]:
+    """The fields of a form.
+
+    Raises:
+        McpError: it is none.
+    """
+    properties = schema.get("properties", {}) if isinstance(schema, dict) else None
+    if not isinstance(properties, dict) or len(properties) > MOST_FIELDS:
+        raise McpError(f"a form is an object of at most {MOST_FIELDS} fields", rpc_code=INVALID_PARAMS)
+    required = schema.get("required")
+    required = required if isinstance(required, list) else []
+    fields = []
+    for name, about in properties.items():
+        field = read_field(name, about if isinstance(about, dict) else {}, required=name in required)
+        if field is None:
+            text = f"'{server}' wants a form with the field '{name}', of a type that forms don't have"
+            raise McpError(text, rpc_code=INVALID_PARAMS)
+        fields.append(field)
+    return fields

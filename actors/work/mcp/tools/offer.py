@@ -1,0 +1,305 @@
+"""The tools of servers that one conversation is offered, and what it leases while it lasts.
+
+    meta      three tools per server (`meta`); nothing is started before the first call
+    direct    every tool by itself (`direct`)
+    auto      direct, while the declarations of all of them stay within a budget of tokens; beyond that the servers
+              with the most to say go to meta, until the rest fits
+
+For direct tools the servers' lists are needed: from the cache, else from the servers, all asked at the same time. A
+server that can't be asked costs its own tools only: a warning tells it, and the agent works without.
+
+Servers may change their tools while the conversation lasts: `Offering.renewed` is asked before each turn.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Container, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import msgspec
+import trio
+
+from .....protocol.errors import ActorError, CallboardError, ConfigError, GraphMistake, ToolFailed
+from .....protocol.events import Warned
+from .....protocol.mcp.config import ToolMode
+from .....protocol.mcp.model import Tool as ServerTool
+from .....protocol.problems import did_you_mean
+from ...tools.tool import Arguments, Json, Tool, ToolSpec
+from .chosen import Choice, Wanted
+from .direct import direct_tool
+from .meta import meta_tools
+from .names import VERBS, marked, meta_name, offered_name, other_name
+from .view import Talk, View
+
+if TYPE_CHECKING:
+    from .....protocol.permissions import Permissions as Rules
+    from .....supervisors import Actor
+    from ...context import RunContext
+    from ..pool.servers import Scope
+
+_CHARACTERS = 4
+"""Of JSON, to a token; near enough for a budget."""
+
+
+class Offered(msgspec.Struct, frozen=True, kw_only=True):
+    """What a conversation may call.
+
+    Attributes:
+        tools: what the model is offered.
+        unlisted: what it may call besides, by name.
+        lists: what each server has that was asked for its tools, as it was when they were collected.
+    """
+
+    tools: tuple[Tool, ...] = ()
+    unlisted: dict[str, Tool] = {}
+    lists: dict[str, tuple[ServerTool, ...]] = {}
+
+
+class AgentServers:
+    """The servers of one agent or graph at work.
+
+    Args:
+        scope: what it leases.
+        own: `permissions` of its file.
+        model: what it talks to by default.
+        timeout: seconds of a call in place of the servers' own.
+    """
+
+    def __init__(
+        self, scope: Scope, context: RunContext, *, own: Rules, model: str, timeout: float | None = None
+    ) -> None:
+        self._scope = scope
+        self._context = context
+        self._own = own
+        self._model = model
+        self._timeout = timeout
+        self._told: set[str] = set()
+
+    @contextlib.contextmanager
+    def conversation(self, me: Actor) -> Iterator[Talk]:
+        """One conversation of it; what only that one leases is given back at its end."""
+        with self._scope.inner(me.path) as scope:
+            yield Talk(
+                scope=scope,
+                context=self._context,
+                own=self._own,
+                model=self._model,
+                timeout=self._timeout,
+                told=self._told,
+            )
+
+
+@contextlib.contextmanager
+def servers_at_work(
+    me: Actor, context: RunContext, *, own: Rules, model: str, timeout: float | None = None
+) -> Iterator[AgentServers]:
+    """What the agent whose actor is `me` has of servers; given back at the end of the block, whatever ends it."""
+    assert context.mcp is not None
+    with context.mcp().scope(run=me.stream.run, agent=me.path) as scope:
+        yield AgentServers(scope, context, own=own, model=model, timeout=timeout)
+
+
+class Offering:
+    """What one conversation is offered, from turn to turn.
+
+    Args:
+        taken: names that other tools have.
+        node: id of the node they are for.
+    """
+
+    def __init__(self, talk: Talk, wanted: Wanted, *, taken: Container[str] = (), node: str | None = None) -> None:
+        self._talk = talk
+        self._wanted = wanted
+        self._taken = taken
+        self._node = node
+        self._known: dict[str, tuple[ServerTool, ...]] = {}
+
+    async def first(self, me: Actor) -> Offered:
+        """The tools to begin with.
+
+        Raises:
+            GraphMistake: the node lists a tool that its server does not have.
+        """
+        offered = await offer(me, self._talk, self._wanted, taken=self._taken, node=self._node)
+        self._known = offered.lists  # not those of now: what has changed since then is for the next turn to see
+        return offered
+
+    async def renewed(self, me: Actor) -> Offered | None:
+        """The tools from now on; None if they are those that there were."""
+        known = await self._lists()
+        if known == self._known:
+            return None
+        self._known = known
+        return await offer(me, self._talk, self._wanted, taken=self._taken, node=self._node, again=True)
+
+    async def _lists(self) -> dict[str, tuple[ServerTool, ...]]:
+        """What each server has whose list matters, as far as it was ever asked."""
+        found: dict[str, tuple[ServerTool, ...]] = {}
+
+        async def look(view: View) -> None:
+            catalog = await self._talk.scope.learned(view.server.name)
+            if catalog is not None:
+                found[view.server.name] = tuple(tool for tool in catalog.tools if view.admits(tool.name))
+
+        async with trio.open_nursery() as nursery:
+            for choice in self._wanted.choices:
+                if not choice.server.disabled and _has_to_be_asked(choice, self._wanted.mode):
+                    nursery.start_soon(look, View(talk=self._talk, server=choice.server, lists=choice.lists))
+        return found
+
+
+async def offer(
+    me: Actor,
+    talk: Talk,
+    wanted: Wanted,
+    *,
+    taken: Container[str] = (),
+    node: str | None = None,
+    again: bool = False,
+) -> Offered:
+    """Collect the tools.
+
+    Args:
+        taken: names that other tools have.
+        node: id of the node they are for.
+        again: they were collected before. What the node lists, and its server has no more, refuses to be called.
+
+    Raises:
+        GraphMistake: the node lists a tool that its server does not have.
+    """
+    views = {choice.server.name: View(talk=talk, server=choice.server, lists=choice.lists) for choice in wanted.choices}
+    asked = [views[choice.server.name] for choice in wanted.choices if _has_to_be_asked(choice, wanted.mode)]
+    known = await _tools_of_all(me, asked, node)
+    behind = _behind_three(wanted, known)
+    collected = _Collected(taken)
+    for choice in wanted.choices:
+        view, name = views[choice.server.name], choice.server.name
+        tools = known.get(name, [])
+        three = meta_tools(view, collected)
+        own = {meta_name(verb, name): tool for verb, tool in zip(VERBS, three, strict=True)}
+        others = {other_name(verb, name): tool for verb, tool in zip(VERBS, three, strict=True)}
+        if isinstance(tools, Exception):
+            collected.refuse([*choice.names, *(tool.name for tool in three), *others], tools)
+            continue
+        if choice.whole and name in behind:
+            collected.add(three)
+            collected.unlisted.update((other, others[other]) for other in others if other not in collected.unlisted)
+        elif choice.whole:
+            for tool in tools:
+                collected.add_direct(view, tool)
+        for listed in choice.names:
+            meta = own.get(listed) or others.get(listed)
+            if meta is not None:
+                collected.add([meta])
+                continue
+            try:
+                collected.add_direct(view, _listed(name, tools, listed))
+            except GraphMistake as mistake:
+                if not again:
+                    raise
+                collected.refuse([listed], mistake)
+    lists = {name: tuple(tools) for name, tools in known.items() if not isinstance(tools, Exception)}
+    return Offered(tools=tuple(collected.tools.values()), unlisted=collected.unlisted, lists=lists)
+
+
+class _Collected:
+    """Tools by name; of two of one name the second gets another."""
+
+    def __init__(self, taken: Container[str]) -> None:
+        self.tools: dict[str, Tool] = {}
+        self.unlisted: dict[str, Tool] = {}
+        self._taken = taken
+        self._seen: set[tuple[str, str]] = set()
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.tools or name in self._taken
+
+    def add(self, tools: Iterable[Tool]) -> None:
+        self.tools.update((tool.name, tool) for tool in tools)
+
+    def add_direct(self, view: View, tool: ServerTool) -> None:
+        key = view.server.name, tool.name
+        if key in self._seen:
+            return
+        self._seen.add(key)
+        name = offered_name(*key)
+        if name in self:
+            name = marked("__".join(key))
+        self.add([direct_tool(view, tool, name)])
+
+    def refuse(self, names: Iterable[str], why: Exception) -> None:
+        """Names whose server can't be asked: not offered, but whoever calls them is told."""
+        self.unlisted.update((name, _refusing(name, why)) for name in names)
+
+
+async def _tools_of_all(
+    me: Actor, views: Iterable[View], node: str | None
+) -> dict[str, list[ServerTool] | CallboardError]:
+    """What each server has, or why it can't be asked; the latter is told once."""
+    found: dict[str, list[ServerTool] | CallboardError] = {}
+
+    async def look(view: View) -> None:
+        name = view.server.name
+        try:
+            if view.server.disabled:
+                raise ConfigError(f"it is disabled in {view.server.where or 'mcp.json'}")
+            found[name] = await view.tools(me)
+        except CallboardError as error:
+            found[name] = error
+            if name not in view.talk.told and not isinstance(error, ActorError):  # told once to each agent
+                view.talk.told.add(name)
+                me.emit(Warned(code="mcp_server", message=f"no tools of MCP server '{name}': {error}", node=node))
+
+    async with trio.open_nursery() as nursery:
+        for view in views:
+            nursery.start_soon(look, view)
+    for error in found.values():
+        if isinstance(error, ActorError):  # it is not the server: we are being stopped
+            raise error
+    return found
+
+
+def _behind_three(wanted: Wanted, known: Mapping[str, list[ServerTool] | CallboardError]) -> set[str]:
+    """The servers whose tools are shown as `meta`."""
+    if wanted.mode != "auto":
+        return {choice.server.name for choice in wanted.choices} if wanted.mode == "meta" else set()
+    sizes = {name: _tokens(tools) for name, tools in known.items() if isinstance(tools, list)}
+    whole = [choice.server.name for choice in wanted.choices if choice.whole and choice.server.name in sizes]
+    behind: set[str] = set()
+    for name in sorted(whole, key=lambda name: -sizes[name]):
+        if sum(size for other, size in sizes.items() if other not in behind) <= wanted.budget:
+            break
+        behind.add(name)
+    return behind
+
+
+def _tokens(tools: Iterable[ServerTool]) -> int:
+    """What the declarations of these tools take of a model's window, about."""
+    return (
+        sum(len(msgspec.json.encode((tool.name, tool.description, tool.input_schema))) for tool in tools) // _CHARACTERS
+    )
+
+
+def _has_to_be_asked(choice: Choice, mode: ToolMode) -> bool:
+    """Whether the tools can't be offered without the server's list of them."""
+    name = choice.server.name
+    if choice.server.disabled or (choice.whole and mode != "meta"):
+        return True
+    of_all = {spell(verb, name) for verb in VERBS for spell in (meta_name, other_name)}
+    return not of_all.issuperset(choice.names)
+
+
+def _listed(server: str, tools: Iterable[ServerTool], listed: str) -> ServerTool:
+    names = {offered_name(server, tool.name): tool for tool in tools}
+    if listed in names:
+        return names[listed]
+    near = did_you_mean(listed, names) or f"it provides: {', '.join(names) or 'none'}"
+    raise GraphMistake(f"llm node references unknown tool '{listed}' of MCP server '{server}'; {near}")
+
+
+def _refusing(name: str, why: Exception) -> Tool:
+    async def run(me: Actor, arguments: Arguments) -> Json:  # noqa: ARG001 - nothing is run
+        raise ToolFailed(str(why)) from why
+
+    return Tool(spec=ToolSpec(name=name), run=run, origin="mcp")

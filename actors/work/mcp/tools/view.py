@@ -1,0 +1,174 @@
+"""What one conversation (an LLM agent's, an llm node's) has of its servers, and the calls it makes.
+
+A call has its server's time, which stands still while the server waits for a person or a model. Progress becomes
+events of the call's actor, and what the server asks meanwhile is answered on that actor's behalf.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+import msgspec
+import trio
+
+from .....protocol.errors import ConfigError, McpError, ToolFailed, UsageError
+from .....protocol.events import ToolProgress, Warned
+from .....protocol.jsonrpc import METHOD_NOT_FOUND
+from .....protocol.mcp.config import Server
+from .....protocol.mcp.model import Progress, Tool
+from .....protocol.problems import did_you_mean
+from ...tools.files.asking import Clock
+from ...tools.rendering import shortened
+from ...tools.tool import Arguments, Json
+from ..links.link import Caller
+from ..sparingly import Sparingly
+from .names import offered_name
+
+if TYPE_CHECKING:
+    from .....protocol.permissions import Permissions as Rules
+    from .....supervisors import Actor
+    from ...context import RunContext
+    from ..pool.servers import Scope
+
+UNREACHABLE = (McpError, ConfigError, UsageError)
+"""Why a server can't be asked: it, its entry, or that it has none any more."""
+
+_LONGEST_MESSAGE = 500
+
+MOST_SAMPLES = 100
+"""Times that a server may ask our model during one call, whose time stands still meanwhile."""
+
+
+class Talk(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """A conversation, as far as servers are concerned.
+
+    Attributes:
+        scope: what it has leased.
+        context: the run.
+        own: `permissions` of the agent's file.
+        model: answers the servers that may ask a model; "" for the default.
+        timeout: seconds of a call in place of the servers' own; None for those.
+        told: what the user was warned of already.
+    """
+
+    scope: Scope
+    context: RunContext
+    own: Rules = {}
+    model: str = ""
+    timeout: float | None = None
+    told: set[str] = msgspec.field(default_factory=set)
+
+
+class View(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """One server, as a conversation may use it.
+
+    Attributes:
+        lists: patterns of tool names; each of the lists must have one that fits (agent's and node's `mcp_tools`).
+    """
+
+    talk: Talk
+    server: Server
+    lists: tuple[tuple[str, ...], ...] = ()
+
+    def admits(self, tool: str) -> bool:
+        """Whether a tool may be seen and called."""
+        return self.server.tools.admits(tool) and all(
+            any(self._fits(tool, pattern) for pattern in patterns) for patterns in self.lists
+        )
+
+    def _fits(self, tool: str, pattern: str) -> bool:
+        """Whether a pattern means a tool, whose name it may give as the server does or as models know it."""
+        return fnmatchcase(tool, pattern) or fnmatchcase(offered_name(self.server.name, tool), pattern)
+
+    async def tools(self, me: Actor) -> list[Tool]:
+        """The tools there are; the server is only started if it was never asked before.
+
+        Raises:
+            McpError, ConfigError, UsageError: it can't be asked.
+        """
+        catalog = await self.talk.scope.catalog(self.server.name, me)
+        self._tell_strangers(me, [tool.name for tool in catalog.tools])
+        return [tool for tool in catalog.tools if self.admits(tool.name)]
+
+    def _tell_strangers(self, me: Actor, there: list[str]) -> None:
+        """Warn, once, of what `mcp_tools` lists and the server does not have."""
+        name, told = self.server.name, self.talk.told
+        for pattern in {pattern for patterns in self.lists for pattern in patterns}:
+            key = f"{name}: {pattern}"
+            if key not in told and not any(self._fits(tool, pattern) for tool in there):
+                told.add(key)
+                near = did_you_mean(pattern, there) or f"it has: {shortened(', '.join(there[:20]), 1_000) or 'none'}"
+                text = f"`mcp_tools` lists '{pattern}', and MCP server '{name}' has no such tool; {near}"
+                me.emit(Warned(code="unknown_tool", message=text))
+
+    async def call(self, me: Actor, tool: str, arguments: Arguments, shown: str) -> dict[str, Json]:
+        """The server's raw answer.
+
+        Args:
+            shown: what the tool is called in events.
+
+        Raises:
+            ToolFailed: there is none.
+        """
+        server = self.server
+        if not self.admits(tool):
+            raise ToolFailed(f"'{tool}' is not among the tools of MCP server '{server.name}' that may be used here")
+        clock = Clock(self.talk.timeout or server.timeout_seconds)
+        more = Sparingly()
+
+        def on_progress(progress: Progress) -> None:
+            if not more():
+                return
+            message = None if progress.message is None else shortened(progress.message, _LONGEST_MESSAGE)
+            me.emit(ToolProgress(tool=shown, progress=progress.progress, total=progress.total, message=message))
+
+        caller = Caller(
+            me=me, host=CallHost(self.talk, server, clock), on_progress=on_progress if me.stream.heard else None
+        )
+        try:
+            async with self.talk.scope.client(server.name, me):  # its start has a time limit of its own
+                with clock.scope:
+                    clock.start()
+                    return await self.talk.scope.call(server.name, tool, arguments, caller)
+        except UNREACHABLE as error:
+            raise ToolFailed(str(error)) from error
+        raise ToolFailed(f"Tool call '{shown}' did not end within {clock.seconds:g} s and was ended")
+
+
+class CallHost:
+    """Answers what a server asks during one call, one question at a time; the call's clock stands still."""
+
+    def __init__(self, talk: Talk, server: Server, clock: Clock) -> None:
+        self._talk = talk
+        self._server = server
+        self._clock = clock
+        self._turn = trio.Lock()
+        self._samples = 0
+
+    async def elicit(self, me: Actor, server: str, params: Mapping[str, Json]) -> dict[str, Json]:
+        """See `link.Host`."""
+        if not self._server.elicitation:
+            raise McpError("questions are turned off for this server", rpc_code=METHOD_NOT_FOUND)
+        from .asking import ask
+
+        async with self._turn:
+            with self._clock.stopped():
+                return await ask(me, server, params)
+
+    async def sample(
+        self,
+        me: Actor,
+        server: str,  # noqa: ARG002 - its entry is known
+        params: Mapping[str, Json],
+    ) -> dict[str, Json]:
+        """See `link.Host`."""
+        from .sampling import sample
+
+        self._samples += 1
+        if self._samples > MOST_SAMPLES:
+            raise McpError(f"a call may ask the model {MOST_SAMPLES} times, and no more", rpc_code=METHOD_NOT_FOUND)
+        async with self._turn:
+            with self._clock.stopped():
+                return await sample(me, self._talk, self._server, params)

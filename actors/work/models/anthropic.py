@@ -1,0 +1,362 @@
+"""Anthropic's messages.
+
+    POST {api_base}/messages
+
+A response schema is asked for as a tool that must be called, since that works with every Claude model; its
+input is the reply's text. With other tools in the request that is not possible, and the schema is left to the
+prompt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from ....protocol.chat import (
+    AssistantTurn,
+    ChatReply,
+    ChatRequest,
+    Content,
+    Delta,
+    FilePart,
+    ImagePart,
+    StopReason,
+    TextDelta,
+    TextPart,
+    TokenUsage,
+    Tool,
+    ToolCall,
+    ToolCallDelta,
+    ToolTurn,
+    Turn,
+    UserTurn,
+    parts_of,
+)
+from ....protocol.errors import ModelError, UpstreamError
+from ....protocol.surrogates import decode_mended
+from ...io.http.sse import SseParser
+from .codec import EARLIER, NOTHING, UNREADABLE, Outgoing, ReplyBuilder, base64_of, file_as_text, no_sense, unfinished
+
+Json = Any
+
+DEFAULT_BASE = "https://api.anthropic.com/v1"
+DEFAULT_MODEL = "claude-haiku-4-5"
+VERSION = "2023-06-01"
+
+MAX_TOKENS = 4096
+"""Bound of a reply when the request has none: this provider insists on one."""
+
+ANSWER = "structured_answer"
+"""Name of the tool that stands for a response schema."""
+
+
+class AnthropicCodec:
+    """Translates for Anthropic."""
+
+    streams_tools = True
+
+    def headers(self, key: str) -> dict[str, str]:
+        """The key and the version of the format."""
+        return {"x-api-key": key, "anthropic-version": VERSION}
+
+    def encode(self, request: ChatRequest, model: str, *, stream: bool) -> Outgoing:
+        """The request as a message."""
+        body: dict[str, Json] = {
+            "model": model,
+            "max_tokens": request.max_tokens or MAX_TOKENS,
+            "messages": list(_messages(request.messages)),
+        }
+        if request.system:
+            body["system"] = request.system
+        if request.tools:
+            body["tools"] = [_tool(tool) for tool in request.tools]
+            if request.tool_choice != "auto":
+                body["tool_choice"] = _choice(request.tool_choice)
+        elif _answers_by_tool(request):
+            answer = Tool(name=ANSWER, description="Give the answer.", parameters=request.response_schema or {})
+            body["tools"] = [_tool(answer)]
+            body["tool_choice"] = {"type": "tool", "name": ANSWER}
+        if request.temperature is not None:
+            body["temperature"] = request.temperature
+        if request.top_p is not None:
+            body["top_p"] = request.top_p
+        if request.stop:
+            body["stop_sequences"] = request.stop
+        if stream:
+            body["stream"] = True
+        unwrap = _answers_by_tool(request)
+        return Outgoing(
+            "/messages",
+            msgspec.json.encode({**request.extra, **body}),
+            partial(_decoded, unwrap=unwrap),
+            partial(AnthropicReader, unwrap=unwrap),
+        )
+
+
+class AnthropicReader:
+    """Reads the events of one streamed message. `unwrap`: the tool that stands for a schema is the text."""
+
+    def __init__(self, *, unwrap: bool) -> None:
+        self._unwrap = unwrap
+        self._events = SseParser()
+        self._builder = ReplyBuilder()
+        self._usage = _Usage()
+        self._ended = False
+
+    def feed(self, data: bytes) -> Iterator[Delta]:
+        """The pieces of text, reasoning and tool calls that `data` completes."""
+        for event in self._events.feed(data):
+            try:
+                decoded = decode_mended(_decode_event, event.data)
+            except UNREADABLE as error:
+                no_sense(event.data.encode(), error)
+            for delta in self._event(decoded):
+                yield self._shown(delta)
+
+    def finish(self) -> ChatReply:
+        """The whole reply, once `message_stop` has come."""
+        if not self._ended:
+            raise unfinished()
+        self._builder.usage = _usage(self._usage)
+        reply = self._builder.build()
+        return _unwrapped(reply) if self._unwrap else reply
+
+    def _event(self, event: _Event) -> Iterator[Delta]:
+        match event.type:
+            case "message_start":
+                self._count(event.message.usage if event.message else None)
+            case "content_block_start" if event.content_block is not None:
+                yield from _begun(self._builder, event.index, event.content_block)
+            case "content_block_delta":
+                yield from self._more(event.index, event.delta)
+            case "message_delta":
+                self._builder.stop = _STOPS.get(event.delta.stop_reason or "", self._builder.stop)
+                self._count(event.usage)
+            case "message_stop":
+                self._ended = True
+            case "error":
+                error = event.error or _Error()
+                raise UpstreamError(error.message)
+            case _:  # `ping`, `content_block_stop`, and kinds to come
+                pass
+
+    def _more(self, index: int, delta: _Delta) -> Iterator[Delta]:
+        yield from self._builder.text(delta.text)
+        yield from self._builder.reasoning(delta.thinking)
+        if delta.partial_json:
+            yield from self._builder.call(index, arguments=delta.partial_json)
+
+    def _shown(self, delta: Delta) -> Delta:
+        """With `unwrap`, the only tool's arguments are the reply's text."""
+        if self._unwrap and isinstance(delta, ToolCallDelta):
+            return TextDelta(delta.arguments)
+        return delta
+
+    def _count(self, usage: _Usage | None) -> None:
+        """Counts come twice, the later ones with fewer fields."""
+        if usage is not None:
+            for name in _Usage.__struct_fields__:
+                value = getattr(usage, name)
+                if value is not None:
+                    setattr(self._usage, name, value)
+
+
+def _answers_by_tool(request: ChatRequest) -> bool:
+    """Whether the request's schema is asked for as a tool."""
+    schema = request.response_schema
+    return schema is not None and not request.tools and schema.get("type") == "object"
+
+
+# --- out --------------------------------------------------------------------------------------------------
+
+
+def _messages(turns: tuple[Turn, ...]) -> Iterator[Json]:
+    """The turns as messages; the results of parallel tool calls belong into one message of the user, who begins."""
+    if turns and isinstance(turns[0], AssistantTurn):
+        yield {"role": "user", "content": EARLIER}
+    results: list[Json] = []
+    for turn in turns:
+        if isinstance(turn, ToolTurn):
+            results.append(_result(turn))
+            continue
+        if results:
+            yield {"role": "user", "content": results}
+            results = []
+        if isinstance(turn, UserTurn):
+            yield {"role": "user", "content": _content(turn.content) or NOTHING}
+        else:
+            yield {"role": "assistant", "content": list(_blocks(turn))}
+    if results:
+        yield {"role": "user", "content": results}
+
+
+def _blocks(turn: AssistantTurn) -> Iterator[Json]:
+    if turn.text:
+        yield {"type": "text", "text": turn.text}
+    for call in turn.tool_calls:
+        yield {"type": "tool_use", "id": call.id, "name": call.name, "input": _input(call)}
+
+
+def _input(call: ToolCall) -> Json:
+    return {"malformed": call.malformed} if call.malformed else call.arguments
+
+
+def _result(turn: ToolTurn) -> Json:
+    result = {"type": "tool_result", "tool_use_id": turn.call, "content": _content(turn.content)}
+    return {**result, "is_error": True} if turn.error else result
+
+
+def _content(content: Content) -> Json:
+    if isinstance(content, str):
+        return content
+    return [_part(part) for part in parts_of(content)]
+
+
+def _part(part: TextPart | ImagePart | FilePart) -> Json:
+    match part:
+        case TextPart():
+            return {"type": "text", "text": part.text}
+        case ImagePart() if part.url and not part.url.startswith("data:"):
+            return {"type": "image", "source": {"type": "url", "url": part.url}}
+        case ImagePart():
+            return {"type": "image", "source": _source(part)}
+        case FilePart(media_type="application/pdf"):
+            return {"type": "document", "title": part.name, "source": _source(part)}
+        case FilePart():
+            return {"type": "text", "text": file_as_text(part)}
+
+
+def _source(part: ImagePart | FilePart) -> Json:
+    if isinstance(part, ImagePart) and part.url:
+        media_type, _, data = part.url.removeprefix("data:").partition(";base64,")
+        return {"type": "base64", "media_type": media_type, "data": data}
+    return {"type": "base64", "media_type": part.media_type, "data": base64_of(part)}
+
+
+def _tool(tool: Tool) -> Json:
+    return {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
+
+
+def _choice(choice: str) -> Json:
+    match choice:
+        case "none":
+            return {"type": "none"}
+        case "required":
+            return {"type": "any"}
+        case name:
+            return {"type": "tool", "name": name}
+
+
+# --- in ---------------------------------------------------------------------------------------------------
+
+_STOPS: dict[str, StopReason] = {
+    "end_turn": "end",
+    "stop_sequence": "end",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "tool_use": "tools",
+    "refusal": "refused",
+}
+
+
+class _Block(msgspec.Struct):
+    type: str
+    text: str = ""
+    thinking: str = ""
+    id: str = ""
+    name: str = ""
+    input: Json = {}
+
+
+class _Delta(msgspec.Struct):
+    text: str = ""
+    thinking: str = ""
+    partial_json: str = ""
+    stop_reason: str | None = None
+
+
+class _Usage(msgspec.Struct):
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cache_read_input_tokens: int | None = None
+    cache_creation_input_tokens: int | None = None
+
+
+class _Error(msgspec.Struct):
+    type: str = "error"
+    message: str = "the provider reported an error without a message"
+
+
+class _Message(msgspec.Struct):
+    content: list[_Block] = []
+    stop_reason: str | None = None
+    usage: _Usage | None = None
+    error: _Error | None = None
+
+
+class _Event(msgspec.Struct):
+    type: str
+    index: int = 0
+    message: _Message | None = None
+    content_block: _Block | None = None
+    delta: _Delta = msgspec.field(default_factory=_Delta)
+    usage: _Usage | None = None
+    error: _Error | None = None
+
+
+_decode_message = msgspec.json.Decoder(_Message).decode
+_decode_event = msgspec.json.Decoder(_Event).decode
+
+
+def _decoded(body: bytes, *, unwrap: bool) -> ChatReply:
+    """The reply in a complete message."""
+    try:
+        message = decode_mended(_decode_message, body)
+    except UNREADABLE as error:
+        no_sense(body, error)
+    if message.error is not None:
+        raise ModelError(message.error.message)
+    builder = ReplyBuilder()
+    for index, block in enumerate(message.content):
+        list(_begun(builder, index, block))
+        if block.input:
+            list(builder.call(index, arguments=msgspec.json.encode(block.input).decode()))
+    builder.stop = _STOPS.get(message.stop_reason or "")
+    builder.usage = _usage(message.usage)
+    reply = builder.build()
+    return _unwrapped(reply) if unwrap else reply
+
+
+def _begun(builder: ReplyBuilder, index: int, block: _Block) -> Iterator[Delta]:
+    """What a block says where it begins; in a stream most of it comes later. Unknown blocks say nothing."""
+    if block.type == "tool_use":
+        yield from builder.call(index, id=block.id, name=block.name)
+    elif block.type == "text":
+        yield from builder.text(block.text)
+    elif block.type == "thinking":
+        yield from builder.reasoning(block.thinking)
+
+
+def _usage(usage: _Usage | None) -> TokenUsage:
+    """This provider counts cached tokens apart from `input_tokens`; ours are part of them."""
+    if usage is None:
+        return TokenUsage()
+    cached = usage.cache_read_input_tokens or 0
+    return TokenUsage(
+        input_tokens=(usage.input_tokens or 0) + cached + (usage.cache_creation_input_tokens or 0),
+        output_tokens=usage.output_tokens or 0,
+        cached_tokens=cached,
+    )
+
+
+def _unwrapped(reply: ChatReply) -> ChatReply:
+    """If the model called the tool that stands for a response schema, what it passed is the reply's text."""
+    answers = [call for call in reply.tool_calls if call.name == ANSWER]
+    if not answers or len(reply.tool_calls) != 1:
+        return reply
+    text = answers[0].malformed or msgspec.json.encode(answers[0].arguments).decode()
+    stop: StopReason = "end" if reply.stop == "tools" else reply.stop
+    return msgspec.structs.replace(reply, text=text, tool_calls=(), stop=stop)

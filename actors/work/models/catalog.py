@@ -1,0 +1,485 @@
+"""Which model an id means, how it is reached, and which one is used when nobody says.
+
+An id is `client:model`. The client is one of `config.yaml`, or a provider by its own name (`openai`, `claude`
+or `anthropic`, `gemini`, `ollama`, `local`), which needs no entry there. Everything here is decided without I/O.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from importlib.metadata import version
+from typing import Literal
+from urllib.parse import urlsplit
+
+import msgspec
+
+from ....protocol.chat import AssistantTurn, ChatRequest, ImagePart, TokenUsage, Turn, UserTurn, parts_of
+from ....protocol.errors import ConfigError, CredentialsError, Unsupported
+from ....protocol.settings import KNOWLEDGE_TYPES, LATER_TYPES, ClientSettings, ModelSettings, Settings
+from . import anthropic, gemini, ollama, openai, weights
+from .codec import Codec
+from .engines import require_engine
+from .local import LocalCodec
+
+READY_MADE = {
+    "deepinfra": "https://api.deepinfra.com/v1/openai",
+    "deepseek": "https://api.deepseek.com",
+    "fireworks": "https://api.fireworks.ai/inference/v1",
+    "groq": "https://api.groq.com/openai/v1",
+    "jina": "https://api.jina.ai/v1",
+    "mistral": "https://api.mistral.ai/v1",
+    "openrouter": "https://openrouter.ai/api/v1",
+    "perplexity": "https://api.perplexity.ai",
+    "together": "https://api.together.xyz/v1",
+    "voyageai": "https://api.voyageai.com/v1",
+    "xai": "https://api.x.ai/v1",
+}
+"""Base URLs of `openai-compatible` clients that are known by their name."""
+
+_OF_KNOWLEDGE = {"cohere": "https://api.cohere.com/v2"}
+"""Base URLs of providers that callboard knows for their embedding and reranking models only."""
+
+Task = Literal["embedding", "reranker"]
+"""What a model of knowledge is for; the `type` of its entry in `config.yaml`."""
+
+_WHO_CAN: dict[Task, tuple[str, ...]] = {
+    "embedding": ("openai", "openai-compatible", "ollama", "cohere", "gemini", "local"),
+    "reranker": ("openai-compatible", "cohere", "local"),
+}
+"""Types of clients, by what callboard can have their models do."""
+
+_WANT_KEYS = frozenset(
+    {openai.DEFAULT_BASE, anthropic.DEFAULT_BASE, gemini.DEFAULT_BASE, *READY_MADE.values(), *_OF_KNOWLEDGE.values()}
+)
+_MORE_VARIABLES = {
+    "openai": "OPENAI_API_KEY",
+    "claude": "ANTHROPIC_API_KEY",
+    "cohere": "CO_API_KEY",
+    "gemini": "GOOGLE_API_KEY",
+}
+_BASES = {"openai": "OPENAI_BASE_URL", "claude": "ANTHROPIC_BASE_URL"}
+_KEYLESS = ("ollama", "local")
+BUILT_IN = {
+    "openai": "openai",
+    "claude": "claude",
+    "anthropic": "claude",
+    "gemini": "gemini",
+    "ollama": "ollama",
+    "local": "local",
+}
+
+PROVIDERS = frozenset({*BUILT_IN, *READY_MADE})
+"""Names by which a provider is known without an entry in `config.yaml`."""
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """The model that is used when a request names none. `str(choice)` is one line that tells so."""
+
+    model: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"model: {self.model} ({self.why})"
+
+
+class Target(msgspec.Struct, frozen=True, kw_only=True):
+    """A model, ready to be asked.
+
+    Attributes:
+        id: `client:model`.
+        name: what the provider calls it.
+        codec: speaks the provider's language.
+        api_base: base URL, without a slash at its end; empty for a local engine.
+        headers: what every request carries, the key included.
+        engine: path of the weights that a local engine has to load, else None.
+        proxy: URL, `-` for none at all, empty for what the environment says.
+        connect_timeout: seconds.
+        max_concurrency: requests that may be under way at once; None for any number.
+    """
+
+    id: str
+    name: str
+    codec: Codec
+    model: ModelSettings
+    api_base: str
+    headers: dict[str, str]
+    engine: str | None = None
+    proxy: str = ""
+    connect_timeout: float = 10.0
+    max_concurrency: int | None = None
+
+    def cost(self, usage: TokenUsage) -> float:
+        """What that many tokens cost, in USD."""
+        model = self.model
+        return (usage.input_tokens * model.input_price + usage.output_tokens * model.output_price) / 1e6
+
+    def complete(self, request: ChatRequest, settings: Settings) -> ChatRequest:
+        """The request with its gaps filled from the settings, and without what this model can't do.
+
+        Raises:
+            Unsupported: it holds an image, and the model takes none.
+        """
+        model = self.model
+        if not model.supports_vision and any(_has_image(turn) for turn in request.messages):
+            raise Unsupported(f"'{self.id}' takes no images (`supports_vision: false`)")
+        changes: dict[str, object] = {}
+        for field in ("temperature", "top_p"):
+            if getattr(request, field) is None and getattr(settings, field) is not None:
+                changes[field] = getattr(settings, field)
+        if request.max_tokens is None:
+            needed = model.max_output_tokens if model.require_max_tokens else None
+            most = settings.max_output_tokens or needed
+            if most is not None:
+                changes["max_tokens"] = most
+        system = model.system_prompt_prefix + request.system
+        if model.no_system_message and system:
+            changes["messages"] = _with_preface(request, system)
+            system = ""
+        if system != request.system:
+            changes["system"] = system
+        if request.response_schema is not None and not model.supports_json_schema:
+            changes["response_schema"] = None
+        if request.tools and not model.supports_function_calling:
+            changes["tools"] = ()
+        return msgspec.structs.replace(request, **changes) if changes else request
+
+
+def _has_image(turn: Turn) -> bool:
+    return not isinstance(turn, AssistantTurn) and any(isinstance(part, ImagePart) for part in parts_of(turn.content))
+
+
+def _with_preface(request: ChatRequest, system: str) -> tuple[object, ...]:
+    """The messages with the system prompt at the head of the first user turn."""
+    turns = list(request.messages)
+    for position, turn in enumerate(turns):
+        if isinstance(turn, UserTurn):
+            if isinstance(turn.content, str):
+                turns[position] = UserTurn(f"{system}\n\n{turn.content}")
+            else:
+                turns[position] = UserTurn((*parts_of(system), *turn.content))
+            return tuple(turns)
+    return (UserTurn(system), *turns)
+
+
+class Access(msgspec.Struct, frozen=True, kw_only=True):
+    """How a model is reached that does not chat: one that makes vectors of texts, or puts texts in order.
+
+    Attributes:
+        id: `client:model`.
+        name: what the provider calls it.
+        client: its type says which language it speaks.
+        api_base: base URL, without a slash at its end; empty for a local model.
+        key: empty where none is needed.
+    """
+
+    id: str
+    name: str
+    model: ModelSettings
+    client: ClientSettings
+    api_base: str = ""
+    key: str = ""
+
+
+class Catalog:
+    """All models that settings and environment give."""
+
+    def __init__(self, settings: Settings, environ: Mapping[str, str]) -> None:
+        self._settings = settings
+        self._environ = environ
+        self._clients = {client.name: client for client in settings.clients}
+        self._targets: dict[str, Target] = {}
+        self._adopted: dict[ClientSettings, str] = {}
+
+    def adopt(self, client: ClientSettings) -> str:
+        """Know a client that stands in no settings; the name by which its models are asked for, `client:model`.
+
+        The same client has the same name every time, and so the same connections. It is called after its own name and
+        where it is reached, since people read it in events and errors. It has the key that it comes with or none: what
+        is in the environment is not for an address that some file names.
+        """
+        name = self._adopted.get(client)
+        if name is None:
+            host = re.sub(r"[^\w.-]", "-", urlsplit(client.api_base).netloc) or "own-key"
+            name = stem = f"{client.name or client.type}@{host}"
+            number = 1
+            while name in self._clients:
+                number += 1
+                name = f"{stem}-{number}"
+            self._adopted[client] = name
+            self._clients[name] = msgspec.structs.replace(client, name=name)
+        return name
+
+    # --- the default
+
+    def choice(self) -> Choice:
+        """The configured model, else one of the first provider that can be used, else the local one."""
+        settings = self._settings
+        if settings.model:
+            return Choice(self.full(settings.model), f"from {settings.model_from or settings.file}")
+        for client in settings.clients:
+            model = self._first_model(client)
+            if model and (client.type in _KEYLESS or client.api_base or self._key(client)[0]):
+                return Choice(f"{client.name}:{model}", f"the first client of {settings.file}")
+        for variable, default in (
+            ("OPENAI_API_KEY", f"openai:{openai.DEFAULT_MODEL}"),
+            ("ANTHROPIC_API_KEY", f"claude:{anthropic.DEFAULT_MODEL}"),
+        ):
+            if self._environ.get(variable):
+                return Choice(default, f"{variable} is set and no model is configured")
+        return Choice(f"local:{weights.DEFAULT}", "no model is configured and no API key is set")
+
+    def _first_model(self, client: ClientSettings) -> str:
+        for model in client.models:
+            if model.type == "chat":
+                return model.name
+        defaults = {
+            "openai": openai.DEFAULT_MODEL,
+            "claude": anthropic.DEFAULT_MODEL,
+            "anthropic": anthropic.DEFAULT_MODEL,
+            "local": weights.DEFAULT,
+        }
+        return defaults.get(client.type, "")
+
+    def full(self, model: str) -> str:
+        """`model`, or the first model of the client if it is a client's bare name."""
+        if ":" not in model:
+            client = self._client(model)
+            first = self._first_model(client) if client else ""
+            if first:
+                return f"{model}:{first}"
+        return model
+
+    # --- one model
+
+    def target(self, model: str) -> Target:
+        """The model with that id.
+
+        Raises:
+            ConfigError: no such client or model, or a base URL is missing.
+            CredentialsError: there is no key for it.
+            Unsupported: its client is of a type that can't be used yet.
+        """
+        target = self._targets.get(model)
+        if target is None:
+            target = self._targets[model] = self._find(self.full(model))
+        return target
+
+    def named(self, model: str) -> tuple[ClientSettings, ModelSettings]:
+        """The chat model with that id and its client, whether or not there is a key for it, or weights.
+
+        Raises:
+            ConfigError: no such client or model.
+            Unsupported: its client is of a type that can't be used yet.
+        """
+        model = self.full(model)
+        client_name, _, name = model.partition(":")
+        client = self._client(client_name)
+        if client is None or not name:
+            raise ConfigError(self._unknown(model))
+        if client.type in KNOWLEDGE_TYPES:
+            raise Unsupported(f"models of a client of type '{client.type}' can't chat yet ('{model}')")
+        if client.type in LATER_TYPES:
+            raise Unsupported(f"clients of type '{client.type}' are not supported yet ('{model}')")
+        return client, self._entry(client, name)
+
+    def file_of(self, model: str) -> str | None:
+        """The path of the weights, if `model` names one; None for what the settings list, and for everything else."""
+        try:
+            client, entry = self.named(model)
+        except (ConfigError, Unsupported):
+            return None
+        name = entry.real_name or entry.name
+        return name if client.type == "local" and not client.models and weights.is_path(name) else None
+
+    def _find(self, model: str) -> Target:
+        client, entry = self.named(model)
+        client_name, _, name = model.partition(":")
+        real_name = entry.real_name or name
+        concurrency = entry.max_concurrency or client.max_concurrency
+        full = f"{client_name}:{name}"
+        if client.type == "local":
+            require_engine()
+            return Target(
+                id=full,
+                name=real_name,
+                model=entry,
+                codec=LocalCodec(),
+                api_base="",
+                headers={},
+                engine=str(weights.located(real_name, self._environ)),
+                proxy="-",
+                max_concurrency=concurrency or 1,
+            )
+        codec, api_base, key = self._access(client, full)
+        return Target(
+            id=full,
+            name=real_name,
+            model=entry,
+            codec=codec,
+            api_base=api_base,
+            headers=codec.headers(key) | self._own_headers(),
+            proxy=client.extra.proxy,
+            connect_timeout=client.extra.connect_timeout,
+            max_concurrency=concurrency,
+        )
+
+    def _own_headers(self) -> dict[str, str]:
+        """What the settings want every request to carry."""
+        agent = self._settings.user_agent
+        if agent == "auto":
+            agent = f"callboard/{version('callboard')}"
+        return {"user-agent": agent} if agent else {}
+
+    def embedding(self, model: str) -> Access:
+        """The model with that id that makes vectors of texts; see `access`."""
+        return self.access(model, "embedding")
+
+    def access(self, model: str, task: Task) -> Access:
+        """The model with that id for that task.
+
+        Models that the client does not list are accepted, unless it lists others of this type.
+
+        Raises:
+            ConfigError: no such client or model, or a base URL is missing.
+            CredentialsError: there is no key for it.
+            Unsupported: nobody knows how to have that client do it.
+        """
+        client_name, _, name = model.partition(":")
+        client = self._client(client_name)
+        if client is None and client_name in _OF_KNOWLEDGE:
+            client = ClientSettings(type=client_name, name=client_name)
+        if client is None or not name:
+            raise ConfigError(self._unknown(model).replace("chat", task, 1))
+        if client.type in LATER_TYPES and client.type not in _OF_KNOWLEDGE:
+            raise Unsupported(f"clients of type '{client.type}' are not supported yet ('{model}')")
+        if client.type not in _WHO_CAN[task]:
+            raise Unsupported(f"'{model}': clients of type '{client.type}' have no model of type '{task}'")
+        listed = {entry.name: entry for entry in client.models if entry.type == task}
+        if listed and name not in listed:
+            known = ", ".join(f"{client_name}:{entry}" for entry in listed)
+            raise ConfigError(f"unknown {task} model '{model}'; client '{client_name}' has: {known}")
+        entry = listed.get(name) or ModelSettings(name=name, type=task)
+        access = Access(id=model, name=entry.real_name or name, model=entry, client=client)
+        if client.type == "local":
+            return access
+        api_base, key = self._door(client, model)
+        return msgspec.structs.replace(access, api_base=api_base, key=key)
+
+    def _access(self, client: ClientSettings, model: str) -> tuple[Codec, str, str]:
+        """How a provider is spoken to, where, and with which key."""
+        api_base, key = self._door(client, model)
+        return _codec(client.type, own=api_base == openai.DEFAULT_BASE), api_base, key
+
+    def _door(self, client: ClientSettings, model: str) -> tuple[str, str]:
+        """Base URL and key of a client."""
+        api_base = self._api_base(client)
+        adopted = client.name in self._adopted.values()
+        key, variables = (client.api_key, []) if adopted else self._key(client)
+        if not key and api_base in _WANT_KEYS:
+            tried = " or ".join(variables)
+            if adopted:
+                raise CredentialsError(
+                    f"no API key for '{model}': the file that names {api_base} has to name `api_key`"
+                )
+            raise CredentialsError(
+                f"no API key for '{model}': set {tried}, or `api_key` of client '{client.name}' "
+                f"in {self._settings.file}"
+            )
+        return api_base, key
+
+    def _client(self, name: str) -> ClientSettings | None:
+        client = self._clients.get(name)
+        if client is None and name in ("claude", "anthropic"):
+            client = self._clients.get("claude") or self._clients.get("anthropic")
+        if client is None and name in BUILT_IN:
+            client = ClientSettings(type=BUILT_IN[name], name=name)
+        if client is None and name in READY_MADE and self._environ.get(_variable(name)):
+            client = ClientSettings(type="openai-compatible", name=name)
+        return client
+
+    def _entry(self, client: ClientSettings, name: str) -> ModelSettings:
+        if not client.models:
+            return ModelSettings(name=name)
+        for model in client.models:
+            if model.name == name:
+                if model.type != "chat":
+                    raise ConfigError(f"'{client.name}:{name}' is not a chat model but of type '{model.type}'")
+                return model
+        raise ConfigError(self._unknown(f"{client.name}:{name}"))
+
+    def _api_base(self, client: ClientSettings) -> str:
+        base = base_of(client, self._environ)
+        if not base:
+            raise ConfigError(f"client '{client.name}' in {self._settings.file} has no `api_base`")
+        if not base.startswith(("http://", "https://")):
+            variable = "" if client.api_base else _BASES.get(BUILT_IN.get(client.type, client.type), "")
+            named = variable or f"`api_base` of client '{client.name}'"
+            raise ConfigError(f"{named} is '{base}', not a URL that begins with http:// or https://")
+        return base
+
+    def _key(self, client: ClientSettings) -> tuple[str, list[str]]:
+        """The client's key, and the variables it was looked for in."""
+        variables = key_variables(client)
+        found: Iterator[str] = (self._environ[name] for name in variables if self._environ.get(name))
+        return client.api_key or next(found, ""), variables
+
+    def _unknown(self, model: str) -> str:
+        name = model.partition(":")[0]
+        client = self._client(name)
+        if client is not None and client.models:
+            known = [f"{client.name}:{entry.name}" for entry in client.models]
+            return f"unknown chat model '{model}'; client '{client.name}' has: {', '.join(known)}"
+        if client is not None:
+            return f"'{model}' does not say which model of '{name}' is meant: write '{name}:<model>'"
+        names = [*self._clients, *(known for known in BUILT_IN if known not in self._clients)]
+        near = get_close_matches(name, names, n=1)
+        hint = f"did you mean '{near[0]}:...'?" if near else f"clients are: {', '.join(names)}"
+        return f"unknown chat model '{model}': models are named `client:model`; {hint}"
+
+
+def _codec(kind: str, *, own: bool) -> Codec:
+    match BUILT_IN.get(kind, kind):
+        case "claude":
+            return anthropic.AnthropicCodec()
+        case "gemini":
+            return gemini.GeminiCodec()
+        case "ollama":
+            return ollama.OllamaCodec()
+        case _:
+            return openai.OpenAiCodec(own=own)
+
+
+def base_of(client: ClientSettings, environ: Mapping[str, str]) -> str:
+    """Where a client is reached, without a slash at its end; empty if nobody knows."""
+    fixed = {
+        "openai": environ.get(_BASES["openai"]) or openai.DEFAULT_BASE,
+        "claude": _with_version(environ.get(_BASES["claude"], "")) or anthropic.DEFAULT_BASE,
+        "gemini": gemini.DEFAULT_BASE,
+        "ollama": ollama.DEFAULT_BASE,
+        "openai-compatible": READY_MADE.get(client.name, ""),
+        **_OF_KNOWLEDGE,
+    }
+    base = (client.api_base or fixed.get(BUILT_IN.get(client.type, client.type), "")).rstrip("/")
+    return base.removesuffix("/v1").removesuffix("/api") if client.type == "ollama" else base
+
+
+def key_variables(client: ClientSettings) -> list[str]:
+    """The variables of the environment that may hold a client's key, the first that is set counts."""
+    variables = [_variable(client.name)]
+    kind = BUILT_IN.get(client.type, client.type)
+    if kind in _MORE_VARIABLES:
+        variables.append(_MORE_VARIABLES[kind])
+    return list(dict.fromkeys(variables))
+
+
+def _variable(client: str) -> str:
+    """`my-client` as `MY_CLIENT_API_KEY`."""
+    return re.sub(r"[^A-Z0-9]", "_", client.upper()) + "_API_KEY"
+
+
+def _with_version(base: str) -> str:
+    """Anthropic's own tools take the base URL without its `/v1`; both spellings are understood."""
+    base = base.rstrip("/")
+    return base if not base or base.endswith("/v1") else f"{base}/v1"

@@ -1,0 +1,222 @@
+"""One request to a provider and its answer, with every failure named.
+
+httpx's requests and responses are used, but not its client: redirects, cookies and authentication schemes have no
+business between an agent and a model, and cost more than the request itself. The transport below stays a
+plain `httpx.AsyncBaseTransport`; there is one for each pair of base URL and proxy.
+"""
+
+from __future__ import annotations
+
+import email.utils
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn
+
+import httpx
+import msgspec
+
+from ....protocol.chat import ChatReply, ChatRequest, Delta, TextDelta
+from ....protocol.errors import CredentialsError, ModelError, UpstreamError
+from ...io.http.transport import Exchange, TrioTransport
+from ...io.http.unpacking import unpacked, unpacker_of
+from .catalog import Target
+from .codec import UNREADABLE
+from .pages import NoPage
+
+READ_TIMEOUT = 600.0
+"""Seconds without a byte after which an answer is given up: a model may think for long before the first."""
+
+WRITE_TIMEOUT = 60.0
+
+MAX_REPLY = 64 * 1024 * 1024
+"""Bytes of an answer, unpacked if it is compressed, beyond which it is refused."""
+
+SHOWN = 500
+"""Characters of a provider's explanation that become part of an error."""
+
+
+_REPLIES = frozenset({"application/json", "text/event-stream", "application/x-ndjson"})
+"""Content types of replies; anything else may be a web page."""
+
+
+class Endpoint:
+    """A base URL, reached through its own transport."""
+
+    def __init__(self, api_base: str, proxy: str, connect_timeout: float, environ: Mapping[str, str]) -> None:
+        self._base = api_base
+        self._transport = TrioTransport(environ=environ, proxy=proxy)
+        self._urls: dict[str, httpx.URL] = {}
+        timeouts = {"connect": connect_timeout, "read": READ_TIMEOUT, "write": WRITE_TIMEOUT, "pool": None}
+        self._extensions = {"timeout": timeouts}
+
+    def close(self) -> None:
+        """Close its connections, now."""
+        self._transport.connections.close()
+
+    async def ask(
+        self, target: Target, headers: Mapping[str, str], request: ChatRequest, on_delta: Callable[[Delta], None]
+    ) -> ChatReply:
+        """Send `request` and wait for the whole reply; `on_delta` is told its text, in one piece.
+
+        Raises:
+            CredentialsError, ModelError, UpstreamError: see `refused` and `broken`.
+        """
+        outgoing = target.codec.encode(request, target.name, stream=False)
+        reply = outgoing.decode(await self.post(target.id, headers, outgoing.path, outgoing.body))
+        if reply.text:
+            on_delta(TextDelta(reply.text))
+        return reply
+
+    async def stream(
+        self, target: Target, headers: Mapping[str, str], request: ChatRequest, on_delta: Callable[[Delta], None]
+    ) -> ChatReply:
+        """Like `ask`, but `on_delta` is told every piece as it comes."""
+        outgoing = target.codec.encode(request, target.name, stream=True)
+        reader = outgoing.reader()
+
+        def take(piece: bytes) -> None:
+            for delta in reader.feed(piece):
+                on_delta(delta)
+
+        await self._answer(target.id, headers, outgoing.path, outgoing.body, take)
+        return reader.finish()
+
+    async def post(self, id: str, headers: Mapping[str, str], path: str, body: bytes) -> bytes:
+        """The whole answer to any request in JSON, for the model called `id`; raises like `ask`."""
+        pieces: list[bytes] = []
+        await self._answer(id, headers, path, body, pieces.append)
+        return b"".join(pieces)
+
+    async def _answer(
+        self, id: str, headers: Mapping[str, str], path: str, body: bytes, take: Callable[[bytes], object]
+    ) -> None:
+        """Hand on the body of the answer to a request, if it is a good one; its connection is settled at the end."""
+        url = self._url(path)
+        framing = {
+            "content-type": "application/json",
+            "accept-encoding": "identity",
+            "content-length": str(len(body)),
+        }
+        request = httpx.Request(
+            "POST",
+            url,
+            headers={"host": url.netloc.decode("ascii"), **headers, **framing},
+            stream=httpx.ByteStream(body),  # not `content`: that looks again for what stands here already
+            extensions=self._extensions,
+        )
+        try:
+            response = await self._transport.handle_async_request(request)
+            try:
+                if response.status_code >= 300:
+                    refused(id, response, await _whole(response))
+                content_type = response.headers.get("content-type", "")
+                if content_type.partition(";")[0] in _REPLIES:
+                    await _each_piece(response, take)
+                else:
+                    where = f"{url.scheme}://{url.netloc.decode('ascii')}{url.path} (HTTP {response.status_code})"
+                    checked = NoPage(id, where, content_type, take)
+                    await _each_piece(response, checked)
+                    checked.finish()
+            finally:
+                await response.aclose()
+        except httpx.HTTPError as error:
+            broken(id, error)
+
+    def _url(self, path: str) -> httpx.URL:
+        url = self._urls.get(path)
+        if url is None:
+            url = self._urls[path] = httpx.URL(self._base + path)
+        return url
+
+
+async def _whole(response: httpx.Response) -> bytes:
+    pieces: list[bytes] = []
+    await _each_piece(response, pieces.append)
+    return b"".join(pieces)
+
+
+async def _each_piece(response: httpx.Response, take: Callable[[bytes], object]) -> None:
+    """Hand on the body as it comes, unpacked if it is compressed, though we asked for none of that."""
+    stream = response.stream
+    assert isinstance(stream, Exchange)
+    unpacker = unpacker_of(response.headers.get("content-encoding", "identity"))
+    received = size = 0
+    while piece := await stream.receive():
+        received += len(piece)
+        for part in (piece,) if unpacker is None else unpacked(unpacker, piece):
+            size += len(part)
+            _check_size(size)
+            take(part)
+        _check_size(received)  # of a compressed one, any number of bytes may unpack to nothing
+
+
+def _check_size(size: int) -> None:
+    if size > MAX_REPLY:
+        raise ModelError(f"the answer is longer than {MAX_REPLY >> 20} MB")
+
+
+# --- what can go wrong ------------------------------------------------------------------------------------
+
+_TRANSIENT = frozenset({408, 409, 425, 429})
+
+
+def refused(id: str, response: httpx.Response, body: bytes) -> NoReturn:
+    """Raise the error that an answer with such a status stands for; `id` is the model's."""
+    status = response.status_code
+    said = message_in(body) or response.reason_phrase or "no explanation"
+    text = f"{id}: {said} (HTTP {status})"
+    if status in (401, 403):
+        client = id.partition(":")[0]
+        variable = f"{client.upper().replace('-', '_')}_API_KEY"
+        where = f"of client '{client}' (`api_key` in config.yaml, or {variable})"
+        if "@" in client:  # `Catalog.adopt`: a file describes it
+            where = "in the file that describes the client"
+        raise CredentialsError(f"{text}; check the API key {where}")
+    if status == 429 and b"insufficient_quota" in body:
+        raise CredentialsError(text)  # no wait mends an empty account
+    if status in _TRANSIENT or status >= 500:
+        raise UpstreamError(text, status=status, retry_after=retry_after(response.headers, time.time()))
+    if status < 400:
+        raise ModelError(f"{text}: redirects are not followed, correct `api_base`")
+    error = ModelError(text)
+    error.status = status
+    raise error
+
+
+def broken(id: str, error: httpx.HTTPError) -> NoReturn:
+    """Raise the error for a request that got no answer, or only a part of one."""
+    if isinstance(error, httpx.LocalProtocolError | httpx.UnsupportedProtocol | httpx.DecodingError):
+        raise ModelError(f"{id}: {error}") from error
+    raise UpstreamError(f"{id}: {str(error) or type(error).__name__}") from error
+
+
+def retry_after(headers: httpx.Headers, now: float) -> float | None:
+    """Seconds that the provider asks us to wait, given as seconds, milliseconds or a date; None if it doesn't.
+
+    `now` is in seconds since the epoch.
+    """
+    try:
+        if "retry-after-ms" in headers:
+            return max(0.0, float(headers["retry-after-ms"]) / 1000)
+        text = headers.get("retry-after", "")
+        return max(0.0, float(text)) if text else None
+    except ValueError:
+        pass
+    try:
+        date = email.utils.parsedate_tz(headers["retry-after"]) if "retry-after" in headers else None
+        return max(0.0, email.utils.mktime_tz(date) - now) if date is not None else None
+    except (ValueError, OverflowError):
+        return None  # the year 99999, and what else a calendar does not know
+
+
+def message_in(body: bytes) -> str:
+    """The provider's words: `{"error": {"message": ...}}`, `{"error": ...}`, `{"message": ...}`, or plain text."""
+    try:
+        decoded: Any = msgspec.json.decode(body)
+    except UNREADABLE:
+        text = body[:SHOWN].decode("utf-8", errors="replace").strip()
+        return "" if text.startswith("<") else text
+    for key in ("error", "message", "detail"):
+        if isinstance(decoded, dict) and decoded.get(key):
+            decoded = decoded[key]
+    return decoded[:SHOWN] if isinstance(decoded, str) else body[:SHOWN].decode("utf-8", errors="replace")

@@ -1,0 +1,208 @@
+"""What every provider's translator looks like, and what they share.
+
+A codec is pure: a request goes in and a path with a JSON body comes out; bytes of an answer go in and a
+`ChatReply` comes out. No codec opens a connection, so each is tested by its bytes alone.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterator
+from typing import Any, NoReturn, Protocol
+
+import msgspec
+
+from ....protocol.chat import (
+    ChatReply,
+    ChatRequest,
+    Content,
+    Delta,
+    FilePart,
+    ImagePart,
+    ReasoningDelta,
+    StopReason,
+    TextDelta,
+    TextPart,
+    TokenUsage,
+    ToolCall,
+    ToolCallDelta,
+    ToolTurn,
+    parts_of,
+    text_of,
+)
+from ....protocol.errors import ModelError, UpstreamError
+from ....protocol.surrogates import decode_mended
+
+Json = Any
+
+UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What decoding an answer may raise: it is not JSON, has another shape, is not UTF-8, or is nested without end."""
+
+
+EARLIER = "(earlier messages are left out)"
+"""Said by the user where a history begins with the model, and the provider wants the user to begin."""
+
+NOTHING = "(nothing)"
+"""Said by the user who said nothing, where the provider wants a text."""
+
+
+class StreamReader(Protocol):
+    """Reads one streamed reply: feed it bytes as they come, then ask for the whole."""
+
+    def feed(self, data: bytes) -> Iterator[Delta]:
+        """The pieces that `data` completes. Raises ModelError or UpstreamError if the stream reports one."""
+        ...
+
+    def finish(self) -> ChatReply:
+        """The whole reply, at the end of the stream. Raises UpstreamError if its end is missing."""
+        ...
+
+
+class Outgoing(msgspec.Struct, frozen=True):
+    """A request in a provider's format, and how its answer is read.
+
+    Attributes:
+        path: below the base URL.
+        body: JSON.
+        decode: the reply in a complete answer. Raises ModelError if it makes no sense.
+        reader: makes a reader for a streamed answer.
+    """
+
+    path: str
+    body: bytes
+    decode: Callable[[bytes], ChatReply]
+    reader: Callable[[], StreamReader]
+
+
+class Codec(Protocol):
+    """Translates for one provider. `streams_tools`: whether a reply may be streamed when tools are offered."""
+
+    streams_tools: bool
+
+    def headers(self, key: str) -> dict[str, str]:
+        """What every request carries; `key` is empty where none is needed."""
+        ...
+
+    def encode(self, request: ChatRequest, model: str, *, stream: bool) -> Outgoing:
+        """`request` for the model that the provider calls `model`."""
+        ...
+
+
+class ReplyBuilder:
+    """Puts a reply together from its pieces, in whatever order a provider sends them."""
+
+    def __init__(self) -> None:
+        self.stop: StopReason | None = None
+        self.usage = TokenUsage()
+        self._text: list[str] = []
+        self._reasoning: list[str] = []
+        self._calls: dict[int, _CallInPieces] = {}
+
+    def text(self, piece: str) -> Iterator[Delta]:
+        """More text; the empty string is nothing."""
+        if piece:
+            self._text.append(piece)
+            yield TextDelta(piece)
+
+    def reasoning(self, piece: str) -> Iterator[Delta]:
+        """More reasoning."""
+        if piece:
+            self._reasoning.append(piece)
+            yield ReasoningDelta(piece)
+
+    def call(
+        self, index: int, *, id: str = "", name: str = "", arguments: str = "", signature: str = ""
+    ) -> Iterator[Delta]:
+        """More of tool call number `index`."""
+        call = self._calls.setdefault(index, _CallInPieces())
+        call.id = call.id or id
+        call.name = call.name or name
+        call.signature = call.signature or signature
+        call.arguments.append(arguments)
+        if id or name or arguments:
+            yield ToolCallDelta(index, id, name, arguments)
+
+    def build(self) -> ChatReply:
+        """The whole reply so far."""
+        calls = [self._calls[index] for index in sorted(self._calls)]
+        tool_calls = tuple(
+            tool_call(call.id or f"call_{number}", call.name, "".join(call.arguments), call.signature)
+            for number, call in enumerate(calls)
+        )
+        return ChatReply(
+            text="".join(self._text),
+            reasoning="".join(self._reasoning),
+            tool_calls=tool_calls,
+            stop=self.stop or ("tools" if tool_calls else "end"),
+            usage=self.usage,
+        )
+
+
+class _CallInPieces:
+    def __init__(self) -> None:
+        self.id = ""
+        self.name = ""
+        self.signature = ""
+        self.arguments: list[str] = []
+
+
+def tool_call(id: str, name: str, arguments: str, signature: str = "") -> ToolCall:
+    """A call whose arguments came as text; text that is no JSON object is kept as `malformed`."""
+    if not arguments.strip():
+        return ToolCall(id=id, name=name, signature=signature)
+    try:
+        read = decode_mended(msgspec.json.decode, arguments)
+    except UNREADABLE:
+        read = None
+    if isinstance(read, dict):
+        return ToolCall(id=id, name=name, arguments=read, signature=signature)
+    return ToolCall(id=id, name=name, malformed=arguments, signature=signature)
+
+
+def data_url(part: ImagePart | FilePart) -> str:
+    """The part's bytes as a data URL."""
+    return f"data:{part.media_type};base64,{base64_of(part)}"
+
+
+def base64_of(part: ImagePart | FilePart) -> str:
+    """The part's bytes in base64."""
+    return base64.b64encode(part.data).decode("ascii")
+
+
+def file_as_text(part: FilePart) -> str:
+    """A text file as the model reads it, with its name above. Raises ModelError for other types."""
+    textual = part.media_type.startswith("text/") or part.media_type.partition("+")[2] in ("json", "xml", "yaml")
+    if not textual and part.media_type not in ("application/json", "application/xml", "application/yaml"):
+        raise ModelError(f"this provider takes no {part.media_type} files: '{part.name}'; convert it to text first")
+    text = part.data.decode("utf-8", errors="replace")
+    return f'<file name="{part.name}">\n{text}\n</file>'
+
+
+def result_apart(turn: ToolTurn) -> tuple[str, tuple[ImagePart | FilePart, ...]]:
+    """The text of a tool's result, and what is no text in it, for providers that take only text as a result."""
+    apart = tuple(part for part in parts_of(turn.content) if not isinstance(part, TextPart))
+    names = [f"[{name_of(part)}: see below]" for part in apart]
+    return "\n".join(text for text in (text_of(turn.content), *names) if text), apart
+
+
+def without_files(content: Content) -> Content:
+    """The content of a result with files by their names, for providers that take none."""
+    if isinstance(content, str):
+        return content
+    return tuple(TextPart(f"[{name_of(part)}]") if isinstance(part, FilePart) else part for part in content)
+
+
+def name_of(part: ImagePart | FilePart) -> str:
+    """What it is, in words."""
+    return f"file {part.name}" if isinstance(part, FilePart) else f"image, {part.media_type}"
+
+
+def no_sense(body: bytes, why: Exception) -> NoReturn:
+    """Raise the ModelError for an answer that is not in the provider's format."""
+    shown = body[:200].decode("utf-8", errors="replace")
+    raise ModelError(f"the answer is not in the provider's format ({why}); it begins {shown!r}") from why
+
+
+def unfinished() -> UpstreamError:
+    """The error for a stream that ended too early."""
+    return UpstreamError("the stream broke off before the reply was complete")

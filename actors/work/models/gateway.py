@@ -1,0 +1,354 @@
+"""The one door to language models.
+
+`Gateway.chat` takes a provider-neutral request and gives back a complete reply. It finds the model, sends the
+request, retries what may pass by itself, counts tokens and money, and tells the run's event stream what happens.
+Providers are pure translators (`openai`, `anthropic`, `ollama`, `local`); bytes move in `client` and the transport
+below it. One gateway serves a whole process: thousands of callers share its connections, yet each call stays in its
+caller's task, so cancelling the caller closes its connection at once.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol, Self
+
+import msgspec
+import trio
+
+from ....protocol.chat import ChatReply, ChatRequest, Delta, ReasoningDelta, Restarted, TextDelta, TokenUsage
+from ....protocol.errors import CallboardError, ConfigError, ModelError, TimedOut, UpstreamError
+from ....protocol.events import (
+    EventData,
+    LlmDelta,
+    LlmFailed,
+    LlmReasoning,
+    LlmRequest,
+    LlmResponse,
+    LlmRetry,
+    UsageUpdate,
+    Warned,
+)
+from ....protocol.settings import ClientSettings, Settings
+from ...io.http.endpoints import Endpoints
+from .catalog import Catalog, Choice, Target
+from .engines import Engines
+from .retry import Attempts, worth_waiting
+
+if TYPE_CHECKING:
+    from .client import Endpoint
+
+OnDelta = Callable[[Delta], None]
+"""Told every piece of a streamed reply, in order. It must not block."""
+
+OnUsage = Callable[[str, TokenUsage, float], UsageUpdate | None]
+"""Told model id, tokens and cost in USD of every complete reply. It may return the run's totals, to be
+announced as an event, and may raise `BudgetReached`, which the caller of `chat` then gets."""
+
+
+MOST_TOKENS = 10**12
+"""No reply has more; sums of this many still fit into 64 bits."""
+
+_ANY_NUMBER = nullcontext()
+
+
+class Emitter(Protocol):
+    """Whoever the events are about; the kernel's `Actor` is one."""
+
+    def emit(self, data: EventData, *, id: str = "", corr: str = "") -> None:
+        """Publish an event."""
+        ...
+
+
+class Gateway:
+    """Reaches every model that the settings and the environment know.
+
+    Args:
+        settings: what `config.yaml` says.
+        environ: the environment: keys, base URLs, proxies, cache directory.
+        engines: gives out local engines; without it `local:` models are refused.
+        rng: where the jitter of the waits comes from.
+
+    Use it as an async context manager, or call `aclose` at the end.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        environ: Mapping[str, str],
+        *,
+        engines: Engines | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        self._settings = settings
+        self._environ = environ
+        self._catalog = Catalog(settings, environ)
+        self._engines = engines
+        self._rng = rng if rng is not None else random.Random()  # noqa: S311  (jitter, no secret)
+        self._endpoints = Endpoints(environ)
+        self._limits: dict[str, trio.Semaphore] = {}
+        self._calls = 0
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close every connection. Requests that are still under way fail."""
+        self._endpoints.close()
+
+    def adopt(self, client: ClientSettings) -> str:
+        """Know a client that `config.yaml` does not have; see `Catalog.adopt`."""
+        return self._catalog.adopt(client)
+
+    def choice(self) -> Choice:
+        """The model that a request without one gets, and why. Wants no key and no weights yet."""
+        return self._catalog.choice()
+
+    def check(self, model: str = "") -> str:
+        """The full id of `model` (or of the default), if it can be asked: key, base URL and weights are there.
+
+        Raises:
+            ConfigError, CredentialsError, Unsupported: it can't; the text says what to do.
+        """
+        if self._settings.dry_run:  # wants no key and no weights
+            self._catalog.named(model or self.choice().model)
+            return self._catalog.full(model or self.choice().model)
+        target = self._catalog.target(model or self.choice().model)
+        if target.engine is not None and self._engines is None:
+            raise ConfigError(f"'{target.id}' can't be used here: no local engine can be started")
+        return target.id
+
+    def file_of(self, model: str) -> str | None:
+        """The path that `model` names as its weights; None if it names none. Looks at no file."""
+        return self._catalog.file_of(model)
+
+    def window(self, model: str = "") -> int | None:
+        """Tokens that `model` (or the default) takes in, as far as the settings say."""
+        return self._catalog.named(model or self.choice().model)[1].max_input_tokens
+
+    async def chat(
+        self,
+        me: Emitter,
+        request: ChatRequest,
+        *,
+        on_delta: OnDelta | None = None,
+        on_usage: OnUsage | None = None,
+        attempts: int | Attempts = 3,
+        deadline: float | None = None,
+        need_text: bool = False,
+    ) -> ChatReply:
+        """Ask a model and wait for its whole reply.
+
+        Cancelling the caller closes the connection at once.
+
+        Args:
+            me: whom the events are about.
+            request: what to ask; its gaps are filled from the settings.
+            on_delta: gets the reply in pieces as well, in one piece if the model can't stream. With it a stream is
+                asked for, unless `request.stream` or the settings say no.
+            on_usage: gets tokens and cost of every complete reply, also of one that is tried again.
+            attempts: exact number of tries, the first included, where errors may pass by themselves; or which errors
+                those are and how long to wait, too.
+            deadline: on `trio.current_time()`'s clock.
+            need_text: a reply without text and tool calls counts as an error that may pass.
+
+        Raises:
+            ConfigError, CredentialsError: the model or its key is not to be had.
+            ModelError: the provider refused the request, or its answer makes no sense.
+            UpstreamError: the tries are spent, or there is no time left for the wait before the next.
+            TimedOut: the deadline passed.
+        """
+        if isinstance(attempts, int):
+            attempts = Attempts(most=attempts)
+        if attempts.most < 1:
+            raise ValueError(f"attempts must be at least 1, not {attempts.most}")
+        if self._settings.dry_run:
+            return self._dry(me, request, on_delta)
+        target = self._catalog.target(request.model or self.choice().model)
+        self._calls += 1
+        call = _Call(me, f"llm-{self._calls}", target, target.complete(request, self._settings), on_delta, on_usage)
+        call.need_text = need_text
+        if request.stream is None and not self._settings.stream:
+            call.stream = False
+        try:
+            if deadline is None:
+                return await self._tries(call, attempts, None)
+            with trio.move_on_at(deadline):
+                return await self._tries(call, attempts, deadline)
+            raise TimedOut(f"{target.id} did not answer in time")
+        except CallboardError as error:
+            call.gives_up(error)
+            raise
+
+    def _dry(self, me: Emitter, request: ChatRequest, on_delta: OnDelta | None) -> ChatReply:
+        """The reply where nothing is to be sent: what would have been."""
+        from .dry import as_text, dry_reply
+
+        model = self._catalog.full(request.model or self.choice().model)
+        if request.response_schema is not None:  # whose reply does not show it
+            me.emit(Warned(code="dry_run", message=as_text(request, model)))
+        reply = dry_reply(request, model)
+        if on_delta is not None:
+            on_delta(TextDelta(reply.text))
+        return reply
+
+    async def _tries(self, call: _Call, attempts: Attempts, deadline: float | None) -> ChatReply:
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                return await self._try(call, attempt)
+            except ModelError as error:
+                if not attempts.may_pass(error):
+                    raise
+                wait = attempts.wait(attempt, error, self._rng)
+                if attempt == attempts.most or not worth_waiting(wait, deadline):
+                    raise _spent(error, attempt) from error
+                call.will_retry(attempt, wait, error)
+                await trio.sleep(wait)
+
+    async def _try(self, call: _Call, attempt: int) -> ChatReply:
+        target = call.target
+        async with self._place(target):
+            if target.engine is None:
+                reply = await self._send(call, target.api_base, target.headers, attempt)
+            else:
+                reply = await self._send_to_engine(call, target.engine, attempt)
+        usage = countable(reply.usage)
+        reply = msgspec.structs.replace(reply, model=target.id, usage=usage, cost=target.cost(usage))
+        call.ends(reply)
+        return reply
+
+    async def _send_to_engine(self, call: _Call, engine: str, attempt: int) -> ChatReply:
+        """Send the request to a local engine, which is kept alive meanwhile."""
+        target = call.target
+        if self._engines is None:
+            raise ConfigError(f"'{target.id}' can't be used here: no local engine can be started")
+        async with self._engines.lease(engine) as served:
+            headers = {**target.codec.headers(served.key), "connection": "close"}
+            return await self._send(call, f"{served.url}/v1", headers, attempt)
+
+    async def _send(self, call: _Call, api_base: str, headers: Mapping[str, str], attempt: int) -> ChatReply:
+        with self._endpoints.lease(api_base, call.target.proxy, call.target.connect_timeout) as endpoint:
+            return await call.send(endpoint, headers, attempt)
+
+    def _place(self, target: Target) -> AbstractAsyncContextManager[None]:
+        """One of the model's places; a try holds it, the wait between two tries does not."""
+        if target.max_concurrency is None:
+            return _ANY_NUMBER
+        limit = self._limits.get(target.id)
+        if limit is None:
+            limit = self._limits[target.id] = trio.Semaphore(target.max_concurrency)
+        return limit
+
+
+class _Call:
+    """One `chat`: the request as it goes out, and what the world is told about it."""
+
+    def __init__(
+        self,
+        me: Emitter,
+        call_id: str,
+        target: Target,
+        request: ChatRequest,
+        on_delta: OnDelta | None,
+        on_usage: OnUsage | None,
+    ) -> None:
+        wanted = on_delta is not None if request.stream is None else request.stream
+        self.target = target
+        self.request = request
+        able = not target.model.no_stream and (target.codec.streams_tools or not request.tools)
+        self.stream = wanted and able
+        self._me = me
+        self._id = call_id
+        self._on_delta = on_delta
+        self._on_usage = on_usage
+        self._heard = False
+        self._asked = False
+        self._began = 0.0
+        self.need_text = False
+
+    def emit(self, data: EventData) -> None:
+        self._me.emit(data, id=self._id)
+
+    async def send(self, endpoint: Endpoint, headers: Mapping[str, str], attempt: int) -> ChatReply:
+        self._begins(attempt)
+        ask = endpoint.stream if self.stream else endpoint.ask
+        return await ask(self.target, headers, self.request, self.hears)
+
+    def _begins(self, attempt: int) -> None:
+        self._began = trio.current_time()
+        self._asked = True
+        request = self.request
+        self.emit(
+            LlmRequest(
+                model=self.target.id,
+                messages=len(request.messages) + bool(request.system),
+                tools=[tool.name for tool in request.tools],
+                attempt=attempt,
+                stream=self.stream,
+            )
+        )
+
+    def hears(self, delta: Delta) -> None:
+        if self.stream:
+            self._heard = True
+            if isinstance(delta, TextDelta):
+                self.emit(LlmDelta(text=delta.text))
+            elif isinstance(delta, ReasoningDelta):
+                self.emit(LlmReasoning(text=delta.text))
+        if self._on_delta is not None:
+            self._on_delta(delta)
+
+    def will_retry(self, attempt: int, wait: float, error: ModelError) -> None:
+        self.emit(LlmRetry(model=self.target.id, attempt=attempt, wait=wait, error=str(error)))
+        if self._heard and self._on_delta is not None:
+            self._on_delta(Restarted())
+        self._heard = False
+
+    def gives_up(self, error: CallboardError) -> None:
+        if self._asked:  # else nothing went out
+            self.emit(LlmFailed(model=self.target.id, error=str(error), code=error.code))
+
+    def ends(self, reply: ChatReply) -> None:
+        self.emit(
+            LlmResponse(
+                model=reply.model,
+                seconds=trio.current_time() - self._began,
+                input_tokens=reply.usage.input_tokens,
+                output_tokens=reply.usage.output_tokens,
+                stop=reply.stop,
+                cached_tokens=reply.usage.cached_tokens,
+            )
+        )
+        totals = self._on_usage(reply.model, reply.usage, reply.cost) if self._on_usage is not None else None
+        if totals is not None:
+            self.emit(totals)
+        if not self.need_text or reply.text.strip():
+            return
+        if not reply.tool_calls:
+            raise UpstreamError(f"{reply.model} produced no output")
+        if not self.request.tools:
+            named = ", ".join(f"'{call.name}'" for call in reply.tool_calls)
+            raise UpstreamError(f"{reply.model} said nothing and called tools that nobody offered: {named}"[:300])
+
+
+def countable(usage: TokenUsage) -> TokenUsage:
+    """Token counts as they can be: a negative one would give back what the run has spent, a huge one fits nowhere."""
+    counts = {name: min(max(0, getattr(usage, name)), MOST_TOKENS) for name in usage.__struct_fields__}
+    return TokenUsage(**counts)
+
+
+def _spent(error: ModelError, attempts: int) -> ModelError:
+    if attempts == 1:
+        return error
+    told = type(error)(f"{error}, after {attempts} tries")
+    told.__dict__.update(error.__dict__)
+    return told

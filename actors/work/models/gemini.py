@@ -1,0 +1,328 @@
+"""Google's Gemini.
+
+    POST {api_base}/models/{model}:generateContent
+    POST {api_base}/models/{model}:streamGenerateContent?alt=sse
+
+Its calls of tools have no ids: a result is paired with its call by name and order, so the results of one turn go back
+together. A model that thinks signs its calls, and wants to see the signature again (`ToolCall.signature`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Any
+
+import msgspec
+
+from ....protocol.chat import (
+    AssistantTurn,
+    ChatReply,
+    ChatRequest,
+    Content,
+    Delta,
+    FilePart,
+    ImagePart,
+    StopReason,
+    TextPart,
+    TokenUsage,
+    Tool,
+    ToolTurn,
+    Turn,
+    UserTurn,
+    parts_of,
+)
+from ....protocol.errors import ModelError, UpstreamError
+from ....protocol.surrogates import decode_mended
+from ...io.http.sse import SseParser
+from .codec import (
+    EARLIER,
+    NOTHING,
+    UNREADABLE,
+    Outgoing,
+    ReplyBuilder,
+    base64_of,
+    file_as_text,
+    no_sense,
+    result_apart,
+    unfinished,
+)
+
+Json = Any
+
+DEFAULT_BASE = "https://generativelanguage.googleapis.com/v1beta"
+
+_READABLE = ("application/pdf",)
+"""Types of files, beside pictures, sound and films, that it reads as they are."""
+
+
+class GeminiCodec:
+    """Translates for Gemini."""
+
+    streams_tools = True
+
+    def headers(self, key: str) -> dict[str, str]:
+        """The key, where there is one."""
+        return {"x-goog-api-key": key} if key else {}
+
+    def encode(self, request: ChatRequest, model: str, *, stream: bool) -> Outgoing:
+        """The request as contents to go on with."""
+        body: dict[str, Json] = {"contents": list(_contents(request.messages))}
+        if request.system:
+            body["systemInstruction"] = {"parts": [{"text": request.system}]}
+        if request.tools:
+            body["tools"] = [{"functionDeclarations": [_declaration(tool) for tool in request.tools]}]
+            if request.tool_choice != "auto":
+                body["toolConfig"] = {"functionCallingConfig": _choice(request.tool_choice)}
+        options: dict[str, Json] = {
+            "temperature": request.temperature,
+            "topP": request.top_p,
+            "maxOutputTokens": request.max_tokens,
+            "stopSequences": request.stop or None,
+        }
+        if request.response_schema is not None:
+            options |= {"responseMimeType": "application/json", "responseJsonSchema": request.response_schema}
+        given = {name: value for name, value in options.items() if value is not None}
+        own = request.extra.get("generationConfig")
+        if given or own:
+            body["generationConfig"] = {**own, **given} if isinstance(own, dict) else given
+        what = "streamGenerateContent?alt=sse" if stream else "generateContent"
+        path = f"/{model if '/' in model else f'models/{model}'}:{what}"
+        return Outgoing(path, msgspec.json.encode({**request.extra, **body}), _decoded, GeminiReader)
+
+
+class GeminiReader:
+    """Reads the chunks of one streamed answer, each of which looks like a whole one."""
+
+    def __init__(self) -> None:
+        self._events = SseParser()
+        self._reading = _Reading()
+
+    def feed(self, data: bytes) -> Iterator[Delta]:
+        """The pieces of text, reasoning and tool calls that `data` completes."""
+        for event in self._events.feed(data):
+            answer = _answer(event.data.encode())
+            if answer.error is not None:
+                raise UpstreamError(_error_text(answer.error))
+            yield from self._reading.take(answer)
+
+    def finish(self) -> ChatReply:
+        """The whole reply, once a chunk has said why it ends."""
+        if not self._reading.ended:
+            raise unfinished()
+        return self._reading.reply()
+
+
+# --- out --------------------------------------------------------------------------------------------------
+
+
+def _contents(turns: Sequence[Turn]) -> Iterator[Json]:
+    if turns and isinstance(turns[0], AssistantTurn):
+        yield {"role": "user", "parts": [{"text": EARLIER}]}
+    for are_results, together in groupby(turns, lambda turn: isinstance(turn, ToolTurn)):
+        if are_results:
+            results = [turn for turn in together if isinstance(turn, ToolTurn)]
+            shown = [_part(part) for turn in results for part in result_apart(turn)[1]]
+            yield {"role": "user", "parts": [*map(_result, results), *shown]}
+            continue
+        for turn in together:
+            if isinstance(turn, UserTurn):
+                yield {"role": "user", "parts": _parts(turn.content) or [{"text": NOTHING}]}
+            elif isinstance(turn, AssistantTurn):
+                yield {"role": "model", "parts": list(_said_before(turn)) or [{"text": ""}]}
+
+
+def _parts(content: Content) -> list[Json]:
+    return [_part(part) for part in parts_of(content)]
+
+
+def _part(part: TextPart | ImagePart | FilePart) -> Json:
+    match part:
+        case TextPart():
+            return {"text": part.text}
+        case ImagePart() if part.url:
+            return {"fileData": {"mimeType": part.media_type, "fileUri": part.url}}
+        case ImagePart():
+            return {"inlineData": {"mimeType": part.media_type, "data": base64_of(part)}}
+        case FilePart() if part.media_type in _READABLE or part.media_type.startswith(("audio/", "video/", "image/")):
+            return {"inlineData": {"mimeType": part.media_type, "data": base64_of(part)}}
+        case FilePart():
+            return {"text": file_as_text(part)}
+
+
+def _said_before(turn: AssistantTurn) -> Iterator[Json]:
+    if turn.text:
+        yield {"text": turn.text}
+    for call in turn.tool_calls:
+        part: dict[str, Json] = {"functionCall": {"name": call.name, "args": call.arguments}}
+        if call.signature:
+            part["thoughtSignature"] = call.signature
+        yield part
+
+
+def _result(turn: ToolTurn) -> Json:
+    key = "error" if turn.error else "result"
+    return {"functionResponse": {"name": turn.name, "response": {key: result_apart(turn)[0]}}}
+
+
+def _declaration(tool: Tool) -> Json:
+    found: dict[str, Json] = {"name": tool.name, "description": tool.description}
+    if tool.parameters.get("properties"):
+        found["parametersJsonSchema"] = tool.parameters
+    return found
+
+
+def _choice(choice: str) -> Json:
+    if choice in ("none", "required"):
+        return {"mode": "NONE" if choice == "none" else "ANY"}
+    return {"mode": "ANY", "allowedFunctionNames": [choice]}
+
+
+# --- in ---------------------------------------------------------------------------------------------------
+
+_STOPS: dict[str, StopReason] = {
+    "MAX_TOKENS": "length",
+    "SAFETY": "refused",
+    "RECITATION": "refused",
+    "LANGUAGE": "refused",
+    "BLOCKLIST": "refused",
+    "PROHIBITED_CONTENT": "refused",
+    "SPII": "refused",
+    "IMAGE_SAFETY": "refused",
+}
+"""Why it ended; anything else is an end like any other."""
+
+_FUMBLED = ("MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL")
+"""It meant to call a tool and did not manage to; mostly it says nothing then, and does better the next time."""
+
+
+class _Camel(msgspec.Struct, rename="camel"):
+    pass
+
+
+class _Call(_Camel):
+    name: str = ""
+    args: dict[str, Json] | None = None
+
+
+class _Part(_Camel):
+    text: str | None = None
+    thought: bool = False
+    function_call: _Call | None = None
+    thought_signature: str = ""
+
+
+class _Content(_Camel):
+    parts: list[_Part] | None = None
+
+
+class _Candidate(_Camel):
+    content: _Content | None = None
+    finish_reason: str | None = None
+    index: int = 0
+
+
+class _Usage(_Camel):
+    prompt_token_count: int | None = None
+    candidates_token_count: int | None = None
+    thoughts_token_count: int | None = None
+    tool_use_prompt_token_count: int | None = None
+    cached_content_token_count: int | None = None
+
+
+class _Feedback(_Camel):
+    block_reason: str | None = None
+
+
+class _Answer(_Camel):
+    candidates: list[_Candidate] | None = None
+    prompt_feedback: _Feedback | None = None
+    usage_metadata: _Usage | None = None
+    error: Json = None
+
+
+_decode_answer = msgspec.json.Decoder(_Answer).decode
+
+
+def _answer(data: bytes) -> _Answer:
+    try:
+        return decode_mended(_decode_answer, data)
+    except UNREADABLE as error:
+        no_sense(data, error)
+
+
+class _Reading:
+    """Puts a reply together, from one answer or from many."""
+
+    def __init__(self) -> None:
+        self.builder = ReplyBuilder()
+        self.ended = False
+        self._calls = 0
+        self._fumbled = ""
+
+    def take(self, answer: _Answer) -> Iterator[Delta]:
+        if answer.usage_metadata is not None:
+            self.builder.usage = _usage(answer.usage_metadata)
+        if answer.prompt_feedback is not None and answer.prompt_feedback.block_reason:
+            self.builder.stop = "refused"
+            self.ended = True
+        for candidate in answer.candidates or ():
+            if candidate.index:
+                continue
+            for part in (candidate.content.parts if candidate.content is not None else None) or ():
+                yield from self._part(part)
+            if candidate.finish_reason:
+                self.ended = True
+                self.builder.stop = _STOPS.get(candidate.finish_reason)
+                self._fumbled = candidate.finish_reason if candidate.finish_reason in _FUMBLED else ""
+
+    def reply(self) -> ChatReply:
+        """The whole reply.
+
+        Raises:
+            UpstreamError: it is none, and another try may have one.
+        """
+        reply = self.builder.build()
+        if self._fumbled and not reply.text and not reply.tool_calls:
+            raise UpstreamError(f"the model said nothing, since a call of a tool went wrong ({self._fumbled})")
+        return reply
+
+    def _part(self, part: _Part) -> Iterator[Delta]:
+        if part.function_call is not None:
+            arguments = msgspec.json.encode(part.function_call.args or {}).decode()
+            yield from self.builder.call(
+                self._calls,
+                name=part.function_call.name,
+                arguments=arguments,
+                signature=part.thought_signature,
+            )
+            self._calls += 1
+        elif part.thought:
+            yield from self.builder.reasoning(part.text or "")
+        else:
+            yield from self.builder.text(part.text or "")
+
+
+def _decoded(body: bytes) -> ChatReply:
+    answer = _answer(body)
+    if answer.error is not None:
+        raise ModelError(_error_text(answer.error))
+    reading = _Reading()
+    list(reading.take(answer))
+    if not reading.ended:
+        raise ModelError("the answer has no candidates")
+    return reading.reply()
+
+
+def _usage(usage: _Usage) -> TokenUsage:
+    return TokenUsage(
+        input_tokens=(usage.prompt_token_count or 0) + (usage.tool_use_prompt_token_count or 0),
+        output_tokens=(usage.candidates_token_count or 0) + (usage.thoughts_token_count or 0),
+        cached_tokens=usage.cached_content_token_count or 0,
+    )
+
+
+def _error_text(error: Json) -> str:
+    if isinstance(error, dict):
+        return str(error.get("message") or error)
+    return str(error)

@@ -1,0 +1,223 @@
+"""Ollama's chat.
+
+    POST {api_base}/api/chat
+
+Streams are lines of JSON. Arguments of tool calls are objects on this wire, and calls have no ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from ....protocol.chat import (
+    AssistantTurn,
+    ChatReply,
+    ChatRequest,
+    Content,
+    Delta,
+    FilePart,
+    ImagePart,
+    StopReason,
+    TextPart,
+    TokenUsage,
+    ToolTurn,
+    Turn,
+    UserTurn,
+    parts_of,
+)
+from ....protocol.errors import ModelError, UpstreamError
+from ....protocol.surrogates import decode_mended
+from ...io.http.sse import MAX_EVENT
+from .codec import (
+    UNREADABLE,
+    Outgoing,
+    ReplyBuilder,
+    base64_of,
+    file_as_text,
+    no_sense,
+    unfinished,
+    without_files,
+)
+
+Json = Any
+
+DEFAULT_BASE = "http://localhost:11434"
+
+
+class OllamaCodec:
+    """Translates for Ollama."""
+
+    streams_tools = True
+
+    def headers(self, key: str) -> dict[str, str]:
+        """A bearer token where there is a key (a proxy in front may want one), else nothing."""
+        return {"authorization": f"Bearer {key}"} if key else {}
+
+    def encode(self, request: ChatRequest, model: str, *, stream: bool) -> Outgoing:
+        """The request as a chat."""
+        messages: list[Json] = [{"role": "system", "content": request.system}] if request.system else []
+        messages.extend(_message(turn) for turn in request.messages)
+        body: dict[str, Json] = {"model": model, "messages": messages, "stream": stream}
+        if request.tools and request.tool_choice != "none":
+            offered = [tool for tool in request.tools if request.tool_choice in ("auto", "required", tool.name)]
+            body["tools"] = [
+                {
+                    "type": "function",
+                    "function": {
+                        "name": tool.name,
+                        "description": tool.description,
+                        "parameters": tool.parameters,
+                    },
+                }
+                for tool in offered
+            ]
+        if request.response_schema is not None:
+            body["format"] = request.response_schema
+        options = {
+            "temperature": request.temperature,
+            "top_p": request.top_p,
+            "num_predict": request.max_tokens,
+            "stop": request.stop or None,
+        }
+        given = {name: value for name, value in options.items() if value is not None}
+        own = request.extra.get("options")
+        if given or own:
+            body["options"] = {**own, **given} if isinstance(own, dict) else given
+        return Outgoing("/api/chat", msgspec.json.encode({**request.extra, **body}), _decoded, OllamaReader)
+
+
+class OllamaReader:
+    """Reads the lines of one streamed reply."""
+
+    def __init__(self) -> None:
+        self._builder = ReplyBuilder()
+        self._rest = bytearray()
+        self._calls = 0
+        self._ended = False
+
+    def feed(self, data: bytes) -> Iterator[Delta]:
+        """The pieces that the lines completed by `data` hold.
+
+        Raises:
+            UpstreamError: a line has no end.
+        """
+        first, *others = data.split(b"\n")
+        self._rest += first
+        if others:
+            *lines, rest = bytes(self._rest), *others
+            self._rest = bytearray(rest)
+            for line in lines:
+                if line.strip():
+                    yield from self._line(line)
+        if len(self._rest) > MAX_EVENT:
+            raise UpstreamError(f"the server sent a line of more than {MAX_EVENT} bytes")
+
+    def finish(self) -> ChatReply:
+        """The whole reply, once a line has said that it is done."""
+        if not self._ended:
+            raise unfinished()
+        return self._builder.build()
+
+    def _line(self, line: bytes) -> Iterator[Delta]:
+        try:
+            said = decode_mended(_decode_line, line)
+        except UNREADABLE as error:
+            no_sense(line, error)
+        if said.error:
+            raise UpstreamError(said.error)
+        yield from self._builder.reasoning(said.message.thinking or "")
+        yield from self._builder.text(said.message.content or "")
+        for call in said.message.tool_calls or ():
+            arguments = msgspec.json.encode(call.function.arguments).decode()
+            yield from self._builder.call(self._calls, name=call.function.name, arguments=arguments)
+            self._calls += 1
+        if said.done:
+            self._ended = True
+            self._builder.stop = "tools" if self._calls else _STOPS.get(said.done_reason or "", "end")
+            self._builder.usage = TokenUsage(
+                input_tokens=said.prompt_eval_count or 0, output_tokens=said.eval_count or 0
+            )
+
+
+# --- out --------------------------------------------------------------------------------------------------
+
+
+def _message(turn: Turn) -> Json:
+    match turn:
+        case UserTurn():
+            return {"role": "user", **_content(turn.content)}
+        case AssistantTurn():
+            message: dict[str, Json] = {"role": "assistant", "content": turn.text}
+            if turn.tool_calls:
+                message["tool_calls"] = [
+                    {"function": {"name": call.name, "arguments": call.arguments}} for call in turn.tool_calls
+                ]
+            return message
+        case ToolTurn():
+            return {"role": "tool", "tool_name": turn.name, **_content(without_files(turn.content))}
+
+
+def _content(content: Content) -> dict[str, Json]:
+    """Text and images apart, as this wire wants them."""
+    texts: list[str] = []
+    images: list[str] = []
+    for part in parts_of(content):
+        match part:
+            case TextPart():
+                texts.append(part.text)
+            case ImagePart():
+                images.append(_image(part))
+            case FilePart():
+                texts.append(file_as_text(part))
+    message: dict[str, Json] = {"content": "\n".join(texts)}
+    return {**message, "images": images} if images else message
+
+
+def _image(part: ImagePart) -> str:
+    if not part.url:
+        return base64_of(part)
+    if part.url.startswith("data:"):
+        return part.url.partition(";base64,")[2]
+    raise ModelError(f"ollama takes images as bytes only, not as a URL: {part.url}")
+
+
+# --- in ---------------------------------------------------------------------------------------------------
+
+_STOPS: dict[str, StopReason] = {"stop": "end", "length": "length"}
+
+
+class _Function(msgspec.Struct):
+    name: str = ""
+    arguments: dict[str, Json] = {}
+
+
+class _Call(msgspec.Struct):
+    function: _Function
+
+
+class _Said(msgspec.Struct):
+    content: str | None = None
+    thinking: str | None = None
+    tool_calls: list[_Call] | None = None
+
+
+class _Line(msgspec.Struct):
+    message: _Said = msgspec.field(default_factory=_Said)
+    done: bool = False
+    done_reason: str | None = None
+    prompt_eval_count: int | None = None
+    eval_count: int | None = None
+    error: str = ""
+
+
+_decode_line = msgspec.json.Decoder(_Line).decode
+
+
+def _decoded(body: bytes) -> ChatReply:
+    """A complete answer is a stream of one line."""
+    reader = OllamaReader()
+    list(reader.feed(body + b"\n"))
+    return reader.finish()

@@ -1,0 +1,313 @@
+"""OpenAI's chat completions, which most other servers speak too.
+
+    POST {api_base}/chat/completions
+
+Types `openai` and `openai-compatible` differ in what the request calls the bound of the reply: OpenAI itself
+wants `max_completion_tokens`, the others know `max_tokens`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Any
+
+import msgspec
+
+from ....protocol.chat import (
+    AssistantTurn,
+    ChatReply,
+    ChatRequest,
+    Content,
+    Delta,
+    FilePart,
+    ImagePart,
+    StopReason,
+    TextPart,
+    TokenUsage,
+    Tool,
+    ToolTurn,
+    Turn,
+    UserTurn,
+)
+from ....protocol.errors import ModelError, UpstreamError
+from ....protocol.surrogates import decode_mended
+from ...io.http.sse import SseParser
+from .codec import UNREADABLE, Outgoing, ReplyBuilder, data_url, file_as_text, no_sense, result_apart, unfinished
+
+Json = Any
+
+DEFAULT_BASE = "https://api.openai.com/v1"
+DEFAULT_MODEL = "gpt-4o-mini"
+
+
+class OpenAiCodec:
+    """Translates for OpenAI (`own=True`) or for a server that is compatible with it."""
+
+    streams_tools = True
+
+    def __init__(self, *, own: bool) -> None:
+        self._limit_key = "max_completion_tokens" if own else "max_tokens"
+
+    def headers(self, key: str) -> dict[str, str]:
+        """A bearer token, or nothing."""
+        return {"authorization": f"Bearer {key}"} if key else {}
+
+    def encode(self, request: ChatRequest, model: str, *, stream: bool) -> Outgoing:
+        """The request as a chat completion."""
+        messages: list[Json] = [{"role": "system", "content": request.system}] if request.system else []
+        messages.extend(_messages(request.messages))
+        body: dict[str, Json] = {"model": model, "messages": messages}
+        if request.tools:
+            body["tools"] = [_tool(tool) for tool in request.tools]
+            if request.tool_choice != "auto":
+                body["tool_choice"] = _choice(request.tool_choice)
+        if request.response_schema is not None:
+            body["response_format"] = response_format(request.response_schema)
+        if request.temperature is not None:
+            body["temperature"] = request.temperature
+        if request.top_p is not None:
+            body["top_p"] = request.top_p
+        if request.max_tokens is not None:
+            body[self._limit_key] = request.max_tokens
+        if request.stop:
+            body["stop"] = request.stop
+        if stream:
+            body["stream"] = True
+            body["stream_options"] = {"include_usage": True}
+        return Outgoing("/chat/completions", msgspec.json.encode({**request.extra, **body}), _decoded, OpenAiReader)
+
+
+class OpenAiReader:
+    """Reads the chunks of one streamed completion."""
+
+    def __init__(self) -> None:
+        self._events = SseParser()
+        self._builder = ReplyBuilder()
+        self._ended = False
+
+    def feed(self, data: bytes) -> Iterator[Delta]:
+        """The pieces of text, reasoning and tool calls that `data` completes."""
+        for event in self._events.feed(data):
+            if event.data == "[DONE]":
+                self._ended = True
+            else:
+                yield from self._chunk(event.data)
+
+    def finish(self) -> ChatReply:
+        """The whole reply; its end is `[DONE]`, or a finish reason where a server sends no `[DONE]`."""
+        if not self._ended and self._builder.stop is None:
+            raise unfinished()
+        return self._builder.build()
+
+    def _chunk(self, data: str) -> Iterator[Delta]:
+        try:
+            chunk = decode_mended(_decode_completion, data)
+        except UNREADABLE as error:
+            no_sense(data.encode(), error)
+        if chunk.error is not None:
+            raise UpstreamError(_error_text(chunk.error))
+        if chunk.usage is not None:
+            self._builder.usage = _usage(chunk.usage)
+        for choice in chunk.choices:
+            if choice.index == 0:
+                yield from _said(self._builder, choice.delta)
+                if choice.finish_reason:
+                    self._builder.stop = _STOPS.get(choice.finish_reason, "end")
+
+
+# --- out --------------------------------------------------------------------------------------------------
+
+
+def _messages(turns: Sequence[Turn]) -> Iterator[Json]:
+    """The turns as messages. Results are texts here: what is more than that, the user says after the last of them."""
+    for are_results, together in groupby(turns, lambda turn: isinstance(turn, ToolTurn)):
+        shown: list[Json] = []
+        for turn in together:
+            yield _message(turn)
+            if are_results and isinstance(turn, ToolTurn) and (apart := result_apart(turn)[1]):
+                shown += [{"type": "text", "text": f"What {turn.name} shows:"}, *map(_part, apart)]
+        if shown:
+            yield {"role": "user", "content": shown}
+
+
+def _message(turn: Turn) -> Json:
+    match turn:
+        case UserTurn():
+            return {"role": "user", "content": _content(turn.content)}
+        case AssistantTurn():
+            message: dict[str, Json] = {"role": "assistant", "content": turn.text or None}
+            if turn.tool_calls:
+                message["tool_calls"] = [
+                    {
+                        "id": call.id,
+                        "type": "function",
+                        "function": {
+                            "name": call.name,
+                            "arguments": call.malformed or msgspec.json.encode(call.arguments).decode(),
+                        },
+                    }
+                    for call in turn.tool_calls
+                ]
+            return message
+        case ToolTurn():
+            return {"role": "tool", "tool_call_id": turn.call, "content": result_apart(turn)[0]}
+
+
+def _content(content: Content) -> Json:
+    if isinstance(content, str):
+        return content
+    return [_part(part) for part in content]
+
+
+def _part(part: TextPart | ImagePart | FilePart) -> Json:
+    match part:
+        case TextPart():
+            return {"type": "text", "text": part.text}
+        case ImagePart():
+            return {"type": "image_url", "image_url": {"url": part.url or data_url(part)}}
+        case FilePart(media_type="application/pdf"):
+            return {"type": "file", "file": {"filename": part.name, "file_data": data_url(part)}}
+        case FilePart():
+            return {"type": "text", "text": file_as_text(part)}
+
+
+def _tool(tool: Tool) -> Json:
+    function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+    return {"type": "function", "function": function}
+
+
+def _choice(choice: str) -> Json:
+    if choice in ("none", "required"):
+        return choice
+    return {"type": "function", "function": {"name": choice}}
+
+
+def response_format(schema: dict[str, Json]) -> Json:
+    """The request's `response_format`. OpenAI enforces a schema only if it is strict in every object."""
+    return {
+        "type": "json_schema",
+        "json_schema": {"name": "answer", "schema": schema, "strict": _is_strict(schema)},
+    }
+
+
+def _is_strict(schema: Json) -> bool:
+    """Whether every object lists all its properties as required and admits no others."""
+    if isinstance(schema, list):
+        return all(_is_strict(item) for item in schema)
+    if not isinstance(schema, dict):
+        return True
+    if schema.get("type") == "object":
+        properties = schema.get("properties", {})
+        if schema.get("additionalProperties") is not False or set(schema.get("required", ())) != set(properties):
+            return False
+        return all(_is_strict(value) for value in properties.values())
+    return all(_is_strict(value) for value in schema.values())
+
+
+# --- in ---------------------------------------------------------------------------------------------------
+
+_STOPS: dict[str, StopReason] = {
+    "stop": "end",
+    "length": "length",
+    "tool_calls": "tools",
+    "function_call": "tools",
+    "content_filter": "refused",
+}
+
+
+class _Function(msgspec.Struct):
+    name: str | None = None
+    arguments: str | dict[str, Json] | None = None  # some servers send the object itself
+
+
+class _Call(msgspec.Struct):
+    index: int | None = None
+    id: str | None = None
+    function: _Function = msgspec.field(default_factory=_Function)
+
+
+class _Said(msgspec.Struct):
+    content: str | None = None
+    refusal: str | None = None
+    reasoning_content: str | None = None
+    reasoning: Json = None
+    tool_calls: list[_Call] | None = None
+
+
+class _Choice(msgspec.Struct):
+    index: int = 0
+    message: _Said = msgspec.field(default_factory=_Said)
+    delta: _Said = msgspec.field(default_factory=_Said)
+    finish_reason: str | None = None
+
+
+class _Details(msgspec.Struct):
+    cached_tokens: int | None = None
+
+
+class _Usage(msgspec.Struct):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    prompt_tokens_details: _Details | None = None
+
+
+class _Completion(msgspec.Struct):
+    choices: list[_Choice] = []
+    usage: _Usage | None = None
+    error: Json = None
+
+
+_decode_completion = msgspec.json.Decoder(_Completion).decode
+
+
+def _decoded(body: bytes) -> ChatReply:
+    """The first choice of a completion."""
+    try:
+        completion = decode_mended(_decode_completion, body)
+    except UNREADABLE as error:
+        no_sense(body, error)
+    if completion.error is not None:
+        raise ModelError(_error_text(completion.error))
+    if not completion.choices:
+        raise ModelError("the answer has no choices")
+    choice = completion.choices[0]
+    builder = ReplyBuilder()
+    list(_said(builder, choice.message))
+    builder.stop = _STOPS.get(choice.finish_reason or "")
+    builder.usage = _usage(completion.usage)
+    return builder.build()
+
+
+def _said(builder: ReplyBuilder, said: _Said) -> Iterator[Delta]:
+    """The pieces in a message or a chunk of one."""
+    reasoning = said.reasoning_content or (said.reasoning if isinstance(said.reasoning, str) else "")
+    yield from builder.reasoning(reasoning)
+    yield from builder.text(said.content or said.refusal or "")
+    for position, call in enumerate(said.tool_calls or ()):
+        arguments = call.function.arguments
+        if isinstance(arguments, dict):
+            arguments = msgspec.json.encode(arguments).decode()
+        yield from builder.call(
+            position if call.index is None else call.index,
+            id=call.id or "",
+            name=call.function.name or "",
+            arguments=arguments or "",
+        )
+
+
+def _usage(usage: _Usage | None) -> TokenUsage:
+    if usage is None:
+        return TokenUsage()
+    details = usage.prompt_tokens_details
+    return TokenUsage(
+        input_tokens=usage.prompt_tokens or 0,
+        output_tokens=usage.completion_tokens or 0,
+        cached_tokens=(details.cached_tokens or 0) if details is not None else 0,
+    )
+
+
+def _error_text(error: Json) -> str:
+    if isinstance(error, dict):
+        return str(error.get("message") or error)
+    return str(error)

@@ -1,0 +1,109 @@
+"""execute_command, execute_py_code and execute_sql_code: programs under the process supervisor.
+
+They see our environment and start in our working directory, where `fs_*` sees relative paths from. None has a terminal
+or input. An exit status other than 0 is not a failure of the tool, but a result that the model reads.
+
+SQL runs on SQLite. The database is, in this order: the `database` argument (a file where `fs_*` may go), `USQL_DSN` as
+Loki's tool reads it (`sqlite3:path`, `sqlite3:///absolute/path`), `DATABASE_URL` as most programs read it
+(`sqlite:///relative/path`, `sqlite:////absolute/path`). Statements can't open other files.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from .....protocol.errors import ToolFailed
+from ..tool import Arguments
+from .places import Places, in_thread
+from .running import run_program
+from .setting import Setting
+
+if TYPE_CHECKING:
+    from .....supervisors import Actor
+
+WORKERS = Path(__file__).with_name("workers")
+
+ROWS = 500
+"""Rows of one statement that are shown."""
+
+_JOINED = 'exec 2>&1; exec bash -c "$1" bash'
+"""One pipe for both, so that errors stand where they happened. The command is an argument, never part of this."""
+
+_DSN = re.compile(r"^(?:sqlite3?|sq):(.*)$", re.DOTALL)
+
+
+async def execute_command(me: Actor, setting: Setting, arguments: Arguments) -> str:
+    """Run a command with bash."""
+    command = arguments["command"]
+    if "\0" in command:
+        raise ToolFailed("a command can't contain a NUL character")
+    if not command.strip():
+        raise ToolFailed("the command is empty")
+    ran = await run_program(me, "execute_command", ["bash", "-c", _JOINED, "bash", command], setting)
+    return ran.told()
+
+
+async def execute_py_code(me: Actor, setting: Setting, arguments: Arguments) -> str:
+    """Run code with the Python of the working directory's .venv, or else of the PATH."""
+    own = setting.places.here / ".venv" / "bin" / "python"
+    python = str(own) if own.is_file() else shutil.which("python3", path=setting.environ.get("PATH")) or sys.executable
+    argv = [python, "-B", str(WORKERS / "python_code.py")]
+    ran = await run_program(me, "execute_py_code", argv, setting, input=_utf8(arguments["code"]))
+    return ran.told()
+
+
+async def execute_sql_code(me: Actor, setting: Setting, arguments: Arguments) -> str:
+    """Run statements; the rows of each are a small table."""
+    named = arguments.get("database", "")
+    if named:
+        database = await in_thread(lambda: _database(setting.places, named))
+    else:
+        database = configured(setting.environ)
+    task = msgspec.json.encode({"database": database, "code": _utf8(arguments["code"]).decode(), "rows": ROWS})
+    argv = [sys.executable, "-I", "-S", "-B", str(WORKERS / "sql.py")]
+    ran = await run_program(me, "execute_sql_code", argv, setting, input=task)
+    if ran.status != 0:
+        raise ToolFailed(ran.text.strip() or "the statements failed")
+    return ran.told()
+
+
+def configured(environ: Mapping[str, str]) -> str:
+    """The database that the user has set up: a path, or `:memory:`.
+
+    Raises:
+        ToolFailed: there is none, or it is not SQLite.
+    """
+    for name in ("USQL_DSN", "DATABASE_URL"):
+        dsn = environ.get(name, "").strip()
+        if not dsn:
+            continue
+        match = _DSN.match(dsn)
+        if match is None and (":" in dsn and dsn != ":memory:"):
+            scheme = dsn.split(":", 1)[0]
+            raise ToolFailed(f"{name} names a database of the kind '{scheme}'; only SQLite is supported (sqlite3:PATH)")
+        path = dsn if match is None else match[1].split("?", 1)[0]
+        if path.startswith("//"):
+            path = path[3:] if name == "DATABASE_URL" else path[2:]
+        return path or ":memory:"
+    raise ToolFailed("there is no database: give `database`, a SQLite file, or have the user set USQL_DSN=sqlite3:PATH")
+
+
+def _database(places: Places, text: str) -> str:
+    path = places.find(text).path
+    if path.exists() and not path.is_file():
+        raise ToolFailed(f"'{text}' is not a file, so it is no database")
+    return str(path)
+
+
+def _utf8(code: str) -> bytes:
+    try:
+        return code.encode()
+    except UnicodeEncodeError as error:
+        raise ToolFailed(f"the code can't be written as UTF-8: {error}") from error

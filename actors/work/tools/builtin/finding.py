@@ -1,0 +1,101 @@
+"""fs_glob and fs_grep: bounded in hits and in seconds. The search itself is `workers/search.py`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from .....protocol.errors import TimedOut, ToolFailed
+from ..tool import Arguments
+from .places import Place, Places, in_thread
+from .setting import Setting
+
+if TYPE_CHECKING:
+    from .....supervisors import Actor
+
+WORKER = Path(__file__).with_name("workers") / "search.py"
+
+NAMES = 200
+"""Paths that fs_glob returns."""
+
+HITS = 200
+"""Lines that fs_grep returns."""
+
+WIDTH = 400
+"""Characters of a line that fs_grep shows."""
+
+SECONDS = 20.0
+"""For one search; what was found by then is returned."""
+
+MARGIN = 5.0
+"""Seconds on top, after which a search that does not hear its alarm is ended."""
+
+
+async def fs_glob(me: Actor, setting: Setting, arguments: Arguments) -> str:
+    """Paths, the last changed first."""
+    text = arguments.get("path", "")
+    found = await _searched(me, setting, text, task="glob", pattern=arguments["pattern"], hits=NAMES)
+    notes = [_joined(text, path) for path in found["hits"]]
+    if found["more"]:
+        notes.append(f"[cut: {found['more']} more, all older]")
+    return _told(notes, found, f"no file matches {arguments['pattern']}")
+
+
+async def fs_grep(me: Actor, setting: Setting, arguments: Arguments) -> str:
+    """path:line:text."""
+    text = arguments.get("path", "")
+    options = {"pattern": arguments["pattern"], "include": arguments.get("include", ""), "hits": HITS, "width": WIDTH}
+    found = await _searched(me, setting, text, task="grep", **options)
+    notes = [f"{_joined(text, path)}:{number}:{line}" for path, number, line in found["hits"]]
+    if found["cut"] == "hits":
+        notes.append(f"[cut after {HITS} hits; narrow the pattern, the path or `include`]")
+    if found["skipped"]:
+        notes.append(f"[{found['skipped']} files were too large to be searched]")
+    return _told(notes, found, "nothing found")
+
+
+async def _searched(me: Actor, setting: Setting, path: str, **task: Any) -> dict[str, Any]:
+    from .....supervisors.process import run_process
+
+    place = await in_thread(lambda: _checked(setting.places, path))
+    seconds = min(SECONDS, setting.timeout)
+    task |= {"root": str(place.root), "parts": place.parts, "seconds": seconds, **place.sight.to_wire()}
+    try:
+        done = await run_process(
+            me,
+            [sys.executable, "-I", "-S", "-B", str(WORKER)],
+            name="search",
+            input=msgspec.json.encode(task),
+            cwd=place.root,
+            timeout=seconds + MARGIN,
+        )
+    except TimedOut:
+        raise ToolFailed(f"the search did not end within {seconds + MARGIN:g} s; use a simpler pattern") from None
+    if done.status != 0 or done.truncated:
+        raise ToolFailed("the search failed", stderr=done.stderr_tail)
+    found: dict[str, Any] = msgspec.json.decode(done.stdout)
+    if "mistake" in found:
+        raise ToolFailed(found["mistake"])
+    return found
+
+
+def _checked(places: Places, path: str) -> Place:
+    place = places.find(path)
+    with place.opened():
+        return place
+
+
+def _joined(text: str, path: str) -> str:
+    """A path below what the model named, written as the model writes it."""
+    if not path:
+        return text
+    return path if text in ("", ".", "./") else f"{text.rstrip('/')}/{path}"
+
+
+def _told(lines: list[str], found: dict[str, Any], nothing: str) -> str:
+    if found["cut"] == "time":
+        lines.append(f"[cut: the search took more than {SECONDS:g} s; narrow the pattern or the path]")
+    return "\n".join(lines) or f"({nothing})"

@@ -1,0 +1,325 @@
+"""Finds the tools that an agent names: its own file's, the user's global files, ours.
+
+    agents/<name>/tools.sh | tools.py | tools.ts      every function of it is a tool of that agent (one file per agent)
+    functions/tools/<tool>.sh | .py | .ts             one global tool per file, named after it
+    actors/work/tools/builtin                              ours, unless the user has a global file of that name
+
+A name may carry its file's ending (`fs_cat.sh`), and may be an alias of `mapping_tools`, which stands for several;
+`all` stands for every global tool. With `visible_tools` in the settings there are no other global tools than those.
+Files are read once, and again when they change.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ....protocol.errors import InvalidFile
+from ....protocol.permissions import Permissions
+from ....protocol.problems import Problem, did_you_mean, errors_in
+from ....protocol.settings import Settings
+from ...io.directories import cache_dir
+from .tool import TIMEOUT, Tool
+
+if TYPE_CHECKING:
+    from ....supervisors import Actor
+    from .declare import ToolFile
+    from .files.home import Home
+
+ENDINGS = (".sh", ".py", ".ts")
+DEFAULT_ALIASES = {"fs": "fs_cat,fs_read,fs_ls,fs_glob,fs_grep,fs_mkdir,fs_patch,fs_rm,fs_write"}
+OTHER_NAMES = {"web_search_coyote": "web_search_loki"}
+"""What Loki's successor calls a tool of ours; a file of that name is what it says."""
+ALL = "all"
+_PATTERN = re.compile(r"[*?]")
+
+
+class ToolOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What the user of a run says about tools.
+
+    Attributes:
+        yes: nothing asks for permission; tools see `AUTO_CONFIRM`.
+        roots: directories beside the working directory, and those of the settings, in which `fs_*` may read and write.
+        cwd: the working directory of the run's tools; None for ours.
+    """
+
+    yes: bool = False
+    roots: tuple[Path, ...] = ()
+    cwd: Path | None = None
+
+
+class AgentTools(msgspec.Struct, kw_only=True):
+    """The tools of an agent's own file.
+
+    Attributes:
+        tools: one per function.
+        instructions: runs the file's `_instructions`; None if it has none.
+        problems: warnings about the file.
+    """
+
+    tools: list[Tool] = []
+    instructions: Callable[[Actor], Awaitable[str]] | None = None
+    problems: tuple[Problem, ...] = ()
+
+
+class Shelf:
+    """The tools that are there for the agents of a configuration directory.
+
+    Args:
+        config_dir: where `functions/tools` and `.env` are.
+        settings: aliases and which tools are visible.
+        environ: what tools inherit.
+
+    Attributes:
+        config_dir, settings: as given.
+    """
+
+    def __init__(self, config_dir: Path, settings: Settings, environ: Mapping[str, str]) -> None:
+        self.config_dir = config_dir
+        self.settings = settings
+        self._environ = environ
+        self._ours: dict[tuple[Path, ...], dict[str, Tool]] = {}
+
+    def global_names(self) -> list[str]:
+        """Every global tool, ours first."""
+        return [*self._our_names(), *(name for name in self._files() if name not in OURS)]
+
+    def spelled_out(self, names: Iterable[str]) -> list[str]:
+        """Names without endings, aliases and `all` replaced by what they stand for; each once, in order."""
+        aliases = {**DEFAULT_ALIASES, **self.settings.mapping_tools}
+        found: dict[str, None] = {}
+        for given in names:
+            name = bare_name(given)
+            if name == ALL:
+                found.update(dict.fromkeys(self.global_names()))
+            elif name in aliases and name not in OURS:
+                found.update(dict.fromkeys(bare_name(part) for part in names_in(aliases[name])))
+            elif name in OTHER_NAMES and name not in self._files():
+                found[OTHER_NAMES[name]] = None
+            else:
+                found[name] = None
+        return list(found)
+
+    def permissions(self, rules: Permissions) -> Permissions:
+        """Rules with aliases replaced by the tools they stand for; what is said of a tool by its name comes first."""
+        spelled = {name: rule for alias, rule in rules.items() for name in self.spelled_out([alias])}
+        return {**spelled, **{name: rule for name, rule in rules.items() if name in spelled}}
+
+    def strangers(self, rules: Iterable[str], own: Iterable[str] = ()) -> list[tuple[str, str]]:
+        """Names in rules that no tool has, each with a hint; patterns and names of families and servers aside.
+
+        Args:
+            own: names of tools that are not global.
+        """
+        own = set(own)
+        names = [
+            name for name in rules if not _PATTERN.search(name) and "__" not in name and not name.startswith("mcp_")
+        ]
+        return [found for found in self.unknown(names) if found[0] not in own]
+
+    def unknown(self, names: Iterable[str]) -> list[tuple[str, str]]:
+        """The names that stand for no global tool, each with a hint."""
+        there = self.global_names()
+        aliases = {**DEFAULT_ALIASES, **self.settings.mapping_tools}
+        missing = [name for name in self.spelled_out(names) if name not in there]
+        return [(name, did_you_mean(name, [*there, *aliases]) or f"there are: {', '.join(there)}") for name in missing]
+
+    def named(self, names: Iterable[str], home: Home, options: ToolOptions, timeout: float = TIMEOUT) -> list[Tool]:
+        """The global tools of these names; a name that stands for none is left out.
+
+        Raises:
+            InvalidFile: a tool's file has errors.
+        """
+        there = set(self.global_names())
+        return [self._tool(name, home, options, timeout) for name in self.spelled_out(names) if name in there]
+
+    def has_file(self, directory: Path) -> bool:
+        """Whether the agent in `directory` has a tools file."""
+        return any((directory / f"tools{ending}").is_file() for ending in ENDINGS)
+
+    def of_agent(self, directory: Path, home: Home, timeout: float = TIMEOUT) -> AgentTools:
+        """The tools of the agent in `directory`.
+
+        Raises:
+            InvalidFile: its tools file has errors, or there are two of them.
+        """
+        path = agent_file(directory)
+        if path is None:
+            return AgentTools()
+        from .files.tools import file_tool, instructions
+
+        file = self.read(path, agent=True)
+        dynamic = file.instructions
+
+        async def run_instructions(me: Actor) -> str:
+            assert dynamic is not None
+            return await instructions(me, dynamic, home, timeout=timeout)
+
+        return AgentTools(
+            tools=[judged_as_ours(file_tool(declaration, home, timeout=timeout)) for declaration in file.declarations],
+            instructions=None if dynamic is None else run_instructions,
+            problems=tuple(file.problems),
+        )
+
+    def read(self, path: Path, *, agent: bool) -> ToolFile:
+        """A tools file without errors.
+
+        Raises:
+            InvalidFile: it has some.
+        """
+        file = read_tool_file(path, agent=agent)
+        errors = errors_in(file.problems)
+        if errors:
+            raise InvalidFile("\n".join(str(problem) for problem in errors), file.problems)
+        return file
+
+    def home(
+        self, *, directory: Path | None, agent: str | None, values: Mapping[str, str], options: ToolOptions
+    ) -> Home:
+        """What the tools of an agent are run with; None for both if there is none.
+
+        Raises:
+            ConfigError: a `.env` file can't be read.
+        """
+        from .files.dotenv import tool_environ
+        from .files.home import Home
+
+        return Home(
+            config_dir=self.config_dir,
+            agent=agent,
+            agent_dir=directory,
+            own=True,
+            values=dict(values),
+            environ=tool_environ(self._environ, agent_dir=directory, config_dir=self.config_dir),
+            cache=cache_dir(self._environ),
+            auto_confirm=options.yes,
+            cwd=options.cwd,
+        )
+
+    def _tool(self, name: str, home: Home, options: ToolOptions, timeout: float) -> Tool:
+        path = self._files().get(name)
+        if path is None:
+            return self._builtin((*map(Path, self.settings.tool_roots), *options.roots), options.cwd)[name]
+        from .files.dotenv import tool_environ
+        from .files.tools import file_tool
+
+        (declaration,) = self.read(path, agent=False).declarations
+        environ = tool_environ(self._environ, agent_dir=None, config_dir=self.config_dir)
+        home = msgspec.structs.replace(home, own=False, environ=environ)
+        return judged_as_ours(file_tool(declaration, home, timeout=timeout))
+
+    def _builtin(self, roots: tuple[Path, ...], cwd: Path | None) -> dict[str, Tool]:
+        here = cwd or Path.cwd()
+        key = (here, *(here / root.expanduser() for root in roots))
+        table = self._ours.get(key)
+        if table is None:
+            from .builtin import builtin_tools
+
+            table = self._ours[key] = builtin_tools(self._environ, key, here=here)
+        return table
+
+    def _our_names(self) -> list[str]:
+        return [name for name in OURS if self._visible(name)]
+
+    def _files(self) -> dict[str, Path]:
+        """The user's global tools; of two files of one name the first by `ENDINGS`."""
+        folder = self.config_dir / "functions" / "tools"
+        try:
+            paths = [path for path in folder.iterdir() if path.suffix in ENDINGS and self._visible(path.stem)]
+        except OSError:
+            return {}
+        paths.sort(key=lambda path: (path.stem, -ENDINGS.index(path.suffix)))
+        return {path.stem: path for path in paths}
+
+    def _visible(self, name: str) -> bool:
+        visible = self.settings.visible_tools
+        return visible is None or name in {bare_name(each) for each in visible}
+
+
+OURS = (
+    "execute_command",
+    "execute_py_code",
+    "execute_sql_code",
+    "fetch_url_via_curl",
+    "fs_cat",
+    "fs_glob",
+    "fs_grep",
+    "fs_ls",
+    "fs_mkdir",
+    "fs_patch",
+    "fs_read",
+    "fs_rm",
+    "fs_write",
+    "get_current_time",
+    "get_current_weather",
+    "search_arxiv",
+    "search_wikipedia",
+    "web_search_loki",
+)
+"""Names of the tools in `builtin`, known without importing them."""
+
+
+def read_tool_file(path: Path, *, agent: bool, wordless: bool = False) -> ToolFile:
+    """A tools file, with all that is wrong with it; read again only when it has changed. See `declare.read_tools`.
+
+    Raises:
+        ConfigError: it is TypeScript, and what reads that is not installed.
+    """
+    try:
+        state = path.stat()
+        stamp = (state.st_mtime_ns, state.st_size, state.st_ino)
+    except OSError:
+        stamp = (0, 0, 0)  # the reader says it better
+    return _read_once(path, agent, wordless, stamp)
+
+
+@lru_cache(maxsize=1_024)
+def _read_once(path: Path, agent: bool, wordless: bool, _stamp: tuple[int, int, int]) -> ToolFile:
+    from .declare import read_tools
+
+    return read_tools(path, agent=agent, wordless=wordless)
+
+
+def agent_file(directory: Path) -> Path | None:
+    """The tools file of the agent in `directory`.
+
+    Raises:
+        InvalidFile: there are two.
+    """
+    found = [path for path in (directory / f"tools{ending}" for ending in ENDINGS) if path.is_file()]
+    if len(found) > 1:
+        names = " and ".join(path.name for path in found)
+        raise InvalidFile(f"{directory} has {names}; an agent has one tools file: put all functions into one of them")
+    return found[0] if found else None
+
+
+def judged_as_ours(tool: Tool) -> Tool:
+    """The tool; one that is called as one of ours has the same subject for permissions, if that is a text of it.
+
+    A rule for `fs_cat` means paths, also for an `fs_cat` of the user's own directory.
+    """
+    if tool.name not in OURS:
+        return tool
+    from .builtin.specs import SPECS
+
+    spec = SPECS[tool.name]
+    parameter = tool.spec.parameters.get("properties", {}).get(spec.subject)
+    if parameter is None or parameter.get("type") != "string":
+        return tool
+    return msgspec.structs.replace(tool, subject=spec.subject, shell=spec.subject == "command", reads=spec.reads)
+
+
+def names_in(text: str) -> list[str]:
+    """`"a, b"` as a list."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def bare_name(name: str) -> str:
+    """`fs_cat` of `fs_cat.sh`: files may call a tool by either."""
+    stem, dot, ending = name.rpartition(".")
+    return stem if dot and f".{ending}" in ENDINGS else name

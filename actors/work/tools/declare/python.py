@@ -1,0 +1,166 @@
+"""Python tools: signatures and docstrings, read with `ast`; nothing of the file is ever run.
+
+    def run(city: str, days: int = 3) -> str:
+        \"""Forecasts the weather.
+
+        Args:
+            city: Where.
+            days: How many days.
+        \"""
+
+A parameter's type is its annotation; failing that, the type in the docstring (`city (str): Where.`), the type of its
+default, and text. It need not be given if it has a default, may be None, or its docstring says optional.
+"""
+
+from __future__ import annotations
+
+import ast
+import warnings
+
+from .....protocol.problems import did_you_mean
+from .declaration import Declaration, Schema
+from .docstrings import Docstring, read_docstring
+from .python_module import Module
+from .python_types import NO_VALUE, Types
+from .schemas import described, parameters, with_default, without_null
+from .script import Script, Unreadable
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+UNSUPPORTED = "*args/*kwargs/positional-only parameters are not supported in tool functions"
+
+
+def read_python(script: Script, *, agent: bool, wordless: bool = False) -> list[Declaration]:
+    """Every tool of the file; what is wrong is noted at `script`. `wordless`: see `read.read_tools`."""
+    tree = _parsed(script)
+    if tree is None:
+        return []
+    module = Module(tree)
+    # A later definition of the same name replaces the earlier one, as in Python itself.
+    functions = {node.name: node for node in tree.body if isinstance(node, Function)}
+    if not agent:
+        run = functions.get("run")
+        if run is None:
+            script.error(
+                "no_entry",
+                "the file has no function 'run'",
+                0,
+                hint="a global tool is a file with a function `def run(...)`; "
+                "a file with several functions is an agent's tools.py",
+            )
+            return []
+        one = _declaration(script, module, run, script.file.stem)
+        return [] if one is None else [one]
+    wanted = [node for name, node in functions.items() if name == "_instructions" or not name.startswith("_")]
+    if not wanted:
+        script.warning("no_tools", "the file declares no tools", 0, hint="a tool is a function at the top level")
+    found = (_declaration(script, module, node, node.name, wordless=wordless) for node in wanted)
+    return [one for one in found if one is not None]
+
+
+def _parsed(script: Script) -> ast.Module | None:
+    where = script.file.name
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of the user's text, such as "\\d"; Python says so when it runs
+            return ast.parse(script.text)
+    except SyntaxError as error:
+        script.error(
+            "python_syntax",
+            f"failed to parse python: syntax error in {where}: {error.msg}",
+            error.lineno or 0,
+            len((error.text or "")[: max(0, (error.offset or 1) - 1)].encode(errors="replace")),
+        )
+    except (ValueError, RecursionError, MemoryError) as error:  # a NUL, a giant number; nested beyond reason
+        script.error("python_syntax", f"failed to parse python: {where}: {str(error) or 'too deeply nested'}", 0)
+    return None
+
+
+def _declaration(
+    script: Script, module: Module, node: Function, name: str, *, wordless: bool = False
+) -> Declaration | None:
+    docstring = read_docstring(ast.get_docstring(node, clean=False))
+    fine = name == "_instructions" or script.usable_name(name, node.lineno)
+    if not docstring.description and not wordless and name != "_instructions":
+        script.error(
+            "no_description",
+            f"Missing or empty description on function: {node.name}",
+            node.lineno,
+            node.col_offset,
+            expected="a docstring that says what the function does",
+            hint="" if node.name == "run" else f"or rename it to '_{node.name}', which hides it from the model",
+        )
+        fine = False
+    others = [each for each in (node.args.vararg, node.args.kwarg) if each is not None and not wordless]
+    for refused in node.args.posonlyargs + others:
+        script.error(
+            "python_parameter",
+            f"line {refused.lineno}: {UNSUPPORTED}",
+            refused.lineno,
+            refused.col_offset,
+            expected="parameters with a name of their own",
+            hint="a list[str] parameter takes any number of values",
+        )
+        fine = False
+    properties: dict[str, Schema] = {}
+    required: list[str] = []
+    types = Types(module)
+    for parameter, default in _with_defaults(node.args):
+        try:
+            schema, needed = _property(types, docstring, parameter, default)
+        except Unreadable as wrong:
+            if not wordless:
+                script.note(wrong)
+                fine = False
+                continue
+            schema, needed = {"type": "string"}, default is None
+        script.doubt_name(parameter.arg, parameter.lineno, parameter.col_offset)
+        properties[parameter.arg] = schema
+        if needed:
+            required.append(parameter.arg)
+    for doubt in types.doubts:
+        script.warning(doubt.code, doubt.message, doubt.line, doubt.offset, expected=doubt.expected, hint=doubt.hint)
+    for entry in docstring.entries.keys() - properties.keys() if fine else ():
+        script.warning(
+            "docstring_parameter",
+            f"the docstring of '{node.name}' describes '{entry}', which is no parameter",
+            node.lineno,
+            hint=did_you_mean(entry, properties) or "",
+        )
+    if not fine:
+        return None
+    return Declaration(
+        name=name,
+        description=docstring.description,
+        parameters=parameters(properties, required),
+        file=script.file,
+        function=node.name,
+        line=node.lineno,
+        language="python",
+        interpreter=script.interpreter,
+    )
+
+
+def _with_defaults(arguments: ast.arguments) -> list[tuple[ast.arg, ast.expr | None]]:
+    missing = len(arguments.posonlyargs) + len(arguments.args) - len(arguments.defaults)
+    defaults = [None] * missing + list(arguments.defaults)
+    plain = zip(arguments.args, defaults[len(arguments.posonlyargs) :], strict=True)
+    return [*plain, *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)]
+
+
+def _property(types: Types, docstring: Docstring, parameter: ast.arg, default: ast.expr | None) -> tuple[Schema, bool]:
+    """The parameter's schema, and whether it has to be given."""
+    entry = docstring.entries.get(parameter.arg)
+    value = NO_VALUE if default is None else types.module.value(default)
+    if parameter.annotation is not None:
+        schema = types.schema(parameter.annotation)
+    elif entry is not None and entry.type:
+        schema = types.named(entry.type)
+    else:
+        schema = types.of_value(value)
+    schema, optional = without_null(schema)
+    schema = described(schema, entry.text if entry is not None else "")
+    if value is not NO_VALUE:
+        schema = with_default(schema, value)
+    said_optional = parameter.annotation is None and entry is not None and entry.optional
+    return schema, default is None and not optional and not said_optional

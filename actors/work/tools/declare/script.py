@@ -1,0 +1,146 @@
+"""A tool file's text while it is read, and what was found in it.
+
+Readers raise `Unreadable` deep inside a signature; whoever reads the function catches it, notes it as a problem and
+goes on with the next function, so that one pass finds everything.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections import Counter
+from pathlib import Path
+
+from .....protocol.problems import Problem, Severity
+
+NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+"""What providers accept as the name of a tool, or of a parameter."""
+
+MOST_PROBLEMS = 100
+"""Errors of one file that are kept, and as many warnings: enough to begin with."""
+
+
+class Unreadable(Exception):
+    """Something here can't be turned into a schema.
+
+    Attributes:
+        offset: place within the line, 0-based, in UTF-8 bytes (as `ast` and tree-sitter count); None: the whole line.
+    """
+
+    def __init__(
+        self, code: str, message: str, line: int, offset: int | None = None, *, expected: str = "", hint: str = ""
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.line = line
+        self.offset = offset
+        self.expected = expected
+        self.hint = hint
+
+
+class Script:
+    """One tool file.
+
+    Attributes:
+        file: where it is.
+        text: all of it.
+        lines: its lines, without their ends.
+        interpreter: the command of its `#!` line.
+        problems: what was found so far.
+    """
+
+    def __init__(self, file: Path, text: str) -> None:
+        self.file = file
+        self.text = text
+        self.lines = [line.removesuffix("\r") for line in text.split("\n")]
+        self.interpreter = interpreter_of(self.lines[0])
+        self.problems: list[Problem] = []
+        self._noted: Counter[Severity] = Counter()
+
+    def error(self, code: str, message: str, line: int, offset: int | None = None, **more: str) -> None:
+        """Note what keeps a function (or the whole file) from being a tool. `more`: `expected`, `hint`."""
+        self._note("error", code, message, line, offset, **more)
+
+    def warning(self, code: str, message: str, line: int, offset: int | None = None, **more: str) -> None:
+        """Note what is probably not meant."""
+        self._note("warning", code, message, line, offset, **more)
+
+    def note(self, wrong: Unreadable) -> None:
+        """Note what a reader raised."""
+        self.error(wrong.code, wrong.message, wrong.line, wrong.offset, expected=wrong.expected, hint=wrong.hint)
+
+    def usable_name(self, name: str, line: int) -> bool:
+        """Whether a model can call a tool by this name; noted if not."""
+        if NAME.fullmatch(name):
+            return True
+        self.error(
+            "tool_name",
+            f"'{name[:80]}' can't be the name of a tool",
+            line,
+            expected="1 to 64 letters, digits, `_` and `-`",
+            hint=f"rename it, for instance to '{re.sub(r'[^A-Za-z0-9_-]+', '_', name)[:64] or 'tool'}'",
+        )
+        return False
+
+    def doubt_name(self, name: str, line: int, offset: int | None = None) -> None:
+        """Warn of a parameter that not every provider lets a model fill."""
+        if not NAME.fullmatch(name):
+            self.warning(
+                "parameter_name",
+                f"some models can't fill a parameter called '{name[:80]}'",
+                line,
+                offset,
+                expected="1 to 64 letters, digits, `_` and `-`",
+            )
+
+    def _note(
+        self,
+        severity: Severity,
+        code: str,
+        message: str,
+        line: int,
+        offset: int | None,
+        *,
+        expected: str = "",
+        hint: str = "",
+    ) -> None:
+        self._noted[severity] += 1
+        if self._noted[severity] > MOST_PROBLEMS:
+            return
+        self.problems.append(
+            Problem(
+                severity=severity,
+                file=str(self.file),
+                code=code,
+                message=message,
+                line=line,
+                column=self._column(line, offset),
+                expected=expected or None,
+                hint=hint or None,
+            )
+        )
+
+    def _column(self, line: int, offset: int | None) -> int:
+        if offset is None or not 0 < line <= len(self.lines):
+            return 0
+        return len(self.lines[line - 1].encode(errors="replace")[:offset].decode(errors="replace")) + 1
+
+
+def interpreter_of(first_line: str) -> tuple[str, ...]:
+    """The command of a `#!` line, () if it is none.
+
+    `env` is taken away, as the PATH is searched anyway; it stays where it does more (`env -i`, `env A=1 x`).
+    """
+    if not first_line.startswith("#!"):
+        return ()
+    try:
+        words = shlex.split(first_line[2:])
+    except ValueError:  # an open quote
+        words = first_line[2:].split()
+    if not words or Path(words[0]).name != "env":
+        return tuple(words)
+    program = words[2:] if words[1:2] == ["-S"] else words[1:]
+    if not program or program[0].startswith("-") or "=" in program[0]:
+        return tuple(words)
+    return tuple(program)

@@ -1,0 +1,246 @@
+"""TypeScript tools: exported functions, their types and their JSDoc, read with tree-sitter.
+
+    /**
+     * Forecasts the weather.
+     * @param city - Where.
+     * @param days - How many days.
+     */
+    export function run(city: string, days: number = 3): string { ... }
+
+Only `export function` (also `async`) is a tool; what else is exported as a function is an error, because it looks like
+one. A parameter need not be given if it is `name?`, may be null or undefined, or has a default. Without an annotation,
+as in JavaScript, its type is the one in the JSDoc, that of its default, or text.
+
+tree-sitter is an extra, `callboard[typescript]`: this module alone needs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from .....protocol.errors import ConfigError
+from .....protocol.problems import did_you_mean
+from .declaration import Declaration, Schema
+from .jsdoc import JSDoc, read_jsdoc
+from .schemas import described, parameters, with_default, without_null
+from .script import Script, Unreadable
+from .typescript_module import NO_VALUE, Module, offset_of, text_of
+from .typescript_types import Types
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+FUNCTION_VALUES = ("arrow_function", "function_expression", "generator_function")
+
+
+def read_typescript(script: Script, *, agent: bool) -> list[Declaration]:
+    """Every tool of the file; what is wrong is noted at `script`.
+
+    Raises:
+        ConfigError: tree-sitter is not installed.
+    """
+    root = _parsed(script)
+    if root is None:
+        return []
+    module = Module(root)
+    functions: dict[str, tuple[Node, JSDoc]] = {}
+    overloads: dict[str, JSDoc] = {}
+    for exported, doc in _exports(root):
+        _refuse_lookalikes(script, module, exported, agent=agent)
+        declared = exported.child_by_field_name("declaration")
+        name = "" if declared is None else text_of(declared.child_by_field_name("name"))
+        if declared is None or _is_default(exported):
+            continue
+        if declared.type == "function_signature":
+            overloads.setdefault(name, doc)
+        elif declared.type in ("function_declaration", "generator_function_declaration"):
+            functions[name] = (declared, doc if doc.description else overloads.get(name, doc))
+    wanted = {name: one for name, one in functions.items() if _wanted(name, agent=agent)}
+    if not wanted and not agent and not script.problems:
+        script.error("no_entry", "the file exports no function 'run'", 0, expected="`export function run(...)`")
+    elif not wanted and agent and not script.problems:
+        script.warning("no_tools", "the file declares no tools", 0, hint="a tool is an `export function`")
+    found = (
+        _declaration(script, module, node, doc, name if agent else script.file.stem)
+        for name, (node, doc) in wanted.items()
+    )
+    return [one for one in found if one is not None]
+
+
+def _wanted(name: str, *, agent: bool) -> bool:
+    return (name == "_instructions" or not name.startswith("_")) if agent else name == "run"
+
+
+def _parsed(script: Script) -> Node | None:
+    try:
+        import tree_sitter
+        import tree_sitter_typescript
+    except ImportError as error:
+        raise ConfigError(
+            f"{script.file}: TypeScript tools need a parser; run: pip install 'callboard[typescript]'"
+        ) from error
+    language = tree_sitter.Language(tree_sitter_typescript.language_typescript())
+    root = tree_sitter.Parser(language).parse(script.text.encode()).root_node
+    if not root.has_error:
+        return root
+    broken = _first_error(root)
+    script.error(
+        "typescript_syntax",
+        f"failed to parse typescript: syntax error in {script.file.name}",
+        broken.start_point.row + 1,
+        broken.start_point.column,
+        expected=f"'{broken.type}'" if broken.is_missing else "",
+    )
+    return None
+
+
+def _first_error(root: Node) -> Node:
+    """The first place that the parser could make nothing of; it is never far below nodes that `has_error`."""
+    node = root
+    while True:
+        broken = next((child for child in node.children if child.is_error or child.is_missing or child.has_error), None)
+        if broken is None or node.is_error:
+            return node
+        node = broken
+
+
+def _exports(root: Node) -> Iterator[tuple[Node, JSDoc]]:
+    above = JSDoc()
+    for node in root.children:
+        if node.type == "comment":  # `// @ts-ignore` may stand between
+            above = read_jsdoc(text_of(node)) if text_of(node).startswith("/**") else above
+            continue
+        if node.type == "export_statement":
+            yield node, above
+        above = JSDoc()
+
+
+def _is_default(exported: Node) -> bool:
+    return any(child.type == "default" for child in exported.children)
+
+
+def _refuse_lookalikes(script: Script, module: Module, exported: Node, *, agent: bool) -> None:
+    """Note exports that are functions, but in a form that is no tool."""
+    declared = exported.child_by_field_name("declaration")
+    value = exported.child_by_field_name("value")
+    found: list[tuple[str, str]] = []
+    if _is_default(exported):
+        made = declared or value
+        if made is not None and made.type in ("function_declaration", *FUNCTION_VALUES):
+            found.append(("default" if agent else "run", "a default export"))
+    elif declared is not None and declared.type == "generator_function_declaration":
+        found.append((text_of(declared.child_by_field_name("name")), "a generator"))
+    elif declared is not None and declared.type in ("lexical_declaration", "variable_declaration"):
+        for variable in declared.named_children:
+            made = variable.child_by_field_name("value")
+            if made is not None and made.type in FUNCTION_VALUES:
+                kind = "an arrow function" if made.type == "arrow_function" else "a function expression"
+                found.append((text_of(variable.child_by_field_name("name")), kind))
+    elif exported.child_by_field_name("source") is None:
+        for clause in exported.named_children:
+            for one in clause.named_children if clause.type == "export_clause" else ():
+                local = text_of(one.child_by_field_name("name"))
+                if local in module.functions:
+                    found.append((text_of(one.child_by_field_name("alias")) or local, "an export list"))
+    for name, kind in found:
+        if _wanted(name, agent=agent):
+            script.error(
+                "typescript_export",
+                f"'{name}' is {kind}, which is not supported in tool files",
+                exported.start_point.row + 1,
+                exported.start_point.column,
+                expected=f"`export function {name if name != 'default' else 'name'}(...)`",
+            )
+
+
+def _declaration(script: Script, module: Module, node: Node, doc: JSDoc, name: str) -> Declaration | None:
+    if node.type != "function_declaration":  # a generator, which is noted already
+        return None
+    function = text_of(node.child_by_field_name("name"))
+    line = node.start_point.row + 1
+    fine = name == "_instructions" or script.usable_name(name, line)
+    if not doc.description and name != "_instructions":
+        script.error(
+            "no_description",
+            f"Missing or empty description on function: {function}",
+            line,
+            node.start_point.column,
+            expected="a `/** ... */` comment right above it that says what it does",
+        )
+        fine = False
+    properties: dict[str, Schema] = {}
+    required: list[str] = []
+    types = Types(module)
+    taken = node.child_by_field_name("parameters")
+    for parameter in taken.named_children if taken is not None else ():
+        if parameter.type == "comment":
+            continue
+        try:
+            key, schema, needed = _property(types, doc, parameter)
+        except Unreadable as wrong:
+            script.note(wrong)
+            fine = False
+            continue
+        script.doubt_name(key, parameter.start_point.row + 1, parameter.start_point.column)
+        properties[key] = schema
+        if needed:
+            required.append(key)
+    for said in doc.params if fine else ():
+        if said.split(".")[0] not in properties:
+            script.warning(
+                "docstring_parameter",
+                f"the comment of '{function}' describes '{said}', which is no parameter",
+                line,
+                hint=did_you_mean(said, properties) or "",
+            )
+    if not fine:
+        return None
+    return Declaration(
+        name=name,
+        description=doc.description,
+        parameters=parameters(properties, required),
+        file=script.file,
+        function=function,
+        line=line,
+        language="typescript",
+        interpreter=script.interpreter,
+    )
+
+
+def _property(types: Types, doc: JSDoc, parameter: Node) -> tuple[str, Schema, bool]:
+    """The parameter's name, its schema, and whether it has to be given."""
+    pattern = parameter.child_by_field_name("pattern")
+    if pattern is None or pattern.type != "identifier":
+        raise _unsupported(pattern or parameter)
+    name = text_of(pattern)
+    said = doc.params.get(name)
+    default = parameter.child_by_field_name("value")
+    value = NO_VALUE if default is None else types.module.value(default)
+    annotation = parameter.child_by_field_name("type")
+    if annotation is not None:
+        schema = types.schema(annotation.named_children[0])
+    elif said is not None and said.type:
+        schema = types.named(said.type)
+    else:
+        schema = types.of_value(value)
+    schema, optional = without_null(schema)
+    types.describe(schema, name, doc.params)
+    schema = described(schema, said.text if said is not None else "")
+    if value is not NO_VALUE:
+        schema = with_default(schema, value)
+    said_optional = annotation is None and said is not None and said.optional
+    needed = parameter.type == "required_parameter" and default is None and not optional and not said_optional
+    return name, schema, needed
+
+
+def _unsupported(pattern: Node) -> Unreadable:
+    kinds = {"rest_pattern": "rest", "object_pattern": "destructured object", "array_pattern": "destructured array"}
+    kind = kinds.get(pattern.type, "such")
+    return Unreadable(
+        "typescript_parameter",
+        f"{kind} parameters are not supported in tool functions: {text_of(pattern)[:40]}",
+        pattern.start_point.row + 1,
+        offset_of(pattern),
+        expected="parameters with a name of their own",
+    )

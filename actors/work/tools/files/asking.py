@@ -1,0 +1,226 @@
+"""A tool asks: questions over an inherited socket instead of a terminal.
+
+A tool has no terminal. Its stdin is empty, and its runner, or `prompt-utils.sh`, or whatever it starts that knows the
+words below, writes a question to the descriptor that `CALLBOARD_ASK_FD` names and reads the answer from it:
+
+    question   <number of fields> NUL <field> NUL ...        each field is `name=value`
+    answer     ok NUL <number of values> NUL <value> NUL ... or   no NUL 1 NUL <why> NUL
+
+Everything is text that ends with a NUL, so that pure bash can speak it. Fields: `text`, `kind` (of `Question`),
+`option` (any number), `default`, `secret=1`, `guard=1` (only people may answer), `free=0`, `timeout` (seconds), `node`
+(on whose behalf it is asked). An answer to `checkbox` has a value per chosen option, every other has one; that to
+`confirm` is `yes` or `no`.
+
+Each question becomes `me.ask_person` on the call's own actor, and the call's clock stands still until it is answered.
+One is asked at a time. A tool that says something else gets `no` and is not listened to any more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import socket
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Literal, Self, cast, get_args
+
+import msgspec
+import trio
+
+from .....protocol.errors import NobodyToAsk, Saturated, ShuttingDown
+from .....protocol.questions import Question, QuestionKind, yes_or_no
+from .....supervisors.escalation import QuestionTimeout
+from .handing import out_of_the_way
+
+if TYPE_CHECKING:
+    from .....supervisors import Actor
+
+LONGEST = 256 * 1024
+"""Bytes of one question with all its options."""
+
+MOST_FIELDS = 1000
+
+TRIES = 5
+"""How often a question is put again after an answer that does not fit it; who answers may be a program."""
+
+
+class Clock:
+    """The time of a call, which stands still while people think.
+
+    Attributes:
+        scope: is cancelled when the time is over.
+        seconds: how much there was at the beginning.
+    """
+
+    def __init__(self, seconds: float | None) -> None:
+        self.scope = trio.CancelScope()
+        self.seconds = float("inf") if seconds is None else seconds
+        self._left = self.seconds
+
+    def start(self) -> None:
+        """It runs, or runs on."""
+        self.scope.deadline = trio.current_time() + self._left
+
+    @contextlib.contextmanager
+    def stopped(self) -> Iterator[None]:
+        """It stands still for this block."""
+        self._left = self.scope.deadline - trio.current_time()
+        self.scope.deadline = float("inf")
+        try:
+            yield
+        finally:
+            self.start()
+
+
+class NotUnderstood(Exception):
+    """What came over the socket is no question."""
+
+
+class AskSocket:
+    """The pair of sockets of one call: one end for the tool, one for us."""
+
+    def __init__(self) -> None:
+        ours, theirs = socket.socketpair()
+        self._theirs = socket.socket(fileno=out_of_the_way(theirs.detach()))
+        self._ours = trio.socket.from_stdlib_socket(ours)
+        self._stream = trio.SocketStream(self._ours)
+        self._buffer = bytearray()
+        self._room = LONGEST
+
+    @property
+    def theirs(self) -> int:
+        """Number of the descriptor that the tool inherits."""
+        return self._theirs.fileno()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.handed_over()
+        self._ours.close()
+
+    def handed_over(self) -> None:
+        """The tool has its end; ours of it is closed, or we would never see the last of the tool's closed."""
+        self._theirs.close()
+
+    async def serve(self, me: Actor, clock: Clock, tool: str) -> None:
+        """Let the call begin, and answer its questions, on behalf of `me`, until nobody can ask any more."""
+        await self._send(["go"])
+        try:
+            while fields := await self._receive():
+                with clock.stopped():
+                    status, values = await answer_to(me, fields, tool)
+                await self._send([status, str(len(values)), *values])
+        except NotUnderstood as error:
+            await self._send(["no", "1", str(error)])
+            await self._stream.aclose()
+
+    async def _send(self, words: list[str]) -> None:
+        data = b"".join(word.replace("\0", "").encode("utf-8", "replace") + b"\0" for word in words)
+        # A tool that went away without its answer is no matter: its end is seen to elsewhere.
+        with contextlib.suppress(trio.BrokenResourceError):
+            await self._stream.send_all(data)
+
+    async def _receive(self) -> list[str]:
+        """The fields of the next question; none at the end."""
+        self._room = LONGEST
+        first = await self._word()
+        if first is None:
+            return []
+        if not re.fullmatch(r"[0-9]{1,4}", first) or not 0 < int(first) <= MOST_FIELDS:
+            raise NotUnderstood(f"a question begins with the number of its fields, not with {first[:40]!r}")
+        words = [await self._word() for _ in range(int(first))]
+        return [word for word in words if word is not None] if None not in words else []
+
+    async def _word(self) -> str | None:
+        looked = 0
+        while (end := self._buffer.find(b"\0", looked)) < 0:
+            looked = len(self._buffer)
+            if looked > self._room:
+                raise NotUnderstood(f"a question may have {LONGEST // 1024} KiB")
+            try:
+                data = await self._stream.receive_some()
+            except trio.BrokenResourceError:
+                data = b""
+            if not data:
+                return None
+            self._buffer += data
+        word = bytes(self._buffer[:end])
+        del self._buffer[: end + 1]
+        self._room -= end + 1
+        return word.decode("utf-8", "replace")
+
+
+Status = Literal["ok", "no"]
+
+
+async def answer_to(me: Actor, fields: list[str], tool: str) -> tuple[Status, list[str]]:
+    """Ask a person on behalf of `me`; `ok` with the values of the answer, or `no` and why not.
+
+    Raises:
+        NotUnderstood: the fields make no question.
+    """
+    question = _question(fields, tool)
+    try:
+        for _ in range(TRIES):
+            values, problem = _check(question, (await me.ask_person(question)).value)
+            if not problem:
+                return "ok", values
+            question = msgspec.structs.replace(question, problem=problem)
+        return "no", [f"no usable answer: {question.problem}"]
+    except (NobodyToAsk, QuestionTimeout, Saturated) as error:
+        return "no", [str(error)]
+    except ShuttingDown:
+        return "no", ["the run is being stopped"]
+
+
+def _question(fields: list[str], tool: str) -> Question:
+    one: dict[str, str] = {}
+    options: list[str] = []
+    for field in fields:
+        name, found, value = field.partition("=")
+        if not found:
+            raise NotUnderstood(f"a field of a question is name=value, not {field[:40]!r}")
+        if name == "option":
+            options.append(value)
+        else:
+            one[name] = value
+    kind = one.get("kind", "text")
+    if kind not in get_args(QuestionKind):
+        raise NotUnderstood(f"a question's kind is one of {', '.join(get_args(QuestionKind))}, not {kind[:40]!r}")
+    if kind in ("choice", "checkbox") and not options:
+        raise NotUnderstood(f"a question of the kind {kind} needs options")
+    return Question(
+        id="",
+        actor="",
+        text=one.get("text") or f"The tool '{tool}' waits for a line of input.",
+        kind=cast("QuestionKind", kind),
+        options=tuple(options),
+        free=kind == "text" or (kind == "choice" and one.get("free") == "1"),
+        default=one.get("default"),
+        timeout=_seconds(one.get("timeout", "")),
+        secret=one.get("secret") == "1",
+        people=one.get("guard") == "1",
+        node=one.get("node"),
+    )
+
+
+def _seconds(text: str) -> float | None:
+    try:
+        return max(float(text), 0.0) if text else None
+    except ValueError as error:
+        raise NotUnderstood(f"a question's timeout is a number of seconds, not {text[:40]!r}") from error
+
+
+def _check(question: Question, given: str | list[str]) -> tuple[list[str], str]:
+    """The values to tell the tool, or what is wrong with the answer."""
+    values = [given] if isinstance(given, str) else list(given)
+    if question.kind == "confirm":
+        said = yes_or_no(values[0]) if values else None
+        return ([], "answer yes or no") if said is None else ([said], "")
+    if question.kind != "checkbox":
+        values = values[:1] or [""]
+    if question.options and not question.free:
+        strange = [value for value in values if value not in question.options]
+        if strange:
+            return [], f"{strange[0]!r} is not among the options"
+    return values, ""

@@ -1,0 +1,227 @@
+"""One call of a tool file's function, from start to result.
+
+The file runs in place under the process supervisor, with our working directory and without a terminal. Its runner is
+held at the start until the kernel's limits are on it. Then four things go on at once: the process runs, what it
+prints becomes events, its questions are answered, and the watch looks whether it is out of hand. Waiting for a person
+does not count against its time. Whatever ends the call ends every process of it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import tempfile
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import trio
+
+from .....protocol.errors import ProcessError, ToolFailed
+from .....supervisors.child import ProcessStop
+from .....supervisors.spawn import WHY
+from ..tool import Arguments
+from .asking import AskSocket, Clock
+from .handing import Host, handed_over, memory_file, raw_json
+from .home import Home, caches, environment, raw_names
+from .interpreters import command, command_by_npx
+from .limits import MIB, USUAL, Limits, impose, kill, watch
+from .output import Printed, Written, read_output
+from .terminal import Terminal, wants_one
+
+if TYPE_CHECKING:
+    from .....supervisors import Actor
+    from .....supervisors.process import Process, ProcessEnd
+    from ..declare.declaration import Declaration
+
+NO_TYPES = 86
+"""Exit status of the runner when node can't read TypeScript."""
+
+
+async def play(
+    me: Actor,
+    declaration: Declaration,
+    arguments: Arguments,
+    home: Home,
+    *,
+    timeout: float | None = None,
+    limits: Limits = USUAL,
+    host: Host | None = None,
+) -> Written:
+    """Call the function, on behalf of `me`; what it wrote to `LLM_OUTPUT`.
+
+    Args:
+        timeout: seconds, those left out in which it waits for a person.
+        host: of a Python function that was written for another program.
+
+    Raises:
+        ToolFailed: it could not be started, failed, took too long or was out of hand.
+    """
+    if not declaration.file.is_file():
+        raise ToolFailed(f"Tool '{declaration.name}' can't be run: there is no file {declaration.file}")
+    call = _Call(me, declaration, limits, home.cwd)
+    with _told(declaration), _place(home, declaration) as output:
+        raw = raw_json(arguments, declaration)
+        environ = environment(home, declaration, output=output, raw=raw)
+        argv = command(declaration, environ)
+        given = handed_over(declaration, arguments, environ, raw=dict.fromkeys(raw_names(home), raw), host=host)
+        end = await call.run(argv, environ, given, output, timeout)
+        if declaration.language == "typescript" and end.status == NO_TYPES:
+            argv = await command_by_npx(me, declaration, environ)
+            end = await call.run(argv, environ, given, output, timeout)
+        written = read_output(output, limits.result)
+        call.check(end, written.text)
+        return written
+
+
+@contextmanager
+def _told(declaration: Declaration) -> Iterator[None]:
+    """What the system refuses us becomes the failure of the call: where many are played at once, files run out."""
+    try:
+        yield
+    except OSError as error:
+        why = WHY[error.errno] if error.errno in (errno.EMFILE, errno.ENFILE) else str(error)
+        raise ToolFailed(f"Tool '{declaration.name}' can't be run: {why}") from error
+
+
+@contextmanager
+def _place(home: Home, declaration: Declaration) -> Iterator[Path]:
+    """The file for the result, which is there as long as the call. The caches are made and stay."""
+    for directory in caches(home, declaration):
+        directory.mkdir(parents=True, exist_ok=True)
+    fd, name = tempfile.mkstemp(prefix="callboard-output-")
+    os.close(fd)
+    try:
+        yield Path(name)
+    finally:
+        with suppress(OSError):  # the tool may have removed it
+            Path(name).unlink()
+
+
+class _Call:
+    """One call, whose process may be started a second time with another interpreter."""
+
+    def __init__(self, me: Actor, declaration: Declaration, limits: Limits, cwd: Path | None) -> None:
+        self._me = me
+        self._cwd = cwd
+        self._tool = declaration.name
+        self._file = declaration.file
+        self._language = declaration.language
+        self._limits = limits
+        self._process: Process | None = None
+        self._out_of_hand = ""
+
+    async def run(
+        self, argv: Sequence[str], environ: Mapping[str, str], given: bytes, output: Path, timeout: float | None
+    ) -> ProcessEnd:
+        """Run the process to its end."""
+        fd = memory_file(given)
+        printed = Printed(self._me, self._tool, self._limits, self._end)
+        try:
+            with AskSocket() as asking, self._terminal(printed) as terminal:
+                passed = {"CALLBOARD_CALL_FD": str(fd), "CALLBOARD_ASK_FD": str(asking.theirs)}
+                if terminal is not None:
+                    passed["CALLBOARD_TTY"] = terminal.name
+                process = await self._start(argv, {**environ, **passed}, printed, (fd, asking.theirs))
+                asking.handed_over()
+                self._process = process
+                clock = Clock(timeout)
+                beside: list[Callable[[], Awaitable[None]]] = [
+                    partial(asking.serve, self._me, clock, self._tool),
+                    partial(watch, self._me, process, output, self._limits, self._end),
+                ]
+                if terminal is not None:
+                    beside.append(terminal.follow)
+                end = await self._follow(process, printed, clock, beside)
+                if terminal is not None:
+                    terminal.finish()
+                    end = msgspec.structs.replace(end, stderr_tail=end.stderr_tail + terminal.text)
+                return end
+        finally:
+            os.close(fd)
+
+    def check(self, end: ProcessEnd, written: str) -> None:
+        """Raise what is wrong with how it ended, if anything is. What it has written says more: a build's errors."""
+        told = partial(ToolFailed, stderr=end.stderr_tail, output=written)
+        if self._out_of_hand:
+            raise told(f"Tool call '{self._tool}' {self._out_of_hand}, and was ended")
+        if end.status == 0:
+            return
+        if end.signal is None:
+            raise told(f"Tool call '{self._tool}' exited with code {end.status}")
+        message = f"Tool call '{self._tool}' was ended by the signal {_name(end.signal)}"
+        if end.signal == signal.SIGXFSZ:
+            message += f": it wrote a file of more than {self._limits.file_size // MIB} MiB"
+        raise told(message)
+
+    async def _start(
+        self, argv: Sequence[str], environ: Mapping[str, str], printed: Printed, fds: tuple[int, int]
+    ) -> Process:
+        from .....supervisors.process import start_process
+
+        try:
+            return await start_process(
+                self._me,
+                argv,
+                name=self._tool,
+                env=environ,
+                cwd=self._cwd,
+                on_stderr=printed.stderr,
+                stop=ProcessStop(),
+                pass_fds=fds,
+            )
+        except ProcessError as error:
+            raise ToolFailed(f"Tool '{self._tool}' can't be run: {error}") from error
+
+    @contextmanager
+    def _terminal(self, printed: Printed) -> Iterator[Terminal | None]:
+        if self._language != "bash" or not wants_one(self._file):
+            yield None
+            return
+        try:
+            terminal = Terminal(printed.show)
+        except OSError:  # this machine has none to give
+            yield None
+            return
+        with terminal:
+            yield terminal
+
+    async def _follow(
+        self, process: Process, printed: Printed, clock: Clock, beside: Sequence[Callable[[], Awaitable[None]]]
+    ) -> ProcessEnd:
+        assert process.stdout is not None
+        me = self._me
+        try:
+            with clock.scope:
+                clock.start()
+                impose(process.pid, self._limits)
+                async with trio.open_nursery() as nursery:
+                    for body in beside:
+                        nursery.start_soon(body)
+                    await printed.follow(process.stdout)
+                    await process.ref.wait()
+                    nursery.cancel_scope.cancel()
+                return await process.wait()
+        finally:
+            if process.ended is None:
+                process.ref.cancel()
+                with me.root.shield(ProcessStop().within):
+                    await process.ref.wait()
+        late = f"Tool call '{self._tool}' did not end within {clock.seconds:g} s and was ended"
+        raise ToolFailed(late, stderr=process.stderr_tail)
+
+    def _end(self, reason: str) -> None:
+        if not self._out_of_hand and self._process is not None:
+            self._out_of_hand = reason
+            kill(self._process)
+
+
+def _name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return str(number)

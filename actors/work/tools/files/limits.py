@@ -1,0 +1,163 @@
+"""What one call may use, and who sees to it.
+
+The kernel enforces what it can (`impose`): no core dumps, no file larger than `file_size`, and a number of processes.
+That last one counts all processes of the user, ours included, so it is set relative to what is there; and root is
+exempt from it. Hence the watch: it looks at `/proc/loadavg`, which costs one read, and only when this machine has got
+many more processes than before does it count those of the call.
+
+A fork bomb doubles while one counts, so the call's group is stopped for as long as that takes. What is beyond the
+limits is killed at once, without the usual grace. A look that we have too many files open for is left out.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import trio
+
+from .....supervisors.forks import running_tasks
+from .....supervisors.guardian import look
+
+if TYPE_CHECKING:
+    from .....supervisors import Actor
+    from .....supervisors.process import Process
+
+MIB = 1024 * 1024
+
+LOOK_FIRST, LOOK_EVERY = 0.02, 0.2
+"""Seconds between two looks, at the beginning of a call and later."""
+
+_NOBODYS = "-"
+"""A token that no process carries: the session and the descendants of the leader are counted."""
+
+ROOM = 1024
+"""Processes of other work that the user may start while the call runs, on top of the call's own."""
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """Of one call.
+
+    Attributes:
+        processes: that may be alive at once.
+        file_size: bytes of any file it writes.
+        result_file: bytes it may write to `LLM_OUTPUT`.
+        result: bytes of that which are read.
+        shown: bytes of its stdout and stderr that become events.
+        stderr: bytes it may write to stderr.
+        stderr_lines: lines it may write there; each is looked at, so they cost more than their bytes.
+        memory: bytes that its processes may have in memory together, and each of them may ask for; None for no limit.
+    """
+
+    processes: int = 512
+    file_size: int = 8192 * MIB
+    result_file: int = 64 * MIB
+    result: int = MIB
+    shown: int = MIB
+    stderr: int = 64 * MIB
+    stderr_lines: int = 250_000
+    memory: int | None = None
+
+
+USUAL = Limits()
+
+
+def impose(pid: int, limits: Limits) -> None:
+    """Have the kernel hold this process, and what it will start, to the limits. One that has ended is no error."""
+    wanted = {resource.RLIMIT_CORE: 0, resource.RLIMIT_FSIZE: limits.file_size}
+    tasks = running_tasks()
+    if tasks is not None:
+        wanted[resource.RLIMIT_NPROC] = tasks + ROOM + limits.processes
+    if limits.memory is not None:
+        wanted[resource.RLIMIT_DATA] = limits.memory
+    for kind, most in wanted.items():
+        # Gone already, or the kernel knows better what we may set: then the watch is all there is.
+        with suppress(OSError, ValueError):
+            _, hard = resource.prlimit(pid, kind)
+            most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+            resource.prlimit(pid, kind, (most, most))
+
+
+async def watch(me: Actor, process: Process, output: Path | None, limits: Limits, end: Callable[[str], None]) -> None:
+    """Call `end` with the reason when the call has gone beyond what the kernel does not see to.
+
+    Args:
+        output: the file for its result, if it is given one.
+    """
+    before = running_tasks()
+    wait = LOOK_FIRST
+    while True:
+        await trio.sleep(wait)
+        wait = min(wait * 2, LOOK_EVERY)
+        if output is not None and _size_of(output) > limits.result_file:
+            end(f"wrote more than {_in_words(limits.result_file)} to LLM_OUTPUT")
+            return
+        now = running_tasks()
+        if now is None:
+            continue
+        before = now if before is None else min(before, now)
+        if limits.memory is not None:
+            # Where nobody was started since, the call is its leader.
+            members = await _members(me, process) if now > before else [process.pid]
+            if _resident(members or [process.pid]) > limits.memory:
+                end(f"used more than {_in_words(limits.memory)} of memory")
+                return
+        if now - before > limits.processes // 2:
+            _signal(process, signal.SIGSTOP)
+            members = await _members(me, process)
+            if members is not None and len(members) > limits.processes:
+                end(f"had {len(members)} processes at once; {limits.processes} are allowed")
+                return
+            _signal(process, signal.SIGCONT)
+            if members is not None:
+                before = now - len(members)
+
+
+def kill(process: Process) -> None:
+    """End a process that is out of hand: its group at once, the rest by the usual ladder."""
+    _signal(process, signal.SIGKILL)
+    process.ref.cancel()
+
+
+def _signal(process: Process, number: signal.Signals) -> None:
+    # Until its end is told it is not reaped, so this number can't have become anybody else's.
+    if process.ended is None:
+        with suppress(OSError):
+            os.killpg(process.pid, number)
+
+
+async def _members(me: Actor, process: Process) -> list[int] | None:
+    """The processes of the call; None if we can't look."""
+    try:
+        leader = look(process.pid)
+        if leader is None:
+            return []
+        return [seen.pid for seen in await me.root.processes.strays(_NOBODYS, {leader.pid: leader.start})]
+    except OSError:
+        return None
+
+
+def _resident(members: list[int]) -> int:
+    """Bytes these processes have in memory; what they share counts for each."""
+    pages = 0
+    for pid in members:
+        with suppress(OSError, ValueError, IndexError):  # it has ended meanwhile
+            pages += int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * resource.getpagesize()
+
+
+def _size_of(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except OSError:
+        return 0
+
+
+def _in_words(size: int) -> str:
+    return f"{size // MIB} MiB" if size >= MIB else f"{size} bytes"

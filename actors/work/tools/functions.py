@@ -1,0 +1,142 @@
+"""Python functions as tools.
+
+    async def lookup(order: int, what: Literal["state", "price"] = "state") -> str:
+        \"""Looks an order up.
+
+        Args:
+            order: its number.
+            what: what to return.
+        \"""
+
+    await callboard.run("clerk", "Where is order 7?", tools=[lookup])
+
+The docstring is what the model is told, the annotations are the JSON Schema and the check: whatever msgspec can decode
+may be a parameter (dataclasses, TypedDicts, structs, enums, dates ...). A function without annotations takes JSON as it
+comes. Async functions run in the run's own event loop, plain ones in a thread, which is left behind if the call is
+interrupted: a thread can't be ended. What is returned is told as JSON unless it is text; what is raised, as an error.
+"""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
+from weakref import WeakKeyDictionary
+
+import msgspec
+import trio
+
+from ....protocol.errors import ToolFailed, UsageError
+from .tool import TIMEOUT, Arguments, Json, Tool, ToolSpec
+
+if TYPE_CHECKING:
+    from ....supervisors import Actor
+
+Function: TypeAlias = Callable[..., Any]
+
+_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD, inspect.Parameter.POSITIONAL_ONLY)
+
+
+def function_tool(function: Function, *, name: str | None = None, timeout: float | None = TIMEOUT) -> Tool:
+    """A tool that calls a Python function.
+
+    Raises:
+        UsageError: it has `*args`, `**kwargs` or positional-only parameters, or a type that JSON can't hold.
+    """
+    called = str(name or getattr(function, "__name__", ""))
+    if not called.isidentifier():
+        raise UsageError(f"{function!r} has no name a model could call; use function_tool(..., name='...')")
+    spec, types = _described(function, called)
+    asynchronous = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
+
+    async def run(_: Actor, arguments: Arguments) -> Json:
+        try:
+            values = {key: msgspec.convert(value, types[key], strict=False) for key, value in arguments.items()}
+        except msgspec.ValidationError as error:
+            raise ToolFailed(f"The call '{called}' has invalid arguments: {error}") from error
+        if asynchronous:
+            result = await function(**values)
+        else:
+            result = await trio.to_thread.run_sync(partial(function, **values), abandon_on_cancel=True)
+        return result if isinstance(result, str) else msgspec.to_builtins(result, str_keys=True)
+
+    return Tool(spec=spec, run=run, origin="function", timeout=timeout)
+
+
+def _described(function: Function, called: str) -> tuple[ToolSpec, dict[str, Any]]:
+    """What the model is told, and the parameters' types; found out once per function, not once per run."""
+    known = _known.get(function) if inspect.isfunction(function) else None
+    if known is not None and known[0].name == called:
+        return known
+    types, required = _parameters(function, called)
+    description, told = _documentation(function)
+    parameters = _schema(function, types, required, told, called)
+    found = ToolSpec(name=called, description=description, parameters=parameters), types
+    if inspect.isfunction(function):
+        _known[function] = found
+    return found
+
+
+_known: WeakKeyDictionary[Function, tuple[ToolSpec, dict[str, Any]]] = WeakKeyDictionary()
+
+
+def _parameters(function: Function, called: str) -> tuple[dict[str, Any], list[str]]:
+    try:
+        signature = inspect.signature(function)
+        hints = typing.get_type_hints(_with_annotations(function), include_extras=True)
+    except (TypeError, ValueError, NameError) as error:
+        raise UsageError(f"'{called}' can't be a tool: {error}") from error
+    types: dict[str, Any] = {}
+    required: list[str] = []
+    for parameter in signature.parameters.values():
+        if parameter.kind in _VARIADIC:
+            raise UsageError(f"'{called}' can't be a tool: a model can't fill in its parameter '{parameter}'")
+        types[parameter.name] = hints.get(parameter.name, Any)
+        if parameter.default is parameter.empty:
+            required.append(parameter.name)
+    return types, required
+
+
+def _with_annotations(function: Function) -> Function:
+    """What holds the annotations: the function itself, that of a partial, or the `__call__` of an object."""
+    if isinstance(function, partial):
+        return _with_annotations(function.func)
+    if inspect.isroutine(function):
+        return function
+    call: Function = type(function).__call__
+    return call
+
+
+def _schema(
+    function: Function, types: dict[str, Any], required: list[str], told: dict[str, str], called: str
+) -> dict[str, Json]:
+    try:
+        schemas, components = msgspec.json.schema_components(list(types.values()), ref_template="#/$defs/{name}")
+    except TypeError as error:
+        raise UsageError(f"'{called}' can't be a tool: {error}") from error
+    properties: dict[str, Json] = {}
+    defaults = inspect.signature(function).parameters
+    for name, schema in zip(types, schemas, strict=True):
+        properties[name] = {**schema, "description": told[name]} if name in told else dict(schema)
+        if name not in required and defaults[name].default is not None:
+            try:
+                properties[name]["default"] = msgspec.to_builtins(defaults[name].default)
+            except TypeError:
+                continue  # the model need not know it
+    parameters: dict[str, Json] = {"type": "object", "properties": properties, "required": required}
+    if components:
+        parameters["$defs"] = components
+    return parameters
+
+
+def _documentation(function: Function) -> tuple[str, dict[str, str]]:
+    """What the docstring says about the function, and about each parameter."""
+    text = inspect.getdoc(function)
+    if not text:
+        return "", {}
+    from .declare.docstrings import read_docstring
+
+    read = read_docstring(text)
+    return read.description, {name: entry.text for name, entry in read.entries.items() if entry.text}

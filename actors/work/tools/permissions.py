@@ -1,0 +1,371 @@
+"""Which tool calls may go ahead: `allow`, `ask` a person, or `deny`.
+
+Three voices, in this order:
+
+1. The user: `--allow TOOL`, then `permissions` of the configuration directory's config.yaml.
+2. Where the user says nothing, what the tool does: our own tools that write or execute `ask`, all else goes ahead. The
+   tools of an agent's own file and Python functions are part of the agent that the user chose to run.
+3. The agent's own file, which can only be stricter: a file from a stranger can't give itself leave. What it denies, it
+   denies to all that works below it as well (`below`), at any depth.
+
+`--yes` answers every `ask` with yes, and so does, for one tool and one run, a person who says `always`; neither changes
+a `deny`. `ask` is a question to a person (see `supervisors.escalation`) that no model can answer; where nobody is
+there, the call is refused and the model is told. What is to be run is shown whole, or not run.
+
+Patterns are matched with the call's subject: the command, the path, the URL, or else the JSON text of all arguments.
+`*` stands for any text, `?` for one character.
+
+Paths are judged where the run works, wherever the process stands; what patterns mean of them is in `path_rules`. What
+a pattern denies to `fs_cat`, `fs_read` or `fs_grep` is denied to every tool that shows files (`Tool.reads`), since it
+would be the same file. Of a tool without a subject a `deny` or an `ask` is also matched with every text among its
+arguments, as it is and as a path.
+
+A shell command is matched by an `allow` pattern only if it is a single command: `git status*` does not allow
+`git status; rm -rf .`. A `deny` or `ask` pattern matches it if it matches any of its parts. That keeps an honest model
+from mishaps; it is no sandbox.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+import msgspec
+
+from ....protocol.errors import NobodyToAsk, ToolFailed
+from ....protocol.permissions import PermissionRule, Verdict, denies
+from ....protocol.permissions import Permissions as Rules
+from ....protocol.questions import Question
+from .path_rules import STRICTNESS, Bar, Here, PathRule, Sight, folds, forms_of
+from .rendering import shortened, text_of
+from .tool import Arguments, Json, Tool
+
+if TYPE_CHECKING:
+    from ....supervisors import Actor
+
+READERS = ("fs_cat", "fs_read", "fs_grep")
+"""Tools that show what is in files: a path that a pattern bars to one of them is barred to all that show files."""
+
+_VALUES = 1_000
+"""Texts among the arguments of a call that patterns are matched with."""
+
+_LONGEST_PATH = 4_096
+
+_DENY: frozenset[Verdict] = frozenset(("deny",))
+_NOT_ALLOW: frozenset[Verdict] = frozenset(("deny", "ask"))
+_NOT_A_SINGLE_COMMAND = re.compile(r"[;&|<>$`\n\r(){}]")
+_BETWEEN_COMMANDS = re.compile(r"[;&|\n\r(){}`]+|\$\(")
+_BEFORE_A_COMMAND = frozenset(
+    {"!", "then", "do", "else", "elif", "if", "while", "until", "exec", "command", "sudo", "time"}
+)
+_FILE_URI = re.compile(r"file:(?://(?:localhost)?)?(?=/)", re.IGNORECASE)
+_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
+
+_SHOWN = 4_000
+"""Characters of an argument of a tool that runs nothing; its middle is left out, and said to be."""
+
+_READABLE = 16_000
+"""Characters of a command or a program that a person may be asked about."""
+
+_SHORT = 200
+
+
+class Permissions:
+    """What a run's user allows.
+
+    Args:
+        rules: `permissions` of the settings.
+        allowed: names given with `--allow`.
+        yes: whether every question is answered with yes.
+        once: there is but one call, made by a person: nobody is asked about further ones.
+        here: the run's directory; None for the process's own.
+    """
+
+    def __init__(
+        self,
+        rules: Rules | None = None,
+        *,
+        allowed: Iterable[str] = (),
+        yes: bool = False,
+        once: bool = False,
+        here: Path | None = None,
+    ) -> None:
+        self._rules = rules or {}
+        self._allowed = frozenset(allowed)
+        self._always: set[str] = set()
+        self._asking: dict[str, tuple[Permissions, Tool, Arguments, Rules | None]] = {}
+        self._once = once
+        self._here = here
+        self._ceilings: tuple[Rules, ...] = ()
+        self.yes = yes
+
+    def below(self, rules: Rules) -> Permissions:
+        """The same for what works below an agent with these rules: what they deny is denied there too.
+
+        `always` and the questions under way are those of the whole run.
+        """
+        if not any(denies(rule) for rule in rules.values()):
+            return self
+        lower = copy.copy(self)
+        lower._ceilings = (*self._ceilings, rules)  # noqa: SLF001 - a copy of our own
+        return lower
+
+    def verdict(self, tool: Tool, arguments: Arguments, own: Rules | None = None) -> Verdict:
+        """What is to become of a call; `own` are the rules of the agent that makes it."""
+        return self._judged(tool, arguments, own)[0]
+
+    def _judged(self, tool: Tool, arguments: Arguments, own: Rules | None) -> tuple[Verdict, Sight]:
+        """The verdict, and what the call may show and touch if it goes ahead without a question."""
+        harmless = tool.effect in ("none", "read") or tool.origin in ("file", "function")
+        if not self._rules and not own and not self._ceilings and harmless:
+            return "allow", Sight()
+        call = _Call(tool, arguments, Here.of(self._here))
+        said: Verdict | None = "allow" if self._allows(tool) else _ruled(self._rules, call)
+        if said is None:
+            said = "allow" if harmless or tool.origin == "family" else "ask"
+        said = _stricter(said, _ruled(own, call) if own else None)
+        if any(_ruled(rules, call) == "deny" for rules in self._ceilings):
+            said = "deny"
+        bars = tuple(self._bars(call, own)) if tool.reads or tool.seeing is not None else ()
+        for bar in bars:
+            if tool.subject == "path":
+                found = bar.rule.verdict(call.forms, fold=call.fold)
+                said = _stricter(said, found if found in bar.verdicts else None)
+        leads = call.forms[-1] if len(call.forms) > 1 else ""
+        sight = Sight(judged=frozenset(call.forms), bars=bars, fold=call.fold, leads=leads)
+        if self.yes or tool.name in self._always:
+            return ("allow" if said == "ask" else said), _asked_about(sight)
+        return said, sight
+
+    def _bars(self, call: _Call, own: Rules | None) -> Iterator[Bar]:
+        """The patterns that hold for every file that the call comes across, each once."""
+        voices = [] if self._allows(call.tool) else [(self._rules, _NOT_ALLOW)]
+        voices += [(own, _NOT_ALLOW)] if own else []
+        voices += [(rules, _DENY) for rules in self._ceilings]
+        for rules, verdicts in voices:
+            names = [call.names] if call.tool.subject == "path" else []
+            names += [(name,) for name in READERS if call.tool.reads]
+            found = [rule for each in names if isinstance(rule := _rule_for(rules, each), PermissionRule)]
+            for rule in dict.fromkeys(found):
+                yield Bar(verdicts, PathRule.of(rule, call.here))
+
+    def _allows(self, tool: Tool) -> bool:
+        return tool.name in self._allowed or (tool.alias != "" and tool.alias in self._allowed)
+
+    async def admit(self, me: Actor, tool: Tool, arguments: Arguments, own: Rules | None = None) -> Sight:
+        """Return what the call may show and touch, if it may go ahead; asks a person on behalf of `me` if need be.
+
+        Raises:
+            ToolFailed: it may not; the text says why, for the model and for whoever reads along.
+        """
+        verdict, sight = self._judged(tool, arguments, own)
+        if verdict == "allow":
+            return sight
+        if verdict == "deny":
+            raise ToolFailed(f"'{tool.name}' was not run: the permissions deny this call")
+        shown = {**arguments, "leads to": sight.leads} if sight.leads else arguments
+        said = await self._ask(me, tool, arguments, own, _shown(tool, shown))
+        if said.lower() == "always":
+            self._always.add(tool.name)
+            self._answer_the_same(me)
+        elif said.lower() not in ("yes", "y"):
+            why = "" if said.lower() in ("no", "n", "") else f": {said}"
+            raise ToolFailed(f"'{tool.name}' was not run: the user refused{why}")
+        return _asked_about(sight)
+
+    async def _ask(self, me: Actor, tool: Tool, arguments: Arguments, own: Rules | None, shown: str) -> str:
+        question = Question(
+            id=me.root.questions.new_id(),
+            actor="",
+            kind="choice",
+            text=f"Allow {tool.name}?\n{shown}".rstrip(),
+            options=("yes", "no") if self._once else ("yes", "always", "no"),
+            rule=None
+            if self._once
+            else "`always` allows the tool for the rest of the run; any other answer is a no, and the model reads it",
+            permission=tool.name,
+        )
+        self._asking[question.id] = self, tool, arguments, own
+        try:
+            answer = await me.ask_person(question)
+        except NobodyToAsk:
+            raise ToolFailed(
+                f"'{tool.name}' was not run: it needs a person's permission and nobody is there to give it "
+                f"(--allow {tool.name} or --yes gives it beforehand, as does `permissions` in config.yaml)"
+            ) from None
+        finally:
+            del self._asking[question.id]
+        return str(answer.value).strip()
+
+    def _answer_the_same(self, me: Actor) -> None:
+        """Answer what is being asked already and need not be asked any more."""
+        for id, (whose, tool, arguments, own) in list(self._asking.items()):
+            if whose.verdict(tool, arguments, own) == "allow":
+                me.root.questions.answer(id, "yes", by="always")
+
+
+class _Call:
+    """A call that is judged.
+
+    Attributes:
+        tool, here: as given.
+        names: what rules may call the tool.
+        text: what patterns are matched with: the subject, or else the JSON text of all arguments.
+        forms: the absolute paths that it stands for, if its subject is one.
+        fold: see `PathRule.verdict`.
+    """
+
+    def __init__(self, tool: Tool, arguments: Arguments, here: Here) -> None:
+        self.tool = tool
+        self.here = here
+        self.names = (tool.name, tool.alias) if tool.alias else (tool.name,)
+        value = arguments.get(tool.subject) or "" if tool.subject else arguments
+        text = value if isinstance(value, str) else text_of(value)
+        path = tool.subject == "path"
+        self.text = text if path else text.strip()
+        self.forms = forms_of(text, here) if path else ()
+        self.fold = (path or tool.reads) and folds(self.forms[-1] if self.forms else here.real)
+        self._arguments = arguments
+        self._values: list[tuple[str, tuple[str, ...]]] | None = None
+
+    @property
+    def values(self) -> list[tuple[str, tuple[str, ...]]]:
+        """The other texts among the arguments, and the paths that each may stand for. Of our own tools none counts."""
+        if self._values is None:
+            others = {name: value for name, value in self._arguments.items() if name != self.tool.subject}
+            texts = [] if self.tool.origin == "builtin" and self.tool.subject else _texts_in(others)
+            self._values = [(text, _as_path(text, self.here)) for text in texts]
+        return self._values
+
+
+def _ruled(rules: Rules, call: _Call) -> Verdict | None:
+    """What the rules say about a call; None if they say nothing."""
+    rule = _rule_for(rules, call.names)
+    return _by_subject(rule, call) if isinstance(rule, PermissionRule) else rule
+
+
+def _rule_for(rules: Rules, called: tuple[str, ...]) -> Verdict | PermissionRule | None:
+    """The rule for a tool by its names. A full name comes before the longest pattern."""
+    for name in called:
+        if name in rules:
+            return rules[name]
+    names = [name for name in rules if any(fnmatchcase(each, name) for each in called)]
+    return rules[max(names, key=len)] if names else None
+
+
+def _strictness(said: Verdict | None) -> int:
+    return -1 if said is None else STRICTNESS[said]
+
+
+def _stricter(said: Verdict, other: Verdict | None) -> Verdict:
+    return said if other is None or STRICTNESS[said] >= STRICTNESS[other] else other
+
+
+def _asked_about(sight: Sight) -> Sight:
+    """What may be seen once a person has agreed to the call: what is asked for too."""
+    return msgspec.structs.replace(sight, bars=tuple(Bar(_DENY, bar.rule) for bar in sight.bars))
+
+
+def _by_subject(rule: PermissionRule, call: _Call) -> Verdict | None:
+    if call.tool.subject == "path":
+        paths = PathRule.of(rule, call.here)
+        said = paths.verdict(call.forms, fold=call.fold)
+        others = [paths.verdict(forms, fold=call.fold) for _, forms in call.values if forms]
+        return max((said, *(other for other in others if other != "allow")), key=_strictness)
+    best: tuple[int, int] | None = None
+    verdict: Verdict | None = None
+    lists: Mapping[Verdict, tuple[str, ...] | None] = {"allow": rule.allow, "ask": rule.ask, "deny": rule.deny}
+    for candidate, patterns in lists.items():
+        for pattern in patterns or ():
+            weight = len(pattern), STRICTNESS[candidate]
+            if (best is None or weight > best) and _matches(pattern, candidate, call):
+                best, verdict = weight, candidate
+    return verdict
+
+
+def _matches(pattern: str, verdict: Verdict, call: _Call) -> bool:
+    """Whether a pattern matches a call whose subject is no path."""
+    if call.tool.shell and pattern != "*":
+        command = " ".join(call.text.split())
+        if verdict == "allow":
+            return not _NOT_A_SINGLE_COMMAND.search(call.text) and _like(command, pattern)
+        parts = (_bare_command(part) for part in _BETWEEN_COMMANDS.split(call.text))
+        return _like(command, pattern) or any(_like(part, pattern) for part in parts)
+    if _like(call.text, pattern):
+        return True
+    if verdict == "allow" or not call.values:
+        return False
+    rule = PathRule.of(PermissionRule(deny=(pattern,)), call.here)
+    return any(_like(text, pattern) or rule.verdict(forms) is not None for text, forms in call.values)
+
+
+def _like(text: str, pattern: str) -> bool:
+    """Whether a text matches, `*` and `?` being all that is special."""
+    return fnmatchcase(text, pattern.replace("[", "[[]"))
+
+
+def _bare_command(part: str) -> str:
+    """A command without what may stand before it: assignments, `!`, `then`, `do`, `else`, `exec`, `command`, `sudo`."""
+    words = part.split()
+    while words and (words[0] in _BEFORE_A_COMMAND or _ASSIGNMENT.match(words[0])):
+        del words[0]
+    return " ".join(words)
+
+
+def _texts_in(arguments: Json) -> list[str]:
+    """The texts in a JSON value, as many as are looked at."""
+    found: list[str] = []
+    todo = [arguments]
+    while todo and len(found) < _VALUES:
+        value = todo.pop()
+        if isinstance(value, str):
+            found.append(value)
+        elif isinstance(value, dict):
+            todo += reversed(value.values())
+        elif isinstance(value, list):
+            todo += reversed(value)
+    return found
+
+
+def _as_path(text: str, here: Here) -> tuple[str, ...]:
+    """The paths that a text among a stranger's arguments may stand for: none, if it only reads like words."""
+    if not text or len(text) > _LONGEST_PATH or "\n" in text or "\0" in text:
+        return ()
+    uri = _FILE_URI.match(text)
+    if uri is not None:  # a tool may decode what follows, or take it as it is written
+        path = text[uri.end() :]
+        return tuple(dict.fromkeys((*forms_of(unquote(path), here), *forms_of(path, here))))
+    if "://" in text:
+        return ()
+    if not text.startswith(("/", "./", "../", "~")):
+        first = text.partition("/")[0]
+        if not os.path.lexists(os.path.join(here.real, first)):  # noqa: PTH118 - texts
+            return ()
+    return forms_of(os.path.expanduser(text), here)  # noqa: PTH111 - texts
+
+
+def _shown(tool: Tool, arguments: Arguments) -> str:
+    """The arguments as a person reads them, the short ones first; lines of a value are marked, so that none of them
+    can pass for an argument.
+
+    Raises:
+        ToolFailed: what is to be run is too long to be read.
+    """
+    runs = tool.shell or tool.effect == "execute"
+    lines = []
+    for name, value in sorted(arguments.items(), key=lambda item: len(text_of(item[1])) > _SHORT):
+        text = value if isinstance(value, str) else text_of(value)
+        if runs and len(text) > _READABLE:
+            raise ToolFailed(
+                f"'{tool.name}' was not run: a person would have to allow it, and nobody reads {len(text)} characters "
+                f"of {name}. Write it to a file first, or run less at once"
+            )
+        first, *rest = (text if runs else shortened(text, _SHOWN)).split("\n")
+        lines.append("\n".join([f"{name}: {first}", *(f"    | {line}" for line in rest)]))
+    return "\n".join(lines)

@@ -1,0 +1,103 @@
+"""A tool, as the agent loop sees it.
+
+    async def add(me: Actor, arguments: Arguments) -> Json:
+        return arguments["a"] + arguments["b"]
+
+    tool = Tool(spec=ToolSpec(name="add", description="Adds two numbers.", parameters={...}), run=add)
+
+`run` is the body of the call's own actor, `me`, a child of the agent that calls: it may spawn, ask a person, start
+processes, and is interrupted by cancelling `me`. Its arguments fit the JSON Schema already. What it returns is told to
+the model: a text as it is, `Shown` as texts, images and files, anything else as JSON. What goes wrong it raises as
+`ToolFailed`, which the model is told as `{"tool_call_error": ...}`; any other exception is a bug in the tool, told the
+same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import msgspec
+
+from ....protocol.chat import Part
+from ....protocol.chat import Tool as ToolSpec
+
+if TYPE_CHECKING:
+    from ....supervisors import Actor
+    from .path_rules import Sight
+
+__all__ = ["Arguments", "Effect", "Json", "Meaning", "Origin", "Shown", "Tool", "ToolSpec"]
+
+Json: TypeAlias = Any
+Arguments: TypeAlias = dict[str, Json]
+Run: TypeAlias = Callable[["Actor", Arguments], Awaitable[Json]]
+
+RunWithin: TypeAlias = Callable[["Actor", Arguments, "Sight"], Awaitable[Json]]
+
+Meaning: TypeAlias = Callable[["Actor", Arguments], Awaitable[tuple["Tool", Arguments]]]
+
+Effect: TypeAlias = Literal["none", "read", "write", "execute"]
+"""What a call can do to the world outside of the run: nothing, look (files, network), change files, run anything."""
+
+Origin: TypeAlias = Literal["builtin", "file", "function", "family", "mcp"]
+"""Where a tool comes from: our library, a tool file, a Python function, a built-in family (`todo__add`), a server."""
+
+TIMEOUT = 120.0
+"""Seconds of one call, where neither the tool nor the settings say another number."""
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """A result that a model is to see, and not only to read."""
+
+    parts: tuple[Part, ...]
+
+
+class Tool(msgspec.Struct, frozen=True, kw_only=True):
+    """See the module.
+
+    Attributes:
+        spec: name, description and JSON Schema (of type object) that the model is offered.
+        run: does it.
+        effect: decides with `origin` what the permission policy says when nobody has said anything.
+        origin: where it comes from.
+        timeout: seconds; None for a call that waits for people or other agents, and has a clock of its own.
+        ordered: calls of one turn to ordered tools are played one after another, as the model wrote them. For those
+            that change what the agent itself remembers, quickly: `todo__add` must not overtake `todo__init`.
+        subject: the parameter that permission patterns are matched with (`command`, `path`); "" for the JSON text
+            of all arguments.
+        shell: whether the subject is a shell command, which patterns must not match by its beginning alone.
+        alias: what rules may call it as well: a server's own name for it, where models know it by another.
+        synonyms: other names of parameters, and what they stand for; the schema has the latter only.
+        means: for a tool that calls others (`mcp_invoke_*`): the tool and the arguments that a call of it means. They
+            need permission as well, and are what is run. Raises `ToolFailed` for a call that means nothing.
+        reads: whether its result shows names or contents of files; see `permissions`.
+        seeing: as `run`, for a tool that opens files in our process: it stays within what the permissions say of files.
+            A call that was permitted is played by this.
+        elsewhere: it is the caller of the run who plays it: a call of it ends the agent's work, and the next run goes
+            on from its result. Only the agent that was named is offered it.
+    """
+
+    spec: ToolSpec
+    run: Run
+    effect: Effect = "none"
+    origin: Origin = "builtin"
+    timeout: float | None = TIMEOUT
+    ordered: bool = False
+    subject: str = ""
+    shell: bool = False
+    alias: str = ""
+    synonyms: Mapping[str, str] = {}
+    means: Meaning | None = None
+    reads: bool = False
+    seeing: RunWithin | None = None
+    elsewhere: bool = False
+
+    @property
+    def waits(self) -> bool:
+        """Whether the same call may well come again, since it waits for others (`agent__collect`)."""
+        return self.timeout is None and self.origin == "family"
+
+    @property
+    def name(self) -> str:
+        """As the model calls it."""
+        return self.spec.name

@@ -1,0 +1,224 @@
+"""What of an agent can be set from outside: its variables, and a few keys of its file by the environment.
+
+In the order of who wins: what the caller gave (`--var`), `<AGENT>_VARIABLES` in the environment (a JSON object), the
+default in the file. A variable that has none of these is missing. A default may name a secret, `{{NAME}}`: tools and
+scripts get the secret, models don't.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
+
+import msgspec
+
+from ...protocol.agent import Agent
+from ...protocol.errors import ConfigError, UsageError
+from ...protocol.graph import Graph
+from ...protocol.graph.model import Variable
+from ...protocol.mcp.config import split
+from ...protocol.problems import did_you_mean
+from ...protocol.references import Secrets, with_secrets
+from ...protocol.source import Source
+from ..io.secrets import EnvironmentSecrets
+
+
+class Values(msgspec.Struct, frozen=True, kw_only=True):
+    """The values of an agent's variables.
+
+    Attributes:
+        real: for tools and scripts: secrets are put in.
+        shown: for models: `{{NAME}}` stands as it was written.
+    """
+
+    real: dict[str, str]
+    shown: dict[str, str]
+
+
+def resolve_variables(
+    agent: str,
+    declared: Iterable[Variable],
+    given: Mapping[str, str],
+    environ: Mapping[str, str],
+    *,
+    secrets: Secrets | None = None,
+    source: Source | None = None,
+) -> Values:
+    """Every declared variable's value.
+
+    Args:
+        secrets: where `{{NAME}}` is looked up; None for `environ`.
+        source: the agent's file, to say where a secret is named.
+
+    Raises:
+        UsageError: a value was given for a variable that is not declared, or a variable has no value.
+        ConfigError: a variable's value names a secret that is not there.
+    """
+    found = _Found(agent, tuple(declared), given, environ, secrets or EnvironmentSecrets(environ))
+    if found.missing:
+        lines = "\n".join(f"  - {variable.name}: {found.about(variable, source)}" for variable in found.missing)
+        secret = next((found.lacks[each.name] for each in found.missing if each.name in found.lacks), None)
+        first = found.missing[0].name
+        either = f"set {secret} in the environment" if secret else "give them a default in the file"
+        kind = ConfigError if all(each.name in found.lacks for each in found.missing) else UsageError
+        raise kind(
+            f"The following agent variables are required:\n{lines}\nSet them with --var {first}=VALUE, or {either}."
+        )
+    return Values(real=found.real, shown=found.shown)
+
+
+def missing_variables(
+    agent: str,
+    declared: Iterable[Variable],
+    given: Mapping[str, str],
+    environ: Mapping[str, str],
+    *,
+    secrets: Secrets | None = None,
+) -> list[Variable]:
+    """The declared variables that have no value yet, for whoever can ask for them.
+
+    Raises:
+        UsageError: a value was given for a variable that is not declared.
+    """
+    return _Found(agent, tuple(declared), given, environ, secrets or EnvironmentSecrets(environ)).missing
+
+
+class _Found:
+    """The values that are known.
+
+    `{{NAME}}` is a secret where the author of the file or the user of this machine has written it: in a default, and in
+    `<AGENT>_VARIABLES`. What a caller gives is taken as it is, since a model or a stranger may have made it; only the
+    default itself, given back, means the default.
+
+    Attributes:
+        real, shown: see `Values`.
+        missing: the variables that have no value.
+        lacks: of those that name a secret that is not there, the name.
+    """
+
+    def __init__(
+        self,
+        agent: str,
+        declared: tuple[Variable, ...],
+        given: Mapping[str, str],
+        environ: Mapping[str, str],
+        secrets: Secrets,
+    ) -> None:
+        self.real: dict[str, str] = {}
+        self.shown: dict[str, str] = {}
+        self.missing: list[Variable] = []
+        self.lacks: dict[str, str] = {}
+        self._agent = agent
+        self._declared = declared
+        _check_names(agent, declared, given)
+        self._from_environ = _from_environ(agent, environ)
+        for variable in declared:
+            said = given.get(variable.name)
+            if said is not None and said != variable.default:
+                self.real[variable.name] = self.shown[variable.name] = said
+                continue
+            written = variable.default if said is not None else self._from_environ.get(variable.name, variable.default)
+            value = None if written is None else self._with_secrets(variable.name, written, secrets)
+            if written is None or value is None:
+                self.missing.append(variable)
+            else:
+                self.real[variable.name], self.shown[variable.name] = value, written
+
+    def about(self, variable: Variable, source: Source | None) -> str:
+        """What to say of a variable that has no value."""
+        text = variable.description.strip()
+        secret = self.lacks.get(variable.name)
+        if secret is None:
+            return text
+        if variable.name in self._from_environ:
+            where = f"{_variable(self._agent, 'VARIABLES')} in the environment"
+        else:
+            where = "its default"
+            if source is not None and source.file:
+                line, column = source.where(("variables", self._declared.index(variable), "default"))
+                where += f" ({source.file}:{line}:{column})"
+        return f"{text}{': ' if text else ''}{where} names the secret {{{{{secret}}}}}, which is not set"
+
+    def _with_secrets(self, name: str, text: str, secrets: Secrets) -> str | None:
+        missing: list[str] = []
+        value = with_secrets(text, secrets, missing.append)
+        if missing:
+            self.lacks[name] = missing[0]
+            return None
+        return value
+
+
+def _check_names(agent: str, declared: Iterable[Variable], given: Iterable[str]) -> None:
+    names = [variable.name for variable in declared]
+    for name in given:
+        if name not in names:
+            hint = did_you_mean(name, names) or (f"it has: {', '.join(names)}" if names else "it has none")
+            raise UsageError(f"agent '{agent}' has no variable '{name}'; {hint}")
+
+
+A = TypeVar("A", Graph, Agent)
+
+
+def overridden(agent: A, environ: Mapping[str, str]) -> A:
+    """The agent as the environment wants it.
+
+    `<AGENT>_MODEL`, `<AGENT>_TEMPERATURE`, `<AGENT>_TOP_P`, and `<AGENT>_GLOBAL_TOOLS` and `<AGENT>_MCP_SERVERS`, which
+    are JSON lists, or names with commas between them.
+
+    Raises:
+        ConfigError: one of them is no number, or no list of texts.
+    """
+    return msgspec.structs.replace(
+        agent,
+        model=_override(agent.name, "MODEL", environ) or agent.model,
+        temperature=_number(agent.name, "TEMPERATURE", environ, agent.temperature),
+        top_p=_number(agent.name, "TOP_P", environ, agent.top_p),
+        global_tools=_texts(agent.name, "GLOBAL_TOOLS", environ, agent.global_tools),
+        mcp_servers=_texts(agent.name, "MCP_SERVERS", environ, agent.mcp_servers),
+    )
+
+
+def _texts(agent: str, what: str, environ: Mapping[str, str], otherwise: tuple[str, ...]) -> tuple[str, ...]:
+    text = _override(agent, what, environ)
+    if text is None:
+        return otherwise
+    if not text.lstrip().startswith(("[", "{", '"')):
+        return tuple(split(text))
+    try:
+        return msgspec.json.decode(text, type=tuple[str, ...])
+    except msgspec.DecodeError as error:
+        raise ConfigError(
+            f"{_variable(agent, what)} in the environment must be names such as a,b or a JSON list of texts such as "
+            f'["a", "b"]: {error}'
+        ) from error
+
+
+def _number(agent: str, what: str, environ: Mapping[str, str], otherwise: float | None) -> float | None:
+    text = _override(agent, what, environ)
+    if text is None:
+        return otherwise
+    try:
+        return float(text)
+    except ValueError:
+        raise ConfigError(f"{_variable(agent, what)} in the environment must be a number, not '{text}'") from None
+
+
+def _override(agent: str, what: str, environ: Mapping[str, str]) -> str | None:
+    """`<AGENT>_<WHAT>` of the environment (`CODER_MODEL`), if it is set and not empty."""
+    return environ.get(_variable(agent, what)) or None
+
+
+def _variable(agent: str, what: str) -> str:
+    return f"{agent.upper().replace('-', '_').replace(' ', '_')}_{what}"
+
+
+def _from_environ(agent: str, environ: Mapping[str, str]) -> dict[str, str]:
+    text = _override(agent, "VARIABLES", environ)
+    if text is None:
+        return {}
+    try:
+        return msgspec.json.decode(text, type=dict[str, str])
+    except msgspec.DecodeError as error:
+        raise UsageError(
+            f"{_variable(agent, 'VARIABLES')} in the environment must be a JSON object of texts: {error}"
+        ) from error

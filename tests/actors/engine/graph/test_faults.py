@@ -1,0 +1,403 @@
+"""Whatever interrupts a graph, at whatever moment: it ends once, says so once, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+import trio
+import trio.testing
+from fake_models import Reply
+from stage import Stage
+
+import callboard
+from callboard.actors.engine.graph.compat import STANDARD
+from callboard.actors.engine.graph.plan import Job, Plan, Result, Step
+from callboard.actors.engine.graph.scheduler import GraphResult, run_graph
+from callboard.actors.work.context import RunContext
+from callboard.actors.work.meter import Limits
+from callboard.protocol.events import TERMINAL
+from callboard.protocol.graph import EndNode, ScriptNode
+from callboard.protocol.questions import Question
+from callboard.supervisors import Actor, Root
+
+EVERYTHING = """
+start: s
+nodes:
+  s: {type: script, script: s.sh, next: [a, b, m]}
+  a: {type: llm, prompt: "{{x}}", state_updates: {a: "{{output}}"}, next: q}
+  b: {type: agent, agent: kid, prompt: p, state_updates: {b: "{{output}}"}, next: q}
+  m: {type: map, over: "{{items}}", as: item, branch: each, collect_into: out, max_concurrency: 2, next: q}
+  each: {type: script, script: each.sh}
+  q: {type: approval, question: "ok?", options: ["yes"], routes: {"yes": e}, on_other: e}
+  e: {type: end, output: "{{a}} {{b}} {{out}}"}
+"""
+SCRIPTS = {"s": """echo '{"x": 1, "items": [1, 2, 3]}'""", "each": """echo '{"output": 0}'"""}
+KID = """
+start: s
+nodes:
+  s: {type: script, script: s.sh, next: i}
+  i: {type: input, question: "what?", state_updates: {x: "{{input}}"}, next: e}
+  e: {type: end, output: "{{x}}"}
+"""
+
+
+class Quick:
+    """A front end that answers everything, each from a task of its own."""
+
+    name = "quick"
+
+    def __init__(self, root: callboard.Root, nursery: trio.Nursery) -> None:
+        self._root = root
+        self._nursery = nursery
+
+    def asked(self, question: Question) -> None:
+        self._nursery.start_soon(self._answer, question.id)
+
+    def closed(self, question_id: str, by: str) -> None:
+        pass
+
+    async def _answer(self, question_id: str) -> None:
+        self._root.questions.answer(question_id, "yes", by=self.name)
+
+
+def everything(stage: Stage) -> None:
+    stage.agent(KID, name="kid", s="echo '{}'")
+    stage.agent(EVERYTHING, **SCRIPTS)
+
+
+def leftovers(stage: Stage) -> Iterator[str]:
+    """Whatever of a run is still there."""
+    for question in stage.root.questions.open:
+        yield f"question {question.id}"
+    for child in stage.root.kernel.actor.children:
+        if child.name.startswith("run-"):
+            yield f"actor {child.path}"
+    for process in psutil.Process().children(recursive=True):
+        if process.name() in ("bash", "sh"):
+            yield f"process {process.pid}"
+
+
+MOMENTS = 75
+"""More or less the number of events of the run above."""
+
+
+@pytest.mark.parametrize("moment", [1, 2, 4, 7, 11, 16, 22, 28, 35, 43, 52, 60])
+async def test_a_run_whose_caller_is_cancelled_at_any_moment_leaves_nothing(stage: Stage, moment: int) -> None:
+    everything(stage)
+    await _cancel_at(stage, moment)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("moment", range(1, MOMENTS))
+async def test_a_run_whose_caller_is_cancelled_at_every_moment_leaves_nothing(stage: Stage, moment: int) -> None:
+    everything(stage)
+    await _cancel_at(stage, moment)
+
+
+async def _cancel_at(stage: Stage, moment: int) -> None:
+    with trio.CancelScope() as scope:
+
+        def watch(event: callboard.Event) -> None:
+            if event.seq == moment:
+                scope.cancel()
+
+        async with trio.open_nursery() as nursery:
+            with stage.root.questions.attach(Quick(stage.root, nursery)):
+                await stage.run(on_event=watch)
+                pytest.fail("the run went on to its end")
+    assert scope.cancelled_caught
+    assert list(leftovers(stage)) == []
+    assert stage.events[-1].kind == "run.cancelled"
+    stage.check_stream()
+
+
+@pytest.mark.parametrize("moment", [1, 3, 6, 10, 15, 21, 27, 34, 42, 51, 61])
+async def test_a_root_that_stops_at_any_moment_cancels_the_run_with_the_state_so_far(stage: Stage, moment: int) -> None:
+    everything(stage)
+
+    def watch(event: callboard.Event) -> None:
+        if event.seq == moment:
+            stage.root.begin_stop()
+
+    async with trio.open_nursery() as nursery:
+        with stage.root.questions.attach(Quick(stage.root, nursery)):
+            outcome = await stage.run("hi", on_event=watch)
+    assert outcome.status == "cancelled"
+    assert outcome.exit_code == 130
+    assert outcome.error is None
+    stepped = any(event.kind == "state.patch" for event in stage.events)
+    assert outcome.state.get("x") == (1 if stepped else None)
+    assert list(leftovers(stage)) == []
+    stage.check_stream()
+
+
+async def test_a_map_is_not_continued_while_the_root_stops(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    # An item's end starts the next item; that must not be tried in a root that admits nothing, at the very moment.
+    stage.agent(
+        """
+        start: m
+        nodes:
+          m: {type: map, over: "{{items}}", as: item, branch: b, collect_into: out, max_concurrency: 1, next: e}
+          b: {type: llm, prompt: p}
+          e: {type: end}
+        """
+    )
+
+    def watch(event: callboard.Event) -> None:
+        if event.kind == "node.exited" and event.data.node == "b":
+            stage.root.begin_stop()
+
+    outcome = await stage.run(state={"items": [1, 2, 3]}, on_event=watch)
+    assert outcome.status == "cancelled"
+    assert len(stage.models.requests) == 1
+    assert [event.kind for event in stage.events if event.kind == "actor.failed"] == []
+    assert caplog.records == []
+    stage.check_stream()
+
+
+async def test_a_cancelled_run_removes_its_state_file_and_ends_its_script(stage: Stage, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "started")
+    stage.agent(
+        "start: s\nnodes:\n  s: {type: script, script: s.sh, timeout: 600, next: e}\n  e: {type: end}",
+        s=f"""sleep 600 & echo "$GRAPH_STATE_FILE $!" > {tmp_path}/started; wait""",
+    )
+    fifo = os.open(tmp_path / "started", os.O_RDWR | os.O_NONBLOCK)
+    line = ""
+    async with trio.open_nursery() as nursery:
+
+        async def cancel() -> None:
+            nonlocal line
+            await trio.lowlevel.wait_readable(fifo)
+            line = os.read(fifo, 1000).decode()
+            nursery.cancel_scope.cancel()
+
+        nursery.start_soon(cancel)
+        await stage.run(state={"pad": "x" * 40_000})
+    os.close(fifo)
+    file, helper = line.split()
+    assert not Path(file).exists()
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(helper), 0)
+
+
+async def test_a_cancelled_llm_call_closes_its_connection(stage: Stage) -> None:
+    stage.agent("start: a\nnodes:\n  a: {type: llm, prompt: p, next: e}\n  e: {type: end}")
+    stage.models.script(Reply("never", hold=trio.Event()))
+    async with trio.open_nursery() as nursery:
+
+        async def cancel() -> None:
+            await stage.models.arrived(1)
+            nursery.cancel_scope.cancel()
+
+        nursery.start_soon(cancel)
+        await stage.run()
+    await stage.models.until(lambda server: server.cut == 1)
+
+
+async def test_runs_of_one_root_do_not_disturb_each_other(stage: Stage) -> None:
+    everything(stage)
+    stage.agent("start: s\nnodes:\n  s: {type: script, script: s.sh, on_error: fail, next: e}\n  e: {type: end}", "bad")
+    (stage.config_dir / "agents" / "bad" / "s.sh").write_text("exit 1")
+    outcomes: list[callboard.Outcome] = []
+
+    async def one(target: str) -> None:
+        outcomes.append(await callboard.run(target, root=stage.root))
+
+    async with trio.open_nursery() as nursery, trio.open_nursery() as answering:
+        with stage.root.questions.attach(Quick(stage.root, answering)):
+            async with trio.open_nursery() as runs:
+                for target in ["g", "bad"] * 4:
+                    runs.start_soon(one, target)
+        nursery.cancel_scope.cancel()
+    assert sorted(outcome.status for outcome in outcomes) == ["done"] * 4 + ["failed"] * 4
+    assert {outcome.output for outcome in outcomes if outcome.status == "done"} == {"ok yes [0,0,0]"}
+
+
+async def test_a_graph_that_timed_out_is_finished_after_its_nodes_and_counts_their_time(
+    stage: Stage, mock_clock: trio.testing.MockClock
+) -> None:
+    stage.agent("settings: {timeout: 2}\nstart: a\nnodes:\n  a: {type: llm, prompt: p, next: e}\n  e: {type: end}")
+    stage.models.script(Reply("never", hold=trio.Event()))
+    async with trio.open_nursery() as nursery:
+
+        async def pass_the_time() -> None:
+            await stage.models.arrived(1)
+            mock_clock.jump(2)
+
+        nursery.start_soon(pass_the_time)
+        outcome = await stage.run()
+    assert outcome.exit_code == 4
+    (finished,) = [event for event in stage.events if event.kind == "graph.finished"]
+    (stopped,) = [event for event in stage.events if event.kind == "actor.stopped" and event.actor.endswith("/g/a")]
+    assert stopped.seq < finished.seq
+    assert finished.data.timing == {"a": (1, 2.0, 2.0)}
+
+
+async def test_a_cancelled_run_with_a_root_of_its_own_takes_that_along(stage: Stage, tmp_path: Path) -> None:
+    home = stage.agent(
+        "start: s\nnodes:\n  s: {type: script, script: s.sh, timeout: 600, next: e}\n  e: {type: end}",
+        s=f"echo $$ > {tmp_path}/pid; sleep 600",
+    )
+
+    def watch(event: callboard.Event) -> None:
+        if event.kind == "tool.call.started":
+            nursery.start_soon(cancel)
+
+    async def cancel() -> None:
+        while not (tmp_path / "pid").exists():
+            await trio.sleep(0.001)
+        nursery.cancel_scope.cancel()
+
+    async with trio.open_nursery() as nursery:
+        await callboard.run(home, on_event=watch, config_dir=stage.config_dir)
+    assert [process for process in psutil.Process().children() if process.name() == "bash"] == []
+
+
+# --- 8 branches ask at once ----------------------------------------------------------------------------------
+
+ASKERS = "abcdefgh"
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_branches_that_ask_at_once_are_answered_in_any_order_while_the_others_run(
+    stage: Stage, seed: int
+) -> None:
+    nodes = "".join(
+        f"  {id}: {{type: agent, agent: kid, prompt: {id}, state_updates: {{{id}: '{{{{output}}}}'}}, next: end}}\n"
+        for id in ASKERS
+    )
+    stage.agent(
+        "start: s\nnodes:\n"
+        f"  s: {{type: script, script: s.sh, next: [{', '.join(ASKERS)}]}}\n{nodes}"
+        "  end: {type: end, output: '" + "".join(f"{{{{{id}}}}}" for id in ASKERS) + "'}",
+        s="echo '{}'",
+    )
+    stage.agent(
+        """
+        start: i
+        nodes:
+          i: {type: input, question: "{{initial_prompt}}?", state_updates: {x: "{{input}}"}, next: l}
+          l: {type: llm, prompt: "{{x}}", state_updates: {x: "{{output}}"}, next: e}
+          e: {type: end, output: "{{x}}"}
+        """,
+        name="kid",
+    )
+    stage.models.answer_with(lambda request: request.prompt.upper())
+    chance = random.Random(seed)
+    all_ask = trio.Event()
+    asked: list[Question] = []
+
+    class Desk:
+        name = "desk"
+
+        def asked(self, question: Question) -> None:
+            asked.append(question)
+            if len(asked) == len(ASKERS):
+                all_ask.set()
+
+        def closed(self, question_id: str, by: str) -> None:
+            pass
+
+    async def answer_in_some_order() -> None:
+        await all_ask.wait()
+        chance.shuffle(asked)
+        for number, question in enumerate(asked, 1):
+            stage.root.questions.answer(question.id, question.text[0], by="desk")
+            # The one that was answered runs on to its model while the others still wait.
+            await stage.models.arrived(number)
+            assert len(stage.root.questions.open) == len(ASKERS) - number
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(answer_in_some_order)
+        with stage.root.questions.attach(Desk()):
+            outcome = await stage.run()
+    assert outcome.output == ASKERS.upper()
+    assert all(time.visits == 1 for time in outcome.nodes.values())
+    assert sorted(outcome.order) == sorted(["s", "end", *ASKERS])
+    entered = [event.actor for event in stage.events if event.kind == "node.entered"]
+    assert len(entered) == len(set(entered))
+
+
+async def test_wrong_and_late_answers_change_nothing(stage: Stage) -> None:
+    stage.agent(
+        'start: i\nnodes:\n  i: {type: input, question: q, state_updates: {x: "{{input}}"}, next: e}\n'
+        '  e: {type: end, output: "{{x}}"}'
+    )
+    results: list[bool] = []
+
+    class Twice:
+        name = "twice"
+
+        def asked(self, question: Question) -> None:
+            desk = stage.root.questions
+            for id, value in [("q0", "wrong"), (question.id, "first"), (question.id, "second")]:
+                results.append(desk.answer(id, value, by=self.name))
+
+        def closed(self, question_id: str, by: str) -> None:
+            pass
+
+    with stage.root.questions.attach(Twice()):
+        assert (await stage.run()).output == "first"
+    assert results == [False, True, False]
+
+
+# --- plans made by hand --------------------------------------------------------------------------------------
+
+
+def plan(work: object, **options: object) -> Plan:
+    node = ScriptNode(id="n", script="x", state_updates={"k": "{{output}}"})
+    end = EndNode(id="e", output="{{k}}")
+    step = Step(id="n", kind="script", work=work, node=node, next=("e",), updates=node.state_updates, **options)
+    return Plan(
+        name="p",
+        start="n",
+        steps={"n": step, "e": Step(id="e", kind="end", work=None, node=end, output=end.output)},
+        directory=Path(),
+        compat=STANDARD,
+    )
+
+
+async def perform(made: Plan) -> GraphResult:
+    async def run_agent(*_: object) -> str:
+        raise AssertionError("no agents here")
+
+    context = RunContext(gateway=None, limits=Limits(), config_dir=Path(), environ={}, run_agent=run_agent)
+    async with Root() as root:
+        return await root.spawn(run_graph, made, "hi", context).result()
+
+
+async def test_any_async_function_can_be_a_nodes_work() -> None:
+    async def work(me: Actor, job: Job) -> Result:
+        return Result(output=str(job.state["initial_prompt"]).upper(), scope="output")
+
+    assert (await perform(plan(work))).output == "HI"
+
+
+async def test_a_bug_in_a_nodes_code_costs_that_node_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    async def work(me: Actor, job: Job) -> Result:
+        raise ZeroDivisionError("oops")
+
+    result = await perform(plan(work))
+    assert result.error is not None
+    assert str(result.error) == "at node 'n': ZeroDivisionError: oops"
+    assert "node 'n' crashed" in caplog.text
+    assert (await perform(plan(work, tolerant=True))).output == "ZeroDivisionError: oops"
+
+
+async def test_a_node_that_is_cancelled_from_outside_is_named() -> None:
+    async def work(me: Actor, job: Job) -> Result:
+        me.ref.cancel()
+        await trio.sleep_forever()
+        raise AssertionError
+
+    result = await perform(plan(work))
+    assert str(result.error) == "at node 'n': it was cancelled"
+
+
+def test_exactly_three_kinds_of_events_end_a_run() -> None:
+    assert set(TERMINAL) == {"run.finished", "run.failed", "run.cancelled"}

@@ -1,0 +1,272 @@
+"""Functions of files beside the workflow: conditions and processors that run in a process of the run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from workflow_house import House, written
+
+from callboard.actors.engine.workflow.edges import files
+from callboard.actors.engine.workflow.edges.files import functions_in
+from callboard.actors.engine.workflow.places import functions_directory
+from callboard.protocol.errors import GraphMistake
+
+EDGES = """
+print("hello from the top")
+
+def is_polite(text):
+    return "please" in text
+
+async def is_short(text):
+    return len(text) < 10
+
+def breaks(text):
+    raise ValueError("no idea")
+
+def hangs(text):
+    import time
+    time.sleep(60)
+
+def leaves(text):
+    import os
+    os._exit(7)
+
+def _hidden(text): ...
+"""
+
+PROCESSORS = """
+import os
+
+def shout(text):
+    return text.upper()
+
+def count(text, state):
+    state["calls"] = state.get("calls", 0) + 1
+    return f"{text} {state['calls']} {os.getpid()}"
+
+def drop(text, state):
+    return {"drop": True}
+
+def tag(text):
+    return {"content": text + "!", "metadata": {"tagged": True}}
+
+def nothing(text):
+    return None
+"""
+
+
+@pytest.fixture
+def functions(tmp_path: Path) -> Path:
+    """The house's directory with functions in it."""
+    for kind, text in (("edge", EDGES), ("edge_processor", PROCESSORS)):
+        place = tmp_path / "functions" / kind
+        place.mkdir(parents=True)
+        (place / "ours.py").write_text(text)
+        (place / "broken.py").write_text("def half(")
+    return tmp_path
+
+
+def plan(house: House, edge: str, compat: Any = None, environ: Mapping[str, str] | None = None) -> Any:
+    """A question of the task to one edge."""
+    return written(
+        house.directory,
+        f"""
+        graph:
+          start: [A]
+          end: [B]
+          nodes:
+            - {{id: A, type: passthrough, config: {{}}}}
+            - {{id: B, type: passthrough, config: {{}}}}
+          edges:
+            - {{from: A, to: B, {edge}}}
+        """,
+        compat,
+        environ=environ,
+    )
+
+
+def condition(name: str) -> str:
+    return f"condition: {{type: function, config: {{name: {name}}}}}"
+
+
+def processor(name: str) -> str:
+    return f"process: {{type: function, config: {{name: {name}}}}}"
+
+
+def test_functions_are_known_without_running_their_file(functions: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    found = functions_in(functions / "functions" / "edge")
+    assert set(found) == {"is_polite", "is_short", "breaks", "hangs", "leaves"}
+    assert found["hangs"].name == "ours.py"
+    assert "hello" not in capfd.readouterr().out
+    assert functions_in(None) == {}
+
+
+def test_functions_are_found_beside_the_workflow_and_beside_its_directory(functions: Path, tmp_path: Path) -> None:
+    own = functions / "functions" / "edge"
+    (functions / "yaml_instance").mkdir()
+    assert functions_directory(functions, "edge", {}) == own
+    assert functions_directory(functions / "yaml_instance", "edge", {}) == own
+    assert functions_directory(functions / "yaml_instance" / "subgraphs", "edge", {}) == own
+    assert functions_directory(functions, "edge", {"MAC_EDGE_FUNCTIONS_DIR": str(tmp_path)}) == tmp_path
+
+
+@pytest.mark.parametrize(
+    ("name", "task", "output"),
+    [
+        ("is_polite", "a tea, please", "a tea, please"),
+        ("is_polite", "a tea", ""),
+        ("is_short", "tea", "tea"),
+    ],
+)
+async def test_a_condition_decides(name: str, task: str, output: str, house: House, functions: Path) -> None:
+    result = await house.run(plan(house, condition(name)), task)
+    assert (result.error, result.output) == (None, output)
+
+
+@pytest.mark.parametrize(("name", "output"), [("shout", "TEA"), ("drop", ""), ("tag", "tea!"), ("nothing", "")])
+async def test_a_processor_changes_or_drops(name: str, output: str, house: House, functions: Path) -> None:
+    result = await house.run(plan(house, processor(name)), "tea")
+    assert (result.error, result.output) == (None, output)
+
+
+async def test_all_calls_of_a_run_share_one_process_and_what_they_leave_there(house: House, functions: Path) -> None:
+    text = """
+        graph:
+          start: [A]
+          end: [B]
+          max_iterations: 300
+          nodes:
+            - {id: A, type: passthrough, config: {}}
+            - {id: B, type: passthrough, config: {}}
+            - {id: Gate, type: loop_counter, config: {max_iterations: 200, message: enough}}
+          edges:
+            - {from: A, to: Gate}
+            - {from: A, to: A, process: {type: function, config: {name: count}}}
+            - {from: Gate, to: A, trigger: false, carry_data: false}
+            - {from: Gate, to: B}
+    """
+    result = await house.run(written(house.directory, text), "tea")
+    last = result.outputs["A"][-1].text.split()
+    assert last[0] == "tea"
+    assert [last[1 + 2 * i] for i in range(199)] == [str(i + 1) for i in range(199)]
+    assert len(set(last[2::2])) == 1
+    assert last[2] != str(os.getpid())
+
+
+async def test_what_functions_print_is_told_and_is_no_answer(house: House, functions: Path) -> None:
+    await house.run(plan(house, condition("is_short")), "tea")
+    assert [data.text for data in house.of("tool.call.delta")] == ["hello from the top"]
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("breaks", "failed: ValueError: no idea"),
+        ("hangs", "did not answer within 0.5 s, and was ended"),
+        ("leaves", "has ended"),
+    ],
+)
+async def test_a_condition_that_fails_counts_as_met_with_a_warning(
+    name: str, told: str, house: House, functions: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "ANSWERS_WITHIN", 0.5)
+    result = await house.run(plan(house, condition(name)), "tea")
+    assert result.output == "tea"
+    (warning,) = house.of("run.warning")
+    assert told in warning.message
+    assert f"'{name}'" in warning.message
+
+
+async def test_after_one_that_hung_the_next_call_finds_another_process(
+    house: House, functions: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "ANSWERS_WITHIN", 0.5)
+    result = await house.run(plan(house, f"{condition('hangs')}, {processor('shout')}"), "tea")
+    assert result.output == "TEA"
+
+
+async def test_functions_of_our_own_come_before_built_in_ones_of_their_name(house: House, tmp_path: Path) -> None:
+    place = tmp_path / "functions" / "edge"
+    place.mkdir(parents=True)
+    (place / "a.py").write_text("def code_pass(text): return False\n")
+    assert (await house.run(plan(house, condition("code_pass")), "tea")).output == ""
+
+
+async def test_a_function_that_nobody_knows_passes_in_devall_and_is_a_mistake_else(
+    house: House, functions: Path
+) -> None:
+    assert (await house.run(plan(house, condition("is_kind"), "devall"), "tea")).output == "tea"
+    with pytest.raises(GraphMistake, match="there is no condition function 'is_kind'"):
+        plan(house, condition("is_kind"))
+    result = await house.run(plan(house, f"{condition('is_kind')}, {processor('shout')}"), "tea")
+    assert isinstance(result.error, GraphMistake)
+
+
+async def test_a_function_that_prints_without_end_is_ended(house: House, tmp_path: Path) -> None:
+    place = tmp_path / "functions" / "edge"
+    place.mkdir(parents=True)
+    (place / "a.py").write_text("def floods(text):\n    while True:\n        print('x' * 8000)\n")
+    result = await house.run(plan(house, condition("floods")), "tea")
+    assert result.output == "tea"
+    assert "has ended" in house.of("run.warning")[0].message
+    assert sum(len(data.text) for data in house.of("tool.call.delta")) < 2_000_000
+
+
+async def test_a_processor_finds_what_those_of_devall_find(house: House, tmp_path: Path) -> None:
+    """Modules, the functions of agents, the workspace, and a person to ask."""
+    (tmp_path / "functions" / "function_calling").mkdir(parents=True)
+    (tmp_path / "functions" / "edge_processor").mkdir(parents=True)
+    (tmp_path / "functions" / "function_calling" / "file.py").write_text("""
+from utils.attachments import AttachmentStore
+
+def of(context):
+    assert isinstance(context["attachment_store"], AttachmentStore)
+    return context["python_workspace_root"]
+""")
+    (tmp_path / "functions" / "edge_processor" / "deep").mkdir()
+    (tmp_path / "functions" / "edge_processor" / "deep" / "own.py").write_text("""
+from functions.function_calling.file import of
+
+def keep(text, _context):
+    (of(_context) / "kept.txt").write_text(text)
+    answer = _context["human_prompt"].request("A", "May I?").text
+    return f"{sorted(path.name for path in of(_context).iterdir())} {answer}"
+""")
+    result = await house.run(plan(house, processor("keep")), "hello", answers=["yes"])
+    assert result.output == "['attachments', 'kept.txt'] yes"
+
+
+async def test_a_processor_that_hangs_after_its_question_is_ended_with_a_warning(
+    house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "ANSWERS_WITHIN", 1.0)
+    place = tmp_path / "functions" / "edge_processor"
+    place.mkdir(parents=True)
+    (place / "own.py").write_text("""
+def ask(text, _context):
+    _context["human_prompt"].request("A", "May I?")
+    import time
+    time.sleep(600)
+""")
+    result = await house.run(plan(house, processor("ask")), "hello", answers=["yes"])
+    assert result.error is None
+    (warning,) = house.of("run.warning")
+    assert "did not answer within 1 s, and was ended" in warning.message
+
+
+async def test_conditions_and_processors_may_stand_in_one_file(house: House, tmp_path: Path) -> None:
+    (tmp_path / "both.py").write_text("""
+def is_tea(text):
+    return text == "tea"
+
+def where(text, _context):
+    return _context["python_workspace_root"].name
+""")
+    environ = dict.fromkeys(("MAC_EDGE_FUNCTIONS_DIR", "MAC_EDGE_PROCESSOR_FUNCTIONS_DIR"), str(tmp_path))
+    result = await house.run(plan(house, f"{condition('is_tea')}, {processor('where')}", environ=environ), "tea")
+    assert (result.error, house.of("run.warning")) == (None, [])
+    assert result.output not in ("", "tea")

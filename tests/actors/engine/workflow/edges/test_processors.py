@@ -1,0 +1,126 @@
+"""Processors of edges: what arrives."""
+
+from __future__ import annotations
+
+import pytest
+from workflow_stage import NOBODY, Stage, now, structure, workflow
+
+from callboard.actors.engine.workflow.edges.conditions import Functions
+from callboard.actors.engine.workflow.edges.processors import Around, process_of
+from callboard.actors.engine.workflow.messages import Message
+from callboard.protocol.workflow.edges import (
+    FunctionProcessor,
+    Processor,
+    RegexExtract,
+    Template,
+)
+
+
+def said(text: str) -> Message:
+    return Message(role="user", content=text, source="S")
+
+
+def processed(processor: Processor, text: str, functions: Functions | None = None, **known: str) -> str | None:
+    process = process_of(processor, functions or Functions())
+    assert callable(process)
+    result = process(said(text), Around(known, {}, NOBODY))
+    arrived = now(result) if hasattr(result, "send") else result
+    return arrived.text if isinstance(arrived, Message) else None
+
+
+EXTRACTED = [
+    (RegexExtract(pattern=r"\d+"), "a 1 b 2", "1"),
+    (RegexExtract(pattern=r"\d+", multiple=True), "a 1 b 2", "1\n2"),
+    (RegexExtract(pattern=r"n=(?P<n>\d+)", group="n"), "n=7", "7"),
+    (RegexExtract(pattern=r"(x)?(\d)", group=1, multiple=True), "1 x2", "x"),
+    (RegexExtract(pattern=r"(x)?(\d)", group=1), "1", "1"),
+    (RegexExtract(pattern="A.C", case_sensitive=False, dotall=True), "xa\ncx", "a\nc"),
+    (RegexExtract(pattern="^b$", multiline=True), "a\nb", "b"),
+    (RegexExtract(pattern=r"\d+", template="<{match}|{{match}}>"), "42", "<42|{42}>"),
+    (RegexExtract(pattern="no"), "text", "text"),
+    (RegexExtract(pattern="no", on_no_match="drop"), "text", None),
+    (RegexExtract(pattern="no", on_no_match="default", default_value="d"), "text", "d"),
+    (RegexExtract(pattern="no", on_no_match="default"), "text", ""),
+]
+
+
+@pytest.mark.parametrize(("processor", "text", "arrives"), EXTRACTED)
+def test_regex_extract(processor: RegexExtract, text: str, arrives: str | None) -> None:
+    assert processed(processor, text) == arrives
+
+
+@pytest.mark.parametrize(
+    ("template", "arrives"),
+    [
+        ("x {{content}} {{ content }}", 'x {"a": [1, "{{b}}"]} {"a": [1, "{{b}}"]}'),
+        ("{{content.a[0]}}{{content.a[1]}}", "1{{b}}"),
+        ("{{content.zz}} {{unknown}} {{b}} {{my-node.k}}", "{{content.zz}} {{unknown}} said {{my-node.k}}"),
+        ("{{{content.a[0]}}}", "{1}"),
+    ],
+)
+def test_templates_put_in_what_is_known_and_leave_the_rest(template: str, arrives: str) -> None:
+    text = '{"a": [1, "{{b}}"]}'
+    assert processed(Template(template=template), text, **{"b": "said", "my-node": "no json"}) == arrives
+
+
+def test_a_template_names_nodes_whatever_they_are_called() -> None:
+    template = "{{ Article Writer }} {{v1.2}} {{v1.2.key}} {{a/b[0]}} {{}} {{ }} {{x{y}}"
+    said = {"Article Writer": "once", "v1": "no", "v1.2": '{"key": 5}', "a/b": "[7]"}
+    assert processed(Template(template=template), "t", **said) == 'once {"key": 5} 5 7 {{}} {{ }} {{x{y}}'
+
+
+def test_a_template_of_braces_alone_takes_no_time() -> None:
+    text = "{{" + " " * 500_000 + "{{" * 250_000 + "a." * 100_000 + "}}"
+    assert processed(Template(template=text), "t") == text
+
+
+def test_a_template_sees_what_other_nodes_said_before() -> None:
+    yaml = """
+        graph:
+          start: [A]
+          nodes:
+            - {id: A, type: literal, config: {content: first}}
+            - {id: B, type: literal, config: {content: second}}
+            - {id: Z, type: passthrough, config: {}}
+          edges:
+            - {from: A, to: B}
+            - {from: B, to: Z, processor: {type: template, config: {template: "{{content}} after {{A}}"}}}
+    """
+    assert Stage().run(structure(workflow(yaml))).final == "second after first"
+
+
+CHANGES = [
+    (lambda text, shared: None, None),
+    (lambda text, shared: text * 2, "abab"),
+    (lambda text, shared: 7, "7"),
+    (lambda text, shared: {"drop": True, "content": "x"}, None),
+    (lambda text, shared: {"content": "x"}, "x"),
+    (lambda text, shared: {"metadata": {"k": 1}}, "ab"),
+    (lambda text, shared: said("mine"), "mine"),
+]
+
+
+@pytest.mark.parametrize(("change", "arrives"), CHANGES)
+def test_functions_say_what_arrives(change: object, arrives: str | None) -> None:
+    functions = Functions(processors={"change": change})
+    assert processed(FunctionProcessor(name="change"), "ab", functions) == arrives
+
+
+def test_functions_of_a_run_share_a_memory_and_one_that_breaks_changes_nothing() -> None:
+    def counting(text: str, shared: dict[str, int]) -> str:
+        shared["calls"] = shared.get("calls", 0) + 1
+        return f"{text}{shared['calls'] // (2 - shared['calls'])}"
+
+    yaml = """
+        graph:
+          start: [A]
+          nodes:
+            - {id: A, type: literal, config: {content: a}}
+            - {id: B, type: passthrough, config: {}}
+            - {id: Z, type: passthrough, config: {}}
+          edges:
+            - {from: A, to: B, process: {type: function, config: {name: counting}}}
+            - {from: B, to: Z, process: {type: function, config: {name: counting}}}
+    """
+    result = Stage().run(structure(workflow(yaml), Functions(processors={"counting": counting})))
+    assert [result.outputs[id][0].text for id in "BZ"] == ["a1", "a1"]

@@ -1,0 +1,75 @@
+"""What a hostile or careless file may grow to, and what its nodes can't do to the machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from workflow_house import House, written
+
+from callboard.actors.engine.workflow.board import perform
+from callboard.actors.engine.workflow.workspace import Workspace
+from callboard.protocol.errors import GraphMistake, NodeFailed
+
+
+def doubling(directory: Path, edge: str = "") -> object:
+    return written(
+        directory,
+        f"""
+        graph:
+          start: [A]
+          end: [B]
+          max_iterations: 60
+          nodes:
+            - {{id: A, type: passthrough, context_window: -1, config: {{only_last_message: false}}}}
+            - {{id: B, type: passthrough, context_window: -1, config: {{only_last_message: false}}}}
+          edges:
+            - {{from: A, to: B{edge}}}
+            - {{from: B, to: A, clear_context: {str(bool(edge)).lower()}}}
+        """,
+    )
+
+
+async def test_messages_that_double_every_round_end_the_run(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(perform, "MOST_QUEUED", 1000)
+    result = await house.run(doubling(house.directory), "x")
+    assert isinstance(result.error, GraphMistake)
+    assert "messages wait for it, and 1000 are the most" in str(result.error)
+
+
+async def test_a_text_that_doubles_every_round_ends_the_run(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(perform, "LONGEST", 1000)
+    twice = ', clear_context: true, process: {type: template, config: {template: "{{content}}{{content}}"}}'
+    result = await house.run(doubling(house.directory, twice), "x")
+    assert isinstance(result.error, GraphMistake)
+    assert "the edge from 'A' to 'B': its processor makes a text of 1024 characters, 1000 are the most" in str(
+        result.error
+    )
+
+
+PYTHON = "graph: {start: [P], nodes: [{id: P, type: python, config: {%s}}], edges: []}"
+
+
+@pytest.mark.parametrize("encoding", ["foo", "hex", "punycode", "idna", "undefined"])
+async def test_an_encoding_that_does_not_take_every_byte_is_a_mistake(house: House, encoding: str) -> None:
+    result = await house.run(written(house.directory, PYTHON % f"encoding: {encoding}"), "print(1)")
+    assert isinstance(result.error, GraphMistake)
+    assert f"`encoding: {encoding}` is no encoding of text" in str(result.error)
+
+
+async def test_a_workspace_that_can_not_be_made_fails_the_node(house: House, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    result = await house.run(written(house.directory, PYTHON % ""), "print(1)", workspace=tmp_path / "file")
+    assert isinstance(result.error, NodeFailed)
+    assert "the workspace can't be made" in str(result.error)
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+async def test_an_attachment_that_is_gone_leaves_no_directory(
+    house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    workspace = Workspace(house.root.actor, None, [tmp_path / "gone.txt"])
+    with pytest.raises(NodeFailed, match="attachments can't be put into the workspace"):
+        await workspace.path()
+    assert list(tmp_path.glob("callboard-workspace-*")) == []

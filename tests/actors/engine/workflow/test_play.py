@@ -1,0 +1,356 @@
+"""A workflow on the kernel: what the board hands out is done by actors, and comes to the same."""
+
+from __future__ import annotations
+
+import json
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+from workflow_house import House, Naps, chained, fanned_out, mapped, written
+from workflow_stage import KNOWN, Stage
+
+from callboard.actors.engine.workflow import play
+from callboard.actors.engine.workflow.nodes import custom
+from callboard.actors.engine.workflow.plan import Job
+from callboard.protocol.errors import GraphMistake, NobodyToAsk, NodeFailed
+from callboard.protocol.workflow import Known
+from callboard.protocol.workflow.model import AgentConfig
+
+RECORDED = Path(__file__).parents[3] / "fixtures" / "workflows" / "devall.json"
+CASES: dict[str, dict[str, Any]] = {
+    case["name"]: case for case in json.loads(RECORDED.read_text()) if case["expected"]["error"] is None
+}
+
+
+@pytest.fixture
+def stub(monkeypatch: pytest.MonkeyPatch) -> Stage:
+    """Agents are played by the stage's stub provider."""
+    stage = Stage()
+
+    async def run_stub(me: Any, job: Job) -> Any:
+        assert isinstance(job.config, AgentConfig)
+        board = type("B", (), {"structure": type("S", (), {"graph": stage.graph})})
+        return stage._agent(board, job.firing, job.config, job.unit)
+
+    monkeypatch.setitem(play.CODE, AgentConfig, run_stub)
+    monkeypatch.setattr(play.Playing, "_employed", lambda *_: nullcontext())
+    return stage
+
+
+@pytest.mark.parametrize("name", CASES)
+async def test_a_recorded_run_is_repeated_by_actors(name: str, house: House, stub: Stage) -> None:
+    case, expected = CASES[name], CASES[name]["expected"]
+    plan = written(house.directory, case["yaml"], "devall", KNOWN)
+    stub.graph = plan.workflow.graph
+    result = await house.run(plan, case["task_prompt"], answers=case["human_answers"])
+    assert result.error is None
+    assert result.output == expected["final"]
+    assert [[m.role, m.text] for m in result.final_messages][: len(expected["final_messages"])] == expected[
+        "final_messages"
+    ]
+    assert sorted(result.leftover) == sorted(expected["leftover"])
+    if case["stable_over_3_runs"]:
+        assert result.order[: len(expected["order"])] == expected["order"]
+
+
+# --- events, paths, time ----------------------------------------------------------------------------------
+
+CHAIN = """
+    graph:
+      start: [A]
+      nodes:
+        - {id: A, type: literal, config: {content: hello}}
+        - {id: B, type: nap, config: {seconds: 2}}
+        - {id: C, type: passthrough, config: {}}
+      edges: [{from: A, to: B}, {from: B, to: C}]
+"""
+
+
+async def test_a_node_that_is_done_at_once_is_told_like_any_other(
+    autojump_clock: MockClock, house: House, naps: Naps
+) -> None:
+    result = await house.run(written(house.directory, CHAIN, known=naps.known))
+    told = [(event.actor, event.data.node) for event in house.events if event.kind == "node.entered"]
+    assert told == [("/run-1", "A"), ("/run-1/B", "B"), ("/run-1", "C")]
+    assert [(data.node, data.next) for data in house.of("node.exited")] == [("A", ["B"]), ("B", ["C"]), ("C", [])]
+    assert house.of("graph.finished")[0].timing["B"][1] == 2.0
+    assert result.nodes["B"].seconds == 2.0
+    assert result.output == "B napped"
+
+
+async def test_a_node_that_comes_again_is_another_actor(house: House) -> None:
+    plan = written(
+        house.directory,
+        """
+        graph:
+          start: [H]
+          nodes:
+            - {id: H, type: human, config: {}}
+            - {id: End, type: passthrough, config: {}}
+          edges:
+            - {from: H, to: H, condition: {type: keyword, config: {none: [stop]}}}
+            - {from: H, to: End, condition: {type: keyword, config: {any: [stop]}}}
+        """,
+    )
+    await house.run(plan, answers=["more", "more", "stop"])
+    asked = [event.actor for event in house.events if event.kind == "question.asked"]
+    assert asked == ["/run-1/H", "/run-1/H#2", "/run-1/H#3"]
+
+
+async def test_cycles_of_one_layer_go_round_each_at_its_own_pace(
+    autojump_clock: MockClock, house: House, naps: Naps
+) -> None:
+    plan = written(
+        house.directory,
+        """
+        graph:
+          start: [Quick, Slow]
+          end: [Slow]
+          max_iterations: 3
+          nodes:
+            - {id: Quick, type: nap, config: {seconds: 1}}
+            - {id: Slow, type: nap, config: {seconds: 10}}
+          edges: [{from: Quick, to: Quick}, {from: Slow, to: Slow}]
+        """,
+        "devall",
+        naps.known,
+    )
+    await house.run(plan)
+    assert sorted(naps.begun[:2]) == [("Quick", 0), ("Slow", 0)]
+    assert naps.begun[2:] == [("Quick", 1), ("Quick", 2), ("Slow", 10), ("Slow", 20)]
+
+
+async def test_units_of_a_map_run_as_many_at_once_as_the_edge_says(
+    autojump_clock: MockClock, house: House, naps: Naps
+) -> None:
+    began = trio.current_time()
+    result = await house.run(mapped(house.directory, units=500, at_once=100, seconds=1))
+    assert trio.current_time() - began == pytest.approx(5.0)
+    assert result.order == ["S", "M"]
+    assert len(result.outputs["M"]) == 500
+    assert {data.item for data in house.of("node.exited") if data.item is not None} == set(range(500))
+    assert result.nodes["M"].visits == 1
+
+
+# --- people -----------------------------------------------------------------------------------------------
+
+
+async def test_people_are_asked_in_the_order_of_the_file(house: House) -> None:
+    ids = [f"H{i}" for i in range(20)]
+    nodes = "\n".join(f"        - {{id: {id}, type: human, config: {{}}}}" for id in ids)
+    plan = written(
+        house.directory, f"\n    graph:\n      start: [{', '.join(ids)}]\n      end: [H0]\n      nodes:\n{nodes}\n"
+    )
+    result = await house.run(plan, answers=ids)
+    assert {id: said[0].text for id, said in result.outputs.items()} == {id: id for id in ids}
+
+
+NESTED = """
+    graph:
+      start: [A]
+      nodes:
+        - {id: A, type: literal, config: {content: hello}}
+        - id: Team
+          type: subgraph
+          config:
+            type: config
+            config:
+              id: team
+              start: [In]
+              nodes:
+                - {id: In, type: passthrough, config: {}}
+                - {id: Boss, type: human, config: {description: "What now?"}}
+              edges: [{from: In, to: Boss}]
+      edges: [{from: A, to: Team}]
+"""
+
+
+async def test_a_question_from_a_subgraph_reaches_the_root(house: House) -> None:
+    clerk = house.clerk()
+    ref = house.start(written(house.directory, NESTED))
+    question = await clerk.next()
+    assert (question.actor, question.node) == ("/run-1/Team/Boss", "Boss")
+    assert question.text == "What now?\n\n=== INPUT FROM In (user) ===\n\nhello"
+    house.root.questions.answer(question.id, "go", by="test")
+    result = (await ref.wait()).value
+    assert result.output == "go"
+    assert result.order == ["A", "Team", "In", "Boss"]
+    assert {id: said[0].text for id, said in result.outputs.items()} == {
+        "A": "hello",
+        "Team": "go",
+        "Team/In": "hello",
+        "Team/Boss": "go",
+    }
+
+
+async def test_a_cancelled_run_leaves_nobody_in_its_subgraphs_and_keeps_what_was_said(house: House) -> None:
+    clerk = house.clerk()
+    ref = house.start(written(house.directory, NESTED))
+    await clerk.next()
+    ref.cancel()
+    assert (await ref.wait()).reason == "cancelled"
+    assert house.root.actor.child_count == 0
+    assert {id: said[0].text for id, said in house.result.outputs.items()} == {"A": "hello", "Team/In": "hello"}
+    assert house.result.order == ["A", "Team", "In", "Boss"]
+    assert not clerk.open
+
+
+async def test_a_run_whose_person_is_not_there_fails_and_says_where(house: House) -> None:
+    result = await house.run(written(house.directory, NESTED))
+    assert isinstance(result.error, NobodyToAsk)
+    assert result.error.node == "Boss"
+    assert result.outputs["A"][0].text == "hello"
+
+
+# --- failures ---------------------------------------------------------------------------------------------
+
+
+async def test_a_failing_node_lets_its_layer_finish_and_ends_the_run(
+    autojump_clock: MockClock, house: House, naps: Naps
+) -> None:
+    plan = written(
+        house.directory,
+        """
+        graph:
+          start: [Bad, Good]
+          end: [Good]
+          nodes:
+            - {id: Bad, type: nap, config: {fails: "no bed"}}
+            - {id: Good, type: nap, config: {seconds: 1}}
+            - {id: After, type: nap, config: {}}
+          edges: [{from: Good, to: After}]
+        """,
+        known=naps.known,
+    )
+    result = await house.run(plan)
+    assert str(result.error) == "no bed"
+    assert result.error is not None
+    assert result.error.node == "Bad"
+    assert result.order == ["Bad", "Good"]
+    assert result.output == "Good napped"
+    assert house.of("node.exited")[0].error == "no bed"
+
+
+async def test_a_failure_that_is_tolerated_is_what_the_node_says(house: House, naps: Naps) -> None:
+    text = CHAIN.replace("type: nap, config: {seconds: 2}", "type: nap, on_error: continue, config: {fails: no bed}")
+    result = await house.run(written(house.directory, text, known=naps.known))
+    assert result.error is None
+    assert result.output.startswith("'B' failed: no bed")
+
+
+async def test_a_bug_in_a_nodes_code_costs_the_node_and_says_so(house: House, naps: Naps) -> None:
+    text = CHAIN.replace("{seconds: 2}", "{seconds: soon}")
+    result = await house.run(written(house.directory, text, known=naps.known))
+    assert isinstance(result.error, NodeFailed)
+    assert "TypeError" in str(result.error)
+
+
+async def test_what_the_author_should_know_is_a_warning_of_the_run(house: House, naps: Naps) -> None:
+    text = """
+        graph:
+          start: [A]
+          end: [A]
+          max_iterations: 2
+          nodes: [{id: A, type: literal, config: {content: x}}]
+          edges: [{from: A, to: A}]
+    """
+    await house.run(written(house.directory, text, "devall"))
+    assert [data.code for data in house.of("run.warning")] == ["max_iterations"]
+
+
+# --- node types of plugins --------------------------------------------------------------------------------
+
+
+async def test_a_plugin_that_gives_something_else_back_is_told_what_is_wanted(house: House, naps: Naps) -> None:
+    text = CHAIN.replace("{seconds: 2}", "{gives: 5}")
+    result = await house.run(written(house.directory, text, known=naps.known))
+    assert "gave 5 back instead of what it says (Said)" in str(result.error)
+
+
+SIESTA = """
+from callboard.actors.engine.workflow.messages import Message
+from callboard.actors.engine.workflow.board.perform import Said
+
+
+async def siesta(me, job):
+    return Said(outputs=(Message(role="assistant", content=f"{job.values['hours']} h after {job.inputs[0].text}"),))
+"""
+
+
+async def test_a_package_brings_a_type_of_nodes_by_an_entry_point(
+    house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    info = tmp_path / "callboard_siesta-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: callboard-siesta\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[{custom.GROUP}]\nsiesta = callboard_siesta:siesta\n")
+    (tmp_path / "callboard_siesta.py").write_text(SIESTA)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    custom.node_types.cache_clear()
+    try:
+        known = Known(node_types=frozenset(custom.node_types()))
+        text = CHAIN.replace("type: nap, config: {seconds: 2}", "type: siesta, config: {hours: 3}")
+        assert (await house.run(written(house.directory, text, known=known))).output == "3 h after hello"
+    finally:
+        custom.node_types.cache_clear()
+
+
+async def test_a_node_of_a_type_that_nobody_brings_is_a_mistake_of_the_graph(house: House) -> None:
+    text = CHAIN.replace("nap", "siesta")
+    result = await house.run(written(house.directory, text, known=Known(node_types=frozenset({"siesta"}))))
+    assert isinstance(result.error, GraphMistake)
+    assert "no installed package brings nodes of the type 'siesta'" in str(result.error)
+
+
+# --- sizes ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["passthrough", "nap"])
+async def test_ten_thousand_nodes_in_a_row(kind: str, house: House, naps: Naps) -> None:
+    plan = chained(house.directory, 10_000, kind)
+    result = await house.run(plan)
+    assert result.error is None
+    assert result.order == [f"N{i}" for i in range(10_000)]
+
+
+@pytest.mark.parametrize("kind", ["passthrough", "nap"])
+async def test_a_thousand_nodes_at_once(kind: str, house: House, naps: Naps) -> None:
+    plan = fanned_out(house.directory, 1_000, kind)
+    result = await house.run(plan)
+    assert result.error is None
+    assert len(result.order) == 1_002
+    assert len(result.outputs["End"]) == 1
+
+
+async def test_a_hundred_runs_wait_for_people_and_all_are_asked(house: House) -> None:
+    clerk = house.clerk()
+    plan = written(house.directory, NESTED)
+    refs = [house.start(plan, name=f"run-{i}") for i in range(100)]
+    questions = [await clerk.next() for _ in refs]
+    for question in reversed(questions):
+        house.root.questions.answer(question.id, f"to {question.run}", by="test")
+    results = [(await ref.wait()).value for ref in refs]
+    assert [result.output for result in results] == [f"to run-{i}" for i in range(100)]
+
+
+@pytest.mark.parametrize(("level", "summed", "warned"), [("INFO", 1, 1), ("WARNING", 0, 1), ("ERROR", 0, 0)])
+async def test_log_level_leaves_out_what_is_below_it(
+    house: House, caplog: pytest.LogCaptureFixture, level: str, summed: int, warned: int
+) -> None:
+    looping = f"""
+    graph:
+      log_level: {level}
+      max_iterations: 2
+      start: [A]
+      end: [B]
+      nodes: [{{id: A, type: literal, config: {{content: a}}}}, {{id: B, type: literal, config: {{content: b}}}}]
+      edges: [{{from: A, to: B}}, {{from: B, to: A}}]
+    """
+    caplog.set_level("INFO", "callboard.graph")
+    await house.run(written(house.directory, looping, "devall"))
+    assert caplog.text.count("performance summary") == summed
+    assert len(house.of("run.warning")) == warned

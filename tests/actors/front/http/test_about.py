@@ -1,0 +1,135 @@
+"""What there is to know of a server: models, agents, itself; and how it refuses."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+from http_agents import HELLO, LOOP
+from http_house import House, Serve
+
+
+async def test_who_has_the_local_token_may_do_all(house: House) -> None:
+    assert await house.post("/v1/auth/check") == {"subject": "local", "scopes": ["*"]}
+
+
+async def test_the_server_tells_what_it_is(house: House) -> None:
+    info = await house.get("/v1/info")
+    assert info["name"] == "callboard"
+    assert info["version"]
+    assert info["runs"] == 0
+
+
+async def test_agents_are_listed_with_what_is_wrong_with_them(house: House) -> None:
+    house.stage.agent(HELLO, name="hello")
+    house.stage.plain(f"{LOOP}\nconversation_starters: [How long is the warranty?]", name="clerk")
+    house.stage.agent("start: nowhere\nnodes: {}", name="broken")
+    found = {agent["name"]: agent for agent in (await house.get("/v1/agents"))["agents"]}
+    assert found["hello"]["dialect"] == "graph"
+    assert found["clerk"]["dialect"] == "agent"
+    assert found["clerk"]["conversation_starters"] == ["How long is the warranty?"]
+    assert found["broken"]["problem"]
+    assert found["coder"]["source"] == "library"
+
+
+async def test_models_are_listed_as_openai_does_with_agents_among_them(house: House) -> None:
+    house.stage.plain(LOOP, name="clerk")
+    listed = await house.get("/v1/models")
+    assert listed["object"] == "list"
+    found = {model["id"]: model for model in listed["data"]}
+    assert found["fake:model"]["callboard"]["default"] is True
+    assert found["agent/clerk"]["owned_by"] == "callboard"
+    assert (await house.get("/v1/models/agent/clerk"))["id"] == "agent/clerk"
+    await house.get("/v1/models/agent/nobody", 404)
+
+
+async def test_roles_are_not_there_yet(house: House) -> None:
+    assert (await house.get("/v1/roles", 501))["error"]["code"] == "not_implemented"
+
+
+async def test_knowledge_bases_are_listed_and_those_that_are_not_there_not_built(house: House) -> None:
+    assert await house.get("/v1/rags") == {"rags": []}
+    await house.post("/v1/rags/nothing/rebuild", None, 404)
+
+
+async def test_mcp_servers_are_told_and_read_again(house: House) -> None:
+    info = await house.get("/v1/info/mcp")
+    assert info["servers"] == []
+    assert info["counters"]["spawned"] == 0
+    assert await house.post("/v1/mcp/reload") == {"reloaded": []}
+    assert (await house.post("/v1/mcp/reload", {"server": "nobody"}, 400))["error"]["code"] == "usage"
+
+
+async def test_case_105_a_bad_key_an_unknown_session_and_a_long_body_are_refused_in_one_shape(serve: Serve) -> None:
+    async with serve(api={"limits": {"max_body_bytes": 2000}}) as house:
+        for headers in ({}, {"authorization": "Bearer nonsense"}, {"authorization": "Basic eA=="}):
+            async with httpx.AsyncClient(base_url=house.url, trust_env=False) as stranger:
+                response = await stranger.get("/v1/info", headers=headers)
+            assert response.status_code == 401
+            error = response.json()["error"]
+            assert set(error) == {"code", "message", "request_id"}
+            assert error["code"] == "unauthorized"
+            assert response.headers["x-request-id"] == error["request_id"]
+        unknown = await house.get("/v1/sessions/550e8400-e29b-41d4-a716-446655440000", 404)
+        assert unknown["error"]["code"] == "not_found"
+        long = await house.post("/v1/completions", {"prompt": "x" * 3000}, 413)
+        assert long["error"]["code"] == "too_large"
+
+
+async def test_case_110_it_lives_is_ready_and_has_figures(house: House) -> None:
+    from prometheus_client.parser import text_string_to_metric_families
+
+    async with httpx.AsyncClient(base_url=house.url, trust_env=False) as stranger:
+        assert (await stranger.get("/healthz/live")).status_code == 200
+        assert (await stranger.get("/healthz/ready")).status_code == 200
+        assert (await stranger.get("/metrics")).status_code == 401
+    response = await house.client.get("/metrics")
+    names = {family.name for family in text_string_to_metric_families(response.text)}
+    assert "http_requests" in names
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("PATCH", "/v1/runs", "GET, HEAD, POST"),
+        ("PUT", "/v1/completions", "POST"),
+        ("POST", "/healthz/live", "GET, HEAD"),
+    ],
+)
+async def test_what_a_path_allows_is_said_where_it_does_not(house: House, method: str, path: str, allowed: str) -> None:
+    response = await house.client.request(method, path)
+    assert response.status_code == 405
+    assert response.headers["allow"] == allowed
+    assert response.json()["error"]["code"] == "method_not_allowed"
+
+
+async def test_a_path_that_leads_nowhere_is_told_so(house: House) -> None:
+    for path in ("/nope", "/v1", "/v1/runs/..%2f..", "/ui/../pyproject.toml", "/ui/nothing.js"):
+        assert (await house.get(path, 404))["error"]["code"] == "not_found"
+
+
+async def test_a_body_that_is_no_json_is_refused(house: House) -> None:
+    for body in (b"{", b"\xff", b"[]", b"{}" * 2, b"[" * 5000):
+        response = await house.client.post("/v1/completions", content=body)
+        assert response.status_code == 400
+        assert response.json()["error"]["code"] == "usage"
+
+
+async def test_the_page_is_there_for_everybody_and_runs_nothing_of_others(house: House) -> None:
+    async with httpx.AsyncClient(base_url=house.url, trust_env=False) as stranger:
+        page = await stranger.get("/")
+        assert page.headers["content-type"] == "text/html; charset=utf-8"
+        assert "default-src 'none'" in page.headers["content-security-policy"]
+        assert "unsafe" not in page.headers["content-security-policy"]
+        assert (await stranger.get("/ui/main.js")).status_code == 200
+        assert (await stranger.head("/")).content == b""
+
+
+async def test_every_route_has_a_rule_for_who_may_use_it() -> None:
+    from callboard.actors.front.access.scopes import find_route
+    from callboard.actors.front.http.every import routes
+
+    for route in routes():
+        path = route.path.replace("{path:path}", "x").replace("{model:path}", "x")
+        found = find_route(route.method, path)
+        assert found is not None, route.path
+        assert found.rule.open == route.open, route.path

@@ -1,0 +1,153 @@
+"""AG-UI: a run told in its events, questions as interrupts, and streams that go on after a break."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import trio
+from fake_models import Reply
+from http_agents import ASKER, HELLO, LOOP
+from http_house import House, told
+
+from callboard.actors.front.http.routes.agui import LOOK_EVERY
+
+
+def asks(text: str = "hi", **more: Any) -> dict[str, Any]:
+    messages = [{"id": "m1", "role": "user", "content": text}]
+    given = {"threadId": "t1", "runId": "r1", "messages": messages, "tools": [], "context": [], "state": {}}
+    return {**given, "forwardedProps": {}, **more}
+
+
+async def happens(house: House, target: str, **more: Any) -> list[dict[str, Any]]:
+    """What a client is told of a run."""
+    return [data for _, _, data in await house.events("POST", "/agui", asks(**more), params={"target": target})]
+
+
+def types(events: list[dict[str, Any]]) -> list[str]:
+    return [event["type"] for event in events]
+
+
+async def test_an_agent_speaks_and_calls_in_order(house: House) -> None:
+    home = house.stage.plain(LOOP, name="clerk")
+    (home / "tools.sh").write_text('# @cmd Adds.\nadd() { printf 3 >> "$LLM_OUTPUT"; }\n')
+    house.stage.models.script(Reply(text="Hm.", calls=[("add", {})]), "Three.")
+    events = await happens(house, "agent/clerk")
+    squeezed = [kind for kind, before in zip(types(events), ["", *types(events)], strict=False) if kind != before]
+    assert squeezed == [
+        "RUN_STARTED",
+        "CUSTOM",
+        "TEXT_MESSAGE_START",
+        "TEXT_MESSAGE_CONTENT",
+        "TEXT_MESSAGE_END",
+        "TOOL_CALL_START",
+        "TOOL_CALL_ARGS",
+        "TOOL_CALL_END",
+        "TOOL_CALL_RESULT",
+        "TEXT_MESSAGE_START",
+        "TEXT_MESSAGE_CONTENT",
+        "TEXT_MESSAGE_END",
+        "RUN_FINISHED",
+    ]
+    assert events[0]["threadId"] == "t1"
+    assert events[-1]["runId"] == "r1"
+    assert events[-1]["outcome"] == {"type": "success"}
+    assert events[-1]["usage"][0]["totalTokens"] == 30
+
+
+async def test_a_graph_takes_steps_and_says_what_comes_out(house: House) -> None:
+    house.stage.agent(HELLO, name="hello")
+    events = await happens(house, "graph/hello", text="you")
+    steps = [(event["type"], event["stepName"]) for event in events if "stepName" in event]
+    assert steps == [("STEP_STARTED", "a"), ("STEP_FINISHED", "a")]
+    (said,) = [event["delta"] for event in events if event["type"] == "TEXT_MESSAGE_CONTENT"]
+    assert said == "hello you"
+
+
+async def test_a_question_ends_the_stream_and_its_answer_begins_the_next(house: House) -> None:
+    house.stage.agent(ASKER, name="asker")
+    first = await happens(house, "graph/asker")
+    assert "callboard.question" in [event.get("name") for event in first]
+    assert first[-1]["outcome"]["type"] == "interrupt"
+    (interrupt,) = first[-1]["outcome"]["interrupts"]
+    assert interrupt["message"].startswith("Which?")
+    answer = {"interruptId": interrupt["id"], "status": "resolved", "payload": "blue"}
+    events = [data for _, _, data in await house.events("POST", "/agui", asks(runId="r2", resume=[answer]))]
+    assert types(events)[:2] == ["RUN_STARTED", "STEP_STARTED"]
+    assert events[0]["runId"] == "r2"
+    assert events[-1]["result"]["output"] == "chose blue"
+    again = await house.post("/agui", asks(runId="r3", resume=[answer]), 409)
+    assert again["error"]["code"] == "conflict"
+
+
+async def test_a_run_that_has_other_things_to_do_is_not_interrupted(house: House) -> None:
+    go_on = house.stage.config_dir / "go"
+    home = house.stage.plain("can_ask_user: true", name="busy")
+    work = f'# @cmd Works.\nwork() {{ until [ -e {go_on} ]; do sleep 0.05; done; echo done >> "$LLM_OUTPUT"; }}\n'
+    (home / "tools.sh").write_text(work)
+    calls: list[tuple[str, Any]] = [("user__ask", {"question": "Which?", "options": ["red", "blue"]}), ("work", {})]
+    house.stage.models.script(Reply(calls=calls), "blue it is")
+    kinds: list[str] = []
+    last: dict[str, Any] = {}
+    async with house.client.stream("POST", "/agui", json=asks(), params={"target": "agent/busy"}) as response:
+        async for _, _, last in told(response):
+            kinds.append(last.get("name") or last["type"])
+            if kinds[-1] == "callboard.question":
+                await trio.sleep(3 * LOOK_EVERY)
+                go_on.touch()
+    assert last["outcome"]["type"] == "interrupt"
+    assert kinds.index("callboard.question") < kinds.index("TOOL_CALL_RESULT") < kinds.index("RUN_FINISHED")
+
+
+async def test_a_run_is_watched_from_elsewhere_and_taken_up_after_a_break(house: House) -> None:
+    house.stage.agent(HELLO, name="hello")
+    run = (await house.post("/v1/completions", {"prompt": "x", "agent": "hello"}))["run"]
+    whole = await house.events("GET", f"/agui/{run}")
+    assert whole[0][2]["runId"] == run
+    ids = [(number, id) for number, (id, _, _) in enumerate(whole) if id]
+    at, last = ids[1]
+    rest = await house.events("GET", f"/agui/{run}", headers={"last-event-id": last})
+    assert rest == whole[at + 1 :]
+
+
+async def test_a_run_that_fails_is_told_as_an_error(house: House) -> None:
+    house.stage.models.answer_with(lambda _: Reply(status=400, error="no such thing"))
+    events = await happens(house, "fake:model")
+    assert events[-1]["type"] == "RUN_ERROR"
+    assert events[-1]["code"] == "model"
+
+
+async def test_a_run_that_is_cancelled_ends_as_cancelled_and_is_no_error(house: House) -> None:
+    house.stage.models.answer_with(lambda _: Reply(text="slowly " * 500, piece=7, gap=0.1))
+    ends: list[dict[str, Any]] = []
+    async with house.client.stream("POST", "/agui", json=asks(), params={"target": "fake:model"}) as response:
+        async for _, _, event in told(response):
+            if event["type"] == "CUSTOM":
+                await house.post(f"/v1/runs/{event['value']['run']}/cancel")
+            ends.append(event)
+    assert (ends[-1]["type"], ends[-1]["outcome"]) == ("RUN_FINISHED", {"type": "cancelled"})
+
+
+async def test_calls_belong_to_their_turns_message_and_no_two_runs_use_an_id_twice(house: House) -> None:
+    home = house.stage.plain(LOOP, name="clerk")
+    (home / "tools.sh").write_text('# @cmd Adds.\nadd() { printf 3 >> "$LLM_OUTPUT"; }\n')
+    twice: list[tuple[str, Any]] = [("add", {}), ("add", {})]
+    ids: list[str] = []
+    for _ in range(2):
+        house.stage.models.script(Reply(text="Hm.", calls=twice), Reply(calls=[("add", {})]), "Done.")
+        events = await happens(house, "agent/clerk")
+        started = [event for event in events if event["type"] == "TOOL_CALL_START"]
+        said = [event["messageId"] for event in events if event["type"] == "TEXT_MESSAGE_START"]
+        parents = [event["parentMessageId"] for event in started]
+        assert parents[:2] == [said[0], said[0]]
+        assert parents[2] not in said  # it said nothing there
+        ids += [event["toolCallId"] for event in started] + said + parents[2:]
+    assert len(set(ids)) == len(ids)
+
+
+async def test_what_is_to_be_run_has_to_be_named(house: House) -> None:
+    assert (await house.post("/agui", asks(), 400))["error"]["code"] == "usage"
+    house.stage.agent(HELLO, name="hello")
+    events = [
+        data for _, _, data in await house.events("POST", "/agui", asks(forwardedProps={"target": "graph/hello"}))
+    ]
+    assert events[-1]["type"] == "RUN_FINISHED"

@@ -1,0 +1,118 @@
+"""`model: local:/path` of callers from elsewhere: which files they may have loaded, and what they learn of others."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from access_house import made_key
+from http_house import House, Serve
+
+from callboard.actors.front.control.hub import open_hub
+from callboard.protocol.control.caller import Caller
+from callboard.protocol.control.own import StartRun
+from callboard.protocol.errors import Denied
+
+SCOPES = ("run:agents", "read:runs", "read:models", "write:sessions", "read:sessions")
+AGENT = "name: clerk\ninstructions: You answer.\n"
+WAYS: dict[str, tuple[str, dict[str, Any]]] = {
+    "runs": ("/v1/runs", {"target": "clerk", "prompt": "x"}),
+    "completions": ("/v1/completions", {"prompt": "x"}),
+    "completions of an agent": ("/v1/completions", {"prompt": "x", "agent": "clerk"}),
+    "chat": ("/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}]}),
+    "sessions": ("/v1/sessions", {}),
+}
+
+
+@pytest.fixture
+def weights(tmp_path: Path) -> Path:
+    """A directory that the settings name; in it lies what leads out of it."""
+    there = tmp_path / "weights"
+    there.mkdir()
+    (there / "out.gguf").symlink_to("/etc/passwd")
+    return there
+
+
+@pytest.fixture
+async def keys(serve: Serve, weights: Path) -> AsyncIterator[tuple[House, str, str]]:
+    """A house, a key without `run:files` and one with it."""
+    plain, entry = made_key("anna", *SCOPES)
+    trusted, other = made_key("bert", *SCOPES, "run:files")
+    auth = {"keys": [msgspec.to_builtins(entry), msgspec.to_builtins(other)]}
+    async with serve(api={"auth": auth, "model_directories": [str(weights)]}) as house:
+        agent = house.stage.root.config_dir / "agents" / "clerk"
+        agent.mkdir(parents=True)
+        (agent / "config.yaml").write_text(AGENT)
+        yield house, plain, trusted
+
+
+async def told(house: House, key: str, way: str, model: str) -> tuple[int, str]:
+    path, body = WAYS[way]
+    headers = {"authorization": f"Bearer {key}"}
+    reply = await house.client.post(path, json={**body, "model": model}, headers=headers)
+    return reply.status_code, reply.json().get("error", {}).get("message", "")
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_file_as_a_model_needs_a_scope_and_nothing_is_told_of_whether_it_is_there(
+    keys: tuple[House, str, str], way: str
+) -> None:
+    house, plain, _ = keys
+    there, missing = [await told(house, plain, way, f"local:{path}") for path in ("/etc/passwd", "/etc/nothing")]
+    assert there == missing
+    assert there[0] == 403
+    assert "run:files" in there[1]
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_with_the_scope_it_has_to_lie_in_a_directory_of_the_settings(
+    keys: tuple[House, str, str], weights: Path, way: str
+) -> None:
+    house, _, trusted = keys
+    outside = (
+        "/etc/passwd",
+        "/etc/nothing",
+        f"{weights}/../x.gguf",
+        f"{weights}/out.gguf",
+        f"{weights}x/a",
+        "~/a.gguf",
+    )
+    answers = {await told(house, trusted, way, f"local:{path}") for path in outside}
+    assert len(answers) == 1
+    ((status, text),) = answers
+    assert (status, "api.model_directories" in text) == (403, True)
+    status, text = await told(house, trusted, way, f"local:{weights}/mine.gguf")
+    assert status != 403
+    assert "there is no file" in text or "llama" in text
+
+
+async def test_by_the_websocket_it_is_the_same(keys: tuple[House, str, str], tmp_path: Path) -> None:
+    house = keys[0]
+    anna = Caller(subject="anna", scopes=frozenset(SCOPES))
+    actor = house.stage.root.kernel.actor
+    async with open_hub(actor, house.stage.root, directory=tmp_path / "runs") as hub:
+        for path in ("/etc/passwd", "/etc/nothing"):
+            with pytest.raises(Denied, match="run:files"):
+                await hub.start(anna, StartRun(target="clerk", prompt="x", model=f"local:{path}"))
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_missing_key_of_a_provider_is_told_without_a_path_of_the_server(
+    keys: tuple[House, str, str], way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house, plain, _ = keys
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    _, body = WAYS[way]
+    headers = {"authorization": f"Bearer {plain}"}
+    reply = await house.client.post(WAYS[way][0], json={**body, "model": "claude:claude-x"}, headers=headers)
+    text = reply.text
+    if reply.status_code == 201 and way == "runs":
+        run = reply.json()["run"]
+        text = (
+            await house.client.get(f"/v1/runs/{run}/events", headers={**headers, "accept": "text/event-stream"})
+        ).text
+    assert "API key" in text
+    assert str(house.stage.root.config_dir) not in text

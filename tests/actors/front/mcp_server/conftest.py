@@ -1,0 +1,46 @@
+"""A stage whose agents are served."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+from mcp_guest import SOON, Client, Serve
+from stage import Stage
+
+from callboard.actors.front.mcp_server.offers import read_agents
+from callboard.actors.front.mcp_server.service import Options
+from callboard.actors.front.mcp_server.stdio import serve_pipes
+
+
+@pytest.fixture
+def serve(stage: Stage) -> Serve:
+    """`serve(...)`, the options of `Options`, is a context: a client of a server that offers the stage's agents."""
+
+    @asynccontextmanager
+    async def served(**options: Any) -> AsyncIterator[Client]:
+        offers, _ = read_agents(stage.root)
+        there, here = os.pipe(), os.pipe()
+        async with trio.open_nursery() as nursery:
+
+            async def run() -> None:
+                await serve_pipes(stage.root, offers, there[0], here[1], options=Options(**options))
+
+            nursery.start_soon(run)
+            async with trio.lowlevel.FdStream(here[0]) as reading, trio.lowlevel.FdStream(there[1]) as writing:
+                yield Client(reading, writing)
+            nursery.cancel_scope.deadline = trio.current_time() + SOON
+        assert not nursery.cancel_scope.cancelled_caught, "the server did not end"
+        assert stage.root.kernel.actor.children == ()
+
+    return served
+
+
+@pytest.fixture(params=["modern", "legacy"])
+def era(request: pytest.FixtureRequest) -> str:
+    """The test must hold in both eras."""
+    return str(request.param)

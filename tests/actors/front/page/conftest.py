@@ -1,0 +1,48 @@
+"""A browser for the whole module, servers for each test."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+import trio
+from browser import Browser, launched, program
+from fake_models import FakeModels
+from page_house import House
+
+import callboard
+from callboard.actors.front.server.serving import Served, ServeOptions, Server
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """A browser for the tests of a file: it takes a second to start. No longer, as others count our processes."""
+    if program() is None:
+        pytest.skip("no Chromium on this machine: install the package chromium to see the page tested")
+    with launched() as found:
+        yield found
+
+
+@pytest.fixture
+async def house(
+    tmp_path: Path, fake_model: FakeModels, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[House]:
+    """The real server, in this process, with the scripted model behind it."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    config_dir = fake_model.config_dir(tmp_path / "config")
+    server = Server(ServeOptions(port=0))
+    async with callboard.Root(config_dir=config_dir, patient=True, serving=True) as root:
+        house = House(config_dir, fake_model, root)
+        listens = trio.Event()
+
+        def heard(served: Served) -> None:
+            house.page = served.page
+            listens.set()
+
+        async with trio.open_nursery() as servers:
+            servers.start_soon(server.serve, root, heard)
+            with trio.fail_after(30):
+                await listens.wait()
+            yield house
+            servers.cancel_scope.cancel()

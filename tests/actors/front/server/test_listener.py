@@ -1,0 +1,180 @@
+"""The one port: bytes that come in odd pieces, too early, together, or not at all stall nobody."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+from http_house import House
+
+from callboard.actors.front.server import listener
+
+SOON = 20.0
+
+
+def asked(house: House, path: str = "/healthz/live") -> bytes:
+    return f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{house.port}\r\n\r\n".encode()
+
+
+def upgrade(house: House) -> bytes:
+    """A request for a websocket."""
+    key = base64.b64encode(os.urandom(16)).decode()
+    lines = [
+        *("GET /ws HTTP/1.1", f"Host: 127.0.0.1:{house.port}", "Upgrade: websocket", "Connection: Upgrade"),
+        *(f"Sec-WebSocket-Key: {key}", "Sec-WebSocket-Version: 13", f"Authorization: Bearer {house.token}", "", ""),
+    ]
+    return "\r\n".join(lines).encode()
+
+
+def frame() -> bytes:
+    """A masked frame that asks who the server is."""
+    text = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "_server/info"}).encode()
+    assert len(text) < 126
+    return struct.pack("!BB4x", 0x81, 0x80 | len(text)) + text
+
+
+@asynccontextmanager
+async def connected(house: House) -> AsyncIterator[trio.SocketStream]:
+    async with await trio.open_tcp_stream("127.0.0.1", house.port) as stream:
+        yield stream
+
+
+async def until_told(stream: trio.SocketStream, what: bytes, times: int = 1) -> bytes:
+    """What comes, up to the moment in which this has come so often."""
+    got = b""
+    with trio.fail_after(SOON):
+        while got.count(what) < times:
+            more = await stream.receive_some()
+            assert more, got
+            got += more
+    return got
+
+
+@pytest.mark.parametrize("pieces", [[slice(None)], [slice(3), slice(3, None)], [slice(0), slice(None)]])
+async def test_frames_that_come_before_the_answer_to_the_handshake_are_heard(house: House, pieces: list[slice]) -> None:
+    first, *rest = pieces
+    async with connected(house) as stream:
+        await stream.send_all(upgrade(house) + frame()[first])
+        for piece in rest:
+            await trio.sleep(0.01)
+            await stream.send_all(frame()[piece])
+        assert b" 101 " in await until_told(stream, b'"name":"callboard"')
+
+
+@pytest.mark.parametrize("size", [1, 7, 64])
+async def test_a_handshake_that_comes_byte_by_byte_is_answered(house: House, size: int) -> None:
+    text = upgrade(house)
+    async with connected(house) as stream:
+        stream.setsockopt(6, 1, True)  # TCP_NODELAY: each piece is a packet
+        for begin in range(0, len(text), size):
+            await stream.send_all(text[begin : begin + size])
+            await trio.lowlevel.checkpoint()
+        assert b" 101 " in await until_told(stream, b"\r\n\r\n")
+
+
+async def test_requests_that_come_at_once_are_answered_in_order(house: House) -> None:
+    async with connected(house) as stream:
+        await stream.send_all(asked(house) * 3)
+        await until_told(stream, b'{"status":"ok"}', 3)
+
+
+ALIVE = b"GET /healthz/live HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+PRI = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))  # and settings, none
+POST = b" /v1/runs HTTP/1.1\r\nX: "
+HEADS = {
+    "the first, a GET": (b"", b"GET" + POST),
+    "the first, a POST": (b"", b"POST" + POST),
+    "a later one": (ALIVE, b"POST" + POST),
+    "half a frame of HTTP/2": (b"", PRI + bytes((0, 64, 0, 1, 4, 0, 0, 0, 1))),
+    "a head of HTTP/2 without an end": (b"", PRI + bytes((0, 0, 1, 1, 0, 0, 0, 0, 1, 0x82))),
+}
+
+
+@pytest.mark.parametrize(("before", "begins"), HEADS.values(), ids=HEADS)
+async def test_a_head_that_comes_byte_by_byte_has_its_time_and_no_more_whatever_it_asks_for(
+    house: House, monkeypatch: pytest.MonkeyPatch, before: bytes, begins: bytes
+) -> None:
+    monkeypatch.setattr(listener, "HEAD_WITHIN", 0.5)
+    async with connected(house) as stream, trio.open_nursery() as nursery:
+        if before:
+            await stream.send_all(before)
+            await until_told(stream, b'{"status":"ok"}')
+
+        async def drip() -> None:
+            await stream.send_all(begins)
+            with contextlib.suppress(trio.BrokenResourceError):
+                while True:
+                    await stream.send_all(b"x")
+                    await trio.sleep(0.05)
+
+        nursery.start_soon(drip)
+        with trio.fail_after(SOON), contextlib.suppress(trio.BrokenResourceError):
+            while await stream.receive_some():
+                pass
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_connection_between_two_requests_may_be_idle_for_longer_than_a_head_may_take(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listener, "HEAD_WITHIN", 0.05)
+    async with connected(house) as stream:
+        for _ in range(3):
+            await stream.send_all(asked(house))
+            await until_told(stream, b'{"status":"ok"}')
+            await trio.sleep(0.2)
+
+
+async def test_clients_that_ask_for_much_at_once_and_leave_are_no_errors(
+    house: House, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("WARNING"):
+        for number in range(60):
+            async with connected(house) as stream:
+                await stream.send_all(asked(house, ("/openapi.json", "/v1/info")[number % 2]) * (number % 20 + 2))
+                if number % 3:
+                    await stream.send_eof()
+        assert (await house.get("/v1/info"))["name"] == "callboard"
+    assert not [record for record in caplog.records if record.exc_info]
+
+
+@pytest.mark.parametrize("together", [True, False])
+async def test_a_websocket_on_a_connection_that_spoke_http_is_refused_with_a_word(house: House, together: bool) -> None:
+    async with connected(house) as stream:
+        await stream.send_all(asked(house) + (upgrade(house) if together else b""))
+        got = await until_told(stream, b'{"status":"ok"}')
+        if not together:
+            await stream.send_all(upgrade(house))
+            got = b""
+        if b"of its own" not in got:
+            got += await until_told(stream, b"of its own")
+        assert b"HTTP/1.1 400 " in got
+
+
+async def test_many_who_say_nothing_or_half_a_word_keep_nobody_waiting(house: House) -> None:
+    answered = 0
+
+    async def shake_hands() -> None:
+        nonlocal answered
+        async with connected(house) as stream:
+            await stream.send_all(upgrade(house))
+            assert b" 101 " in await until_told(stream, b"\r\n\r\n")
+            answered += 1
+
+    idle = [await trio.open_tcp_stream("127.0.0.1", house.port) for _ in range(100)]
+    for number, stream in enumerate(idle):
+        await stream.send_all((b"", b"G", b"GET /ws HTTP/1.1\r\nHost", b"POST /v1/runs HTTP/1.1\r\n")[number % 4])
+    async with trio.open_nursery() as nursery:
+        for _ in range(100):
+            nursery.start_soon(shake_hands)
+    assert answered == 100
+    assert (await house.get("/v1/info"))["name"] == "callboard"
+    for stream in idle:
+        await stream.aclose()

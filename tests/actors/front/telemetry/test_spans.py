@@ -1,0 +1,387 @@
+"""What a run's spans are: their tree, their names, their errors, their ends."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from pathlib import Path
+
+import pytest
+import trio
+from fake_models import Reply, Request
+from opentelemetry.trace import SpanKind
+from stage import Stage
+from traced import Traced
+
+import callboard
+from callboard.actors.front.telemetry.carried import continue_trace
+from callboard.actors.front.telemetry.listener import Listener
+from callboard.protocol.events import Event
+
+KID = "instructions: kid\ncan_ask_user: false"
+BOSS = "instructions: boss\ncan_spawn_agents: true\ncan_ask_user: false"
+
+
+def add(a: int, b: int) -> int:
+    """Adds."""
+    return a + b
+
+
+def bad() -> int:
+    """Fails."""
+    raise ValueError("that went wrong")
+
+
+def spawns_and_collects(request: Request) -> Reply | str:
+    """A boss that spawns a child, adds, fails, calls what is not there, and collects the child."""
+    if request.prompt.startswith("child"):
+        return "kid done"
+    if not request.results:
+        spawn = ("agent__spawn", {"agent": "kid", "prompt": "child 1"})
+        return Reply(calls=[spawn, ("add", {"a": 1, "b": 2}), ("bad", {}), ("nosuch", {})])
+    if len(request.results) == 4:
+        return Reply(calls=[("agent__collect", {"id": json.loads(request.results[0])["id"]})])
+    return "boss done"
+
+
+async def team(stage: Stage) -> callboard.Outcome:
+    stage.plain(BOSS, name="boss")
+    stage.plain(KID, name="kid")
+    stage.models.answer_with(spawns_and_collects)
+    return await stage.run("do it", target="boss", tools=[add, bad])
+
+
+async def test_an_agent_with_tools_and_a_child_is_one_tree_of_spans(stage: Stage, traced: Traced) -> None:
+    with traced.of(stage.root):
+        outcome = await team(stage)
+    assert outcome.status == "done"
+    assert len({span.context.trace_id for span in traced.spans}) == 1
+    below = [span.name for span in traced.spans if traced.parents()[span.name] == "invoke_agent boss"]
+    assert sorted(set(below)) == [
+        *("chat model", "execute_tool add", "execute_tool agent__collect", "execute_tool agent__spawn"),
+        *("execute_tool bad", "execute_tool nosuch", "invoke_agent kid"),
+    ]
+    tree = traced.tree()
+    assert tree[tree.index("  invoke_agent kid") + 1] == "    chat model"
+    assert traced.errors() == {"execute_tool bad": "error", "execute_tool nosuch": "refused"}
+    boss = traced.named("invoke_agent boss")
+    assert boss.parent is None
+    assert dict(boss.attributes) == {
+        "gen_ai.operation.name": "invoke_agent",
+        "gen_ai.agent.name": "boss",
+        "gen_ai.conversation.id": outcome.run_id,
+        "gen_ai.provider.name": "fake",
+        "gen_ai.request.model": "model",
+        "gen_ai.usage.input_tokens": 40,
+        "gen_ai.usage.output_tokens": 20,
+        "callboard.run.id": outcome.run_id,
+        "callboard.dialect": "agent",
+        "callboard.agent.turns": 3,
+        "callboard.agent.tool_calls": 4,
+        "callboard.agent.stop": "done",
+    }
+    assert [event.name for event in boss.events] == ["callboard.agent.spawned"]
+    assert (
+        traced.named("invoke_agent kid").attributes["gen_ai.agent.id"] == boss.events[0].attributes["gen_ai.agent.id"]
+    )
+
+
+async def test_a_chat_is_a_client_span_with_what_the_conventions_want(stage: Stage, traced: Traced) -> None:
+    stage.plain(KID, name="kid")
+    stage.models.script("hello there")
+    with traced.of(stage.root):
+        outcome = await stage.run("x", target="kid")
+    chat = traced.named("chat model")
+    assert chat.kind is SpanKind.CLIENT
+    assert (chat.instrumentation_scope.name, chat.instrumentation_scope.version) == ("callboard", callboard.__version__)
+    attributes = dict(chat.attributes)
+    assert attributes.pop("gen_ai.response.time_to_first_chunk") >= 0
+    assert attributes == {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.provider.name": "fake",
+        "gen_ai.request.model": "model",
+        "gen_ai.request.stream": True,
+        "gen_ai.response.model": "model",
+        "gen_ai.response.finish_reasons": ("stop",),
+        "gen_ai.usage.input_tokens": 10,
+        "gen_ai.usage.output_tokens": 5,
+        "gen_ai.conversation.id": outcome.run_id,
+        "callboard.run.id": outcome.run_id,
+    }
+
+
+async def test_spans_have_the_times_of_their_events(stage: Stage, traced: Traced) -> None:
+    stage.plain(KID, name="kid")
+    with traced.of(stage.root):
+        await stage.run("x", target="kid")
+    at = {event.kind: event.ts.timestamp() for event in stage.events}
+    chat, agent = traced.named("chat model"), traced.named("invoke_agent kid")
+    spans = [(chat, "llm.request", "llm.response"), (agent, "run.started", "run.finished")]
+    for span, began, ended in spans:
+        assert span.start_time / 1e9 == pytest.approx(at[began], abs=1e-5)
+        assert span.end_time / 1e9 == pytest.approx(at[ended], abs=1e-5)
+
+
+async def test_retries_are_inside_of_one_span(stage: Stage, traced: Traced) -> None:
+    stage.plain(KID, name="kid")
+    stage.models.script(Reply(status=503, error="busy", headers={"retry-after": "0"}), "well")
+    with traced.of(stage.root):
+        assert (await stage.run("x", target="kid")).status == "done"
+    chat = traced.named("chat model")
+    assert chat.status.is_ok
+    assert [event.name for event in chat.events] == ["callboard.retry"]
+    assert set(chat.events[0].attributes) == {"callboard.attempt", "callboard.wait"}
+
+
+async def test_nodes_that_run_at_once_are_siblings_and_a_failure_is_told_where_it_was(
+    stage: Stage, traced: Traced
+) -> None:
+    stage.agent(
+        """
+        start: fan
+        initial_state: {ready: "yes"}
+        nodes:
+          fan: {type: script, script: fan.sh, next: [a, b, c]}
+          a: {type: llm, prompt: one, next: z}
+          b: {type: llm, prompt: two, next: z}
+          c: {type: script, script: c.sh, state_updates: {}, next: z}
+          z: {type: end}
+        """,
+        fan="echo '{}'",
+        c="exit 3",
+    )
+    stage.models.answer_with(lambda request: Reply(status=400, error="no") if request.prompt == "two" else "ok")
+    with traced.of(stage.root):
+        outcome = await stage.run("x")
+    parents = traced.parents()
+    top = "invoke_workflow g"
+    assert {parents[f"node {name}"] for name in "abc"} == {parents["node fan"]} == {top}
+    assert parents["execute_tool fan.sh"] == "node fan"
+    assert {name: kind for name, kind in traced.errors().items() if name.startswith("node")} == {
+        "node b": "model",
+        "node c": "node_failed",
+    }
+    assert traced.named("execute_tool c.sh").attributes["process.exit.code"] == 3
+    chats = {span.attributes.get("error.type") for span in traced.spans if span.name == "chat model"}
+    assert chats == {None, "model"}
+    assert traced.named(top).status.is_ok == (outcome.status == "done")
+
+
+async def test_an_agent_in_a_graph_is_below_its_node(stage: Stage, traced: Traced) -> None:
+    stage.plain(KID, name="kid")
+    stage.agent("start: a\nnodes:\n  a: {type: agent, agent: kid, prompt: go, next: z}\n  z: {type: end}")
+    stage.models.script(Reply(status=401, error="who are you"))
+    with traced.of(stage.root):
+        outcome = await stage.run("x")
+    assert outcome.error is not None
+    assert traced.tree() == ["invoke_workflow g", "  node a", "    invoke_agent kid", "      chat model"]
+    assert set(traced.errors().values()) == {outcome.error.code} == {"credentials"}
+
+
+async def test_a_workflow_with_a_subgraph_is_a_tree(stage: Stage, traced: Traced, tmp_path: Path) -> None:
+    path = tmp_path / "w.yaml"
+    path.write_text(
+        textwrap.dedent(
+            """
+            version: 0.4.0
+            graph:
+              id: w
+              start: [A]
+              end: [C]
+              nodes:
+              - {id: A, type: agent, config: {provider: fake, name: model, role: be nice}}
+              - {id: B, type: literal, config: {content: hello, role: user}}
+              - id: S
+                type: subgraph
+                config:
+                  type: config
+                  config:
+                    id: inner
+                    start: [I]
+                    end: [I]
+                    nodes:
+                    - {id: I, type: agent, config: {provider: fake, name: model, role: be nice}}
+                    edges: []
+              - {id: C, type: passthrough, config: {}}
+              edges:
+              - {from: A, to: B}
+              - {from: A, to: S}
+              - {from: S, to: C}
+            """
+        )
+    )
+    with traced.of(stage.root):
+        outcome = await stage.run("x", target=path)
+    assert outcome.status == "done", outcome.error
+    assert [line for line in traced.tree() if "node" in line or "invoke" in line] == [
+        "invoke_workflow w",
+        "  node A",
+        "  node B",
+        "  node S",
+        "    invoke_workflow inner",
+        "      node I",
+        "  node C",
+    ]
+    assert [traced.parents()["chat model"]] == ["node I"]
+
+
+async def test_a_run_that_is_cancelled_closes_all_its_spans(stage: Stage, traced: Traced) -> None:
+    stage.plain(KID, name="kid")
+    stage.agent("start: a\nnodes:\n  a: {type: agent, agent: kid, prompt: go, next: z}\n  z: {type: end}")
+    stage.models.script(Reply(hold=trio.Event()))
+    with traced.of(stage.root):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(stage.run, "x")
+            with trio.fail_after(20):
+                await stage.models.arrived(1)
+            assert traced.spans == []
+            nursery.cancel_scope.cancel()
+    assert traced.tree() == ["invoke_workflow g", "  node a", "    invoke_agent kid", "      chat model"]
+    assert set(traced.errors().values()) == {"cancelled"}
+    assert len(traced.errors()) == 4
+
+
+async def test_an_actor_that_is_killed_closes_its_spans_and_the_run_goes_on(stage: Stage, traced: Traced) -> None:
+    stage.plain(BOSS, name="boss")
+    stage.plain(KID, name="kid")
+    held = trio.Event()
+
+    def answer(request: Request) -> Reply | str:
+        if request.prompt.startswith("child"):
+            return Reply(hold=held)
+        if not request.results:
+            return Reply(calls=[("agent__spawn", {"agent": "kid", "prompt": "child 1"})])
+        id = json.loads(request.results[0])["id"]
+        if len(request.results) == 1:
+            return Reply(calls=[("agent__cancel", {"id": id})])
+        return "done without it"
+
+    stage.models.answer_with(answer)
+    with traced.of(stage.root):
+        assert (await stage.run("x", target="boss")).status == "done"
+    assert traced.errors()["invoke_agent kid"] == "cancelled"
+    assert traced.named("invoke_agent boss").status.is_ok
+
+
+async def test_nothing_of_a_run_stays_behind(stage: Stage, traced: Traced, monkeypatch: pytest.MonkeyPatch) -> None:
+    listeners: list[Listener] = []
+
+    class Kept(Listener):
+        def __init__(self, *args: object) -> None:
+            super().__init__(*args)  # type: ignore[arg-type]  # whatever it is given
+            listeners.append(self)
+
+    monkeypatch.setattr("callboard.actors.front.telemetry.listener.Listener", Kept)
+    stage.plain(KID, name="kid")
+    with traced.of(stage.root):
+        for _ in range(3):
+            await stage.run("x", target="kid")
+            assert listeners[0].under_way == 0
+        stage.models.script(Reply(hold=trio.Event()))
+        with trio.move_on_after(0.1):
+            await stage.run("x", target="kid")
+        assert listeners[0].under_way == 0
+
+
+async def test_runs_under_way_when_nobody_listens_any_more_are_closed(stage: Stage, traced: Traced) -> None:
+    stage.plain(KID, name="kid")
+    held = trio.Event()
+    stage.models.script(Reply("late", hold=held))
+    async with trio.open_nursery() as nursery:
+        with traced.of(stage.root):
+            nursery.start_soon(stage.run, "x", "kid")
+            with trio.fail_after(20):
+                await stage.models.arrived(1)
+        assert traced.tree() == ["invoke_agent kid", "  chat model"]
+        held.set()
+    assert stage.events[-1].kind == "run.finished"
+
+
+async def test_a_run_inside_of_a_span_of_the_programs_own_is_its_child(stage: Stage, traced: Traced) -> None:
+    stage.plain(KID, name="kid")
+    with traced.of(stage.root), traced.tracers.get_tracer("mine").start_as_current_span("mine"):
+        await stage.run("x", target="kid")
+    assert traced.parents()["invoke_agent kid"] == "mine"
+
+
+async def test_a_run_continues_the_trace_of_the_request_that_asked_for_it(stage: Stage, traced: Traced) -> None:
+    stage.plain(KID, name="kid")
+    trace_id, span_id = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+
+    async def request() -> None:
+        continue_trace({"traceparent": f"00-{trace_id}-{span_id}-01"})
+        await stage.run("x", target="kid")
+
+    with traced.of(stage.root):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(request)
+        await stage.run("x", target="kid")
+    first, second = (span for span in traced.spans if span.name == "invoke_agent kid")
+    assert first.parent is not None
+    assert (f"{first.context.trace_id:032x}", f"{first.parent.span_id:016x}") == (trace_id, span_id)
+    assert second.parent is None  # the next request has nothing to do with it
+
+
+async def test_nonsense_in_the_header_is_no_trace(stage: Stage, traced: Traced) -> None:
+    stage.plain(KID, name="kid")
+
+    async def request() -> None:
+        continue_trace({"traceparent": "00-zz-\r\n", "tracestate": "=" * 9000})
+        await stage.run("x", target="kid")
+
+    with traced.of(stage.root):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(request)
+    assert traced.named("invoke_agent kid").parent is None
+
+
+async def test_the_conversation_is_the_session(stage: Stage, traced: Traced) -> None:
+    from callboard.actors.runs.sessions.play import say
+
+    stage.plain(KID, name="kid")
+    with traced.of(stage.root):
+        for _ in range(2):
+            await say(stage.root, None, "notes", "x", agent="kid")
+        outcome = await stage.run("x", target="kid")
+    assert [span.attributes["gen_ai.conversation.id"] for span in traced.spans][-1] == outcome.run_id
+    traced.forget(outcome.run_id)
+    found = {span.attributes["gen_ai.conversation.id"] for span in traced.spans if span.name.startswith("invoke")}
+    assert found == {str(stage.root.sessions.store.resolve_alias("notes", "kid"))}
+
+
+async def test_questions_are_events_on_the_span_that_waits(stage: Stage, traced: Traced) -> None:
+    stage.agent("start: a\nnodes:\n  a: {type: input, question: How is it?, key: said, next: z}\n  z: {type: end}")
+    with traced.of(stage.root):
+        await stage.run("x", answers=["fine"])
+    events = [event.name for event in traced.named("node a").events]
+    assert events == ["callboard.question.asked", "callboard.question.answered"]
+
+
+async def test_a_tool_called_by_hand_is_no_run(stage: Stage, traced: Traced) -> None:
+    stream = stage.root.bus.open("call-1")
+    heard: list[Event] = []
+
+    async def body(me: object) -> None:
+        return None
+
+    with traced.of(stage.root), stream.listen(heard.append):
+        await stage.root.kernel.spawn(body, stream=stream).wait()
+    assert heard
+    assert traced.spans == []
+
+
+def test_a_program_without_a_root_is_told_what_is_missing(traced: Traced) -> None:
+    with pytest.raises(callboard.CallboardError, match="needs a root"), callboard.telemetry():
+        pass
+
+
+async def test_a_run_that_went_on_over_a_failure_is_a_span_with_an_error(stage: Stage, traced: Traced) -> None:
+    text = "start: a\nnodes:\n  a: {type: llm, prompt: p, max_attempts: 1, next: b}\n  b: {type: end}\n"
+    stage.agent(text, name="kid")
+    stage.agent("start: a\nnodes:\n  a: {type: agent, agent: kid, prompt: p, next: b}\n  b: {type: end}\n")
+    stage.models.answer_with(lambda _: Reply(status=404, error="no such model"))
+    with traced.of(stage.root):
+        outcome = await stage.run()
+    assert outcome.status == "failed"
+    errors = traced.errors()
+    assert errors["invoke_workflow g"] == errors["invoke_workflow kid"] == "model"

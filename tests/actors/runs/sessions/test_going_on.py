@@ -1,0 +1,203 @@
+"""What goes on with a session beside its words: its todo list, its name, its own wishes; and what can't be kept."""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from pathlib import Path
+
+import pytest
+from fake_models import Reply, Request
+from stage import Stage
+
+from callboard.actors.runs.sessions.disk import files
+from callboard.actors.runs.sessions.play import RoundedOff, on_stage, round_off, say
+from callboard.protocol.errors import NotFound, NotKept
+from callboard.protocol.session import read_session
+
+TODO = "auto_continue: true\nmax_auto_continues: 1"
+
+
+def begins(*tasks: str) -> Reply:
+    """A model that makes a todo list."""
+    return Reply(
+        calls=[("todo__init", {"goal": "a bridge"}), *(("todo__add", {"task": task}) for task in tasks)],
+    )
+
+
+async def path_of(stage: Stage, name: str, agent: str | None = None) -> Path:
+    """Where a session's file is."""
+    return stage.root.sessions.store.path((await stage.root.sessions.get(None, name, agent=agent)).id, agent)
+
+
+async def test_the_todo_list_of_an_agent_goes_on_with_its_session(stage: Stage) -> None:
+    stage.plain(TODO, name="clerk")
+    speak = partial(say, stage.root, None, "work", target="clerk", agent="clerk")
+    stage.models.script(begins("piers", "deck"), "begun", "later")
+    await speak("build")
+    stored = await stage.root.sessions.get(None, "work", agent="clerk")
+    assert stored.session.todo is not None
+    assert [(item.desc, item.done) for item in stored.session.todo.items] == [("piers", False), ("deck", False)]
+    stage.models.script(Reply(calls=[("todo__done", {"id": 1}), ("todo__done", {"id": 2})]), "all done")
+    assert (await speak("go on")).output == "all done"
+    stored = await stage.root.sessions.get(None, "work", agent="clerk")
+    assert stored.session.todo is not None
+    assert all(item.done for item in stored.session.todo.items)
+    assert "✓ 2. deck" in await stage.root.sessions.export(None, "work", agent="clerk")
+    await stage.root.sessions.empty(None, "work", agent="clerk")
+    assert "todo" not in (await path_of(stage, "work", "clerk")).read_text()
+
+
+async def test_an_open_todo_list_stands_behind_the_summary_word_for_word(stage: Stage) -> None:
+    stage.plain(TODO, name="clerk")
+    stage.models.script(begins("piers", "deck"), "begun", "later")
+    await say(stage.root, None, "work", "build", target="clerk", agent="clerk")
+    stage.models.script("a summary")
+    assert await stage.root.sessions.compress(None, "work", agent="clerk")
+    stored = await stage.root.sessions.get(None, "work", agent="clerk")
+    (summary,) = stored.session.messages
+    assert summary["content"].endswith(
+        "a summary\n\n[ACTIVE TODO LIST]\nGoal: a bridge\nProgress: 0/2 completed\n  ○ 1. piers\n  ○ 2. deck"
+    )
+
+
+async def test_a_todo_list_of_any_shape_in_the_file_is_read_or_refused(stage: Stage) -> None:
+    await say(stage.root, None, "x", "hi")
+    path = await path_of(stage, "x")
+    text = path.read_text()
+    path.write_text("todo: {goal: g, items: [{id: 7, desc: d}]}\n" + text)
+    assert "○ 7. d" in await stage.root.sessions.export(None, "x")
+    assert read_session(path.read_text(), "f").other == {}
+
+
+async def test_a_session_without_a_name_gets_one_from_a_model_where_it_is_kept_for_good(stage: Stage) -> None:
+    sessions = stage.root.sessions
+    made = await sessions.create(None)
+    path = await path_of(stage, made.id)
+    path.write_text("save_session: true\n" + path.read_text())
+    stage.models.script("Arches.", "What holds arches up?")
+    async with on_stage(stage.root, None, made.id) as (turn, arguments):
+        await stage.run("tell me", **arguments)
+        done = await round_off(stage.root, turn, arguments["target"], "tell me")
+    assert done.autonamed is not None
+    assert re.fullmatch(r"\d{8}T\d{6}-what-holds-arches-up", done.autonamed)
+    (listed,) = await sessions.list(None)
+    assert (listed.id, listed.alias, listed.title, listed.is_autoname) == (
+        made.id,
+        done.autonamed,
+        "What holds arches up?",
+        True,
+    )
+    async with on_stage(stage.root, None, made.id) as (turn, arguments):
+        await stage.run("more", **arguments)
+        assert await round_off(stage.root, turn, arguments["target"], "more") == RoundedOff()
+    other = await sessions.create(None)  # nobody has said that it is to be kept for good
+    async with on_stage(stage.root, None, other.id) as (turn, arguments):
+        await stage.run("hi", **arguments)
+        assert await round_off(stage.root, turn, arguments["target"], "hi") == RoundedOff()
+    assert (await sessions.get(None, other.id)).alias is None
+
+
+async def test_a_session_of_no_agent_says_itself_what_may_be_called_and_whether_it_goes_on(stage: Stage) -> None:
+    await say(stage.root, None, "x", "hi")
+    path = await path_of(stage, "x")
+    path.write_text(
+        "enabled_tools: get_current_time\nauto_continue: true\nmax_auto_continues: 1\ntemperature: 0.25\n"
+        "continuation_prompt: Onward.\n" + path.read_text()
+    )
+    stage.models.script(begins("piers"), "begun", "later")
+    await say(stage.root, None, "x", "build")
+    asked = stage.models.requests[-1].json
+    assert asked["temperature"] == 0.25
+    assert {"get_current_time", "todo__add"} <= {tool["function"]["name"] for tool in asked["tools"]}
+    assert asked["messages"][-1]["content"].startswith("Onward.")
+
+
+async def test_an_answer_that_can_not_be_kept_is_given_all_the_same(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await say(stage.root, None, "x", "one")
+
+    def full(_fd: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(files.whole_file.os, "fsync", full)
+    outcome = await say(stage.root, None, "x", "two")
+    assert (outcome.status, outcome.output, outcome.exit_code) == ("done", "ok", 1)
+    assert outcome.unsaved is not None
+    assert re.fullmatch(
+        r"the answer was not kept in session 'x': sessions can't be kept: .*: No space left on device; "
+        "free some space there",
+        outcome.unsaved,
+    )
+    with pytest.raises(NotKept):
+        async with stage.root.sessions.turn(None, "x") as turn:
+            turn.touch()
+    monkeypatch.undo()
+    outcome = await say(stage.root, None, "x", "three")
+    assert outcome.unsaved is None
+    asked = [message["content"] for message in stage.models.requests[-1].json["messages"]]
+    assert asked == ["one", "ok", "three"]
+
+
+async def test_an_error_of_the_work_is_told_and_not_that_it_could_not_be_kept(stage: Stage) -> None:
+    made = await stage.root.sessions.create(None)
+    path = await path_of(stage, made.id)
+    told: list[BaseException] = []
+    try:
+        async with stage.root.sessions.turn(None, made.id) as turn:
+            turn.touch()
+            path.unlink()
+            raise ZeroDivisionError
+    except ZeroDivisionError as error:
+        told.append(error)
+    assert told
+    assert isinstance(turn.unkept, NotFound)
+
+
+async def test_a_session_deleted_during_its_turn_stays_deleted(stage: Stage) -> None:
+    await say(stage.root, None, "x", "one")
+    path = await path_of(stage, "x")
+
+    def vanish(_: Request) -> str:
+        stage.root.sessions.store.delete(path.parent.name)
+        return "ok"
+
+    stage.models.answer_with(vanish)
+    outcome = await say(stage.root, None, "x", "two")
+    assert outcome.output == "ok"
+    assert "deleted meanwhile" in (outcome.unsaved or "")
+    assert await stage.root.sessions.list(None) == []
+
+
+async def test_all_that_a_turn_has_said_is_put_behind_what_somebody_has_written_past_the_lock(stage: Stage) -> None:
+    await say(stage.root, None, "x", "one")
+    path = await path_of(stage, "x")
+    async with on_stage(stage.root, None, "x") as (turn, arguments):
+        for prompt in ("two", "three"):
+            await stage.run(prompt, **{**arguments, "history": turn.history})
+        path.write_text("temperature: 0.25\n" + path.read_text())
+    kept = read_session(path.read_text(), "f")
+    assert kept.temperature == 0.25
+    assert [message["content"] for message in kept.messages] == ["one", "ok", "two", "ok", "three", "ok"]
+
+
+async def test_what_is_said_while_an_editor_leaves_half_a_file_is_put_beside_it(stage: Stage) -> None:
+    await say(stage.root, None, "x", "one")
+    path = await path_of(stage, "x")
+
+    def tear(_: Request) -> str:
+        path.write_text("messages: [")
+        return "precious"
+
+    stage.models.answer_with(tear)
+    outcome = await say(stage.root, None, "x", "two")
+    assert outcome.output == "precious"
+    (beside,) = path.parent.glob("state-*.yaml")
+    assert str(beside) in (outcome.unsaved or "")
+    assert [message["content"] for message in read_session(beside.read_text(), "f").messages] == [
+        "one",
+        "ok",
+        "two",
+        "precious",
+    ]

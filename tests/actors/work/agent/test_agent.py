@@ -1,0 +1,256 @@
+"""Agents of a config.yaml at work: tools of their own, todo lists, dynamic instructions, limits, events."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_models import Reply
+from stage import Stage
+
+import callboard
+from callboard.actors.work.tools.tool import Tool
+from callboard.protocol.chat import Tool as ToolSpec
+from callboard.protocol.errors import ConfigError, InvalidFile
+
+USER = ["user__ask", "user__confirm", "user__input", "user__checkbox"]
+TODO = ["todo__init", "todo__add", "todo__done", "todo__list", "todo__clear"]
+
+
+async def test_an_agent_is_offered_its_own_tools_the_global_ones_it_lists_and_the_families(stage: Stage) -> None:
+    home = stage.plain("global_tools: [fs_cat.sh, get_current_time]\nauto_continue: true", name="clerk")
+    (home / "tools.py").write_text('def stamp(text: str):\n    """Stamps a text."""\n    return text.upper()\n')
+    await stage.run("hi", target="clerk")
+    assert stage.models.requests[0].offered == ["stamp", "fs_cat", "get_current_time", *TODO, *USER]
+    assert stage.of("agent.started")[0].tools == ["stamp", "fs_cat", "get_current_time", *TODO, *USER]
+
+
+async def test_a_tool_of_the_agents_file_is_run_as_a_process(stage: Stage) -> None:
+    home = stage.plain("variables: [{name: mark, default: '!'}]", name="clerk")
+    (home / "tools.py").write_text(
+        'import os\ndef stamp(text: str):\n    """Stamps a text."""\n'
+        "    return text.upper() + os.environ['LLM_AGENT_VAR_MARK'] + os.environ['LLM_AGENT_NAME']\n"
+    )
+    stage.models.script(Reply(calls=[("stamp", {"text": "paid"})]), "done")
+    outcome = await stage.run("stamp it", target="clerk", variables={"mark": "?"})
+    assert outcome.output == "done"
+    assert stage.models.requests[1].results == ['{"output":"PAID?clerk"}']
+    stage.check_stream()
+
+
+async def test_the_users_files_stay_as_they_are(stage: Stage) -> None:
+    home = stage.plain("", name="clerk")
+    text = (
+        '#!/usr/bin/env bash\n# @cmd Says hi.\n# @option --to! whom\nhi() { printf "hi $argc_to" >> "$LLM_OUTPUT"; }\n'
+    )
+    (home / "tools.sh").write_text(text)
+    stage.models.script(Reply(calls=[("hi", {"to": "you"})]), "done")
+    await stage.run("greet", target="clerk")
+    assert stage.models.requests[1].results == ['{"output":"hi you"}']
+    assert (home / "tools.sh").read_text() == text
+    assert sorted(path.name for path in home.iterdir()) == ["config.yaml", "tools.sh"]
+
+
+async def test_an_error_in_the_tools_file_names_the_line_before_anything_is_asked(stage: Stage) -> None:
+    home = stage.plain("", name="clerk")
+    (home / "tools.py").write_text('def stamp(*texts: str):\n    """Stamps."""\n')
+    with pytest.raises(InvalidFile, match=r"tools\.py:1"):
+        await stage.run("hi", target="clerk")
+    assert stage.models.requests == []
+
+
+async def test_two_tools_files_are_one_too_many(stage: Stage) -> None:
+    home = stage.plain("", name="clerk")
+    (home / "tools.py").write_text("")
+    (home / "tools.sh").write_text("")
+    with pytest.raises(InvalidFile, match=r"tools\.sh and tools\.py; an agent has one tools file"):
+        await stage.run("hi", target="clerk")
+
+
+async def test_a_global_tool_that_is_not_there_is_a_warning_with_a_hint(stage: Stage) -> None:
+    stage.plain("global_tools: [fs_cta, fs_ls]", name="clerk")
+    await stage.run("hi", target="clerk")
+    (warning,) = [data for data in stage.of("run.warning") if data.code == "unknown_tool"]
+    assert "'fs_cta'" in warning.message
+    assert "did you mean 'fs_cat'?" in warning.message
+    assert "fs_ls" in stage.models.requests[0].offered
+
+
+async def test_dynamic_instructions_come_from_the_tools_file(stage: Stage) -> None:
+    home = stage.plain("dynamic_instructions: true\ninstructions: never used", name="clerk")
+    (home / "tools.py").write_text(
+        'def _instructions():\n    """Makes them."""\n    return "You are in {{__cwd__}}."\n'
+    )
+    await stage.run("hi", target="clerk")
+    assert stage.models.requests[0].system.startswith(f"You are in {Path.cwd()}.\n\n## Asking the user")
+
+
+async def test_dynamic_instructions_that_need_a_missing_program_name_it(stage: Stage) -> None:
+    home = stage.plain("dynamic_instructions: true", name="clerk")
+    (home / "tools.sh").write_text("# @meta require-tools no-such-program\n_instructions() { echo hi; }\n")
+    outcome = await stage.run("hi", target="clerk")
+    assert outcome.error.message == (
+        "Tool call '_instructions' exited with code 2; it wrote to stderr: "
+        "this tool needs the program 'no-such-program', which is not on the PATH"
+    )
+    (home / "tools.sh").write_text('_instructions() { no-such-program >> "$LLM_OUTPUT"; }\n')
+    outcome = await stage.run("hi", target="clerk")
+    assert "no-such-program: command not found" in outcome.error.message
+
+
+async def test_dynamic_instructions_may_ask_the_user(stage: Stage) -> None:
+    home = stage.plain("dynamic_instructions: true\ncan_ask_user: false", name="clerk")
+    (home / "tools.py").write_text('def _instructions():\n    """Makes them."""\n    return "Use " + input("Which?")\n')
+    await stage.run("hi", target="clerk", answers=["jq"])
+    assert stage.models.requests[0].system == "Use jq"
+
+
+async def test_case_80_open_todos_are_gone_on_with_until_the_limit(stage: Stage) -> None:
+    stage.plain("auto_continue: true\nmax_auto_continues: 2", name="clerk")
+    stage.models.script(
+        Reply(calls=[("todo__init", {"goal": "g"}), ("todo__add", {"task": "a"}), ("todo__add", {"task": "b"})]),
+        "one",
+        "two",
+        "three",
+    )
+    outcome = await stage.run("go", target="clerk")
+    assert outcome.status == "done"
+    assert outcome.output == "one\ntwo\nthree"
+    assert stage.models.unused == 0
+    assert [(data.count, data.most, data.open) for data in stage.of("agent.continued")] == [(1, 2, 2), (2, 2, 2)]
+    assert stage.of("agent.finished")[0].stop == "todo_limit"
+    prompt = stage.models.requests[2].prompt
+    assert prompt.endswith("Goal: g\nProgress: 0/2 completed\n  ○ 1. a\n  ○ 2. b")
+
+
+async def test_case_80_nothing_is_gone_on_with_when_all_is_done(stage: Stage) -> None:
+    stage.plain("auto_continue: true", name="clerk")
+    stage.models.script(Reply(calls=[("todo__add", {"task": "a"}), ("todo__done", {"id": 1})]), "finished")
+    outcome = await stage.run("go", target="clerk")
+    assert outcome.output == "finished"
+    assert stage.kinds("agent.continued") == []
+    assert stage.of("agent.finished")[0].stop == "done"
+
+
+async def test_the_same_answer_again_with_the_same_list_ends_it(stage: Stage) -> None:
+    stage.plain("auto_continue: true", name="clerk")
+    stage.models.script(Reply(calls=[("todo__add", {"task": "a"})]), "I can't", "I can't", "never said")
+    outcome = await stage.run("go", target="clerk")
+    assert outcome.output == "I can't\nI can't"
+    assert stage.of("agent.finished")[0].stop == "todo_stuck"
+
+
+async def test_a_call_left_to_the_caller_is_no_standing_still(stage: Stage) -> None:
+    async def run(*_: Any) -> Any:
+        raise AssertionError("played here")
+
+    theirs = Tool(spec=ToolSpec(name="theirs"), run=run, origin="function", elsewhere=True)
+    stage.plain("auto_continue: true", name="clerk")
+    stage.models.script(
+        Reply(calls=[("todo__add", {"task": "a"})]), "wait", Reply("wait", calls=[("theirs", {})]), "never said"
+    )
+    await stage.run("go", target="clerk", tools=[theirs])
+    assert stage.of("agent.finished")[0].stop == "handed_out"
+
+
+async def test_the_agents_own_words_for_going_on(stage: Stage) -> None:
+    stage.plain('auto_continue: true\nmax_auto_continues: 1\ncontinuation_prompt: "Weiter!"', name="clerk")
+    stage.models.script(Reply(calls=[("todo__add", {"task": "a"})]), "one", "two")
+    await stage.run("go", target="clerk")
+    assert stage.models.requests[2].prompt.startswith("Weiter!\n\n")
+
+
+async def test_case_79_todo_tools_refuse_without_auto_continue(stage: Stage) -> None:
+    stage.plain("", name="clerk")
+    stage.models.script(Reply(calls=[("todo__add", {"task": "a"})]), "ok")
+    await stage.run("go", target="clerk")
+    (told,) = stage.models.requests[1].results
+    assert json.loads(told)["tool_call_error"].startswith("Auto-continue is not enabled.")
+
+
+async def test_user_questions_of_the_root_are_answered_like_any_other(stage: Stage) -> None:
+    stage.plain("", name="clerk")
+    stage.models.script(Reply(calls=[("user__ask", {"question": "Which?", "options": ["a", "b"]})]), "done")
+    await stage.run("go", target="clerk", answers=["b"])
+    assert stage.models.requests[1].results == ['{"answer":"b"}']
+
+
+async def test_where_nobody_is_a_question_falls_back_to_the_models_judgment(stage: Stage) -> None:
+    stage.plain("", name="clerk")
+    stage.models.script(Reply(calls=[("user__confirm", {"question": "Sure?"})]), "done")
+    outcome = await stage.run("go", target="clerk")
+    assert outcome.status == "done"
+    assert json.loads(stage.models.requests[1].results[0])["fallback"] == "Make your best judgment and proceed"
+
+
+async def test_a_tool_that_writes_is_refused_where_nobody_is_there_to_allow_it(
+    stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    stage.plain("global_tools: [fs_write]", name="clerk")
+    write = Reply(calls=[("fs_write", {"path": "a.txt", "contents": "x"})])
+    stage.models.script(write, "pity", write, "done")
+    await stage.run("go", target="clerk")
+    assert "nobody is there" in stage.models.requests[1].results[0]
+    assert not (tmp_path / "a.txt").exists()
+    await stage.run("go", target="clerk", allow=["fs_write"])
+    assert (tmp_path / "a.txt").read_text() == "x"
+
+
+async def test_the_session_that_a_file_names_is_the_command_lines_business(stage: Stage) -> None:
+    stage.plain("agent_session: work", name="clerk")
+    assert (await stage.run("hi", target="clerk")).status == "done"
+    assert await stage.root.sessions.list(None) == []
+
+
+async def test_the_outcome_tells_turns_and_calls(stage: Stage) -> None:
+    stage.plain("auto_continue: true", name="clerk")
+    stage.models.script(Reply(calls=[("todo__list", {}), ("todo__clear", {})]), "done")
+    wire: dict[str, Any] = (await stage.run("go", target="clerk")).to_wire()
+    assert (wire["turns"], wire["tool_calls"], wire["children"]) == (2, 2, [])
+    finished = stage.of("agent.finished")[0]
+    assert (finished.turns, finished.tool_calls, finished.error) == (2, 2, None)
+
+
+async def test_names_in_permissions_that_no_tool_has_are_warned_about(stage: Stage) -> None:
+    stage.plain("global_tools: [fs_ls]\npermissions: {fs_wirte: deny, 'fs_*': ask, todo__add: deny}", name="clerk")
+    await stage.run("hi", target="clerk", allow=["fs_raed", "fs_read"])
+    warned = [data.message for data in stage.of("run.warning") if data.code == "unknown_tool"]
+    assert len(warned) == 2
+    assert "`permissions` names 'fs_wirte', and there is no such tool" in warned[0]
+    assert "did you mean 'fs_write'?" in warned[0]
+    assert "--allow names 'fs_raed'" in warned[1]
+
+
+async def test_an_alias_in_permissions_stands_for_its_tools(stage: Stage, tmp_path: Path) -> None:
+    stage.plain("global_tools: [fs]\npermissions: {fs: deny, fs_ls: allow}", name="clerk")
+    stage.models.script(Reply(calls=[("fs_cat", {"path": "x"}), ("fs_ls", {})]), "done")
+    await stage.run("hi", target="clerk")
+    cat, ls = stage.models.requests[1].results
+    assert "the permissions deny this call" in cat
+    assert "deny" not in ls
+
+
+async def test_the_environment_may_choose_an_agents_tools(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage.plain("global_tools: [fs_cat]\ncan_ask_user: false", name="my-clerk")
+    monkeypatch.setenv("MY_CLERK_GLOBAL_TOOLS", '["fs_ls", "get_current_time"]')
+    await stage.run("hi", target="my-clerk")
+    assert stage.models.requests[0].offered == ["fs_ls", "get_current_time"]
+    monkeypatch.setenv("MY_CLERK_GLOBAL_TOOLS", "fs_ls, get_current_time")
+    await stage.run("hi", target="my-clerk")
+    assert stage.models.requests[1].offered == ["fs_ls", "get_current_time"]
+    monkeypatch.setenv("MY_CLERK_GLOBAL_TOOLS", '["fs_ls"')
+    with pytest.raises(ConfigError, match="MY_CLERK_GLOBAL_TOOLS in the environment must be names such as a,b or a"):
+        await stage.run("hi", target="my-clerk")
+
+
+@pytest.mark.parametrize("key", ["function_calling_support", "function_calling"])
+async def test_without_function_calling_no_agent_runs(stage: Stage, key: str) -> None:
+    stage.plain("", name="clerk")
+    settings = json.loads((stage.config_dir / "config.yaml").read_text())
+    (stage.config_dir / "config.yaml").write_text(json.dumps({**settings, key: False}))
+    async with callboard.Root(config_dir=stage.config_dir) as root:
+        with pytest.raises(ConfigError, match="Please enable function calling support before using the agent"):
+            await callboard.run("clerk", "hi", root=root)

@@ -1,0 +1,92 @@
+"""Whose words are reduced to their stems: said in a node, a base's file or the settings, and kept by a base."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import get_args
+
+import msgspec
+import pytest
+from stage import Stage
+
+from callboard.actors.work.knowledge.base.places import Places
+from callboard.actors.work.knowledge.base.words import LANGUAGES, NO_LANGUAGE
+from callboard.actors.work.knowledge.recipe import read_recipe
+from callboard.actors.work.knowledge.shelf import make, named
+from callboard.protocol.errors import KnowledgeError
+from callboard.protocol.languages import Language
+
+GRAPH = """
+start: look
+nodes:
+  look: {type: rag, documents: [notes/], state_updates: {found: "{{output.sources}}"}, next: e}
+  e: {type: end, output: "{{found}}"}
+"""
+GERMAN = GRAPH.replace("[notes/]", "[notes/], language: de")
+
+
+def library(stage: Stage, graph: str) -> Path:
+    home = stage.agent(graph)
+    (home / "notes").mkdir(exist_ok=True)
+    (home / "notes" / "a.md").write_text("Die Katzen schlafen.\n")
+    return home
+
+
+def language(home: Path) -> str:
+    places = Places(home / "look.kb")
+    return places.meta(places.number()).settings.language
+
+
+async def found_by_words(stage: Stage, home: Path, query: str) -> bool:
+    recipe = read_recipe(home / "look.kb")
+
+    async def look(me: object) -> bool:
+        return bool((await stage.root.knowledge.retrieve(me, recipe, query, mode="keyword")).chunks)
+
+    return bool(await stage.root.kernel.spawn(look, name="look", link=False).result())
+
+
+def test_every_language_that_can_be_said_has_stems() -> None:
+    assert sorted(get_args(Language)) == sorted([*LANGUAGES, NO_LANGUAGE])
+
+
+async def test_a_node_says_whose_stems_its_base_has(knowing: Stage) -> None:
+    home = library(knowing, GERMAN)
+    await knowing.run("Katze")
+    assert (language(home), read_recipe(home / "look.kb").language) == ("de", "de")
+    assert await found_by_words(knowing, home, "schl\u00e4ft Katze")
+    assert not await found_by_words(knowing, home, "Hund")
+
+
+async def test_the_settings_say_it_for_those_who_do_not(knowing: Stage) -> None:
+    knowing.root.settings = msgspec.structs.replace(knowing.root.settings, rag_language="none")
+    home = library(knowing, GRAPH)
+    await knowing.run("Katzen")
+    assert language(home) == "none"
+    assert await found_by_words(knowing, home, "Katzen")
+    assert not await found_by_words(knowing, home, "Katze")
+
+
+async def test_another_language_is_told_and_takes_a_rebuild(knowing: Stage) -> None:
+    home = library(knowing, GRAPH)
+    await knowing.run("Katze")
+    library(knowing, GERMAN)
+    await knowing.run("Katze")
+    [warned] = [each.message for each in knowing.of("run.warning") if each.code == "knowledge_stale"]
+    assert "language is de now, and it was built with en; run: callboard kb rebuild g:look" in warned
+    assert language(home) == "en"
+    recipe = msgspec.structs.replace(read_recipe(home / "look.kb"), language="de")
+
+    async def build(me: object) -> None:
+        await knowing.root.knowledge.build(me, recipe)
+
+    with pytest.raises(Exception, match="built with language 'en', and is to be built with 'de'") as raised:
+        await knowing.root.kernel.spawn(build, name="build", link=False).result()
+    assert isinstance(raised.value.__cause__ or raised.value, KnowledgeError)
+    await knowing.run("Katze", rebuild_knowledge=True)
+    assert language(home) == "de"
+
+
+def test_a_base_with_a_name_says_it_in_its_file(tmp_path: Path) -> None:
+    make("manual", [str(tmp_path)], tmp_path, language="no")
+    assert named("manual", tmp_path).language == "no"

@@ -1,0 +1,240 @@
+"""What `-f` attaches: whole while it is small, looked up when it is not, and never silently left out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import trio
+from small_library import Hashing
+
+from callboard.actors.io.last_reply import keep_reply
+from callboard.actors.work.knowledge import attached as room
+from callboard.actors.work.knowledge.attached import attached, check
+from callboard.actors.work.knowledge.base.model import Embedder
+from callboard.actors.work.knowledge.sources.found import SourceSettings
+from callboard.protocol.errors import ActorFailed, ConfigError, UsageError
+from callboard.protocol.events import Warned
+from callboard.supervisors import Actor, Root
+
+
+class Desk:
+    """Attaches as a run would, in a directory of its own; `warned` are the warnings, by code."""
+
+    def __init__(self, root: Root, here: Path) -> None:
+        self.root = root
+        self.here = here
+        self.environ = {"PATH": os.environ["PATH"], "XDG_CACHE_HOME": str(here.parent / "cache")}
+        self.settings = SourceSettings(allow_private=True, loaders={"shout": "tr a-z A-Z $1"})
+        self.embedder: Callable[[], Embedder] = _unwanted
+        self.warned: dict[str, str] = {}
+
+    async def __call__(self, *files: str, query: str = "") -> str:
+        async def body(me: Actor) -> str:
+            return await attached(
+                me,
+                files,
+                query,
+                settings=self.settings,
+                environ=self.environ,
+                embedder=self.embedder,
+                base=self.here,
+            )
+
+        stream = self.root.bus.open("run-1")
+        try:
+            with stream.listen(lambda event: self._hear(event.data)):
+                return await self.root.spawn(body, name="run", stream=stream, link=False).result()
+        except ActorFailed as failed:
+            raise (failed.__cause__ or failed) from None
+        finally:
+            self.root.bus.close(stream)
+
+    def _hear(self, data: object) -> None:
+        if isinstance(data, Warned):
+            self.warned[data.code] = data.message
+
+    def file(self, name: str, contents: str | bytes) -> None:
+        path = self.here / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(contents if isinstance(contents, bytes) else contents.encode())
+
+
+def _unwanted() -> Embedder:
+    raise AssertionError("what fits is not embedded")
+
+
+@pytest.fixture
+async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
+    """See `Desk`."""
+    here = tmp_path / "here"
+    here.mkdir()
+    async with Root() as root:
+        yield Desk(root, here)
+
+
+@contextmanager
+def wrong(said: str) -> Iterator[None]:
+    """It is wrong usage, and the text says so."""
+    with pytest.raises(UsageError, match=said):
+        yield
+
+
+async def test_nothing_attached_is_nothing_said(desk: Desk) -> None:
+    assert await desk() == ""
+
+
+async def test_small_files_go_in_whole_under_their_names_in_order(desk: Desk) -> None:
+    desk.file("b.md", "# B\n\nbananas\n")
+    desk.file("a.txt", "apples")
+    assert await desk("b.md", "a.txt") == (
+        '<document source="b.md">\n# B\n\nbananas\n</document>\n\n<document source="a.txt">\napples\n</document>'
+    )
+    assert desk.warned == {}
+
+
+async def test_directories_and_globs_bring_all_they_name_and_each_once(desk: Desk) -> None:
+    desk.file("docs/a.md", "apples")
+    desk.file("docs/deep/b.md", "bananas")
+    desk.file("docs/c.txt", "cherries")
+    text = await desk("docs/**/*.md", "docs", "docs/a.md")
+    assert [text.count(word) for word in ("apples", "bananas", "cherries")] == [1, 1, 1]
+
+
+async def test_a_name_can_not_end_its_own_quotes(desk: Desk) -> None:
+    desk.file('a".md', "apples")
+    assert await desk('a".md') == '<document source="a&quot;.md">\napples\n</document>'
+
+
+async def test_a_page_is_attached_by_its_address(desk: Desk, nursery: trio.Nursery) -> None:
+    async def serve(stream: trio.SocketStream) -> None:
+        await stream.receive_some()
+        body = b"<h1>Plums</h1><p>are blue</p>"
+        head = f"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        await stream.send_all(head.encode() + body)
+
+    [listener] = await nursery.start(
+        lambda task_status: trio.serve_tcp(serve, 0, host="127.0.0.1", task_status=task_status)
+    )
+    url = f"http://127.0.0.1:{listener.socket.getsockname()[1]}/plums"
+    text = await desk(url)
+    assert text.startswith(f'<document source="{url}">')
+    assert "are blue" in text
+    desk.settings = SourceSettings()
+    with wrong("private"):
+        await desk(url)
+
+
+async def test_what_a_command_prints_is_attached(desk: Desk) -> None:
+    desk.file("a.md", "apples")
+    assert await desk("`cat *.md | tr a A`") == '<document source="`cat *.md | tr a A`">\nApples\n</document>'
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("echo hush >&2; exit 3", r"ended with status 3: hush\n.*\|\| true"),
+        ("kill -9 $$", "died of signal 9"),
+        ("printf '\\0\\1\\2\\3\\4'", "-f `printf"),
+    ],
+)
+async def test_a_command_that_fails_attaches_nothing(desk: Desk, command: str, said: str) -> None:
+    with wrong(said):
+        await desk(f"`{command}`")
+
+
+async def test_a_command_has_its_time_and_its_room(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "COMMAND_SECONDS", 0.1)
+    with wrong("did not end within 0.1 s"):
+        await desk("`sleep 60`")
+    monkeypatch.setattr(room, "COMMAND_SECONDS", 60)
+    with wrong("prints more than"):
+        await desk("`yes`")
+
+
+async def test_no_file_can_name_a_command(desk: Desk) -> None:
+    desk.file("a.md", "`touch made`")
+    await desk("a.md")
+    assert not (desk.here / "made").exists()
+
+
+async def test_the_last_reply_is_attached_and_only_its_owner_can_read_it(desk: Desk) -> None:
+    with wrong("no last reply yet"):
+        await desk("%%")
+    keep_reply("first", desk.environ)
+    keep_reply("I said so.", desk.environ)
+    assert await desk("%%") == '<document source="the last reply">\nI said so.\n</document>'
+    [file] = (desk.here.parent / "cache" / "callboard").iterdir()
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+async def test_a_loader_is_asked(desk: Desk) -> None:
+    desk.settings = SourceSettings(loaders={"shout": "sh -c 'tr a-z A-Z < \"$1\"'"})
+    desk.file("a.md", "apples")
+    assert "APPLES" in await desk("shout:a.md")
+
+
+async def test_what_gives_nothing_is_wrong_and_what_gives_something_warns_of_the_rest(desk: Desk) -> None:
+    desk.file("docs/a.md", "apples")
+    desk.file("docs/b.md", b"\0\1\2\3" * 100)
+    with wrong("-f docs/b.md: "):
+        await desk("docs/b.md")
+    assert "apples" in await desk("docs")
+    assert "docs/b.md (" in desk.warned["files_unreadable"]
+    (desk.here / "empty").mkdir()
+    with wrong("-f empty: there is no file in it"):
+        await desk("empty")
+
+
+async def test_too_much_is_looked_up_and_told(desk: Desk) -> None:
+    desk.embedder = lambda: Hashing()
+    for number in range(40):
+        desk.file(f"docs/{number}.md", f"# Part {number}\n\n" + f"filler{number} words here. " * 200)
+    desk.file("docs/plums.md", "Plums are blue.")
+    text = await desk("docs", query="which plums are blue")
+    assert "[Source: docs/plums.md]\nPlums are blue." in text
+    assert len(text) < room.WHOLE
+    assert "more than the 100,000" in desk.warned["files_indexed"]
+
+
+async def test_too_much_without_a_prompt_or_a_model_is_told(desk: Desk) -> None:
+    desk.file("a.txt", "apples and plums. " * 10_000)
+    with wrong("no PROMPT to look them up by"):
+        desk.embedder = lambda: Hashing()
+        await desk("a.txt")
+
+    def none() -> Embedder:
+        raise ConfigError("callboard models pull wordllama")
+
+    desk.embedder = none
+    with pytest.raises(ConfigError, match="models pull"):
+        await desk("a.txt", query="plums")
+
+
+async def test_far_too_much_names_the_way_to_a_base(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "MOST", 1000)
+    desk.file("a.txt", "x " * 1000)
+    with wrong("callboard kb new"):
+        await desk("a.txt")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("https://x/**", r"Invalid website 'https://x/\*\*'"),
+        ("nothing.md", "there is no such file"),
+        ("", "empty"),
+        ("gopher://x", "no document loader 'gopher'"),
+    ],
+)
+def test_what_means_nothing_is_told_before_anything_runs(tmp_path: Path, text: str, said: str) -> None:
+    with wrong(said):
+        check([text], base=tmp_path)
+
+
+def test_what_means_something_is_let_pass(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("a")
+    check(["a.md", ".", "*.txt", "%%", "`ls`", "https://x/y", "git://x"], ["git"], base=tmp_path)

@@ -1,0 +1,102 @@
+"""Reaching a server over HTTP: which era it speaks, which transport, and what is told if it can't be reached."""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+import pytest
+import trio
+from fake_mcp_http import Legacy, Stream, Talk, closed_port, failure, fake_mcp, result, said
+from fake_models import Request as Sent
+from mcp_links import on_stage
+
+from callboard.actors.work.mcp.client.connect import Abilities, connect
+from callboard.protocol.errors import ActorFailed, McpError
+from callboard.protocol.mcp.config import Server
+from callboard.protocol.mcp.model import MODERN
+
+
+def connected(url: str, type: Any = "http", **options: Any) -> AbstractAsyncContextManager[Any]:
+    server = Server(name="fake", type=type, url=url, **options)
+    return on_stage(lambda me: connect(me, server, environ={}, abilities=Abilities()))
+
+
+async def modern(request: Sent, talk: Talk) -> None:
+    if said(request) == "server/discover":
+        await talk.json(result(request, {"supportedVersions": [MODERN], "capabilities": {"tools": {}}}))
+    elif said(request) == "tools/call":
+        await talk.json(result(request, {"content": [], "resultType": "complete"}))
+    else:
+        await talk.json(failure(request, -32601, "Method not found"), 404)
+
+
+async def sessions(request: Sent, talk: Talk) -> None:
+    """As the examples of the older SDKs have it: whatever comes without a session must be `initialize`."""
+    if said(request) == "server/discover":
+        await talk.json(failure(request, -32000, "Bad Request: Server not initialized"), 400)
+    else:
+        await Legacy()(request, talk)
+
+
+@pytest.mark.parametrize(("answer", "era"), [(modern, True), (sessions, False), (Legacy(), False)])
+async def test_the_era_is_found_out(nursery: trio.Nursery, answer: Any, era: bool) -> None:
+    server = await fake_mcp(nursery, answer)
+    async with connected(server.url) as (client, _):
+        assert client.modern is era
+        await client.call_tool("x", {})
+    assert server.methods()[0] == "server/discover"
+    assert ("initialize" in server.methods()) is not era
+    assert ("DELETE" in server.methods()) is not era
+
+
+async def test_an_address_of_the_older_transport_is_found_out_too(nursery: trio.Nursery) -> None:
+    stream = Stream()
+
+    async def answer(request: Sent, talk: Talk) -> None:
+        if request.method == "POST" and request.path == "/mcp":
+            await talk.whole(b"Method Not Allowed", 405)
+        else:
+            await stream(request, talk)
+
+    server = await fake_mcp(nursery, answer)
+    async with connected(server.url) as (client, _):
+        assert await client.call_tool("x", {}) == {"echo": {"name": "x", "arguments": {}}}
+        stream.broken.set()
+
+
+@pytest.mark.parametrize(("status", "words"), [(401, "Authorization"), (404, "check its `url`"), (500, "HTTP 500")])
+async def test_a_server_that_refuses_all_is_told_with_its_status(
+    nursery: trio.Nursery, status: int, words: str
+) -> None:
+    async def answer(request: Sent, talk: Talk) -> None:
+        await talk.whole(b"", status)
+
+    server = await fake_mcp(nursery, answer)
+    with pytest.raises(ActorFailed) as caught:
+        async with connected(server.url):
+            pass
+    assert isinstance(caught.value.__cause__, McpError)
+    assert words in str(caught.value.__cause__)
+
+
+@pytest.mark.parametrize("type", ["http", "sse"])
+async def test_nobody_there(type: str) -> None:
+    with pytest.raises(ActorFailed) as caught:
+        async with connected(f"http://127.0.0.1:{closed_port()}/mcp", type):
+            pass
+    assert (getattr(caught.value.__cause__, "code", ""), "refused" in str(caught.value.__cause__)) == ("mcp_lost", True)
+
+
+@pytest.mark.parametrize("type", ["http", "sse"])
+async def test_a_server_that_says_nothing_costs_its_start_timeout(nursery: trio.Nursery, type: str) -> None:
+    async def answer(request: Sent, talk: Talk) -> None:
+        await talk.gone()
+
+    server = await fake_mcp(nursery, answer)
+    with pytest.raises(ActorFailed) as caught:
+        async with connected(server.url, type, start_timeout_seconds=0.05):
+            pass
+    assert "start_timeout_seconds" in str(caught.value.__cause__)
+    with trio.fail_after(5):
+        await server.until(lambda: server.open == 0)

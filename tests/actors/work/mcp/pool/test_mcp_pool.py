@@ -1,0 +1,518 @@
+"""Servers over time: idle ones end when they are due, sick ones at once, those that die come back, within reason.
+
+The clock is trio's mock clock; it runs as a real one does, and jumps where hours have to pass.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import trio
+from fake_mcp_http import Legacy, Talk, fake_mcp, result
+from fake_models import Request
+from mcp_house import House, runs, scripted, tiny
+from trio.testing import MockClock, wait_all_tasks_blocked
+from waiting import until
+
+from callboard.actors.work.mcp.links.link import Caller
+from callboard.actors.work.mcp.pool.scope import Scope
+from callboard.protocol.errors import InvalidFile, McpError, McpLost, UsageError
+from callboard.protocol.mcp.config import HealthCheck, McpConfig, PoolSettings, Server
+from callboard.protocol.problems import Problem
+from callboard.supervisors import Actor, Root
+
+
+@pytest.fixture
+async def house(tmp_path: Path) -> AsyncIterator[House]:
+    """A house at whose end no server is alive."""
+    async with Root() as root:
+        house = House(root, tmp_path)
+        with root.bus.listen(house.events.append):
+            yield house
+    assert house.alive == []
+    assert not root.tasks
+
+
+@pytest.fixture(autouse=True)
+def real_time(mock_clock: MockClock) -> None:
+    mock_clock.rate = 1.0
+
+
+async def use(house: House, *names: str) -> list[str]:
+    """Call each of them once, for an agent that ends after that."""
+    with house.scope() as scope:
+        return [await house.call(scope, name) for name in names]
+
+
+# --- idle ------------------------------------------------------------------------------------------------------
+
+
+async def test_108_used_again_within_its_time_is_one_start(house: House, mock_clock: MockClock) -> None:
+    house.build(tiny("s"), serving=True)
+    await use(house, "s")
+    mock_clock.jump(290)
+    await use(house, "s")
+    counted = house.servers.statistics()
+    assert (counted.spawned, counted.acquire_miss, counted.acquire_idle_hit) == (1, 1, 1)
+    assert len(house.starts) == 1
+
+
+async def test_108_after_its_time_it_is_evicted(house: House, mock_clock: MockClock) -> None:
+    house.build(tiny("s"), tiny("long", "x", idle_timeout_seconds=1000), serving=True)
+    await use(house, "s", "long")
+    mock_clock.jump(299)
+    await wait_all_tasks_blocked()
+    assert len(house.alive) == 2
+    mock_clock.jump(2)
+    await until(lambda: house.alive == [house.starts[1]])
+    assert house.servers.statistics().idle_evicted == 1
+    mock_clock.jump(700)
+    await until(lambda: house.alive == [])
+
+
+async def test_108_beyond_the_cap_the_oldest_is_evicted(house: House) -> None:
+    house.build(tiny("a", "a"), tiny("b", "b"), tiny("c", "c"), pool=PoolSettings(max_idle_servers=2), serving=True)
+    await use(house, "a")
+    await use(house, "b")
+    await use(house, "a")
+    await use(house, "c")
+    a, b, c = house.starts
+    await until(lambda: not runs(b))
+    assert house.alive == [a, c]
+    assert house.servers.statistics().lru_evicted == 1
+
+
+@pytest.mark.parametrize(
+    ("on_failure", "evicted", "told"), [("Evict", True, 0), ("EvictAndLog", True, 1), ("LogOnly", False, 1)]
+)
+async def test_108_one_that_does_not_answer_its_health_check_is_evicted(
+    house: House, mock_clock: MockClock, on_failure: Any, evicted: bool, told: int
+) -> None:
+    check = HealthCheck(interval_seconds=60, timeout_seconds=5, on_failure=on_failure)
+    house.build(tiny("sick", "1"), tiny("well", "2"), pool=PoolSettings(health_check=check), serving=True)
+    await use(house, "sick", "well")
+    sick, well = house.starts
+    os.kill(sick, signal.SIGSTOP)
+    mock_clock.jump(61)
+    await until(lambda: house.servers.statistics().health_ok == 1)
+    mock_clock.jump(5)
+    await until(lambda: house.servers.statistics().health_failed == 1)
+    if evicted:
+        await until(lambda: not runs(sick))
+    else:
+        os.kill(sick, signal.SIGCONT)
+    assert runs(well)
+    assert runs(sick) is not evicted
+    warnings = [data.message for data in house.of("run.warning") if data.code == "mcp_health"]
+    assert warnings == ["MCP server 'sick' did not answer a ping within 5 s"] * told
+    assert house.servers.statistics().health_ok == 1
+
+
+async def test_108_shutdown_leaves_no_child(tmp_path: Path, mock_clock: MockClock) -> None:
+    async with Root() as root:
+        house = House(root, tmp_path)
+        house.build(*(tiny(f"s{number}", str(number)) for number in range(5)), serving=True)
+        await use(house, *house.servers.names)
+        assert len(house.alive) == 5
+    assert house.alive == []
+
+
+async def test_one_shot_programs_keep_nothing_idle_but_what_somebody_has(house: House) -> None:
+    house.build(tiny("s"))
+    with house.scope() as scope:
+        assert await house.call(scope, "s") == await house.call(scope, "s")
+    await until(lambda: house.alive == [])
+    assert len(house.starts) == 1
+
+
+# --- room ------------------------------------------------------------------------------------------------------
+
+
+async def test_an_agent_with_more_servers_than_there_may_be_can_use_them_all(house: House) -> None:
+    names = "abcde"
+    house.build(*(tiny(name, name) for name in names), pool=PoolSettings(max_servers=2))
+    with trio.fail_after(10), house.scope() as scope:
+        for name in names * 2:
+            await house.call(scope, name)
+            assert len(house.alive) <= 2
+    assert len(house.starts) == 10
+
+
+async def test_two_agents_that_want_each_others_server_don_t_wait_for_ever(house: House) -> None:
+    house.build(scripted("a", "--plain"), scripted("b", "--plain", env={"B": ""}), pool=PoolSettings(max_servers=1))
+    told: list[str] = []
+
+    async def agent(first: str, second: str) -> None:
+        with house.scope(first) as scope:
+            told.extend([await house.call(scope, name, "echo", text=name) for name in (first, second, first)])
+
+    with trio.fail_after(15):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(agent, "a", "b")
+            nursery.start_soon(agent, "b", "a")
+    assert sorted(told) == ["a"] * 3 + ["b"] * 3
+
+
+async def test_room_is_made_for_each_who_needs_it(house: House) -> None:
+    house.build(*(tiny(name, name) for name in "abcd"), pool=PoolSettings(max_servers=2))
+    with trio.fail_after(10), house.scope() as first, house.scope() as second:
+        for name in "ab":
+            await house.call(first, name)
+        async with trio.open_nursery() as nursery:
+            for name in "cd":
+                nursery.start_soon(house.call, second, name)
+        assert len(house.starts) == 4
+        assert len(house.alive) == 2
+
+
+async def test_what_only_one_agent_shares_is_never_taken_from_it(house: House) -> None:
+    house.build(tiny("own", "1", share="per-agent"), tiny("s", "2"), pool=PoolSettings(max_servers=1))
+    with house.scope() as scope:
+        pid = await house.call(scope, "own")
+        with trio.move_on_after(0.2):
+            await house.call(scope, "s")
+        assert await house.call(scope, "own") == pid
+    with house.scope() as scope:
+        await house.call(scope, "s")
+
+
+# --- reload ----------------------------------------------------------------------------------------------------
+
+
+async def test_reload_while_leased(house: House) -> None:
+    """A call under way ends on the old one; the next one is the new one's, with new credentials."""
+    house.build(scripted("s", env={"TOKEN": "${TOKEN}"}))
+    house.secrets["TOKEN"] = "old"
+    told: list[str] = []
+    with house.scope() as scope, house.scope("/other") as other:
+        await house.call(other, "s")
+
+        async def slow() -> None:
+            told.append(await house.call(scope, "s", "slow", seconds=0.3))
+
+        async def reload() -> None:
+            told.append(" ".join(await house.servers.reload("s")))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(slow)
+            await until(lambda: house.servers.status()[0].pending)
+            house.secrets["TOKEN"] = "new"
+            nursery.start_soon(reload)
+            await until(lambda: len(house.starts) == 2)
+        assert sorted(told) == ["s", "slept"]
+        await until(lambda: house.alive == house.starts[1:])
+        assert await house.call(scope, "s", "env", name="TOKEN") == "new"
+        assert await house.call(other, "s", "pid") == str(house.starts[1])
+    assert house.servers.statistics().reloads == 1
+    assert len(house.starts) == 2
+
+
+async def test_reload_reads_the_file_again_and_restarts_what_runs(house: House) -> None:
+    house.build(tiny("a", "a"), tiny("b", "b"), tiny("cold", "c"), tiny("own", "d", share="per-agent"), serving=True)
+    with house.scope() as scope:
+        pids = await use(house, "a", "b")
+        pids.append(await house.call(scope, "own"))
+        kept = {name: server for name, server in house.config.servers.items() if name != "b"}
+        house.config = McpConfig(servers={**kept, "new": tiny("new", "e")})
+        assert await house.servers.reload() == ["a", "b", "own"]
+        assert house.servers.names == ("a", "cold", "own", "new")
+        await until(lambda: not any(runs(int(pid)) for pid in pids))
+        assert len(house.alive) == 1
+        assert await house.call(scope, "own") not in pids
+    assert await use(house, "a") == [str(house.starts[3])]
+
+
+async def test_a_reload_that_fails_says_why_and_the_next_one_may_mend_it(house: House) -> None:
+    house.build(tiny("s"), serving=True)
+    await use(house, "s")
+    good = house.config
+    house.config = McpConfig(servers={"s": scripted("s", "--complain", "no such key", "--exit", "3")})
+    with pytest.raises(McpLost, match="no such key"):
+        await house.servers.reload()
+    house.config = good
+    await house.servers.reload("s")
+    await use(house, "s")
+
+
+async def test_a_server_that_is_taken_out_of_the_file_while_it_is_reloaded_is_not_kept(house: House) -> None:
+    house.build(scripted("s", "--slow-start", "1"))  # so that it is still being reloaded when the file has changed
+    with house.scope() as scope:
+        await house.call(scope, "s")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_reload_in_vain, house)
+            await until(lambda: len(house.starts) == 2)
+            house.config = McpConfig()
+            await house.servers.reload()
+        await until(lambda: house.alive == [])
+
+
+async def _reload_in_vain(house: House) -> None:
+    with pytest.raises(UsageError, match="there is no MCP server 's'"):
+        await house.servers.reload("s")
+
+
+async def test_a_file_that_can_t_be_read_any_more_reloads_nothing(house: House) -> None:
+    house.build(tiny("s"), serving=True)
+    problem = Problem(severity="error", file="mcp.json", line=3, code="syntax", message="a comma is missing")
+    (pid,) = await use(house, "s")
+    house.config = McpConfig(problems=(problem,))
+    with pytest.raises(InvalidFile, match=r"nothing was reloaded: mcp\.json:3: error: a comma is missing"):
+        await house.servers.reload()
+    assert await use(house, "s") == [pid]
+
+
+async def test_an_entry_that_can_t_be_used_any_more_is_told(house: House) -> None:
+    house.build(tiny("s"), tiny("t", "t"), serving=True)
+    problem = Problem(severity="error", file="mcp.json", line=3, code="type", message="`command` is a list")
+    _, pid = await use(house, "s", "t")
+    house.config = McpConfig(servers={"t": house.config.servers["t"]}, broken={"s": problem}, problems=(problem,))
+    with pytest.raises(UsageError, match=r"'s' can't be used: mcp\.json:3: error: `command` is a list"):
+        await house.servers.reload()
+    assert len(house.starts) == 3
+    assert await use(house, "t") != [pid]
+
+
+# --- death -----------------------------------------------------------------------------------------------------
+
+
+async def test_dead_server_mid_call(house: House) -> None:
+    """The call fails at once, is not made again, and others don't notice; the next call starts the server anew."""
+    house.build(scripted("s"), tiny("other"))
+    with house.scope() as scope:
+        pid = await house.call(scope, "s")
+        other = await house.call(scope, "other")
+        with pytest.raises(McpLost, match=r"(?s)status 7.*out of memory.*not made again"):
+            await house.call(scope, "s", "die", words="out of memory", status=7)
+        assert await house.call(scope, "s") != pid
+        assert await house.call(scope, "other") == other
+        status = {each.name: each for each in house.servers.status()}["s"]
+        assert (status.calls, status.errors, status.restarts, status.breaker) == (3, 1, 1, "closed")
+        assert "out of memory" in status.last_error
+    assert len(house.starts) == 3
+    counted = house.servers.statistics()
+    assert (counted.spawned, counted.lost, counted.restarts) == (3, 1, 1)
+    stopped = [data for data in house.of("mcp.stopped") if data.error]
+    assert len(stopped) == 1
+    assert "status 7" in stopped[0].error
+
+
+async def test_one_that_dies_between_two_calls_is_started_by_the_next(house: House) -> None:
+    house.build(tiny("s"))
+    with house.scope() as scope:
+        pids = {await house.call(scope, "s")}
+        for times in range(1, 4):
+            os.kill(house.starts[-1], signal.SIGKILL)
+            await until(lambda: len(house.of("mcp.stopped")) == times)  # noqa: B023 - it is awaited in its turn
+            pids.add(await house.call(scope, "s"))
+    assert len(pids) == 4
+
+
+async def test_what_a_server_had_not_read_when_it_died_is_asked_again_of_the_next_one(house: House) -> None:
+    house.build(scripted("s"))
+    told: dict[str, str] = {}
+    with house.scope() as scope:
+        await house.call(scope, "s", "echo", text="up")
+        first = house.starts[-1]
+
+        async def call(tool: str, **arguments: Any) -> None:
+            try:
+                told[tool] = await house.call(scope, "s", tool, **arguments)
+            except McpLost as lost:
+                told[tool] = str(lost)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(partial(call, "slow", seconds=60))
+            await house.call(scope, "s", "echo", text="it has read what came before this")
+            os.kill(first, signal.SIGSTOP)
+            await until(lambda: psutil.Process(first).status() == psutil.STATUS_STOPPED)
+            nursery.start_soon(call, "pid")
+            await wait_all_tasks_blocked()
+            os.kill(first, signal.SIGKILL)
+    assert told["pid"] == str(house.starts[-1])
+    assert house.starts[-1] != first
+    assert "was ended by signal 9 during tools/call 'slow'" in told["slow"]
+    assert "The call was not made again, since it may have done its work" in told["slow"]
+
+
+async def test_one_that_always_dies_is_left_alone_after_a_while_and_tried_again_later(
+    house: House, mock_clock: MockClock
+) -> None:
+    bad = scripted("bad", "--complain", "no database", "--exit", "3")
+    house.build(bad, pool=PoolSettings(restart_window_seconds=1000))
+    with house.scope() as scope:
+        for _ in range(5):
+            mock_clock.jump(31)  # longer than any wait before a restart
+            with pytest.raises(McpLost, match="no database"):
+                await house.call(scope, "bad")
+        status = house.servers.status()[0]
+        assert (status.state, status.breaker, status.restarts) == ("down", "open", 4)
+        starts = house.servers.statistics().failed_starts
+        with pytest.raises(McpLost, match=r"failed 5 times .* tried again in \d+ s.*no database"):
+            await house.call(scope, "bad")
+        assert house.servers.statistics().failed_starts == starts == 5
+        mock_clock.jump(31)
+        with pytest.raises(McpLost, match="no database"):
+            await house.call(scope, "bad")
+        with pytest.raises(McpLost, match="tried again in 30 s"):
+            await house.call(scope, "bad")
+
+
+async def test_the_second_restart_waits_a_while(house: House, mock_clock: MockClock) -> None:
+    house.build(scripted("bad", "--exit", "3"))
+    begun = trio.current_time()
+    with house.scope() as scope:
+        for _ in range(2):
+            with pytest.raises(McpLost):
+                await house.call(scope, "bad")
+        early = trio.current_time()
+        with pytest.raises(McpLost):
+            await house.call(scope, "bad")
+        assert trio.current_time() - early >= 0.25
+        assert house.servers.status()[0].retry_seconds > 0
+    assert early - begun < 5
+
+
+async def test_a_start_that_nobody_waits_for_any_more_leaves_nothing(house: House) -> None:
+    house.build(scripted("s", "--never"))
+    with house.scope() as scope:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(house.call, scope, "s")
+            await until(lambda: house.starts)
+            assert house.servers.status()[0].state == "starting"
+            nursery.cancel_scope.cancel()
+        await until(lambda: house.servers.status()[0].state == "cold")
+        assert house.alive == []
+        assert house.servers.status()[0].restarts == 0
+
+
+async def test_a_call_that_a_server_has_not_begun_with_is_made_again(house: House, nursery: trio.Nursery) -> None:
+    """An HTTP server that has forgotten our session says so before it does anything."""
+    forget = [True, False, True, True, True]
+    made: list[str] = []
+
+    async def answer(request: Request, talk: Talk) -> None:
+        if forget.pop(0):
+            await talk.json("gone", 404)
+        else:
+            made.append(request.json["params"]["name"])
+            await talk.json(result(request, {"content": [{"type": "text", "text": "done"}]}))
+
+    server = await fake_mcp(nursery, Legacy(answer))
+    house.build(Server(name="web", type="http", url=server.url))
+    with house.scope() as scope:
+        assert await house.call(scope, "web", "once") == "done"
+        assert made == ["once"]
+        with pytest.raises(McpLost, match=r"'twice' was not begun, and was tried 3 times: .* gone"):
+            await house.call(scope, "web", "twice")
+    assert made == ["once"]
+    assert house.servers.statistics().lost == 4
+
+
+async def test_a_server_that_never_tells_its_tools_has_not_started(house: House) -> None:
+    house.build(tiny("s", "mute", start_timeout_seconds=0.3))
+    with house.scope() as scope:
+        with pytest.raises(McpLost, match=r"'s' did not list its tools within 0.3 s \(start_timeout_seconds"):
+            await scope.catalog("s", house.root.actor)
+        assert house.servers.status()[0].state == "down"
+    await until(lambda: house.alive == [])
+
+
+async def test_those_who_wait_for_a_start_that_fails_have_an_error_each(house: House) -> None:
+    house.build(scripted("bad", "--complain", "no database", "--exit", "3"))
+    errors: list[McpLost] = []
+
+    async def call(scope: Scope) -> None:
+        try:
+            await house.call(scope, "bad")
+        except McpLost as error:
+            errors.append(error)
+
+    with house.scope() as scope:
+        async with trio.open_nursery() as nursery:
+            for _ in range(3):
+                nursery.start_soon(call, scope)
+    assert len({id(error) for error in errors}) == 3
+    assert len({str(error) for error in errors}) == 1
+    assert "no database" in str(errors[0])
+
+
+async def test_starts_and_failures_are_events_of_the_run_that_caused_them(house: House) -> None:
+    house.build(tiny("good"), scripted("bad", "--exit", "3"))
+    stream = house.root.bus.open("run-7")
+
+    async def run(me: Actor) -> None:
+        with house.servers.scope(run="run-7", agent=me.path) as scope:
+            await scope.call("good", "pid", {}, Caller(me=me))
+            with pytest.raises(McpError):
+                await scope.call("bad", "pid", {}, Caller(me=me))
+
+    actor = house.root.actor.adopt(run, (), name="run-7", bond="linked", stream=stream)
+    actor.launch()
+    await actor.ref.wait()
+    house.root.bus.close(stream)
+    await until(lambda: house.of("mcp.stopped"))
+    told = [(event.kind, event.actor, event.data.server) for event in house.events if event.kind.startswith("mcp.")]
+    assert told == [
+        ("mcp.starting", "/mcp/good", "good"),
+        ("mcp.starting", "/run-7", "good"),
+        ("mcp.started", "/mcp/good", "good"),
+        ("mcp.started", "/run-7", "good"),
+        ("mcp.starting", "/mcp/bad", "bad"),
+        ("mcp.starting", "/run-7", "bad"),
+        ("mcp.failed", "/mcp/bad", "bad"),
+        ("mcp.failed", "/run-7", "bad"),
+        ("mcp.stopped", "/mcp/good", "good"),
+    ]
+    started = house.of("mcp.started")[0]
+    assert (started.protocol, started.tools) == ("2026-07-28", 1)
+
+
+# --- cross-task teardown ---------------------------------------------------------------------------------------
+
+
+async def close_in_random_order(house: House, rand: random.Random) -> None:
+    """10 servers, opened by some actors, and closed by others."""
+    names = [f"s{number}" for number in range(10)]
+    house.build(*(tiny(name, name, share=rand.choice(("pool", "per-agent"))) for name in names))
+    scopes = [house.scope(f"/agent-{number}") for number in range(10)]
+    rand.shuffle(names)
+
+    async def opener(me: Actor, number: int) -> None:
+        await scopes[number].call(names[number], "pid", {}, Caller(me=me))
+        if rand.random() < 0.3:
+            await scopes[number].call(rand.choice(names), "pid", {}, Caller(me=me))
+
+    async def closer(_: Actor, number: int) -> None:
+        for _turn in range(rand.randrange(3)):
+            await trio.lowlevel.checkpoint()
+        scopes[number].close()
+
+    for ref in [house.root.spawn(opener, number) for number in range(10)]:
+        await ref.result()
+    assert len(house.alive) >= 10
+    order = list(range(10))
+    rand.shuffle(order)
+    for ref in [house.root.spawn(closer, number) for number in order]:
+        await ref.result()
+    await until(lambda: house.alive == [])
+
+
+async def test_cross_task_teardown(tmp_path: Path, mock_clock: MockClock) -> None:
+    for seed in range(20):
+        async with Root() as root:
+            await close_in_random_order(House(root, tmp_path / str(seed)), random.Random(seed))
+
+
+@pytest.mark.soak
+async def test_cross_task_teardown_200_seeds(tmp_path: Path, mock_clock: MockClock) -> None:
+    for seed in range(200):
+        async with Root() as root:
+            await close_in_random_order(House(root, tmp_path / str(seed)), random.Random(seed))

@@ -1,0 +1,284 @@
+"""A process that has servers can be asked how they are, and told to reload them, by other processes of its user."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import trio
+from mcp_house import House, runs, scripted, tiny
+from waiting import until
+
+from callboard.actors.work.mcp.pool import status
+from callboard.actors.work.mcp.pool.status import ask_all, memory_of, socket_dir
+from callboard.supervisors import Root
+
+STATUS = {"ask": "status"}
+
+
+@pytest.fixture
+async def house(tmp_path: Path) -> AsyncIterator[House]:
+    with trio.fail_after(20):
+        async with Root() as root:
+            yield House(root, tmp_path)
+    assert list((tmp_path / "callboard").glob("*")) == []
+
+
+async def up(house: House) -> Path:
+    """Where the sockets are, now that there is one."""
+    directory = house.directory / "callboard"
+    await until(lambda: list(directory.glob("mcp-*.sock")))
+    return directory
+
+
+# --- what is told ----------------------------------------------------------------------------------------------
+
+
+async def test_the_state_of_each_server_is_told(house: House) -> None:
+    house.build(
+        scripted("s"), tiny("own", share="per-agent"), tiny("cold", "c"), scripted("bad", "--exit", "3"), serving=True
+    )
+    with house.scope() as scope, house.scope("/other") as other:
+        for each in (scope, other):
+            await house.call(each, "own")
+        await house.call(scope, "s", "echo", text="x")
+        for _ in range(2):
+            with pytest.raises(Exception, match="status 3"):
+                await house.call(scope, "bad")
+        (answer,) = await ask_all(await up(house), STATUS)
+        s, own, others, cold, bad = answer["servers"]
+        assert answer["pid"] == os.getpid()
+        assert answer["counters"]["spawned"] == 3
+        assert answer["counters"]["failed_starts"] == 2
+        assert [each["name"] for each in answer["servers"]] == ["s", "own", "own", "cold", "bad"]
+        assert [each["state"] for each in answer["servers"]] == ["leased", "leased", "leased", "cold", "down"]
+        assert (s["pid"], s["leases"], s["calls"], s["server"], s["by"]) == (house.starts[2], 1, 1, "scripted", "")
+        assert s["rss"] > 1_000_000
+        assert s["uptime"] > 0
+        assert {own["by"], others["by"]} == {"run-1 /agent", "run-1 /other"}
+        assert own["pid"] != others["pid"]
+        assert (cold["pid"], cold["tools"]) == (None, None)
+        assert "status 3" in bad["last_error"]
+    await until(lambda: house.servers.status()[0].state == "idle")
+
+
+async def test_nothing_secret_is_told(house: House) -> None:
+    house.build(tiny("s", "${TOKEN}", env={"KEY": "${TOKEN}"}))
+    house.secrets["TOKEN"] = "s3cret"
+    with house.scope() as scope:
+        await house.call(scope, "s")
+        assert "s3cret" not in json.dumps(await ask_all(await up(house), STATUS))
+    for path in house.directory.rglob("*"):
+        assert "s3cret" not in path.name
+        assert not path.is_file() or b"s3cret" not in path.read_bytes()
+
+
+async def test_another_process_can_have_servers_reloaded(house: House) -> None:
+    house.build(tiny("s"), tiny("bad", "x"))
+    with house.scope() as scope:
+        first = await house.call(scope, "s")
+        directory = await up(house)
+        assert await ask_all(directory, {"ask": "reload", "server": "s"}) == [{"pid": os.getpid(), "reloaded": ["s"]}]
+        assert await house.call(scope, "s") != first
+        (answer,) = await ask_all(directory, {"ask": "reload", "server": "nope"})
+        assert "nope" in answer["error"]
+
+
+def test_memory_counts_children_and_is_none_for_the_dead() -> None:
+    alone = memory_of([os.getpid()])[os.getpid()]
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, text=True) as child:
+        assert memory_of([os.getpid()])[os.getpid()] > alone
+        child.communicate("\n")
+    assert memory_of([child.pid]) == {}
+
+
+# --- the socket -------------------------------------------------------------------------------------------------
+
+
+def test_the_sockets_are_where_only_their_user_looks(tmp_path: Path) -> None:
+    assert socket_dir({"XDG_RUNTIME_DIR": "/run/user/7"}, tmp_path) == Path("/run/user/7/callboard")
+    for relative in ("", "here"):
+        assert socket_dir({"XDG_RUNTIME_DIR": relative}, tmp_path) == tmp_path / "run"
+    assert socket_dir({}, tmp_path) == tmp_path / "run"
+
+
+async def test_only_their_user_may_enter(house: House) -> None:
+    house.build(tiny("s"))
+    (house.directory / "callboard").mkdir(mode=0o755)
+    with house.scope() as scope:
+        await house.call(scope, "s")
+        directory = await up(house)
+        (path,) = directory.iterdir()
+        assert path.name == f"mcp-{os.getpid()}.sock"
+        assert directory.stat().st_mode & 0o777 == 0o700
+        assert path.stat().st_mode & 0o777 == 0o600
+
+
+async def test_a_path_may_be_longer_than_the_kernel_takes(house: House) -> None:
+    house.environ["XDG_RUNTIME_DIR"] = str(house.directory / ("long" * 40))
+    house.build(tiny("s"))
+    with house.scope() as scope:
+        await house.call(scope, "s")
+        directory = house.directory / ("long" * 40) / "callboard"
+        await until(lambda: list(directory.glob("mcp-*.sock")))
+        assert len(await ask_all(directory, STATUS)) == 1
+
+
+async def test_without_a_socket_all_else_works(house: House) -> None:
+    (house.directory / "file").write_text("")
+    house.environ["XDG_RUNTIME_DIR"] = str(house.directory / "file")
+    house.build(tiny("s"))
+    with house.root.bus.listen(house.events.append), house.scope() as scope:
+        await house.call(scope, "s")
+        await until(lambda: [data for data in house.of("run.warning") if data.code == "mcp_status"])
+    assert await ask_all(house.directory / "file" / "callboard", STATUS) == []
+
+
+async def test_two_roots_of_a_process_have_a_socket_each(house: House) -> None:
+    house.build(tiny("s"))
+    other = House(house.root, house.directory)
+    other.build(tiny("t"))
+    with house.scope() as one, other.scope() as two:
+        await house.call(one, "s")
+        await other.call(two, "t")
+        directory = await up(house)
+        await until(lambda: len(list(directory.iterdir())) == 2)
+        answers = await ask_all(directory, STATUS)
+    assert sorted(answer["servers"][0]["name"] for answer in answers) == ["s", "t"]
+
+
+async def test_what_dead_processes_left_is_removed(house: House) -> None:
+    house.build(tiny("s"))
+    with house.scope() as scope:
+        await house.call(scope, "s")
+        directory = await up(house)
+        left = directory / "mcp-1.sock"
+        with socket.socket(socket.AF_UNIX) as dead:
+            dead.bind(str(left))
+        assert [answer["pid"] for answer in await ask_all(directory, STATUS)] == [os.getpid()]
+        assert not left.exists()
+
+
+async def test_nobody_is_there_to_be_asked(tmp_path: Path) -> None:
+    assert await ask_all(tmp_path / "nothing", STATUS) == []
+
+
+@pytest.mark.parametrize("line", [b"{}\n", b"junk\n", b'{"ask":"kill"}\n', b"[1]\n", b"\xff\n", b'{"ask":"status"'])
+async def test_a_request_that_makes_no_sense_is_refused(house: House, line: bytes) -> None:
+    house.build(tiny("s"))
+    with house.scope() as scope:
+        await house.call(scope, "s")
+        (path,) = (await up(house)).iterdir()
+        async with await trio.open_unix_socket(path) as stream:
+            await stream.send_all(line)
+            stream.socket.shutdown(trio.socket.SHUT_WR)
+            answer = json.loads(b"".join([data async for data in stream]))
+        assert answer["error"]
+        assert len(await ask_all(path.parent, STATUS)) == 1
+
+
+async def test_askers_that_say_nothing_or_too_much_hold_nobody_up(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(status, "ASK_WITHIN", 0.3)
+    house.build(tiny("s"))
+    with house.scope() as scope:
+        await house.call(scope, "s")
+        (path,) = (await up(house)).iterdir()
+        silent = [await trio.open_unix_socket(path) for _ in range(2 * status.ASKERS)]
+        async with await trio.open_unix_socket(path) as loud:
+            with pytest.raises(trio.BrokenResourceError):
+                await loud.send_all(b"x" * 10_000_000)
+        assert len(await ask_all(path.parent, STATUS)) == 1
+        for stream in silent:
+            await stream.aclose()
+
+
+async def test_an_answer_that_crashes_is_told_and_others_are_heard(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house.build(tiny("s"))
+    with house.scope() as scope:
+        await house.call(scope, "s")
+        directory = await up(house)
+        with monkeypatch.context() as broken:
+            broken.setattr(house.servers, "status", lambda: [][0])
+            (answer,) = await ask_all(directory, STATUS)
+            assert "IndexError" in answer["error"]
+        (answer,) = await ask_all(directory, STATUS)
+        assert "error" not in answer
+
+
+async def test_a_process_that_ends_meanwhile_is_told_as_such(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as ending:
+        ending.bind(str(tmp_path / "mcp-77.sock"))
+        ending.listen()
+
+        def end() -> None:
+            asker, _ = ending.accept()
+            asker.recv(1000)
+            asker.close()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(trio.to_thread.run_sync, end)
+            assert await ask_all(tmp_path, {"ask": "reload"}) == [{"ended": True, "pid": 77}]
+
+
+async def test_a_process_that_does_not_answer_is_told_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(status, "ANSWER_WITHIN", 0.1)
+    with socket.socket(socket.AF_UNIX) as deaf:
+        deaf.bind(str(tmp_path / "mcp-77.sock"))
+        deaf.listen()
+        (answer,) = await ask_all(tmp_path, STATUS)
+    assert answer["pid"] == 77
+    assert answer["error"] == "process 77 did not answer within 0.1 s"
+
+
+# --- SIGKILL ----------------------------------------------------------------------------------------------------
+
+PROGRAM = """
+import sys, trio
+from pathlib import Path
+sys.path.insert(0, {tests!r})
+from mcp_house import House, scripted, tiny
+from callboard.supervisors import Root
+
+async def main():
+    async with Root() as root:
+        house = House(root, Path({directory!r}))
+        house.environ["GRANDCHILD"] = {directory!r} + "/grandchild"
+        house.build(scripted("s", "--grandchild", "--ignore-eof", "--deaf"), tiny("t"), tiny("idle", "x"), serving=True)
+        with house.scope() as scope:
+            for name in house.servers.names:
+                await house.call(scope, name)
+            print("up", flush=True)
+            await trio.sleep_forever()
+
+trio.run(main)
+"""
+
+
+async def test_sigkill_of_us(tmp_path: Path) -> None:
+    """All servers, and what they started, are gone; what is left of the socket is removed by who asks next."""
+    program = PROGRAM.format(tests=str(Path(__file__).parents[4]), directory=str(tmp_path))
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as host:
+        assert host.stdout is not None
+        assert host.stdout.readline() == b"up\n"
+        pids = [int(line) for line in (tmp_path / "starts").read_text().split()]
+        pids.append(int((tmp_path / "grandchild").read_text()))
+        assert all(map(runs, pids))
+        directory = tmp_path / "callboard"
+        (answer,) = await ask_all(directory, STATUS)
+        assert [each["state"] for each in answer["servers"]] == ["leased"] * 3
+        os.kill(host.pid, signal.SIGKILL)
+    await until(lambda: not any(map(runs, pids)), seconds=5)
+    assert len(list(directory.iterdir())) == 1
+    assert await ask_all(directory, STATUS) == []
+    assert list(directory.iterdir()) == []

@@ -1,0 +1,123 @@
+"""Values of agents' variables: who wins, and secrets that a default names."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from fake_models import FakeModels, Reply
+from stage import Stage
+
+from callboard.actors.work.variables import missing_variables, resolve_variables
+from callboard.protocol.errors import ConfigError, UsageError
+from callboard.protocol.graph.model import Variable
+
+NAMED = Variable(name="username", description="Your user name", default="{{MY_USERNAME}}")
+TELL = '# @cmd Tells it.\ntell() { echo "it is $LLM_AGENT_VAR_USERNAME" >> "$LLM_OUTPUT"; }\n'
+DECLARED = "variables:\n  - name: username\n    description: Your user name\n    default: '{{MY_USERNAME}}'\n"
+
+
+def test_a_default_that_names_a_secret_is_the_secret_for_tools_and_the_name_for_models() -> None:
+    values = resolve_variables("a", [NAMED], {}, {"MY_USERNAME": "ada"})
+    assert (values.real, values.shown) == ({"username": "ada"}, {"username": "{{MY_USERNAME}}"})
+
+
+@pytest.mark.parametrize(
+    ("default", "value"),
+    [
+        ("{{ MY_USERNAME }}", "ada"),
+        ("<{{MY_USERNAME}}@{{HOST}}>", "<ada@here>"),
+        ("${MY_USERNAME}", "${MY_USERNAME}"),
+        ("{{not a name}}", "{{not a name}}"),
+        ("{{}} {MY_USERNAME}", "{{}} {MY_USERNAME}"),
+        ("{{NESTED}}", "{{MY_USERNAME}}"),
+    ],
+)
+def test_only_names_in_two_braces_are_secrets_and_values_are_not_looked_through_again(default: str, value: str) -> None:
+    environ = {"MY_USERNAME": "ada", "HOST": "here", "NESTED": "{{MY_USERNAME}}"}
+    assert resolve_variables("a", [Variable(name="x", default=default)], {}, environ).real == {"x": value}
+
+
+def test_a_secret_in_the_variables_of_the_environment_is_one_too() -> None:
+    environ = {"MY_AGENT_VARIABLES": json.dumps({"username": "{{OTHER}}"}), "OTHER": "bob"}
+    assert resolve_variables("my-agent", [NAMED], {}, environ).real == {"username": "bob"}
+
+
+def test_what_a_caller_gives_is_taken_as_it_is() -> None:
+    """A model or a stranger may have made it, who must not read the environment so."""
+    environ = {"MY_USERNAME": "ada", "OPENAI_API_KEY": "sk"}
+    for given in ("{{OPENAI_API_KEY}}", " {{MY_USERNAME}}", "eve"):
+        values = resolve_variables("a", [NAMED], {"username": given}, environ)
+        assert (values.real, values.shown) == ({"username": given}, {"username": given})
+
+
+def test_the_default_given_back_is_the_default() -> None:
+    """Clients show it in a form, and send it along with the rest."""
+    assert resolve_variables("a", [NAMED], {"username": "{{MY_USERNAME}}"}, {"MY_USERNAME": "ada"}).real == {
+        "username": "ada"
+    }
+
+
+@pytest.mark.parametrize("environ", [{}, {"MY_USERNAME": ""}])
+def test_a_secret_that_is_not_there_is_named_with_what_to_do(environ: dict[str, str]) -> None:
+    with pytest.raises(ConfigError) as error:
+        resolve_variables("a", [NAMED], {}, environ)
+    assert str(error.value) == (
+        "The following agent variables are required:\n"
+        "  - username: Your user name: its default names the secret {{MY_USERNAME}}, which is not set\n"
+        "Set them with --var username=VALUE, or set MY_USERNAME in the environment."
+    )
+    assert error.value.exit_code == 3
+    assert missing_variables("a", [NAMED], {}, environ) == [NAMED]
+    assert resolve_variables("a", [NAMED], {"username": "ada"}, environ).real == {"username": "ada"}
+
+
+def test_what_has_no_value_at_all_is_still_an_error_of_usage() -> None:
+    with pytest.raises(UsageError, match="- other:") as error:
+        resolve_variables("a", [NAMED, Variable(name="other")], {}, {})
+    assert "{{MY_USERNAME}}" in str(error.value)
+
+
+async def test_an_agents_tools_get_the_secret_and_its_model_does_not(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_USERNAME", "ada-the-secret")
+    home = stage.plain(f"instructions: 'for {{{{username}}}}'\n{DECLARED}", name="clerk")
+    (home / "tools.sh").write_text(TELL)
+    stage.models.script(Reply(calls=[("tell", {})]), "done")
+    await stage.run("go", target="clerk")
+    assert "it is ada-the-secret" in stage.models.requests[-1].results[0]
+    assert stage.models.requests[0].system.startswith("for {{MY_USERNAME}}")
+
+
+async def test_scripts_of_a_graph_get_it_and_so_do_those_of_its_children(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_USERNAME", "ada")
+    node = "a: {type: script, script: a.sh, state_updates: {who: '{{who}}'}, next: e}"
+    kid = f"{DECLARED}start: a\nnodes:\n  {node}\n  e: {{type: end, output: '{{{{who}}}}'}}"
+    stage.agent(kid, "kid", a='echo "{\\"who\\": \\"$LLM_AGENT_VAR_USERNAME\\"}"')
+    assert (await stage.run(target="kid")).output == "ada"
+    stage.agent(
+        "initial_state: {made: '{{MY_USERNAME}} and {{PATH}}'}\nstart: a\nnodes:\n"
+        "  a: {type: agent, agent: kid, prompt: p, next: b}\n"
+        "  b: {type: agent, agent: kid, prompt: p, inputs: {username: 'x {{made}}'}, state_updates: {y: '{{output}}'}, "
+        "next: e}\n"
+        "  e: {type: end, output: '{{y}}'}",
+        "top",
+    )
+    assert (await stage.run(target="top")).output == "x {{MY_USERNAME}} and {{PATH}}"
+
+
+async def test_a_run_without_the_secret_does_not_begin_and_says_where_it_is_named(
+    stage: Stage, fake_model: FakeModels
+) -> None:
+    home = stage.plain(DECLARED, name="clerk")
+    (home / "tools.sh").write_text(TELL)
+    with pytest.raises(
+        ConfigError, match=r"config\.yaml:5:14\) names the secret \{\{MY_USERNAME\}\}, which is not set"
+    ):
+        await stage.run("go", target="clerk")
+    assert not fake_model.requests
+    assert Path(home).is_dir()
