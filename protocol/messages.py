@@ -31,6 +31,10 @@ class Down(Message, frozen=True, kw_only=True):
     error: str | None = None
 
 
+class Resumed(Message, frozen=True):
+    """Signalled to an actor that asked for it while it was paused: it may begin new work again."""
+
+
 class PersonSays(Message, frozen=True, kw_only=True):
     """Told to an agent at work by somebody who watches it; its model reads it with the next request.
 

@@ -20,6 +20,7 @@ import trio
 
 from ..protocol.errors import NoReply, ShuttingDown
 from ..protocol.events import EventData
+from .alarms import Timer
 from .life import STOP, STOP_WITHIN, Bond, EndOfMail, Life
 from .mailbox import BOUND, TURN
 from .ref import Ref, Request
@@ -153,6 +154,24 @@ class Actor(Life):
             self.lent = set()
         self.lent.add(request)
         return request
+
+    def tell_later(self, seconds: float, message: Any) -> Timer:
+        """Tell myself a message `seconds` from now; `timer.cancel()` takes it back.
+
+        It comes behind the mail that waits by then, and finds room in a full mailbox. It is forgotten when this life
+        of mine ends before its time; a restarted actor sets its timers anew.
+
+        Raises:
+            ValueError: `seconds` is negative or not a number.
+        """
+        if not seconds >= 0:
+            raise ValueError(f"a timer needs seconds from now, 0 or more, not {seconds!r}")
+        timer = Timer(self, message)
+        if self.timers is None:
+            self.timers = set()
+        self.timers.add(timer)
+        self.root.alarms.set(seconds, timer)
+        return timer
 
     # --- children --------------------------------------------------------------------------------------------
 

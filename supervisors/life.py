@@ -31,6 +31,7 @@ from .ref import End, Reason, Ref, Request, State, describe
 
 if TYPE_CHECKING:
     from .actor import Actor
+    from .alarms import Timer
     from .bus import Stream
     from .escalation import Policy
     from .mailbox import Mailbox
@@ -104,6 +105,7 @@ class Life:
         "static",
         "stop_within",
         "stream",
+        "timers",
     )
 
     def __init__(
@@ -153,6 +155,8 @@ class Life:
         self._in_hand: Request | None = None
         self.lent: set[Request] | None = None
         """Requests taken to be answered later."""
+        self.timers: set[Timer] | None = None
+        """Those of this life whose time is still to come."""
         self._ready: list[Callable[[outcome.Outcome[Any]], None]] | None = None
         self._over: list[trio.lowlevel.Task] | None = None
         self._context: contextvars.Context | None = None
@@ -358,6 +362,8 @@ class Life:
         lent, self.lent = self.lent, None
         for request in lent or ():
             request.fail(_failure(self, end))
+        for timer in list(self.timers or ()):
+            timer.cancel()
         somebody_starts_me = self._ready is not None
         self._start_over(end)
         parent = self.parent

@@ -88,6 +88,30 @@ class Mailbox:
         if self.reader is not None:
             self.wake()
 
+    def put_own(self, item: Any) -> None:
+        """Add a message of the actor's own timer to the mail, whether or not there is room. A closed box drops it."""
+        if self.closed:
+            return
+        if self.mail is None:
+            self.mail = self.lane()
+        self.mail.append(item)
+        if self.reader is not None:
+            self.wake()
+
+    def take_out(self, item: Any) -> bool:
+        """Remove this very object from the mail; False if it is not there any more."""
+        mail = self.mail
+        for place, waiting in enumerate(mail or ()):
+            if waiting is item:
+                assert mail is not None
+                del mail[place]
+                if not mail and self.writers:
+                    self.let_in()
+                    if self.reader is not None:
+                        self.wake()
+                return True
+        return False
+
     def let_in(self) -> None:
         """The mail has run empty: take the oldest waiting senders' messages, and let those senders run."""
         assert self.mail is not None

@@ -71,7 +71,7 @@ class Steps:
         self._go.set()
 
 
-async def test_a_paused_actor_and_all_below_it_begin_nothing_new() -> None:
+async def test_101_a_paused_actor_and_all_below_it_begin_nothing_new() -> None:
     async with Root() as root:
         top = Steps(root.actor, "top")
         below = Steps(top.actor, "below")
