@@ -16,13 +16,14 @@ import trio
 
 from callboard.actors.work.agent.children import Children
 from callboard.actors.work.agent.escalations import Escalations, escalation_tools
-from callboard.actors.work.agent.mail import Seat, mail_tools
-from callboard.actors.work.agent.record import Record
+from callboard.actors.work.agent.mail import mail_tools
 from callboard.actors.work.agent.spawn import spawn_tools
 from callboard.actors.work.agent.tasks import TaskQueue, task_tools
 from callboard.actors.work.agent.user import user_tools
 from callboard.actors.work.context import AgentCall, RunContext
+from callboard.actors.work.letters import Seat
 from callboard.actors.work.meter import Limits
+from callboard.actors.work.record import Record
 from callboard.actors.work.tools.calls import Calls
 from callboard.actors.work.tools.guard import RepeatGuard
 from callboard.actors.work.tools.permissions import Permissions

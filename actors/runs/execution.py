@@ -15,8 +15,8 @@ from ...protocol.problems import Problem
 from ..engine.graph.failures import ended_with
 from ..engine.graph.scheduler import GraphResult
 from ..work.agent.history import History
-from ..work.agent.record import Record
 from ..work.context import RunContext
+from ..work.record import Record
 from .answers import Answers
 from .prepared import Consulted, Prepared
 from .root import Root

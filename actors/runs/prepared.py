@@ -24,9 +24,9 @@ from ..engine.graph.plan import Plan
 from ..engine.graph.scheduler import GraphResult, run_graph
 from ..work.agent.agent import Cast, run_agent
 from ..work.agent.history import History
-from ..work.agent.record import Record
 from ..work.agent.synonyms import renamed
 from ..work.agent.user import user_tools
+from ..work.record import Record
 from ..work.tools.of_agent import tools_of_agent
 from ..work.tools.tool import Tool
 from ..work.variables import overridden, resolve_variables
@@ -36,9 +36,9 @@ from .target import GraphAgent, Loaded, WorkflowAgent
 if TYPE_CHECKING:
     from ...supervisors import Actor, End, Ref
     from ..engine.workflow.plan import Plan as Flow
-    from ..work.agent.mail import Seat
     from ..work.context import RunContext
     from ..work.knowledge.recipe import Recipe
+    from ..work.letters import Seat
     from ..work.mcp.tools.chosen import Wanted
 
 

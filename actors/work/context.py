@@ -20,16 +20,16 @@ from ...protocol.errors import KnowledgeError
 from ...protocol.events import UsageUpdate
 from ...protocol.permissions import Permissions as Rules
 from ...protocol.settings import Settings
-from .agent.record import Record
 from .meter import Limits, Meter
+from .record import Record
 from .tools.permissions import Permissions
 from .tools.tool import Tool
 
 if TYPE_CHECKING:
     from ...protocol.mcp.config import Server
     from ...supervisors import Actor
-    from .agent.mail import Seat
     from .knowledge.of_run import RunKnowledge
+    from .letters import Seat
     from .mcp.pool.servers import McpServers
     from .models.gateway import Gateway
     from .models.retry import Attempts
@@ -50,7 +50,7 @@ class AgentCall(msgspec.Struct, frozen=True, kw_only=True):
         near: directory of the agent that calls.
         context: the run.
         record: where the called agent writes down what it does; it outlives it.
-        seat: the called agent's place among its siblings (`agent.mail`), if it was spawned by an agent.
+        seat: the called agent's place among its siblings (`letters`), if it was spawned by an agent.
         escalation_timeout: seconds its questions may wait; None for what its own file says.
         by_file: the author of a file has named the agent, not a model.
     """

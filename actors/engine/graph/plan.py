@@ -19,7 +19,7 @@ import msgspec
 from ....protocol.errors import CallboardError
 from ....protocol.graph.model import AnyNode, Raw, Settings
 from ....protocol.permissions import Permissions
-from ...work.agent.record import Record
+from ...work.record import Record
 from ...work.tools.tool import Tool
 from .compat import Compat
 from .templates import compile_template

@@ -35,7 +35,7 @@ from ....protocol.events import (
     Warned,
 )
 from ....protocol.outcome import NodeTime
-from ...work.agent.record import Record
+from ...work.record import Record
 from .execute import Left, execute
 from .failures import ended_with, together
 from .logs import log_snapshot, log_summary, state_size

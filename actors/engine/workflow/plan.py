@@ -25,8 +25,8 @@ from .rules import RULES, Rules
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
-    from ...work.agent.record import Record
     from ...work.context import RunContext
+    from ...work.record import Record
     from .agents.company import Company
     from .play import WorkflowResult
     from .workspace import Workspace

@@ -33,7 +33,7 @@ from ....protocol.outcome import Message as Told
 from ....protocol.outcome import NodeTime
 from ....protocol.workflow.edges import FunctionCondition, FunctionProcessor
 from ....protocol.workflow.model import AgentConfig, Graph, HumanConfig, PythonConfig, SubgraphConfig
-from ...work.agent.record import Record
+from ...work.record import Record
 from ..graph.failures import ended_with
 from ..graph.logs import log_summary
 from ..graph.once import once

@@ -23,6 +23,7 @@ from ....protocol.agent import Agent
 from ....protocol.chat import ChatRequest, Content, Part, TextPart
 from ....protocol.errors import Unsupported, code_of
 from ....protocol.events import AgentContinued, AgentFinished, AgentStarted
+from ..record import Record
 from ..tools.calls import RESULT_LIMIT, Calls
 from ..tools.guard import AS_CHILD, AT_ROOT, RepeatGuard
 from ..tools.of_agent import ToolsOfAgent
@@ -31,7 +32,6 @@ from .compaction import PART, Compaction
 from .history import History
 from .loop import Conversation, Renewed
 from .prompt import blocks, filled_in, system_prompt
-from .record import Record
 from .synonyms import renamed
 from .todo import refusing_todo_tools, todo_tools
 from .user import user_tools
@@ -40,12 +40,12 @@ if TYPE_CHECKING:
     from ....supervisors import Actor
     from ..context import RunContext
     from ..knowledge.recipe import Recipe
+    from ..letters import Seat
     from ..mcp.tools.chosen import Wanted
     from ..mcp.tools.offer import Offered, Offering
-    from ..mcp.tools.view import Talk
+    from ..mcp.tools.talk import Talk
     from .children import Children
     from .escalations import Escalations
-    from .mail import Seat
 
 CONTINUE = """[The todo list still has open items]
 Go on with the next one now. Call tools; don't announce what you are about to do."""
@@ -214,9 +214,10 @@ class _Agent:
         self._unlisted = {**others, **self._unlisted}
 
     def _add_children(self) -> None:
+        from ..letters import Seat
         from .children import Children
         from .escalations import Escalations, escalation_tools
-        from .mail import Seat, mail_tools
+        from .mail import mail_tools
         from .spawn import spawn_tools
         from .tasks import TaskQueue, task_tools
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ....protocol.errors import CallboardError
+from ..letters import Letter, Seat
+from ..record import ChildRecord, Record
 from ..tools.rendering import shortened
-from .mail import Letter, Seat
-from .record import ChildRecord, Record
 from .tasks import Task
 
 if TYPE_CHECKING:

@@ -29,10 +29,10 @@ from ....protocol.permissions import Permissions
 from ....supervisors.ref import describe
 from ....supervisors.supervisor import ChildSpec, Supervisor
 from ..context import AgentCall
+from ..letters import Letter, PostOffice, Seat, TaskCompleted
+from ..record import ChildRecord, Record
 from ..tools.rendering import shortened
 from .child import Child, Refused
-from .mail import Letter, PostOffice, Seat, TaskCompleted
-from .record import ChildRecord, Record
 from .summary import summarized
 from .tasks import Task, TaskQueue
 

@@ -30,9 +30,9 @@ from ....protocol.chat import (
 from ....protocol.errors import TurnsReached
 from ....protocol.events import AgentTold
 from ....protocol.messages import PersonSays
+from ..record import Record
 from ..tools.calls import tame
 from ..tools.rendering import text_of
-from .record import Record
 
 if TYPE_CHECKING:
     from ....supervisors import Actor

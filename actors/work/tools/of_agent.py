@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -16,7 +16,7 @@ from .tool import TIMEOUT, Tool
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
-    from ..context import RunContext
+    from .collect import Shelf
 
 
 class ToolsOfAgent(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,11 +31,27 @@ class ToolsOfAgent(msgspec.Struct, frozen=True, kw_only=True):
     instructions: Callable[[Actor], Awaitable[str]] | None = None
 
 
+class ToolSources(Protocol):
+    """Where the tools of a run come from; see `RunContext`."""
+
+    @property
+    def shelf(self) -> Shelf | None:
+        """The tools there are; None in a run that has none."""
+
+    @property
+    def tool_options(self) -> ToolOptions | None:
+        """What the user of the run says about them."""
+
+    @property
+    def functions(self) -> tuple[Tool, ...]:
+        """Python functions that the caller gave to the run."""
+
+
 NOTHING = ToolsOfAgent(tools={})
 
 
 def tools_of_agent(
-    context: RunContext,
+    run: ToolSources,
     *,
     name: str,
     directory: Path | None,
@@ -55,12 +71,12 @@ def tools_of_agent(
         InvalidFile: a tool file has errors.
         ConfigError: a `.env` file has errors.
     """
-    functions = {tool.name: judged_as_ours(tool) for tool in context.functions}
-    shelf = context.shelf
+    functions = {tool.name: judged_as_ours(tool) for tool in run.functions}
+    shelf = run.shelf
     listed = list(listed)
     if shelf is None or not (listed or (directory is not None and shelf.has_file(directory))):
         return ToolsOfAgent(tools=functions) if functions else NOTHING
-    options = context.tool_options or ToolOptions()
+    options = run.tool_options or ToolOptions()
     home = shelf.home(directory=directory, agent=name, values=values, options=options)
     own = AgentTools() if directory is None else shelf.of_agent(directory, home, timeout or TIMEOUT)
     found = (*own.tools, *functions.values(), *shelf.named(listed, home, options, timeout or TIMEOUT))

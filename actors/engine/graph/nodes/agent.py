@@ -8,8 +8,8 @@ import msgspec
 
 from .....protocol.errors import NodeFailed, UpstreamError
 from .....protocol.graph.model import AgentNode
-from ....work.agent.record import Record
 from ....work.context import AgentCall
+from ....work.record import Record
 from ..failures import retold
 from ..plan import Job, Result
 from ..structured import ExtractionFailed

@@ -21,9 +21,9 @@ from ..rules import Rules
 
 if TYPE_CHECKING:
     from .....supervisors import Actor
-    from ....work.agent.record import Record
     from ....work.context import RunContext
     from ....work.mcp.pool.scope import Scope
+    from ....work.record import Record
     from ..workspace import Workspace
 
 

@@ -24,8 +24,8 @@ from .....protocol.events import Warned
 from .....protocol.workflow.agents import Stage
 from .....protocol.workflow.model import AgentConfig, Node
 from ....work.agent.loop import Conversation, OutOfTurns
-from ....work.agent.record import Record
 from ....work.context import AgentCall
+from ....work.record import Record
 from ....work.tools.calls import Calls
 from ..agents.asking import Params, attempts_of, read_params
 from ..agents.company import Company
@@ -41,7 +41,7 @@ from ..prompting import conversation, headed_text, remembering
 
 if TYPE_CHECKING:
     from .....supervisors import Actor
-    from ....work.mcp.tools.view import Talk
+    from ....work.mcp.tools.talk import Talk
 
 
 async def run_agent_node(me: Actor, node: Node, unit: Unit, company: Company) -> Said:
@@ -153,7 +153,7 @@ class _Agent:
         if not wants_servers(self._config.tooling):
             yield None
             return
-        from ....work.mcp.tools.view import Talk
+        from ....work.mcp.tools.talk import Talk
 
         with self._company.servers(self._me).inner(self._me.path) as scope:
             yield Talk(scope=scope, context=self._company.context, model=model)

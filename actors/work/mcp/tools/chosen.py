@@ -21,8 +21,8 @@ from .names import owner_of, remedy
 if TYPE_CHECKING:
     from .....protocol.agent import Agent
     from .....protocol.graph.model import McpTools
-    from ...context import RunContext
     from ..pool.servers import Scope
+    from .talk import RunServers
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,7 +57,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
         return [name for name in tools if name not in here and not name.startswith(WHOLE)]
 
 
-def wanted_by_agent(agent: Agent, context: RunContext) -> Wanted | None:
+def wanted_by_agent(agent: Agent, context: RunServers) -> Wanted | None:
     """What an LLM agent asks for; None for nothing.
 
     Raises:
@@ -68,7 +68,7 @@ def wanted_by_agent(agent: Agent, context: RunContext) -> Wanted | None:
     return _wanted(choices, context, agent.mcp_tools) if choices else None
 
 
-def with_guests(wanted: Wanted | None, context: RunContext, scope: Scope) -> Wanted:
+def with_guests(wanted: Wanted | None, context: RunServers, scope: Scope) -> Wanted:
     """What an agent asks for, and all that the servers have which its run brings along."""
     choices = tuple(Choice(server=scope.bring(server)) for server in context.servers)
     if wanted is None:
@@ -76,7 +76,7 @@ def with_guests(wanted: Wanted | None, context: RunContext, scope: Scope) -> Wan
     return msgspec.structs.replace(wanted, choices=(*wanted.choices, *choices))
 
 
-def wanted_by_nodes(graph: Graph, context: RunContext) -> dict[str, Wanted]:
+def wanted_by_nodes(graph: Graph, context: RunServers) -> dict[str, Wanted]:
     """What each llm node of a graph asks for, by its id; nodes that list no tool of a server are left out.
 
     Raises:
@@ -100,7 +100,7 @@ def wanted_by_nodes(graph: Graph, context: RunContext) -> dict[str, Wanted]:
     return found
 
 
-def absent(names: Iterable[str], context: RunContext) -> dict[str, str]:
+def absent(names: Iterable[str], context: RunServers) -> dict[str, str]:
     """The servers among these that are not configured, each with what to do about it."""
     if context.mcp is None:
         return {}
@@ -114,7 +114,7 @@ def absent(names: Iterable[str], context: RunContext) -> dict[str, str]:
     }
 
 
-def without_absent(tools: Iterable[str], servers: Iterable[str], gone: Iterable[str], context: RunContext) -> list[str]:
+def without_absent(tools: Iterable[str], servers: Iterable[str], gone: Iterable[str], context: RunServers) -> list[str]:
     """What a node lists, without what is of servers that are not there.
 
     Args:
@@ -134,7 +134,7 @@ def without_absent(tools: Iterable[str], servers: Iterable[str], gone: Iterable[
 
 
 def servers_of(
-    agent: str, names: Iterable[str], context: RunContext, listed: Iterable[str] | None = None
+    agent: str, names: Iterable[str], context: RunServers, listed: Iterable[str] | None = None
 ) -> list[Server]:
     """The servers that an agent names and that are configured, those that are disabled as well.
 
@@ -169,12 +169,12 @@ def servers_of(
     return [config.servers[name] if name in config.servers else pool.get(name) for name in there]
 
 
-def _meant(name: str, context: RunContext) -> list[str]:
+def _meant(name: str, context: RunServers) -> list[str]:
     assert context.mcp is not None
     return spelled_out([name.removeprefix(WHOLE)], context.settings.mapping_mcp_servers, context.mcp().names)
 
 
-def _lists(server: Server, context: RunContext, *files: McpTools) -> tuple[tuple[str, ...], ...]:
+def _lists(server: Server, context: RunServers, *files: McpTools) -> tuple[tuple[str, ...], ...]:
     """What agent and node say about the tools of a server, by its name or by one that stands for it and others."""
     return tuple(
         patterns
@@ -185,7 +185,7 @@ def _lists(server: Server, context: RunContext, *files: McpTools) -> tuple[tuple
     )
 
 
-def _wanted(choices: tuple[Choice, ...], context: RunContext, *files: McpTools) -> Wanted:
+def _wanted(choices: tuple[Choice, ...], context: RunServers, *files: McpTools) -> Wanted:
     modes = [file for file in files if isinstance(file, str)]
     mode: ToolMode = modes[-1] if modes else context.settings.mcp_tools
     return Wanted(choices=choices, mode=mode, budget=context.settings.mcp_tools_budget)

@@ -30,13 +30,14 @@ from .chosen import Choice, Wanted
 from .direct import direct_tool
 from .meta import meta_tools
 from .names import VERBS, marked, meta_name, offered_name, other_name
-from .view import Talk, View
+from .talk import Talk
+from .view import View
 
 if TYPE_CHECKING:
     from .....protocol.permissions import Permissions as Rules
     from .....supervisors import Actor
-    from ...context import RunContext
     from ..pool.servers import Scope
+    from .talk import Run, RunModel
 
 _CHARACTERS = 4
 """Of JSON, to a token; near enough for a budget."""
@@ -67,7 +68,7 @@ class AgentServers:
     """
 
     def __init__(
-        self, scope: Scope, context: RunContext, *, own: Rules, model: str, timeout: float | None = None
+        self, scope: Scope, context: RunModel, *, own: Rules, model: str, timeout: float | None = None
     ) -> None:
         self._scope = scope
         self._context = context
@@ -92,7 +93,7 @@ class AgentServers:
 
 @contextlib.contextmanager
 def servers_at_work(
-    me: Actor, context: RunContext, *, own: Rules, model: str, timeout: float | None = None
+    me: Actor, context: Run, *, own: Rules, model: str, timeout: float | None = None
 ) -> Iterator[AgentServers]:
     """What the agent whose actor is `me` has of servers; given back at the end of the block, whatever ends it."""
     assert context.mcp is not None

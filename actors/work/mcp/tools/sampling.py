@@ -26,7 +26,7 @@ from .names import offered_name
 
 if TYPE_CHECKING:
     from .....supervisors import Actor
-    from .view import Talk
+    from .talk import Talk
 
 REFUSED = -1
 """The specification's code for a person who does not want it."""

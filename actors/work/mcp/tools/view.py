@@ -25,12 +25,11 @@ from ...tools.tool import Arguments, Json
 from ..links.link import Caller
 from ..sparingly import Sparingly
 from .names import offered_name
+from .sampling import sample
+from .talk import Talk
 
 if TYPE_CHECKING:
-    from .....protocol.permissions import Permissions as Rules
     from .....supervisors import Actor
-    from ...context import RunContext
-    from ..pool.servers import Scope
 
 UNREACHABLE = (McpError, ConfigError, UsageError)
 """Why a server can't be asked: it, its entry, or that it has none any more."""
@@ -39,26 +38,6 @@ _LONGEST_MESSAGE = 500
 
 MOST_SAMPLES = 100
 """Times that a server may ask our model during one call, whose time stands still meanwhile."""
-
-
-class Talk(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """A conversation, as far as servers are concerned.
-
-    Attributes:
-        scope: what it has leased.
-        context: the run.
-        own: `permissions` of the agent's file.
-        model: answers the servers that may ask a model; "" for the default.
-        timeout: seconds of a call in place of the servers' own; None for those.
-        told: what the user was warned of already.
-    """
-
-    scope: Scope
-    context: RunContext
-    own: Rules = {}
-    model: str = ""
-    timeout: float | None = None
-    told: set[str] = msgspec.field(default_factory=set)
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -164,8 +143,6 @@ class CallHost:
         params: Mapping[str, Json],
     ) -> dict[str, Json]:
         """See `link.Host`."""
-        from .sampling import sample
-
         self._samples += 1
         if self._samples > MOST_SAMPLES:
             raise McpError(f"a call may ask the model {MOST_SAMPLES} times, and no more", rpc_code=METHOD_NOT_FOUND)

@@ -124,9 +124,9 @@ async def test_a_hostile_reply_leaves_a_living_run(stage: Stage) -> None:
 async def test_an_escalation_notice_stands_behind_the_last_result(stage: Stage) -> None:
     # `Conversation.notice` is how an agent learns of its children's questions; see test_escalations.py for its content.
     from callboard.actors.work.agent.loop import Conversation
-    from callboard.actors.work.agent.record import Record
     from callboard.actors.work.context import RunContext
     from callboard.actors.work.meter import Limits
+    from callboard.actors.work.record import Record
     from callboard.actors.work.tools.calls import Calls
     from callboard.actors.work.tools.permissions import Permissions
     from callboard.protocol.chat import ChatRequest

@@ -9,7 +9,9 @@ from family_stage import parent
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callboard.actors.work.agent.mail import (
+from callboard.actors.work.agent.mail import mail_tools, send
+from callboard.actors.work.context import AgentCall
+from callboard.actors.work.letters import (
     Inbox,
     Letter,
     Payload,
@@ -19,10 +21,7 @@ from callboard.actors.work.agent.mail import (
     ShutdownRequest,
     TaskCompleted,
     Text,
-    mail_tools,
-    send,
 )
-from callboard.actors.work.context import AgentCall
 from callboard.supervisors import Actor, Root
 
 

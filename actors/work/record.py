@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import msgspec
 
-from ....protocol.errors import CallboardError
-from ....protocol.outcome import ChildRecord, ChildStatus
+from ...protocol.errors import CallboardError
+from ...protocol.outcome import ChildRecord, ChildStatus
 
 __all__ = ["ChildRecord", "ChildStatus", "Record"]
 
