@@ -16,6 +16,7 @@ import trio
 from ....protocol.control.things import RunInfo
 from ....protocol.errors import RunFailed, ServerLost
 from ....protocol.events import Event, QuestionAnswered, QuestionAsked, QuestionExpired
+from ....protocol.events.decode import decode
 from ....protocol.outcome import Outcome
 from ...failure import told
 from ...frame import person_at_terminal
@@ -27,7 +28,6 @@ from ..frame import Interrupted, tell, with_client
 from ..lookup import find_run
 from ..servers import Where
 from ..subscriptions import RunEvents
-from ..told import read_event
 from .desk import RemoteDesk
 from .relay import AtTheEnd, Lines, Relay, outcome_of
 
@@ -116,7 +116,7 @@ class _Attached:
             except StopAsyncIteration:
                 return
             self._relay.put(line)
-            event = read_event(line)
+            event = decode(line)
             if event is not None:
                 self._show(event)
 

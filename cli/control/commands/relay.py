@@ -10,6 +10,7 @@ import msgspec
 
 from ....protocol.control.things import RunInfo
 from ....protocol.events import TERMINAL, Event
+from ....protocol.events.decode import decode
 from ....protocol.outcome import Outcome
 from ...render.narration import Narrator
 from ...render.plain import mark_for
@@ -17,7 +18,6 @@ from ...render.result import for_format
 from ...render.style import colours, paint
 from ...render.writer import LineWriter
 from ..connection import exit_code_of
-from ..told import read_event
 from .ending import ending
 
 _CANCELLED = 130
@@ -92,7 +92,7 @@ class Story:
 
     def put(self, line: bytes) -> None:
         """Hands to the writer what there is to say about it."""
-        event = read_event(line)
+        event = decode(line)
         if event is None:
             return
         for told in self._narrator.lines(event):

@@ -14,9 +14,9 @@ from small_server import Refuse, SmallServer
 from callboard.cli.control import connection as connection_module
 from callboard.cli.control.client import Client
 from callboard.cli.control.subscriptions import QuestionWatch, RunEvents, TreeWatch
-from callboard.cli.control.told import read_event
 from callboard.protocol.errors import CallboardError
 from callboard.protocol.events import Event, LlmDelta, RunStarted, encode
+from callboard.protocol.events.decode import decode
 
 RUN = "run-1"
 
@@ -34,7 +34,7 @@ def numbered(small: SmallServer, newest: int = 0) -> None:
 
 async def next_seq(events: RunEvents) -> int:
     with trio.fail_after(10):
-        found = read_event(await anext(events))
+        found = decode(await anext(events))
     assert found is not None
     return found.seq
 
@@ -48,7 +48,7 @@ async def test_events_come_in_order_each_once_until_the_run_ends(small: SmallSer
         await small.event(event(seq), "s1")
     await small.event(event(99), "another")
     await small.tell("_run/ended", subscription="s1", run=RUN, status="done")
-    assert [read_event(line).seq async for line in events] == [2, 3, 4]
+    assert [decode(line).seq async for line in events] == [2, 3, 4]
     assert (events.status, events.newest, events.seq) == ("done", 2, 4)
 
 
@@ -199,9 +199,9 @@ def test_an_event_is_read_as_it_was_written() -> None:
     told = Event(
         seq=3, ts=datetime(2026, 11, 3, tzinfo=UTC), run=RUN, actor="/a", kind=data.kind, data=data, id="x", parent="/"
     )
-    assert read_event(encode(told)) == told
+    assert decode(encode(told)) == told
 
 
 @pytest.mark.parametrize("line", [b"", b"[]", b'{"seq": 1}', encode(event(1)).replace(b"llm.delta", b"llm.new")])
 def test_what_this_callboard_does_not_know_is_no_event(line: bytes) -> None:
-    assert read_event(line) is None
+    assert decode(line) is None

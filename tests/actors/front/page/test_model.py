@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -10,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from callboard.actors.front.page import HEADERS, asset
+from callboard.actors.views.run_view import RunView
+from callboard.protocol.events.decode import decode
 
 PAGE = Path(__file__).parents[4] / "actors" / "front" / "page"
 SOURCES = sorted(path for path in PAGE.rglob("*") if path.suffix in (".js", ".html", ".css", ".svg"))
@@ -27,6 +30,54 @@ def test_what_the_page_knows_of_a_run_holds(tmp_path: Path) -> None:
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert int(re.findall(r"(?:#|ℹ) pass (\d+)", ended.stdout)[0]) >= 15
+
+
+AGREED = """
+import { readFileSync } from "node:fs";
+import { RunState } from "./page/model/run.js";
+
+for (const path of process.argv.slice(2)) {
+  const state = new RunState("run-00000001");
+  for (const line of readFileSync(path, "utf8").trim().split("\\n")) {
+    state.apply(JSON.parse(line));
+    const nodes = Object.fromEntries(
+      [...state.graph.nodes].map(([id, node]) => [id, [node.visits, node.running, node.state, node.error]]),
+    );
+    const { input_tokens, output_tokens, cost } = state.used;
+    const open = state.open.map((entry) => entry.question.id);
+    console.log(JSON.stringify([state.standing, nodes, open, [input_tokens, output_tokens, cost], state.warnings]));
+  }
+}
+"""
+
+
+def test_the_page_and_the_run_view_say_the_same_after_each_event(tmp_path: Path) -> None:
+    if (node := shutil.which("node")) is None:
+        pytest.skip("no node on this machine: install nodejs to have the page's model compared")
+    shutil.copytree(PAGE, tmp_path / "page", ignore=shutil.ignore_patterns("*.py", "__pycache__"))
+    (tmp_path / "package.json").write_text('{"type": "module"}')
+    (tmp_path / "agreed.mjs").write_text(AGREED)
+    paths = sorted((Path(__file__).parents[2] / "views" / "recorded").glob("*.jsonl"))
+    ended = subprocess.run(
+        [node, "agreed.mjs", *map(str, paths)], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=100
+    )
+    said = iter(ended.stdout.splitlines())
+    for path in paths:
+        view = RunView()
+        for line in path.read_bytes().splitlines():
+            event = decode(line)
+            assert event is not None
+            view.see(event)
+            status, nodes, questions, usage, warned = json.loads(next(said))
+            where = f"{path.stem} after {event.seq} ({event.kind})"
+            assert view.status == status, where
+            assert list(view.questions) == questions, where
+            assert [view.input_tokens, view.output_tokens, view.cost] == pytest.approx(usage), where
+            assert view.warned == warned, where
+            if not view.is_agent:  # of a plain agent the page draws the agent as a node
+                mine = {id: [each.visits, each.running, each.state, each.error] for id, each in view.nodes.items()}
+                assert mine == nodes, where
+    assert next(said, None) is None
 
 
 FORBIDDEN = re.compile(

@@ -1,4 +1,4 @@
-"""Events as they come over the wire, made what the renderers know."""
+"""Events read back from how they are written down."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from datetime import datetime
 
 import msgspec
 
-from ...protocol.events import KINDS, Event
+from . import KINDS, Event
 
 
 class _Wire(msgspec.Struct):
@@ -22,17 +22,15 @@ class _Wire(msgspec.Struct):
 
 
 _WIRE = msgspec.json.Decoder(_Wire)
+_DATA = {name: msgspec.json.Decoder(kind) for name, kind in KINDS.items()}
 
 
-def read_event(line: bytes) -> Event | None:
-    """The event; None if it is of a kind that this callboard does not know, or no event at all."""
+def decode(line: bytes) -> Event | None:
+    """The event of a line; None if it is of a kind that this callboard does not know, or no event at all."""
     try:
         wire = _WIRE.decode(line)
-        kind = KINDS.get(wire.kind)
-        if kind is None:
-            return None
-        data = msgspec.json.decode(wire.data, type=kind)
-    except msgspec.MsgspecError:
+        data = _DATA[wire.kind].decode(wire.data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, KeyError):
         return None
     return Event(
         seq=wire.seq,
