@@ -40,8 +40,8 @@ async def run_in_session(root: Root, target: str | Agent, prompt: str, wish: Wis
     name = wish.name or _named_elsewhere(root, target, options)
     if name is None:
         return await run_target(target, prompt, root=root, **options)
+    from ..actors.runs.in_session import agent_of, say
     from ..actors.runs.sessions.names import TEMP
-    from ..actors.runs.sessions.play import agent_of, say
 
     playing: Any = target
     if isinstance(target, str):
@@ -75,7 +75,7 @@ async def run_in_session(root: Root, target: str | Agent, prompt: str, wish: Wis
 def _named_elsewhere(root: Root, target: str | Agent, options: dict[str, Any]) -> str | None:
     """The session that the agent's file names, or the settings for all agents; `cmd_prelude` where there is none."""
     if isinstance(target, str):
-        from ..actors.runs.sessions.play import session_of_agent
+        from ..actors.runs.in_session import session_of_agent
 
         return session_of_agent(root, target, strict=options["strict"], compat=options["compat"])
     prelude = str(root.settings.other.get("cmd_prelude") or "")
@@ -101,7 +101,7 @@ async def _temporary(
     if said and save is None and wish.person:
         save = await _asked(root)
     if said and save:
-        from ..actors.runs.sessions.play import keep_temporary
+        from ..actors.runs.in_session import keep_temporary
 
         try:
             stored = await keep_temporary(root, said, agent=agent, model=options.get("model"))

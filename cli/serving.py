@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import trio
 
 from .. import Root
-from ..actors.front.server.logs import ServerLog, install
 from ..actors.front.server.serving import Served, ServeOptions, Server
 from ..actors.front.telemetry.export import exporting
 from ..actors.io.redact import Redactor, secrets_of
+from ..actors.io.server_log import ServerLog, install
 from ..protocol.errors import CallboardError
 from ..supervisors import Actor, End
 from . import logging

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 import trio
 from wsproto.connection import ConnectionState
 
-from ..front.control.peer import Gone
-from ..front.control.unread import Unread
+from .unread import Unread
 
 if TYPE_CHECKING:
     from trio_websocket import WebSocketConnection
@@ -24,6 +23,10 @@ ROOM = 64 * 1024
 
 _TEXT = 0x81
 """A text frame that is whole; what a server sends is not masked."""
+
+
+class Gone(Exception):
+    """The other side is not there any more."""
 
 
 class Outbox:

@@ -3,5 +3,5 @@
 Start reading at `gate`, which lets callers in: with static keys (`keys`), signed tokens (`signed`, `jwks`) or the
 token of the server's own user. `scopes` is the table of what each route and method asks for; `rates` and `places` say
 how much; `origins` keeps web pages out that have no business here; `audit` writes it down (`lines`: in a thread).
-`middleware` puts it all before an ASGI application. Of the house this room knows the settings, events and actors.
+Of the house this room knows the settings, events and actors.
 """

@@ -15,7 +15,7 @@ import msgspec
 from ....protocol.events import Event, RunStarted, ToolFinished
 from ...io.lines import FileSink, Lines, Sink, StreamSink, SyslogSink
 from ...io.redact import Redactor
-from ..server.logs import REQUEST
+from ...io.server_log import REQUEST
 
 if TYPE_CHECKING:
     from collections.abc import Callable

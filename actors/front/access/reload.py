@@ -11,8 +11,8 @@ import trio
 
 from ....protocol.errors import ConfigError
 from ....protocol.settings.api import ApiSettings
+from ...io.server_log import set_level
 from ...io.settings import load_settings
-from ..server.logs import set_level
 
 if TYPE_CHECKING:
     from .gate import Gate

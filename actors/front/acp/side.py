@@ -260,7 +260,7 @@ class Side:
 
         That it can be run is seen now, not with the first prompt.
         """
-        from ...runs.sessions.play import agent_of
+        from ...runs.in_session import agent_of
         from ...runs.target import LoopAgent, find, read
         from ..control.starting import arguments_of
 

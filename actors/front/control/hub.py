@@ -33,6 +33,7 @@ from ....protocol.mcp.status import ServerStatus
 from ....protocol.outcome import Outcome
 from ....protocol.questions import Question
 from ...io.directories import state_dir
+from ...io.unread import UnreadOfAll
 from .asking import Asking, QuestionFeed
 from .logs.reading import LoggedEvent
 from .logs.runs import RunLogs, order
@@ -45,7 +46,6 @@ from .starting import arguments_of
 from .steering import Steering
 from .subscription import Subscription
 from .tree import Tree
-from .unread import UnreadOfAll
 
 if TYPE_CHECKING:
     from ....supervisors import Actor

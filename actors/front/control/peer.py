@@ -42,6 +42,7 @@ from ....protocol.jsonrpc import (
     encode_result,
 )
 from ....protocol.problems import did_you_mean
+from ...io.outbox import Gone
 
 if TYPE_CHECKING:
     from ....supervisors import Actor, Ref
@@ -58,10 +59,6 @@ LONGEST_ID = 256
 """Characters."""
 
 log = logging.getLogger("callboard.control")
-
-
-class Gone(Exception):
-    """The other side is not there any more; a transport raises it from `send`."""
 
 
 async def _always() -> None:

@@ -13,8 +13,8 @@ from ....protocol.control.bounds import Name
 from ....protocol.control.caller import LOCAL
 from ....protocol.control.own import Done, Params, StartRun
 from ....protocol.errors import ActorCancelled, CallboardError
+from ...runs.in_session import agent_of, on_stage, round_off, session_of_agent
 from ...runs.sessions.names import TEMP
-from ...runs.sessions.play import agent_of, on_stage, round_off, session_of_agent
 from ...runs.sessions.store import SessionMeta
 from ...runs.target import find, read
 from .methods import Method

@@ -21,10 +21,10 @@ from trio_websocket import wrap_server_stream as wrap
 
 from ....protocol.control.caller import Caller
 from ....protocol.errors import CallboardError, Denied, NotFound, Saturated, Unauthorized
-from ...io.outbox import Outbox
+from ...io.outbox import Gone, Outbox
+from ...io.unread import Unread
 from .gate import SUBPROTOCOL, Gate
-from .peer import AcpSide, Gone, Peer
-from .unread import Unread
+from .peer import AcpSide, Peer
 
 if TYPE_CHECKING:
     from ....supervisors import Actor

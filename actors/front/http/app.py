@@ -18,7 +18,7 @@ from starlette.routing import Route as Path
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ....protocol.errors import CallboardError, UsageError
-from ..telemetry.carried import continue_trace
+from ...runs.trace_context import continue_trace
 from .call import Api, Call
 from .errors import CODES, BodyTooSlow, WrongMedia, refusal, told
 from .every import routes
@@ -37,7 +37,7 @@ GONE = 499
 
 
 def make_app(api: Api) -> ASGIApp:
-    """The application, without anybody at its door (see `access.middleware`)."""
+    """The application, without anybody at its door (see `middleware`)."""
     by_path: dict[str, dict[str, Route]] = {}
     for route in routes():
         by_path.setdefault(route.path, {})[route.method] = route

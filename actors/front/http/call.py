@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ...runs.root import Root
     from ..control.hub import Hub
     from ..metrics import Metrics
-    from ..server.health import Health
+    from .health import Health
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,6 @@ from .labels import OTHER, Names
 if TYPE_CHECKING:
     from ....supervisors.tally import Tally
     from ...runs.root import Root
-    from ..access.rates import Rates
     from ..control.logs.writer import Writer
 
 
@@ -27,7 +26,7 @@ class Looked(Collector):
     Args:
         mail: how long mail waited.
         logs: who writes down what happens in runs.
-        rates: how often subjects have asked lately.
+        rates: gives how often each subject has asked in the last minute; None if that is not counted.
     """
 
     def __init__(
@@ -37,7 +36,7 @@ class Looked(Collector):
         *,
         mail: Tally,
         logs: Writer | None = None,
-        rates: Callable[[], Rates | None] = lambda: None,
+        rates: Callable[[], Iterable[tuple[str, float]] | None] = lambda: None,
     ) -> None:
         self._root = root
         self._names = names
@@ -100,11 +99,11 @@ class Looked(Collector):
             operations.add_metric([method], *_figures(times))
         yield operations
 
-    def _subjects(self, rates: Rates) -> Metric:
+    def _subjects(self, rates: Iterable[tuple[str, float]]) -> Metric:
         """Requests in the minute that counts now; of the subjects that have no name here, the one with the most."""
         family = GaugeMetricFamily("subject_requests_per_minute", "Requests of the last minute.", labels=["subject"])
         most: dict[str, float] = {}
-        for subject, count in rates.current():
+        for subject, count in rates:
             name = self._names.of("subject", subject)
             most[name] = max(count, most.get(name, 0.0)) if name == OTHER else count
         for name, count in sorted(most.items()):

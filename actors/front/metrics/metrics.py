@@ -10,7 +10,7 @@ What each figure means is written down in docs/runbook.md.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, final
 
 import trio
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from ....protocol.events import Event
     from ....supervisors import Actor
     from ...runs.root import Root
-    from ..access.rates import Rates
     from ..control.logs.writer import Writer
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -41,7 +40,7 @@ class Metrics:
     """See the module.
 
     Attributes:
-        rates: how often subjects have asked lately; set by the gate, which may replace them.
+        rates: gives how often each subject has asked in the last minute; set by who has the gate.
     """
 
     def __init__(self) -> None:
@@ -67,7 +66,7 @@ class Metrics:
         self._names = Names()
         self._work = Work(registry, self._names)
         self._mail = Tally()
-        self.rates: Callable[[], Rates] | None = None
+        self.rates: Callable[[], Iterable[tuple[str, float]]] | None = None
 
     def exposition(self) -> bytes:
         """Everything, as Prometheus reads it."""

@@ -40,8 +40,8 @@ from .token_file import ServerFile, new_token, remove_server, write_server
 
 if TYPE_CHECKING:
     from ....protocol.settings.api import ApiSettings
+    from ..http.health import Health
     from ..metrics import Metrics
-    from .health import Health
 
 log = logging.getLogger("callboard.server")
 
@@ -175,7 +175,7 @@ class Server:
                 stack.enter_context(root.bus.listen(audit.trail(_owners(hub))))
                 gate = Gate(settings, local_token=self._token, loopback=loopback, audit=audit, metrics=metrics)
                 if metrics is not None:
-                    metrics.rates = lambda: gate.rates
+                    metrics.rates = lambda: gate.rates.current()
                 await gate.start(me)
                 health = _health(root, hub, gate)
                 http = _http(root, hub, gate, metrics, health, told=self._options.read)
@@ -269,7 +269,7 @@ def _owners(hub: Hub) -> Callable[[str], str | None]:
 
 
 def _health(root: Root, hub: Hub, gate: Gate) -> Health | None:
-    from .health import Health
+    from ..http.health import Health
 
     return Health(root, gate.places, [hub.logs.directory, root.sessions.store.config_dir / "sessions"])
 
@@ -285,9 +285,9 @@ def _http(
         if not told:
             log.warning("HTTP is not served, only the websocket at /ws (%s): pip install 'callboard[server]'", error)
         return None
-    from ..access.middleware import guarded
     from ..http.app import make_app
     from ..http.call import Api
+    from ..http.middleware import guarded
 
     api = Api(hub=hub, root=root, metrics=metrics, health=health, started=trio.current_time())
     return speaker_of(guarded(make_app(api), gate, metrics=metrics))

@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Any, final
 
 import trio
 
-from ...io.redact import Redactor, secrets_of
 from .switch import Wanted, wanted
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.metrics import MeterProvider
     from opentelemetry.sdk.trace import TracerProvider
 
+    from ...io.redact import Redactor
     from ...runs.root import Root
 
 log = logging.getLogger("callboard.telemetry")
@@ -50,14 +50,14 @@ async def exporting(root: Root, environ: Mapping[str, str]) -> AsyncIterator[Non
     asked = wanted(environ)
     for problem in asked.problems:
         log.warning("%s", problem)
-    redactor = Redactor(secrets_of(root.settings, environ)) if asked.anything else Redactor()
     providers = await trio.to_thread.run_sync(_set_up, asked, environ) if asked.anything else None
     if providers is None:
         yield
         return
+    from ...io.redact import Redactor, secrets_of
     from .attach import listening
 
-    with _Complaints(redactor) as complaints:
+    with _Complaints(Redactor(secrets_of(root.settings, environ))) as complaints:
         try:
             with listening(root, *providers, environ=environ):
                 yield

@@ -41,7 +41,7 @@ from ....protocol.events import (
     ToolFinished,
     ToolStarted,
 )
-from .carried import caller, conversation
+from ...runs.trace_context import caller, conversation
 from .content import Content
 from .metrics import Instruments
 from .names import CANCELLED, OTHER

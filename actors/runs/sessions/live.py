@@ -28,8 +28,8 @@ from .turn import Turn
 if TYPE_CHECKING:
     from ....protocol.control.caller import Caller
     from ....supervisors import Actor
-    from ..root import Root
     from .disk.files import Lock
+    from .services import Services
 
 T = TypeVar("T")
 SAVE_WITHIN = 5.0
@@ -40,10 +40,10 @@ _LOOK_AGAIN = 0.05
 class Sessions:
     """See the module. Attributes: `store`, the files; `created`, how many sessions this process has made."""
 
-    def __init__(self, root: Root) -> None:
-        self.store = SessionStore(root.config_dir)
+    def __init__(self, services: Services) -> None:
+        self.store = SessionStore(services.config_dir)
         self.created = 0
-        self._root = root
+        self._services = services
         self._house: Actor | None = None
         self._live: dict[str, tuple[LiveSession, Actor]] = {}
 
@@ -99,7 +99,7 @@ class Sessions:
         loan.known = None  # until it is written nobody knows it
         if not turn.keeps:
             return
-        with self._root.kernel.shield(SAVE_WITHIN):
+        with self._services.kernel.shield(SAVE_WITHIN):
             try:
                 loan.known = await _threaded(turn.write, self.store)
             except CallboardError as error:
@@ -112,14 +112,14 @@ class Sessions:
             try:
                 loan: Loan = await actor.ref.ask(TakeTurn())
             except ActorDead:  # it was idle for long, at this very moment
-                if self._root.kernel.stopping:
+                if self._services.kernel.stopping:
                     raise
                 continue
             return loan
 
     def _actor(self, id: str) -> Actor:
         if self._house is None or self._house.end is not None:
-            self._house = self._root.kernel.actor.adopt(_keep_house, (), name="sessions", bond="watched")
+            self._house = self._services.kernel.actor.adopt(_keep_house, (), name="sessions", bond="watched")
             self._house.launch()
         if id not in self._live or self._live[id][1].end is not None:
             live = LiveSession()
@@ -240,7 +240,7 @@ class Sessions:
         from .summary import compressed
 
         async with self._change(caller, name, agent) as turn:
-            turn.dirty = await compressed(self._root, turn.session, None)
+            turn.dirty = await compressed(self._services, turn.session, None)
             return turn.dirty
 
     async def export(
@@ -262,7 +262,7 @@ class Sessions:
     ) -> SessionMeta:
         """The model of its next turns; None for what its agent says."""
         if model:
-            self._root.gateway.check(model)
+            self._services.gateway.check(model)
         async with self._change(caller, name, agent) as turn:
             turn.session.model = model or None
         return await self._meta(turn.stored)

@@ -17,7 +17,7 @@ from ...work.tools.rendering import shortened
 
 if TYPE_CHECKING:
     from ....protocol.settings import Settings
-    from ..root import Root
+    from .services import Services
 
 THRESHOLD = 4000
 """Tokens from which on a session is shortened, where neither it, its agent nor the settings say a number (Loki's)."""
@@ -47,7 +47,7 @@ def too_long(session: Session, threshold: int) -> bool:
     return threshold > 0 and estimate(turns_of(session)) > threshold
 
 
-async def compressed(root: Root, session: Session, model: str | None) -> bool:
+async def compressed(services: Services, session: Session, model: str | None) -> bool:
     """Put a summary in the place of the session's messages; False if there is nothing to shorten.
 
     Raises:
@@ -56,14 +56,14 @@ async def compressed(root: Root, session: Session, model: str | None) -> bool:
     turns = turns_of(session)
     if len(session.messages) < 2 or not turns:
         return False
-    other = root.settings.other
+    other = services.settings.other
     record = shortened("\n\n".join(told(turn) for turn in turns), _READ)
     request = ChatRequest(
-        model=str(other.get("summarization_model") or model or session.model or root.settings.model),
+        model=str(other.get("summarization_model") or model or session.model or services.settings.model),
         system=str(other.get("summarization_prompt") or SUMMARIZER),
         messages=(UserTurn(record),),
     )
-    reply = await root.gateway.chat(root.kernel.actor, request, need_text=True)
+    reply = await services.gateway.chat(services.kernel.actor, request, need_text=True)
     head = str(other.get("summary_context_prompt") or CONTEXT)
     session.compressed_messages = [*session.compressed_messages, *session.messages]
     todos = TodoList(session.todo)
@@ -72,18 +72,18 @@ async def compressed(root: Root, session: Session, model: str | None) -> bool:
     return True
 
 
-async def titled(root: Root, session: Session, model: str | None) -> str:
+async def titled(services: Services, session: Session, model: str | None) -> str:
     """A title for the session: a model's, or the first words that the user said."""
     turns = turns_of(session)
     first = next((text_of(turn.content) for turn in turns if isinstance(turn, UserTurn)), "")
     request = ChatRequest(
-        model=model or session.model or root.settings.model,
+        model=model or session.model or services.settings.model,
         system=TITLER,
         messages=(UserTurn(shortened("\n\n".join(told(turn) for turn in turns[:4]), _GLANCE)),),
         max_tokens=200,
     )
     try:
-        reply = await root.gateway.chat(root.kernel.actor, request, need_text=True)
+        reply = await services.gateway.chat(services.kernel.actor, request, need_text=True)
     except ShuttingDown:
         raise
     except CallboardError:

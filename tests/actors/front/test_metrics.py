@@ -176,7 +176,7 @@ async def test_how_often_a_subject_asks_is_told_and_strangers_make_no_new_labels
     _, key = made_key("alice", "read:runs")
     gate = gate_for(key, limits=ApiLimits(rate_limit_per_minute=1000))
     metrics = Metrics()
-    metrics.rates = lambda: gate.rates
+    metrics.rates = lambda: gate.rates.current()
     with metrics.listening(stage.root):
         for _ in range(6):
             gate.rates.charge("alice")

@@ -17,7 +17,7 @@ from .....protocol.agent import Agent
 from .....protocol.control.own import StartRun
 from .....protocol.control.things import RunInfo
 from .....protocol.errors import CallboardError, ConfigError, UsageError
-from ....runs.sessions.play import RoundedOff, on_stage, round_off
+from ....runs.in_session import RoundedOff, on_stage, round_off
 from ....work.agent.wishes import Wishes
 from ...control.model_files import check_model as check_file
 from ..call import Call, reply

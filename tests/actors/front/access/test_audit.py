@@ -12,10 +12,10 @@ import pytest
 from access_house import AuditFile
 
 from callboard.actors.front.access.audit import Audit
-from callboard.actors.front.server.logs import about
 from callboard.actors.io import lines as lines_module
 from callboard.actors.io.lines import FileSink, Lines, StreamSink, SyslogSink
 from callboard.actors.io.redact import Redactor
+from callboard.actors.io.server_log import about
 from callboard.protocol.control.caller import Caller
 from callboard.protocol.settings.api import AuditSettings
 

@@ -19,7 +19,8 @@ from waiting import until
 import callboard
 from callboard.actors.front.control.hub import Hub
 from callboard.actors.front.control.logs.files import read_kept
-from callboard.actors.front.control.peer import Gone, Peer
+from callboard.actors.front.control.peer import Peer
+from callboard.actors.io.outbox import Gone
 from callboard.protocol.control.caller import LOCAL
 from callboard.protocol.control.own import StartRun
 from callboard.protocol.control.things import QuestionAsked

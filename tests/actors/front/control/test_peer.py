@@ -21,7 +21,8 @@ from waiting import until
 import callboard
 from callboard.actors.front.control.hub import Hub
 from callboard.actors.front.control.methods import METHODS, Method
-from callboard.actors.front.control.peer import MOST_UNDER_WAY, Gone, Peer
+from callboard.actors.front.control.peer import MOST_UNDER_WAY, Peer
+from callboard.actors.io.outbox import Gone
 from callboard.protocol.control.caller import LOCAL, Caller
 from callboard.protocol.control.errors import Refused
 from callboard.protocol.control.own import Nothing

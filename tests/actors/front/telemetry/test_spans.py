@@ -14,8 +14,8 @@ from stage import Stage
 from traced import Traced
 
 import callboard
-from callboard.actors.front.telemetry.carried import continue_trace
 from callboard.actors.front.telemetry.listener import Listener
+from callboard.actors.runs.trace_context import continue_trace
 from callboard.protocol.events import Event
 
 KID = "instructions: kid\ncan_ask_user: false"
@@ -336,7 +336,7 @@ async def test_nonsense_in_the_header_is_no_trace(stage: Stage, traced: Traced) 
 
 
 async def test_the_conversation_is_the_session(stage: Stage, traced: Traced) -> None:
-    from callboard.actors.runs.sessions.play import say
+    from callboard.actors.runs.in_session import say
 
     stage.plain(KID, name="kid")
     with traced.of(stage.root):

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from stage import Stage
 
-from callboard.actors.runs.sessions.play import say
+from callboard.actors.runs.in_session import say
 from callboard.actors.runs.sessions.store import Stored
 from callboard.protocol.control.caller import LOCAL, Caller
 from callboard.protocol.errors import Conflict, Denied, NotFound

@@ -10,8 +10,8 @@ import pytest
 from fake_models import Reply, Request
 from stage import Stage
 
+from callboard.actors.runs.in_session import RoundedOff, on_stage, round_off, say
 from callboard.actors.runs.sessions.disk import files
-from callboard.actors.runs.sessions.play import RoundedOff, on_stage, round_off, say
 from callboard.protocol.errors import NotFound, NotKept
 from callboard.protocol.session import read_session
 

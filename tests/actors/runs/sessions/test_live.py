@@ -14,8 +14,8 @@ from fake_models import Reply, Request
 from stage import Stage
 
 import callboard
+from callboard.actors.runs.in_session import say
 from callboard.actors.runs.sessions.actor import IDLE
-from callboard.actors.runs.sessions.play import say
 from callboard.protocol.chat import AssistantTurn, Turn, UserTurn
 from callboard.protocol.errors import ConfigError, Conflict, ModelError, NotFound, UsageError
 from callboard.protocol.session_turns import turns_of

@@ -10,7 +10,7 @@ from typing import final
 import trio
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ...http.errors import told
+from ..errors import told
 
 
 @final

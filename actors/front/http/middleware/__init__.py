@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from starlette.types import ASGIApp
 
+from ...access.gate import Gate
 from ...metrics import Metrics
-from ..gate import Gate
 from .bounds import Bounds
 from .door import Door
 from .frame import Frame

@@ -9,25 +9,25 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import trio
 
-from ....protocol.agent import Agent
-from ....protocol.chat import Turn as Said
-from ....protocol.errors import CallboardError, ShuttingDown, UsageError
-from ....protocol.events import Event
-from ....protocol.outcome import Outcome
-from ....protocol.session import Session
-from ....protocol.session_turns import messages_of, system_of
-from ...front.telemetry.carried import conversation
-from ..run import run
-from ..target import GraphAgent, Loaded, LoopAgent, WorkflowAgent, find, read
-from .names import as_id
-from .own import sampled, with_wishes
-from .summary import automatic_alias, compressed, first_words, threshold_of, titled, too_long
+from ...protocol.agent import Agent
+from ...protocol.chat import Turn as Said
+from ...protocol.errors import CallboardError, ShuttingDown, UsageError
+from ...protocol.events import Event
+from ...protocol.outcome import Outcome
+from ...protocol.session import Session
+from ...protocol.session_turns import messages_of, system_of
+from .run import run
+from .sessions.names import as_id
+from .sessions.own import sampled, with_wishes
+from .sessions.summary import automatic_alias, compressed, first_words, threshold_of, titled, too_long
+from .target import GraphAgent, Loaded, LoopAgent, WorkflowAgent, find, read
+from .trace_context import conversation
 
 if TYPE_CHECKING:
-    from ....protocol.control.caller import Caller
-    from ..root import Root
-    from .store import Stored
-    from .turn import Turn
+    from ...protocol.control.caller import Caller
+    from .root import Root
+    from .sessions.store import Stored
+    from .sessions.turn import Turn
 
 FORGET_WITHIN = 2.0
 

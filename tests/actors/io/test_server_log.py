@@ -12,7 +12,7 @@ import pytest
 import trio
 from access_house import made_key
 
-from callboard.actors.front.server.logs import about, install
+from callboard.actors.io.server_log import about, install
 
 
 class Log:

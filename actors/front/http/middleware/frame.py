@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, final
 import trio
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ...server.logs import about
-from ..scopes import find_route
+from ....io.server_log import about
+from ...access.scopes import find_route
 
 if TYPE_CHECKING:
     from ...metrics import Metrics

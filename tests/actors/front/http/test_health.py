@@ -13,8 +13,8 @@ from http_house import House, Serve
 from stage import Stage
 
 from callboard.actors.front.access.places import Places
-from callboard.actors.front.server import health
-from callboard.actors.front.server.health import Health
+from callboard.actors.front.http import health
+from callboard.actors.front.http.health import Health
 
 
 async def test_case_110_ready_is_503_when_the_store_can_t_be_written_to(stage: Stage, tmp_path: Path) -> None:

@@ -20,8 +20,8 @@ from typing import Any, TextIO, final
 
 import msgspec
 
-from ...io.lines import Lines, StreamSink
-from ...io.redact import Redactor
+from .lines import Lines, StreamSink
+from .redact import Redactor
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 REQUEST: ContextVar[Mapping[str, str]] = ContextVar("callboard_request", default=_NOTHING)

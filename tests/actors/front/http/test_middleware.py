@@ -15,10 +15,10 @@ from access_house import LOCAL_TOKEN, AuditFile, client_of, gate_for, made_key
 from prometheus_client.parser import text_string_to_metric_families
 
 from callboard.actors.front.access.gate import Gate
-from callboard.actors.front.access.middleware import guarded
 from callboard.actors.front.access.scopes import METHODS, ROUTES, find_route
+from callboard.actors.front.http.middleware import guarded
 from callboard.actors.front.metrics import Metrics
-from callboard.actors.front.server.logs import REQUEST
+from callboard.actors.io.server_log import REQUEST
 from callboard.protocol.settings.api import ApiLimits, Cors
 
 BEARER = {"authorization": f"Bearer {LOCAL_TOKEN}"}

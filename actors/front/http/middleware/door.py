@@ -12,11 +12,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .....protocol.control.caller import Caller
 from .....protocol.errors import CallboardError, NotFound, Saturated, Unauthorized
-from ...http.errors import status_of, told
-from ...server.logs import about
-from ..audit import Result
-from ..gate import Gate
-from ..scopes import Found, find_route, templates_at
+from ....io.server_log import about
+from ...access.audit import Result
+from ...access.gate import Gate
+from ...access.scopes import Found, find_route, templates_at
+from ..errors import status_of, told
 
 METHODS = "GET, POST, DELETE, OPTIONS"
 HEADERS = "authorization, content-type, last-event-id, x-request-id"

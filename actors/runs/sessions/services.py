@@ -1,0 +1,27 @@
+"""What sessions use of the process that they are in; `runs.root.Root` has it. An interface, so that the root may make
+`live.Sessions` and sessions need not know the root.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol
+
+from ....protocol.settings import Settings
+from ....supervisors import Root as Kernel
+from ...work.models.gateway import Gateway
+
+
+class Services(Protocol):
+    """See the module.
+
+    Attributes:
+        config_dir: where sessions are kept.
+        settings: how they are shortened and named.
+        kernel: under which their actors live. gateway: to the models that summarise.
+    """
+
+    config_dir: Path
+    settings: Settings
+    kernel: Kernel
+    gateway: Gateway
