@@ -24,21 +24,7 @@ FLOORS_OF_ACTORS = {
 MOST_LINES = 500
 
 KNOWN = {
-    ("actors.front.access.audit", "actors.front.server.logs"),
-    ("actors.front.access.gate", "actors.front.metrics"),
-    ("actors.front.access.middleware", "actors.front.metrics"),
-    ("actors.front.access.middleware.bounds", "actors.front.http.errors"),
-    ("actors.front.access.middleware.door", "actors.front.http.errors"),
-    ("actors.front.access.middleware.door", "actors.front.server.logs"),
-    ("actors.front.access.middleware.frame", "actors.front.metrics"),
-    ("actors.front.access.middleware.frame", "actors.front.server.logs"),
-    ("actors.front.access.reload", "actors.front.server.logs"),
-    ("actors.front.http.call", "actors.front.server.health"),
     ("actors.io.http.endpoints", "actors.work.models.client"),
-    ("actors.io.outbox", "actors.front.control.peer"),
-    ("actors.io.outbox", "actors.front.control.unread"),
-    ("actors.runs.root", "actors.runs.sessions.live"),
-    ("actors.runs.sessions.play", "actors.front.telemetry.carried"),
     ("cli.render.batch", "cli.failure"),
 }
 """Imports that go up or close a circle of rooms and are still to be broken. Who breaks one takes it out here."""
