@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from .actors.runs.root import Root
     from .actors.runs.run import run
     from .actors.runs.target import GraphAgent, LoopAgent, WorkflowAgent, load, validate
-    from .actors.work.meter import Limits
     from .actors.work.tools.functions import function_tool
     from .protocol.agent import Agent
     from .protocol.errors import CallboardError
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from .protocol.outcome import Outcome
     from .protocol.problems import Problem
     from .protocol.questions import Answer, Question
+    from .protocol.requests import Limits
 
 __version__ = "0.1.0"
 
@@ -36,7 +36,7 @@ _HOMES = {
     "CallboardError": ".protocol.errors",
     "Event": ".protocol.events",
     "GraphAgent": ".actors.runs.target",
-    "Limits": ".actors.work.context",
+    "Limits": ".protocol.requests",
     "LoopAgent": ".actors.runs.target",
     "Outcome": ".protocol.outcome",
     "Problem": ".protocol.problems",

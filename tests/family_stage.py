@@ -22,7 +22,6 @@ from callboard.actors.work.agent.tasks import TaskQueue, task_tools
 from callboard.actors.work.agent.user import user_tools
 from callboard.actors.work.context import AgentCall, RunContext
 from callboard.actors.work.letters import Seat
-from callboard.actors.work.meter import Limits
 from callboard.actors.work.record import Record
 from callboard.actors.work.tools.calls import Calls
 from callboard.actors.work.tools.guard import RepeatGuard
@@ -30,6 +29,7 @@ from callboard.actors.work.tools.permissions import Permissions
 from callboard.protocol.agent import Agent
 from callboard.protocol.chat import ToolCall
 from callboard.protocol.questions import Question
+from callboard.protocol.requests import Limits
 from callboard.supervisors import Actor, Root
 
 Player = Callable[[Actor, AgentCall], Awaitable[str]]

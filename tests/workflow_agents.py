@@ -20,9 +20,9 @@ from callboard.actors.runs.answers import Answers
 from callboard.actors.runs.children import Children
 from callboard.actors.work.context import RunContext
 from callboard.actors.work.knowledge.of_run import RunKnowledge
-from callboard.actors.work.meter import Limits
 from callboard.actors.work.tools.permissions import Permissions
 from callboard.protocol.events import Event
+from callboard.protocol.requests import Limits
 from callboard.protocol.workflow import read_workflow
 from callboard.supervisors import Actor, Ref
 from callboard.supervisors.ref import End

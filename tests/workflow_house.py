@@ -18,10 +18,10 @@ from callboard.actors.engine.workflow.plan import Job, Plan, compile_workflow
 from callboard.actors.engine.workflow.play import WorkflowResult, run_workflow
 from callboard.actors.runs.answers import Answers
 from callboard.actors.work.context import RunContext
-from callboard.actors.work.meter import Limits
 from callboard.protocol.errors import NodeFailed
 from callboard.protocol.events import Event
 from callboard.protocol.questions import Question
+from callboard.protocol.requests import Limits
 from callboard.protocol.workflow import Known, read_workflow
 from callboard.supervisors import Actor, Ref, Root
 from callboard.supervisors.ref import End

@@ -15,7 +15,7 @@ from ..engine.graph.failures import ended_with, retold
 from ..engine.graph.findings import agents_in
 from ..work.context import AgentCall
 from ..work.library import AGENTS
-from .prepared import Prepared
+from .prepared import Input, Prepared
 from .target import Loaded, WorkflowAgent, find, named_file, read
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Children:
                 me.emit(Warned(code=problem.code, message=told))
         result = await prepared.play(
             me,
-            call.prompt,
+            Input(prompt=call.prompt),
             call.context,
             depth=call.depth,
             record=call.record,

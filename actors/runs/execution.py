@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -18,7 +18,7 @@ from ..work.agent.history import History
 from ..work.context import RunContext
 from ..work.record import Record
 from .answers import Answers
-from .prepared import Consulted, Prepared
+from .prepared import Input, Prepared
 from .root import Root
 from .saved import Saved
 
@@ -38,33 +38,32 @@ class Execution:
         root: Root,
         prepared: Prepared,
         context: RunContext,
-        prompt: str,
-        given: Consulted,
-        state: dict[str, Any],
+        *,
+        input: Input,
         answers: Answers,
         saved: Saved | None,
         history: History,
+        started: RunStarted,
+        problems: tuple[Problem, ...],
     ) -> None:
         self.id = id
         self._root = root
         self._prepared = prepared
         self._context = context
-        self._prompt = prompt
-        self._given = given
-        self._state = state
+        self._input = input
         self._answers = answers
         self._saved = saved
         self._history = history
+        self._started = started
+        self._problems = problems
         self._result = prepared.new_result()
         self._record = Record()
 
-    async def run(
-        self, started: RunStarted, problems: tuple[Problem, ...], on_event: Callable[[Event], None] | None
-    ) -> Outcome:
-        """Put the run's actor on the stage, wait for its end, tell it once."""
+    async def run(self, on_event: Callable[[Event], None] | None) -> Outcome:
+        """Start the run's actor, wait for its end, tell it once."""
         with self._actor(on_event) as actor:
-            actor.emit(started)
-            for problem in problems:
+            actor.emit(self._started)
+            for problem in self._problems:
                 actor.emit(Warned(code=problem.code, message=str(problem), node=problem.node))
             actor.launch()
             try:
@@ -99,12 +98,10 @@ class Execution:
         seconds = self._context.meter.limits.timeout
         playing = self._prepared.play(
             me,
-            self._prompt,
+            self._input,
             self._context,
-            state=self._state,
             result=self._result,
             record=self._record,
-            given=self._given,
             history=self._history,
         )
         if seconds is None:

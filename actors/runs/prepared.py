@@ -6,7 +6,7 @@ The same for the agent that the user named and for those that other agents call 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,22 +42,34 @@ if TYPE_CHECKING:
     from ..work.mcp.tools.chosen import Wanted
 
 
-class Consulted(msgspec.Struct, frozen=True, kw_only=True):
-    """What the user gives beside a prompt.
+class Input(msgspec.Struct, frozen=True, kw_only=True):
+    """What an agent begins its work with.
 
     Attributes:
-        recipes: knowledge bases to look it up in (`--kb`).
+        prompt: the user's words, or those of the agent that calls.
+        state: replaces keys of a graph's `initial_state`.
+        recipes: knowledge bases to look the prompt up in (`--kb`).
         files: what is put before it (`-f`).
         attachments: what a workflow's task comes with (`--attach`).
-        parts: what an LLM agent is told beside the prompt.
+        parts: what an LLM agent gets beside the prompt.
         workspace: where a workflow's python nodes work; None for a directory that goes with the run.
     """
 
+    prompt: str = ""
+    state: dict[str, Any] = {}
     recipes: tuple[Recipe, ...] = ()
     files: tuple[str, ...] = ()
     attachments: tuple[Path, ...] = ()
     parts: tuple[Part, ...] = ()
     workspace: Path | None = None
+
+    def looked_up_in(self, recipes: Iterable[Recipe]) -> Input:
+        """The same with these knowledge bases."""
+        return msgspec.structs.replace(self, recipes=tuple(recipes))
+
+    def working_in(self, workspace: Path) -> Input:
+        """The same with this directory for python nodes."""
+        return msgspec.structs.replace(self, workspace=workspace)
 
 
 class Prepared:
@@ -169,24 +181,17 @@ class Prepared:
 
         return WorkflowResult()
 
-    @property
-    def has_state(self) -> bool:
-        """Whether it is a graph."""
-        return self._plan is not None
-
     async def play(
         self,
         me: Actor,
-        prompt: str,
+        input: Input,
         context: RunContext,
         *,
         depth: int = 0,
-        state: dict[str, Any] | None = None,
         result: GraphResult | None = None,
         record: Record | None = None,
         seat: Seat | None = None,
         escalation_timeout: float | None = None,
-        given: Consulted | None = None,
         history: History | None = None,
     ) -> GraphResult:
         """Run it as a child of `me` and wait for its end; what went wrong is the result's `error`.
@@ -194,41 +199,65 @@ class Prepared:
         Its knowledge bases are seen to first.
 
         Args:
-            given: what the user wants looked up for the prompt beside what the agent has itself.
             history: the conversation that this goes on with; a graph or a workflow knows nothing of what was said.
         """
         result = result if result is not None else self.new_result()
         record = record if record is not None else Record()
-        given = given or Consulted()
         history = history or History()
-        said = prompt
+        ref: Ref[Any]
         try:
-            prompt, at_hand = await self._consult(me, prompt, context, given)
+            prompt, at_hand = await self._consult(me, input, context)
+            if self._plan is not None:
+                state = input.state
+                ref = me.spawn(
+                    run_graph, self._plan, prompt, context, depth, state, result, record, name=self.name, link=False
+                )
+            elif self._flow is not None:
+                from ..engine.workflow.play import WorkflowResult, run_workflow
+
+                assert isinstance(result, WorkflowResult)
+                task = await task_of(prompt, input.attachments)
+                ref = me.spawn(
+                    run_workflow,
+                    self._flow,
+                    task,
+                    context,
+                    depth,
+                    result,
+                    record,
+                    input.workspace,
+                    input.attachments,
+                    name=_label(self.name),
+                    link=False,
+                )
+            else:
+                assert self._cast is not None
+                cast = msgspec.structs.replace(self._cast, recipes=at_hand)
+                ref = me.spawn(
+                    run_agent,
+                    cast,
+                    prompt,
+                    context,
+                    depth,
+                    record,
+                    seat,
+                    escalation_timeout,
+                    history,
+                    input.parts,
+                    name=self.name,
+                    link=False,
+                )
         except CallboardError as error:
             result.error = error
             return result
-        if self._plan is not None:
-            arguments = (self._plan, prompt, context, depth, state, result, record)
-            ref = me.spawn(run_graph, *arguments, name=self.name, link=False)
-            end = await _its_end(me, ref)
-        elif self._flow is not None:
-            from ..engine.workflow.play import WorkflowResult, run_workflow
+        self._judge(await _its_end(me, ref), result)
+        if self._cast is None and result.error is None and not record.failures:
+            history.pair(input.prompt, result.output)
+        return result
 
-            assert isinstance(result, WorkflowResult)
-            try:
-                task = await task_of(prompt, given.attachments)
-            except CallboardError as error:
-                result.error = error
-                return result
-            flowing = (self._flow, task, context, depth, result, record)
-            brought = (given.workspace, given.attachments)
-            end = await _its_end(me, me.spawn(run_workflow, *flowing, *brought, name=_label(self.name), link=False))
-        else:
-            assert self._cast is not None
-            cast = msgspec.structs.replace(self._cast, recipes=at_hand)
-            body = (cast, prompt, context, depth, record, seat, escalation_timeout, history, given.parts)
-            loop = me.spawn(run_agent, *body, name=self.name, link=False)
-            end = await _its_end(me, loop)
+    def _judge(self, end: End, result: GraphResult) -> None:
+        """What the end of its actor says of the result."""
+        if self._cast is not None:
             result.output = str(end.value or "")
         if end.error is not None:
             crash = RunFailed(f"'{self.name}' crashed: {end.error!r}")
@@ -236,27 +265,22 @@ class Prepared:
             result.error = end.error if isinstance(end.error, CallboardError) else crash
         elif end.reason != "normal":
             result.error = RunFailed(f"'{self.name}' was {end.reason}")
-        if self._cast is None and result.error is None and not record.failures:
-            history.pair(said, result.output)
-        return result
 
-    async def _consult(
-        self, me: Actor, prompt: str, context: RunContext, given: Consulted
-    ) -> tuple[str, tuple[Recipe, ...]]:
+    async def _consult(self, me: Actor, input: Input, context: RunContext) -> tuple[str, tuple[Recipe, ...]]:
         """The prompt with what was found for it, and the bases that the agent may look into by itself."""
-        asked: tuple[Recipe, ...] = given.recipes
+        prompt, asked = input.prompt, input.recipes
         if self._cast is not None:
             asked = (*self.recipes.values(), *asked)
-        if not asked and not self.recipes and not given.files:
+        if not asked and not self.recipes and not input.files:
             return prompt, ()
         from ..work.knowledge.loading import loaded
 
         await loaded()
         knowledge = context.knowledge
-        await knowledge.ready(me, (*self.recipes.values(), *given.recipes))
-        attached = await knowledge.attached(me, given.files, prompt)
+        await knowledge.ready(me, (*self.recipes.values(), *input.recipes))
+        attached = await knowledge.attached(me, input.files, prompt)
         how = self._cast.agent.knowledge if self._cast is not None else "prompt"
-        if how != "tool" and (prompt or given.files):
+        if how != "tool" and (prompt or input.files):
             prompt = await knowledge.prompt(me, asked, prompt)
         return f"{attached}\n\n{prompt}".strip() if attached else prompt, asked if how != "prompt" else ()
 

@@ -19,8 +19,9 @@ from ...protocol.chat import ChatReply, ChatRequest, Delta, TokenUsage
 from ...protocol.errors import KnowledgeError
 from ...protocol.events import UsageUpdate
 from ...protocol.permissions import Permissions as Rules
+from ...protocol.requests import Limits
 from ...protocol.settings import Settings
-from .meter import Limits, Meter
+from .meter import Meter
 from .record import Record
 from .tools.permissions import Permissions
 from .tools.tool import Tool

@@ -5,35 +5,11 @@ Its meter belongs to the run's own task tree, so no lock is needed.
 
 from __future__ import annotations
 
-import msgspec
-
 from ...protocol.chat import TokenUsage
-from ...protocol.errors import BudgetReached, TurnsReached, UsageError
+from ...protocol.errors import BudgetReached, TurnsReached
 from ...protocol.events import UsageUpdate
 from ...protocol.outcome import Usage
-
-
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run may use at most; None for no limit. All of a run's graphs and agents share them.
-
-    Attributes:
-        timeout: seconds.
-        max_turns: model requests that were answered.
-        max_tokens: input and output tokens together.
-        max_cost: USD, as far as prices are known.
-    """
-
-    timeout: float | None = None
-    max_turns: int | None = None
-    max_tokens: int | None = None
-    max_cost: float | None = None
-
-    def __post_init__(self) -> None:
-        """Raise `UsageError` for a limit that nothing could keep."""
-        for name in self.__struct_fields__:
-            value = getattr(self, name)
-            if value is not None and not 0 <= value < float("inf"):
-                raise UsageError(f"Limits({name}={value!r}): a limit is a number of at least 0, or None for no limit")
+from ...protocol.requests import Limits
 
 
 class Meter:

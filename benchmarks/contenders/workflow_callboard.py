@@ -20,7 +20,7 @@ from callboard.actors.engine.workflow.nodes import custom
 from callboard.actors.engine.workflow.plan import Job, Plan, compile_workflow
 from callboard.actors.engine.workflow.play import WorkflowResult, run_workflow
 from callboard.actors.work.context import RunContext
-from callboard.actors.work.meter import Limits
+from callboard.protocol.requests import Limits
 from callboard.protocol.workflow import Known, read_workflow
 from callboard.supervisors import Actor, Root
 

@@ -15,9 +15,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from ....protocol.errors import NodeFailed
+from ....protocol.json_values import NotJson, decode
 from ....protocol.surrogates import decode_mended
 from ...io.json_schema import schema_errors
-from .json_values import NotJson, decode
 from .templates import render
 
 

@@ -9,9 +9,9 @@ from typing import Any
 from ....protocol.control.caller import Caller
 from ....protocol.control.own import StartRun
 from ....protocol.errors import Denied, UsageError
+from ....protocol.requests import Limits
 from ...runs.target import is_installed
 from ...work.knowledge.shelf import is_path
-from ...work.meter import Limits
 
 
 def arguments_of(caller: Caller, wanted: StartRun, config_dir: Path) -> dict[str, Any]:

@@ -19,13 +19,13 @@ import trio
 from ....protocol.errors import UsageError
 from ....protocol.outcome import Outcome
 from ....protocol.questions import Answer, Question
+from ....protocol.requests import Limits
 from ....supervisors import Actor, Ref
 from ....supervisors.bus import Listener
 from ....supervisors.escalation import HOLD, PASS, Verdict
 from ...io.json_schema import schema_errors
 from ...runs.root import Root
 from ...runs.run import run
-from ...work.meter import Limits
 from .call import Call
 from .elicitation import can_be_asked
 from .offers import Offer

@@ -134,7 +134,7 @@ class _Agent:
         self._me = me
         self._history = history
         self._cast = cast
-        self._agent = history.wishes.of(cast.agent)
+        self._agent = history.overrides.of(cast.agent)
         self._context = context
         self._depth = depth
         self._record = record
@@ -314,7 +314,7 @@ class _Agent:
         return Conversation(
             context,
             calls,
-            self._history.wishes.asked(
+            self._history.overrides.asked(
                 ChatRequest(
                     model=model,
                     messages=self._history.turns,

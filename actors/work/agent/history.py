@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import final
 
 from ....protocol.chat import AssistantTurn, ToolTurn, Turn, UserTurn
+from ....protocol.requests import Overrides
 from .todo import TodoList
-from .wishes import Wishes
 
 INTERRUPTED = "interrupted: this call did not come to its end"
 
@@ -23,7 +23,7 @@ class History:
     Args:
         turns: what was said before.
         keep: told the whole conversation, once, when the run is over.
-        wishes: what is wanted of the agent beside.
+        overrides: what goes before the file of the agent.
         todos: the agent's todo list, which it goes on with.
     """
 
@@ -31,11 +31,11 @@ class History:
         self,
         turns: Sequence[Turn] = (),
         keep: Callable[[Sequence[Turn]], None] | None = None,
-        wishes: Wishes | None = None,
+        overrides: Overrides | None = None,
         todos: TodoList | None = None,
     ) -> None:
         self.turns = tuple(turns)
-        self.wishes = wishes or Wishes()
+        self.overrides = overrides or Overrides()
         self.todos = TodoList() if todos is None else todos
         self._keep = keep
 

@@ -19,9 +19,9 @@ import trio
 from .....protocol.errors import NodeFailed
 from .....protocol.events import ToolDelta, ToolFinished, ToolStarted
 from .....protocol.graph.model import ScriptNode
+from .....protocol.json_values import NotJson, decode
 from ....io.directories import root_dir
 from ....work.library import PROMPT_UTILS
-from ..json_values import NotJson, decode
 from ..plan import Job, Result
 from ..state_file import state_file
 from ..templates import render

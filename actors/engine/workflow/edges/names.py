@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from ...graph.json_values import NotJson, decode
+from .....protocol.json_values import NotJson, decode
 from ...graph.templates import MISSING, getter, render
 
 _HOLE = re.compile(r"\{\{([^{}]*)\}\}")

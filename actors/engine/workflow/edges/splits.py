@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from .....protocol.json_values import NotJson, decode
 from .....protocol.workflow.edges import ByArray, ByDelimiter, ByLines, ByMatch, ByMessage, ByPath, Split
-from ...graph.json_values import NotJson, decode
 from ...graph.templates import render
 from ..messages import Message
 from .matching import Pattern

@@ -14,8 +14,8 @@ from pathlib import Path
 import msgspec
 
 from .....protocol.control.things import RunInfo
+from .....protocol.requests import ID
 from ....io.whole_file import write_whole
-from ....runs.run import ID
 
 SUMMARY = "run.json"
 EVENTS = "events.jsonl"

@@ -18,7 +18,8 @@ from .....protocol.control.caller import LOCAL
 from .....protocol.control.things import RunInfo
 from .....protocol.errors import ActorCancelled
 from .....protocol.events import Event, Warned
-from ....runs.run import new_id, run
+from ....runs.begin import new_id
+from ....runs.run import run
 from ..logs.runs import RunLogs
 from .record import Record
 from .summary import rfc3339

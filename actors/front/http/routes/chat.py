@@ -13,7 +13,7 @@ from .....protocol.chat import TextPart, Turn, UserTurn, parts_of
 from .....protocol.chat import Tool as ToolSpec
 from .....protocol.control.own import StartRun
 from .....protocol.errors import NotFound, ToolFailed, UsageError
-from ....work.agent.wishes import Wishes
+from .....protocol.requests import Overrides
 from ....work.tools.tool import Tool
 from ..call import Call, reply
 from ..following import Failed, Performed, Running, follow
@@ -39,7 +39,7 @@ async def complete(call: Call, body: ChatCompletionRequest) -> ASGIApp:
     wanted = msgspec.structs.replace(wanted, variables=beside.variables, state=beside.state, timeout=beside.timeout)
     left = _Left(call, more.get("history", ()), one=body.parallel_tool_calls is False)
     if "history" in more:
-        more |= {"wishes": Wishes(sampling=body.sampling), "tools": tools, "on_history": left.take}
+        more |= {"overrides": Overrides(sampling=body.sampling), "tools": tools, "on_history": left.take}
     elif body.tools:
         raise UsageError(f"tools: {body.model} is no agent and no model; the tools of its nodes are its own")
 

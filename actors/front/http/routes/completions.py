@@ -17,8 +17,8 @@ from .....protocol.agent import Agent
 from .....protocol.control.own import StartRun
 from .....protocol.control.things import RunInfo
 from .....protocol.errors import CallboardError, ConfigError, UsageError
+from .....protocol.requests import Overrides
 from ....runs.in_session import RoundedOff, on_stage, round_off
-from ....work.agent.wishes import Wishes
 from ...control.model_files import check_model as check_file
 from ..call import Call, reply
 from ..errors import NotImplementedYet
@@ -40,7 +40,7 @@ async def one_shot(call: Call, body: CompletionRequest) -> ASGIApp:
         raise NotImplementedYet(NO_ROLES)
     check_model(call, body.model)
     asked = asked_for(body, body.agent or "")
-    more: dict[str, Any] = {"wishes": wishes(body, agent=body.agent is not None)}
+    more: dict[str, Any] = {"overrides": overrides(body, agent=body.agent is not None)}
     if body.agent is None:
         more["target"] = plain(body.model)
 
@@ -65,7 +65,7 @@ async def in_session(call: Call, body: SessionCompletionRequest) -> ASGIApp:
         acting = on_stage(call.api.root, call.caller, stored.id, agent=stored.agent, model=body.model)
         turn, more = await stack.enter_async_context(acting)
         playing = more["target"]
-        more["wishes"] = wishes(body, agent=stored.agent is not None)
+        more["overrides"] = overrides(body, agent=stored.agent is not None)
         running = await stack.enter_async_context(Running(call, lambda: call.begin(asked, **more)))
         await tell(running.info, partial(round_off, call.api.root, turn, playing, body.prompt))
 
@@ -91,10 +91,10 @@ def plain(model: str | None, instructions: str = "") -> Agent:
     return Agent(name="model", model=model, instructions=instructions, can_ask_user=False)
 
 
-def wishes(body: SessionCompletionRequest, *, agent: bool) -> Wishes:
+def overrides(body: SessionCompletionRequest, *, agent: bool) -> Overrides:
     """What the request wants of whoever answers; a model by itself has no todo list to go on with."""
     sampling = {} if body.temperature is None else {"temperature": body.temperature}
-    return Wishes(sampling=sampling, auto_continue=body.auto_continue if agent else None)
+    return Overrides(sampling=sampling, auto_continue=body.auto_continue if agent else None)
 
 
 def asked_for(body: SessionCompletionRequest, target: str, **more: Any) -> StartRun:

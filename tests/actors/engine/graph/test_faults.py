@@ -19,10 +19,10 @@ from callboard.actors.engine.graph.compat import STANDARD
 from callboard.actors.engine.graph.plan import Job, Plan, Result, Step
 from callboard.actors.engine.graph.scheduler import GraphResult, run_graph
 from callboard.actors.work.context import RunContext
-from callboard.actors.work.meter import Limits
 from callboard.protocol.events import TERMINAL
 from callboard.protocol.graph import EndNode, ScriptNode
 from callboard.protocol.questions import Question
+from callboard.protocol.requests import Limits
 from callboard.supervisors import Actor, Root
 
 EVERYTHING = """

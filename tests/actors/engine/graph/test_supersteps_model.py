@@ -19,10 +19,10 @@ from callboard.actors.engine.graph.compat import STANDARD
 from callboard.actors.engine.graph.plan import Job, Plan, Result, Step
 from callboard.actors.engine.graph.scheduler import GraphResult, run_graph
 from callboard.actors.work.context import RunContext
-from callboard.actors.work.meter import Limits
 from callboard.protocol.errors import NodeFailed
 from callboard.protocol.graph import EndNode, ScriptNode
 from callboard.protocol.graph import Settings as GraphSettings
+from callboard.protocol.requests import Limits
 from callboard.supervisors import Actor, Root
 
 REDUCERS = {"total": "sum", "seen": "append", "top": "max"}

@@ -16,10 +16,10 @@ from trio.testing import wait_all_tasks_blocked
 
 from callboard.actors.work.agent.summary import is_long
 from callboard.actors.work.context import AgentCall
-from callboard.actors.work.meter import Limits
 from callboard.actors.work.models.gateway import Gateway
 from callboard.protocol.errors import ShuttingDown
 from callboard.protocol.events import Event
+from callboard.protocol.requests import Limits
 from callboard.protocol.settings import ClientSettings, Settings
 from callboard.supervisors import Actor, Root
 

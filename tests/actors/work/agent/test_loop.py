@@ -125,11 +125,11 @@ async def test_an_escalation_notice_stands_behind_the_last_result(stage: Stage) 
     # `Conversation.notice` is how an agent learns of its children's questions; see test_escalations.py for its content.
     from callboard.actors.work.agent.loop import Conversation
     from callboard.actors.work.context import RunContext
-    from callboard.actors.work.meter import Limits
     from callboard.actors.work.record import Record
     from callboard.actors.work.tools.calls import Calls
     from callboard.actors.work.tools.permissions import Permissions
     from callboard.protocol.chat import ChatRequest
+    from callboard.protocol.requests import Limits
 
     stage.models.script(Reply(calls=[("add", {"a": 1, "b": 2}), ("add", {"a": 3, "b": 4})]), "done")
     context = RunContext(

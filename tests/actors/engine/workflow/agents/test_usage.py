@@ -7,8 +7,8 @@ import json
 from fake_models import Reply, Request
 from workflow_agents import Agents
 
-from callboard.actors.work.meter import Limits
 from callboard.protocol.errors import BudgetReached, TurnsReached
+from callboard.protocol.requests import Limits
 
 TEAM = """
 graph:

@@ -1,0 +1,237 @@
+"""From a `RunRequest` to its run: what is wrong before the run's actor starts is raised here.
+
+Such are: no such target, an invalid file, a missing variable, an unknown model. What goes wrong afterwards is the
+outcome's `error` (see `execution`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from collections.abc import Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...protocol.agent import Agent
+from ...protocol.errors import ConfigError, UsageError
+from ...protocol.events import RunStarted
+from ...protocol.outcome import Outcome
+from ...protocol.problems import Problem
+from ...protocol.requests import RunRequest
+from ..engine.graph.compat import MODES
+from ..work.agent.history import History
+from ..work.context import RunContext
+from ..work.meter import Meter
+from ..work.tools.collect import ToolOptions
+from ..work.tools.permissions import Permissions
+from .answers import Answers
+from .attachments import attached
+from .children import Children
+from .execution import Execution
+from .hooks import Hooks
+from .prepared import Input, Prepared
+from .root import Root
+from .saved import Saved
+from .target import GraphAgent, Loaded, LoopAgent, WorkflowAgent, find, read
+from .tool_checks import check_listed, check_user
+
+if TYPE_CHECKING:
+    from ..work.knowledge.of_run import RunKnowledge
+
+_DIALECTS = {GraphAgent: "graph", LoopAgent: "agent", WorkflowAgent: "workflow"}
+
+
+async def perform(request: RunRequest, hooks: Hooks, root: Root) -> Outcome:
+    """Play a request to its end. Raises and returns as `callboard.run` does."""
+    return await begin(request, hooks, root).run(hooks.on_event)
+
+
+def begin(request: RunRequest, hooks: Hooks, root: Root) -> Execution:
+    """A run that is ready to start; reads files, and starts nothing.
+
+    Raises:
+        UsageError, InvalidFile, Unsupported, ConfigError: it can't be started.
+    """
+    agent = loaded(request, hooks, root)
+    allow = root.shelf.spelled_out(request.allow)
+    context = _context(request, hooks, root, allow)
+    _check_input(request, agent, root)
+    prepared = Prepared(agent, request.variables, request.compat, context)
+    id = _id_of(request, root)
+    model, why = _default_model(root, prepared, context)
+    for name in prepared.models | ({model} if model is not None else set()):
+        root.gateway.check(name)
+    input = _input(request, root)
+    saved = None if request.save is None else Saved(Path(request.save) / id)
+    return Execution(
+        id,
+        root,
+        prepared,
+        context,
+        input=input if saved is None else input.working_in(saved.workspace),
+        answers=Answers(request.answers),
+        saved=saved,
+        history=History(request.history, hooks.on_history, request.overrides, hooks.todos),
+        problems=_problems(agent, prepared, hooks, root, allow),
+        started=RunStarted(
+            target=request.target if isinstance(request.target, str) else agent.file,
+            name=agent.name,
+            dialect=_DIALECTS[type(agent)],
+            model=model,
+            why=why,
+            prompt=request.prompt,
+        ),
+    )
+
+
+def new_id() -> str:
+    """An id for a run."""
+    return f"run-{secrets.token_hex(4)}"
+
+
+def loaded(request: RunRequest, hooks: Hooks, root: Root) -> Loaded:
+    """The agent or the workflow that a request means.
+
+    Raises:
+        UsageError, InvalidFile: there is none, or it has errors.
+    """
+    if hooks.loaded is not None:
+        return hooks.loaded
+    functions = [tool.name for tool in hooks.tools]
+    if isinstance(request.target, Agent):
+        silent = request.compat in MODES and MODES[request.compat].missing_servers_are_silent
+        return LoopAgent.of(request.target, check_listed(request.target, functions, root.shelf, silent=silent))
+    return read(
+        find(request.target, config_dir=root.config_dir),
+        root.config_dir,
+        strict=request.strict,
+        compat=request.compat,
+        functions=functions,
+        shelf=root.shelf,
+        variables=request.variables,
+    )
+
+
+def _context(request: RunRequest, hooks: Hooks, root: Root, allow: Sequence[str]) -> RunContext:
+    children = Children(root.config_dir, request.compat)
+    here = _directory(request.cwd)
+    rules = root.shelf.permissions(root.settings.permissions)
+    return RunContext(
+        gateway=root.gateway,
+        limits=request.limits,
+        config_dir=root.config_dir,
+        environ=os.environ,
+        run_agent=children,
+        unknown_agent=children.unknown,
+        agents_near=children.near,
+        model=request.model or "",
+        compat=request.compat,
+        streams=root.settings.stream,
+        shelf=root.shelf,
+        tool_options=ToolOptions(yes=request.yes, roots=_absolute(request.roots), cwd=here),
+        permissions=Permissions(rules, allowed=allow, yes=request.yes, here=here),
+        functions=hooks.tools,
+        settings=root.settings,
+        mcp=lambda: root.mcp,
+        knowledge=partial(_knowledge_of_run, root, rebuild=request.rebuild_knowledge, agreed=request.yes),
+        servers=request.servers,
+    )
+
+
+def _directory(cwd: str | None) -> Path | None:
+    """The directory of the run, which stays the same if the process goes elsewhere; None if the process has none."""
+    if cwd is None:
+        with contextlib.suppress(FileNotFoundError):
+            return Path.cwd()
+        return None
+    path = Path(cwd).absolute()
+    if not path.is_dir():
+        raise UsageError(f"there is no directory {path} for the run to work in (`cwd`)")
+    return path
+
+
+def _absolute(roots: Iterable[str]) -> tuple[Path, ...]:
+    """Directories as they are seen from the process's own, which need not be the run's."""
+    return tuple(Path(path).expanduser().absolute() for path in roots)
+
+
+def _check_input(request: RunRequest, agent: Loaded, root: Root) -> None:
+    """Raise for what this kind of agent can't make use of, and for what the settings turn off."""
+    if (request.servers or request.parts) and not isinstance(agent, LoopAgent):
+        what = "MCP servers (`servers`)" if request.servers else "images and files (`parts`)"
+        raise UsageError(f"'{agent.name}' is no LLM agent: a run of it can't be given {what}")
+    if request.servers and not root.settings.mcp_server_support:
+        raise ConfigError(
+            f"MCP support is disabled, so a run can't be given servers; set `mcp_server_support: true` in "
+            f"{root.settings.file}"
+        )
+    if isinstance(agent, LoopAgent) and not root.settings.calls_functions:
+        raise ConfigError("Please enable function calling support before using the agent.")
+    if request.state and not isinstance(agent, GraphAgent):
+        raise UsageError(f"'{agent.name}' is not a graph, so it has no state to set")
+    if request.attach and not isinstance(agent, WorkflowAgent):
+        raise UsageError(f"'{agent.name}' is no workflow: `attach` is for those; `-f` puts files before a prompt")
+    if isinstance(agent, LoopAgent) and request.says_nothing:
+        raise UsageError(f"'{agent.name}' is an LLM agent: it needs a prompt to answer")
+
+
+def _id_of(request: RunRequest, root: Root) -> str:
+    if request.id is not None and root.bus.is_open(request.id):
+        raise UsageError(f"there is a run '{request.id}' already")
+    return request.id or new_id()
+
+
+def _input(request: RunRequest, root: Root) -> Input:
+    """What the run begins with.
+
+    Raises:
+        UsageError: there is no such knowledge base, or no such file.
+    """
+    if request.files:
+        from ..work.knowledge.attached import check
+
+        check(request.files, root.settings.document_loaders)
+    input = Input(
+        prompt=request.prompt,
+        state=request.state,
+        files=request.files,
+        attachments=attached(request.attach),
+        parts=request.parts,
+    )
+    if not request.knowledge:
+        return input
+    from ..work.knowledge.shelf import named
+
+    return input.looked_up_in(named(name, root.config_dir) for name in request.knowledge)
+
+
+def _problems(agent: Loaded, prepared: Prepared, hooks: Hooks, root: Root, allow: Sequence[str]) -> tuple[Problem, ...]:
+    """What is odd about settings, servers, files and permissions; the run starts all the same."""
+    # The tools of a workflow are known when it runs, so none of them can be missed now.
+    checked = () if isinstance(agent, WorkflowAgent) else allow
+    functions = (tool.name for tool in hooks.tools)
+    strange = check_user(checked, (*prepared.tool_names, *functions), root.shelf, root.settings)
+    of_servers = root.mcp.config.problems_of(prepared.servers) if prepared.servers else ()
+    # The environment may name other servers than the file.
+    known = {problem.message for problem in agent.problems}
+    absent = [problem for problem in prepared.absent if problem.message not in known]
+    return (*root.problems, *of_servers, *agent.problems, *absent, *strange)
+
+
+def _knowledge_of_run(root: Root, meter: Meter, *, rebuild: bool, agreed: bool) -> RunKnowledge:
+    from ..work.knowledge.of_run import RunKnowledge
+
+    return RunKnowledge(lambda: root.knowledge, meter, rebuild=rebuild, agreed=agreed)
+
+
+def _default_model(root: Root, prepared: Prepared, context: RunContext) -> tuple[str | None, str]:
+    """The model of whatever names none, and why it is that one if no setting chose it; None if all name their own."""
+    if not prepared.needs_default:
+        return None, ""
+    named = context.model or prepared.model or root.settings.model
+    if named:
+        return named, ""
+    choice = root.gateway.choice()
+    return choice.model, choice.why
