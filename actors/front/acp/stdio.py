@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import trio
-
 from ....protocol.control.caller import LOCAL
-from ....protocol.jsonrpc import PARSE_ERROR, encode_failure
+from ...io.stdio import over_pipes, private_stdio
 from ..control.hub import open_hub
 from ..control.peer import Peer
-from ..mcp_server.stdio import FLUSH_WITHIN, MAX_LINE, Outbox, lines, private_stdio
 from .side import Side
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
     from ...runs.root import Root
-    from ..control.hub import Hub
 
 
 async def serve_acp(root: Root, agent: str | None = None) -> None:
@@ -33,34 +29,15 @@ async def serve_acp_pipes(root: Root, source: int, sink: int, agent: str | None 
     """As `serve_acp`, over two descriptors, which are closed at the end."""
 
     async def body(me: Actor) -> None:
-        async with open_hub(me, root) as hub:
-            await _serve(me, Side(agent), hub, source, sink)
+        async with open_hub(me, root) as hub, over_pipes(me, source, sink) as (messages, outbox):
+            peer = Peer(me, hub, LOCAL, outbox.put, acp=Side(agent))
+            try:
+                async for line in messages:
+                    await peer.receive(line)
+            finally:
+                peer.close()
 
     ref = root.kernel.spawn(body, name="control", link=False, stop_within=root.kernel.stop_within)
     end = await ref.wait()
     if end.error is not None:
         raise end.error
-
-
-async def _serve(me: Actor, side: Side, hub: Hub, source: int, sink: int) -> None:
-    async with trio.lowlevel.FdStream(source) as reading, trio.lowlevel.FdStream(sink) as writing:
-        outbox = Outbox(writing)
-
-        async def send(frame: bytes) -> None:
-            outbox.put(frame)
-            await outbox.room()
-
-        with trio.CancelScope() as scope:
-            me.spawn(outbox.empty, scope, name="writer")
-            peer = Peer(me, hub, LOCAL, send, acp=side)
-            try:
-                async for line in lines(reading):
-                    if line is None:
-                        text = f"a message has at most {MAX_LINE} bytes"
-                        await send(encode_failure(None, PARSE_ERROR, text))
-                    elif line.strip():
-                        await peer.receive(line)
-            finally:
-                peer.close()
-            with trio.move_on_after(FLUSH_WITHIN):
-                await outbox.emptied()

@@ -61,7 +61,7 @@ log = logging.getLogger("callboard.mcp_server")
 class Send(Protocol):
     """Sends a message that belongs to a request; never waits. What is `droppable` may be lost on a slow client."""
 
-    def __call__(self, message: bytes, *, droppable: bool = False) -> None: ...
+    def __call__(self, message: bytes, /, *, droppable: bool = False) -> None: ...
 
 
 SERVER = {"name": "callboard", "version": __version__}

@@ -21,7 +21,7 @@ from mcp_guest import ASKER, HELLO, META, SLOW, SOON, Serve
 from stage import Stage
 from waiting import until
 
-import callboard.actors.front.mcp_server.stdio as stdio
+import callboard.actors.io.stdio as stdio
 from callboard.actors.front.mcp_server.call import Call
 
 VERSION = "io.modelcontextprotocol/protocolVersion"
