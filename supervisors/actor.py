@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING, Any, TypeVar, final
 import outcome
 import trio
 
-from ..protocol.errors import NoReply, ShuttingDown
-from ..protocol.events import EventData
+from ..protocol.kernel.errors import NoReply, ShuttingDown
+from ..protocol.kernel.events import EventData
 from .alarms import Timer
 from .life import STOP, STOP_WITHIN, Bond, EndOfMail, Life
 from .mailbox import BOUND, TURN
 from .ref import Ref, Request
 
 if TYPE_CHECKING:
-    from ..protocol.questions import Answer, Question
+    from ..protocol.kernel.questions import Answer, Question
     from .bus import Stream
 
 T = TypeVar("T")

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Literal, final
 
 import trio
 
-from ..protocol.events import Event, EventData
+from ..protocol.kernel.events import Event, EventData
 
 if TYPE_CHECKING:
     from .life import Life

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, final
 import msgspec
 import trio
 
-from ..protocol.events import ActorPaused, ActorResumed
-from ..protocol.messages import Resumed
+from ..protocol.kernel.events import ActorPaused, ActorResumed
+from ..protocol.kernel.messages import Resumed
 
 if TYPE_CHECKING:
     from .actor import Actor

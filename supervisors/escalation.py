@@ -27,9 +27,9 @@ import msgspec
 import outcome
 import trio
 
-from ..protocol.errors import ActorError, NobodyToAsk, Saturated, ShuttingDown, TimedOut
-from ..protocol.events import ActorBusy, ActorWaiting, QuestionAnswered, QuestionAsked, QuestionExpired
-from ..protocol.questions import Answer, Question, understood
+from ..protocol.kernel.errors import ActorError, NobodyToAsk, Saturated, ShuttingDown, TimedOut
+from ..protocol.kernel.events import ActorBusy, ActorWaiting, QuestionAnswered, QuestionAsked, QuestionExpired
+from ..protocol.kernel.questions import Answer, Question, understood
 
 if TYPE_CHECKING:
     from .actor import Actor

@@ -12,7 +12,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, Self
 
-from ..protocol.errors import ProcessError
+from ..protocol.kernel.errors import ProcessError
 from .child import Child, ProcessStop
 from .cookie import child_environment, new_token
 from .guardian import Seen, look

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import trio
 
-from ..protocol.errors import ProcessError
+from ..protocol.kernel.errors import ProcessError
 from . import guardian
 from .spawn import spawn, wait_for_death
 

@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import outcome
 import trio
 
-from ..protocol.errors import ActorCancelled, ActorDead, ActorError, ActorFailed, CallboardError
-from ..protocol.events import ActorFailed as ActorFailedEvent
-from ..protocol.events import ActorSpawned, ActorStopped, ActorStuck, DeadLetter
+from ..protocol.kernel.errors import ActorCancelled, ActorDead, ActorError, ActorFailed, CallboardError
+from ..protocol.kernel.events import ActorFailed as ActorFailedEvent
+from ..protocol.kernel.events import ActorSpawned, ActorStopped, ActorStuck, DeadLetter
 from .mailbox import BOUND
 from .ref import End, Reason, Ref, Request, State, describe
 

@@ -23,7 +23,7 @@ from typing import Any
 import outcome
 import trio
 
-from ..protocol.errors import ActorDead, MailboxFull
+from ..protocol.kernel.errors import ActorDead, MailboxFull
 
 TURN = 64
 """Messages an actor may take in a row before others get their turn."""

@@ -40,8 +40,8 @@ from typing import Generic, TypeVar, final
 import msgspec
 import trio
 
-from ..protocol.errors import ActorFailed, PoolClosed, ShuttingDown
-from ..protocol.events import ResourceClosed, ResourceOpened
+from ..protocol.kernel.errors import ActorFailed, PoolClosed, ShuttingDown
+from ..protocol.kernel.events import ResourceClosed, ResourceOpened
 from .actor import Actor
 from .lease import Holder, Lease
 from .life import STOP_WITHIN

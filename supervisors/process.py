@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Literal, final
 import msgspec
 import trio
 
-from ..protocol.errors import ActorFailed, ProcessError, TimedOut
-from ..protocol.events import Warned
+from ..protocol.kernel.errors import ActorFailed, ProcessError, TimedOut
+from ..protocol.kernel.events import Warned
 from .actor import Actor
 from .child import Child, ProcessEnd, ProcessStop
 from .fork import fork

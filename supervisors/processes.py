@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, final
 
 import trio
 
-from ..protocol.events import Warned
+from ..protocol.kernel.events import Warned
 from .cookie import new_token
 from .forks import ForkWatch
 from .guardian import Census, Seen, Strangers, freeze, kill

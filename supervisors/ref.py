@@ -14,7 +14,7 @@ import msgspec
 import outcome
 import trio
 
-from ..protocol.errors import (
+from ..protocol.kernel.errors import (
     ActorCancelled,
     ActorDead,
     ActorFailed,
@@ -23,7 +23,7 @@ from ..protocol.errors import (
     DoesNotEnd,
     MailboxFull,
 )
-from ..protocol.messages import Down
+from ..protocol.kernel.messages import Down
 
 if TYPE_CHECKING:
     from .life import Life

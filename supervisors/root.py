@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, final
 
 import trio
 
-from ..protocol.errors import ActorError
+from ..protocol.kernel.errors import ActorError
 from .actor import Actor
 from .alarms import Alarms
 from .bus import Bus

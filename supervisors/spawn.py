@@ -16,7 +16,7 @@ from pathlib import Path
 
 import trio
 
-from ..protocol.errors import ProcessError
+from ..protocol.kernel.errors import ProcessError
 from .guardian import look
 
 AT_ONCE = 8

@@ -26,8 +26,8 @@ from typing import Any, final
 import msgspec
 import trio
 
-from ..protocol.errors import ActorError, DoesNotEnd, ShuttingDown, TooManyRestarts
-from ..protocol.events import ActorRestarted
+from ..protocol.kernel.errors import ActorError, DoesNotEnd, ShuttingDown, TooManyRestarts
+from ..protocol.kernel.events import ActorRestarted
 from .actor import Actor
 from .life import STOP_WITHIN, ChildEnded, Life, end_lives
 from .mailbox import BOUND

@@ -9,14 +9,13 @@ journal, traces. The envelope is `Event`; what happened is its `data`, a struct 
 `seq` counts from 1 without gaps within a run. Kinds are added freely; a reader skips the ones it doesn't know.
 A field is only ever added, never renamed: that would be a new `schema_version`.
 
-The kinds are in `runs`, `shared` and `work`, the envelope is in `envelope`.
+The kinds are in `runs`, `shared` and `work`; those of the kernel, and the envelope, are in `protocol/kernel/events`.
 """
 
 from __future__ import annotations
 
-from .data import EventData, Json
-from .envelope import SCHEMA_VERSION, TERMINAL, Event, encode, to_wire
-from .runs import (
+from ..kernel.events import (
+    SCHEMA_VERSION,
     ActorBusy,
     ActorFailed,
     ActorPaused,
@@ -27,16 +26,19 @@ from .runs import (
     ActorStuck,
     ActorWaiting,
     DeadLetter,
-    JournalCheckpoint,
+    Event,
+    EventData,
+    Json,
     QuestionAnswered,
     QuestionAsked,
     QuestionExpired,
-    RunCancelled,
-    RunFailed,
-    RunFinished,
-    RunStarted,
+    ResourceClosed,
+    ResourceOpened,
     Warned,
+    encode,
+    to_wire,
 )
+from .runs import TERMINAL, JournalCheckpoint, RunCancelled, RunFailed, RunFinished, RunStarted
 from .shared import (
     KnowledgeBuilding,
     KnowledgeBuilt,
@@ -45,8 +47,6 @@ from .shared import (
     McpServerStarted,
     McpServerStarting,
     McpServerStopped,
-    ResourceClosed,
-    ResourceOpened,
 )
 from .work import (
     AgentContinued,
@@ -75,8 +75,11 @@ from .work import (
     UsageUpdate,
 )
 
-KINDS: dict[str, type[EventData]] = {payload.kind: payload for payload in EventData.__subclasses__()}
-"""Every kind of event, with the struct of its `data`."""
+KINDS: dict[str, type[EventData]] = {
+    payload.kind: payload
+    for payload in sorted(EventData.__subclasses__(), key=lambda payload: not payload.kind.startswith("run."))
+}
+"""Every kind of event, with the struct of its `data`: those of runs first, since docs/events.md has this order."""
 
 __all__ = [
     "KINDS",

@@ -1,27 +1,8 @@
-"""Events of what runs share: pooled resources, MCP servers, knowledge bases."""
+"""Events of what runs share: MCP servers, knowledge bases."""
 
 from __future__ import annotations
 
-from .data import EventData
-
-# --- pools -----------------------------------------------------------------------------------------------
-
-
-class ResourceOpened(EventData, frozen=True, kw_only=True):
-    """A pool opened a resource (a model server, an index); the actor of this event owns it."""
-
-    kind = "pool.opened"
-    key: str
-    seconds: float
-
-
-class ResourceClosed(EventData, frozen=True, kw_only=True):
-    """A pool closes a resource (`reason`: idle, lru, room, reload, health, lost, unwanted, closed)."""
-
-    kind = "pool.closed"
-    key: str
-    reason: str
-
+from ..kernel.events import EventData
 
 # --- MCP servers -----------------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from .data import EventData
+from ..kernel.events import EventData
 
 # --- graphs ----------------------------------------------------------------------------------------------
 
