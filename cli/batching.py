@@ -20,9 +20,8 @@ from ..protocol.errors import ConfigError
 from ..supervisors import Actor
 from . import given
 from .acting import act
-from .failure import told
 from .render.batch import BatchProgress, choose_for_batch
-from .render.text import counted, safe
+from .render.text import counted, safe, with_node
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,7 +148,7 @@ def _tell(request: Request, journal: Journal, progress: BatchProgress, given_up:
 
 
 def _why(given_up: GivenUp, failed: int, left: int) -> str:
-    lines = [safe(told(given_up.error.message, given_up.error.node))]
+    lines = [safe(with_node(given_up.error.message, given_up.error.node))]
     rest = f"; {counted(left, 'task')} not begun" if left else ""
     if given_up.shared:
         lines.append(f"stopped, since every task would fail like this{rest}")

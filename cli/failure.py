@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import click
 
 from ..protocol.errors import CallboardError, InvalidFile
-from .render.text import safe
+from .render.text import safe, with_node
 
 _OUTPUT = re.compile(r"-[qv]*o(.*)", re.DOTALL)
 
@@ -41,12 +41,6 @@ def report(error: BaseException, arguments: Sequence[str]) -> int:
         as_event = wanted == "stream-json"
         _print_json(_command(arguments), code, message, node, exit_code, as_event=as_event)
     return exit_code
-
-
-def told(message: str, node: str | None) -> str:
-    """An error's text, with the node it happened at unless the text names it."""
-    message = message.strip()
-    return message if node is None or f"'{node}'" in message else f"node '{node}': {message}"
 
 
 def single(error: BaseException) -> BaseException:
@@ -89,7 +83,7 @@ def _show_usage(error: click.ClickException) -> None:
 
 
 def _show(error: CallboardError) -> None:
-    message = told(str(error), error.node)
+    message = with_node(str(error), error.node)
     if isinstance(error, InvalidFile) and error.problems:
         message = message.partition("\n")[0].rstrip(":")  # the rest of it lists the problems once more
         for problem in error.problems:

@@ -23,13 +23,12 @@ from ..protocol.mcp.config import WHOLE, spelled_out, split
 from ..protocol.outcome import Outcome
 from ..protocol.settings import Settings
 from . import given, logging
-from .failure import told
 from .frame import open_frame, person_at_terminal
 from .in_session import Wish, run_in_session
 from .odd_settings import told_already
 from .render.progress import Progress, choose
 from .render.result import Result, for_format
-from .render.text import safe
+from .render.text import safe, with_node
 from .render.writer import from_any_thread
 from .stdin import prompt_text
 
@@ -302,6 +301,6 @@ def _keep(outcome: Outcome) -> None:
 def _tell_failure(outcome: Outcome) -> None:
     if outcome.status != "failed" or outcome.error is None:
         return
-    sys.stderr.write(f"callboard: {safe(told(outcome.error.message, outcome.error.node))}\n")
+    sys.stderr.write(f"callboard: {safe(with_node(outcome.error.message, outcome.error.node))}\n")
     if outcome.error.code == NobodyToAsk.code:
         sys.stderr.write("    answer it at a terminal (without --no-input), or beforehand with --answer or --answers\n")

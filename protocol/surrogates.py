@@ -10,9 +10,14 @@ import re
 from collections.abc import Callable
 from typing import TypeVar
 
+import msgspec
+
 T = TypeVar("T")
 
 REPLACEMENT = "\ufffd"
+
+UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What decoding JSON may raise: it is none, has another shape, is not UTF-8, or is nested without end."""
 
 _ESCAPE = re.compile(
     r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)"

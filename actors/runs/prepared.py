@@ -177,7 +177,7 @@ class Prepared:
         """Where its result goes."""
         if self._flow is None:
             return GraphResult()
-        from ..engine.workflow.play import WorkflowResult
+        from ..engine.workflow.outcome import WorkflowResult
 
         return WorkflowResult()
 
@@ -213,7 +213,8 @@ class Prepared:
                     run_graph, self._plan, prompt, context, depth, state, result, record, name=self.name, link=False
                 )
             elif self._flow is not None:
-                from ..engine.workflow.play import WorkflowResult, run_workflow
+                from ..engine.workflow.outcome import WorkflowResult
+                from ..engine.workflow.play import run_workflow
 
                 assert isinstance(result, WorkflowResult)
                 task = await task_of(prompt, input.attachments)

@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Self, TextIO
 import trio
 
 from ...protocol.events import Event
-from ..failure import told
 from .lines import duration
 from .plain import mark_for
 from .style import colours, paint, redrawable
-from .text import one_line, safe
+from .text import one_line, safe, with_node
 from .writer import LineWriter
 
 if TYPE_CHECKING:
@@ -129,7 +128,7 @@ class BatchLines(BatchProgress):
         error = ended.outcome.error
         if error is None:
             return f"{what} is done in {duration(ended.seconds)}"
-        return f"{what} failed: {one_line(told(error.message, error.node), _LONGEST)}"
+        return f"{what} failed: {one_line(with_node(error.message, error.node), _LONGEST)}"
 
     def __exit__(self, *_exc: object) -> None:
         with suppress(OSError):  # a reader that has gone ends the telling, not the batch

@@ -38,3 +38,9 @@ def uncoloured(text: str) -> str:
 def counted(number: int, word: str) -> str:
     """`1 error`, `2 errors`, `1,200 chunks`."""
     return f"{number:,} {word}{'' if number == 1 else 's'}"
+
+
+def with_node(message: str, node: str | None) -> str:
+    """An error's text, with the node it happened at unless the text names it."""
+    message = message.strip()
+    return message if node is None or f"'{node}'" in message else f"node '{node}': {message}"

@@ -23,31 +23,6 @@ FLOORS_OF_ACTORS = {
 
 MOST_LINES = 500
 
-KNOWN = {
-    ("actors.io.http.endpoints", "actors.work.models.client"),
-    ("cli.render.batch", "cli.failure"),
-}
-"""Imports that go up or close a circle of rooms and are still to be broken. Who breaks one takes it out here."""
-
-
-def without_known(but: tuple[str, str] | None = None) -> dict[str, set[str]]:
-    """All arrows, also those for types, but for the known ones; `but` is left in."""
-    return {
-        name: {target for target in targets if (name, target) not in KNOWN or (name, target) == but}
-        for name, targets in arrows(for_types=True).items()
-    }
-
-
-def upwards(all_arrows: dict[str, set[str]]) -> list[str]:
-    """Those that lead from a floor of `actors` to a higher one."""
-    return [
-        f"{name} -> {target}"
-        for name, targets in all_arrows.items()
-        for target in targets
-        if floor_of(name) in FLOORS_OF_ACTORS and floor_of(target) in FLOORS_OF_ACTORS
-        if FLOORS_OF_ACTORS[floor_of(target)] > FLOORS_OF_ACTORS[floor_of(name)]
-    ]
-
 
 @pytest.mark.parametrize("floor", FLOORS)
 def test_imports_only_go_down(floor: str) -> None:
@@ -65,22 +40,20 @@ def test_every_package_of_actors_stands_on_a_floor() -> None:
 
 
 def test_imports_between_the_floors_of_actors_only_go_down() -> None:
-    assert upwards(without_known()) == []
+    wrong = [
+        f"{name} -> {target}"
+        for name, targets in arrows(for_types=True).items()
+        for target in targets
+        if floor_of(name) in FLOORS_OF_ACTORS and floor_of(target) in FLOORS_OF_ACTORS
+        if FLOORS_OF_ACTORS[floor_of(target)] > FLOORS_OF_ACTORS[floor_of(name)]
+    ]
+    assert wrong == []
 
 
 def test_no_room_imports_itself_by_a_detour_not_even_for_its_types() -> None:
-    rooms = between_rooms(without_known())
+    rooms = between_rooms(arrows(for_types=True))
     way = circle(rooms)
     assert [rooms[one][other] for one, other in pairwise(way)] == []
-
-
-@pytest.mark.parametrize("arrow", sorted(KNOWN), ids=" -> ".join)
-def test_what_is_known_to_be_wrong_still_is(arrow: tuple[str, str]) -> None:
-    """Else the list would let it come back."""
-    name, target = arrow
-    assert target in arrows(for_types=True).get(name, ()), "it is broken: take it out of KNOWN"
-    with_it = without_known(but=arrow)
-    assert upwards(with_it) or circle(between_rooms(with_it)), "it closes no circle any more: take it out of KNOWN"
 
 
 def test_no_module_imports_itself_by_a_detour() -> None:

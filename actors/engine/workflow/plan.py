@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ...work.context import RunContext
     from ...work.record import Record
     from .agents.company import Company
-    from .play import WorkflowResult
+    from .outcome import WorkflowResult
     from .workspace import Workspace
 
 Code: TypeAlias = Callable[["Actor", "Job"], Awaitable[Said]]

@@ -18,18 +18,16 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
 import trio
 
 from ....protocol.errors import CallboardError, NodeFailed
 from ....protocol.events import GraphFinished, GraphStarted
 from ....protocol.events import Warned as WarnedEvent
-from ....protocol.outcome import Message as Told
 from ....protocol.outcome import NodeTime
 from ....protocol.workflow.edges import FunctionCondition, FunctionProcessor
 from ....protocol.workflow.model import AgentConfig, Graph, HumanConfig, PythonConfig, SubgraphConfig
@@ -37,7 +35,6 @@ from ...work.record import Record
 from ..graph.failures import ended_with
 from ..graph.logs import log_summary
 from ..graph.once import once
-from ..graph.scheduler import GraphResult
 from ..graph.together import run_together
 from .board.board import Board
 from .board.perform import Fired, Firing, Said, instant, perform
@@ -48,6 +45,7 @@ from .edges.files import EdgeFunctions
 from .messages import Message
 from .nodes import CODE
 from .nodes.code import saves_and_runs
+from .outcome import WorkflowResult
 from .plan import Backstage, Job, Plan
 from .workspace import Workspace
 
@@ -66,40 +64,6 @@ TURN = 64
 
 LANES = {HumanConfig: "human", PythonConfig: "python"}
 """Nodes of which one runs at a time in a graph."""
-
-
-class WorkflowResult(GraphResult, kw_only=True):
-    """How a workflow ended; `output` is the result text, `order` holds the nodes of subgraphs as well.
-
-    Attributes:
-        final_messages, leftover: see `Result`.
-        outputs: what each node has said; the nodes of a subgraph are called `Team/Writer`.
-    """
-
-    final_messages: tuple[Message, ...] = ()
-    leftover: dict[str, tuple[Message, ...]] = msgspec.field(default_factory=dict)
-    outputs: dict[str, tuple[Message, ...]] = msgspec.field(default_factory=dict)
-
-    def told(self) -> tuple[list[Told], dict[str, list[Told]], dict[str, list[Told]]]:
-        """The messages as an outcome has them: what the final node said, what was left over, what each node said."""
-        left, said = (
-            {node: [_told(message) for message in messages] for node, messages in each.items()}
-            for each in (self.leftover, self.outputs)
-        )
-        return [_told(message) for message in self.final_messages], left, said
-
-    def keep(self, prefix: str, outputs: Mapping[str, tuple[Message, ...]]) -> None:
-        """Keep what the nodes of a graph have said."""
-        for id, said in outputs.items():
-            self.outputs[prefix + id] = (*self.outputs.get(prefix + id, ()), *said)
-
-    def take(self, result: Result) -> None:
-        """Take over how far the workflow's own board has come."""
-        self.output = result.final
-        self.order = result.order
-        self.final_messages = result.final_messages
-        self.leftover = result.leftover
-        self.keep("", result.outputs)
 
 
 async def run_workflow(
@@ -340,10 +304,6 @@ class Playing:
         time = self._backstage.result.nodes.setdefault(id, NodeTime())
         time.visits += 1
         time.seconds += seconds
-
-
-def _told(message: Message) -> Told:
-    return Told(role=message.role, content=message.text, source=message.source)
 
 
 def _name(firing: Firing) -> str:

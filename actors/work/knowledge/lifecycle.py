@@ -38,11 +38,27 @@ LOOK = 5.0
 """Seconds in which a base is compared with its files; where they don't suffice, nothing is said about it."""
 
 
-async def make_ready(knowledge: Knowledge, me: Actor, recipe: Recipe, *, rebuild: bool, agreed: bool) -> None:
-    """See the module. One at a time for each base."""
-    if rebuild:
-        await _build(knowledge, me, recipe, rebuild=True)
-        return
+async def make_ready(
+    knowledge: Knowledge, me: Actor, recipe: Recipe, *, rebuild: bool = False, agreed: bool = False
+) -> None:
+    """Have the base there. Other tasks that want the same one meanwhile wait for this.
+
+    Args:
+        me: events and questions are this actor's.
+        rebuild: make it anew, whatever is there.
+        agreed: it may be built without asking a person.
+
+    Raises:
+        KnowledgeError: it is not there, and can't be built without asking, or is broken; says what to do.
+    """
+    async with knowledge.turn(recipe):
+        if rebuild:
+            await _build(knowledge, me, recipe, rebuild=True)
+        else:
+            await _see_to(knowledge, me, recipe, agreed=agreed)
+
+
+async def _see_to(knowledge: Knowledge, me: Actor, recipe: Recipe, *, agreed: bool) -> None:
     meta = await knowledge.meta(recipe)
     if meta is not None:
         await _tell_stale(knowledge, me, recipe, meta)

@@ -21,5 +21,4 @@ def _load() -> None:
     for name in HEAVY:
         with suppress(ImportError):  # whoever needs it says what to install
             import_module(name)
-    import_module(".lifecycle", __package__)
     import_module(".of_run", __package__)

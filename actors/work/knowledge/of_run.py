@@ -10,6 +10,7 @@ import trio
 
 from ....protocol.knowledge import Retrieved
 from .attached import attached
+from .lifecycle import make_ready
 from .prompting import together, with_knowledge
 from .recipe import Recipe
 from .service import Knowledge
@@ -46,12 +47,12 @@ class RunKnowledge:
         """Have all these bases there, one after the other; what was seen to once in this run is not seen to again.
 
         Raises:
-            KnowledgeError: see `Knowledge.ready`.
+            KnowledgeError: see `make_ready`.
         """
         for recipe in recipes:
             async with self._seen_to.setdefault(recipe.directory, trio.Lock()):
                 if recipe.directory not in self._ready:
-                    await self._of(me).ready(me, recipe, rebuild=self._rebuild, agreed=self._agreed)
+                    await make_ready(self._of(me), me, recipe, rebuild=self._rebuild, agreed=self._agreed)
                     self._ready.add(recipe.directory)
 
     async def retrieve(

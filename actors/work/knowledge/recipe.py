@@ -15,7 +15,7 @@ import msgspec
 from ....protocol.errors import KnowledgeError, KnowledgeMissing
 from ....protocol.languages import Language
 from ....protocol.settings import Settings
-from ..models.codec import UNREADABLE
+from ....protocol.surrogates import UNREADABLE
 from .base.places import Places
 
 

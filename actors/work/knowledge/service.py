@@ -1,7 +1,7 @@
 """The knowledge of a process: every base that its runs look things up in, opened once, built when it is needed.
 
     knowledge = Knowledge(root, settings, os.environ)
-    await knowledge.ready(me, recipe)
+    await make_ready(knowledge, me, recipe)  # see `lifecycle`
     found = await knowledge.retrieve(me, recipe, "how long is the warranty?")
 
 Open bases are kept in the kernel's pool, one per directory, however many agents read it; one that nobody has used for a
@@ -104,23 +104,13 @@ class Knowledge:
 
     # --- being there ---------------------------------------------------------------------------------------------
 
-    async def ready(self, me: Actor, recipe: Recipe, *, rebuild: bool = False, agreed: bool = False) -> None:
-        """Have the base there; see `lifecycle`. Whoever else wants the same one meanwhile waits for this.
-
-        Args:
-            me: on whose behalf: what is told and asked is its.
-            rebuild: make it anew, whatever is there.
-            agreed: nobody needs to be asked whether it may be built.
-
-        Raises:
-            KnowledgeError: it is not there, and can't be built without asking, or is broken; says what to do.
-        """
-        from .lifecycle import make_ready
-
+    @asynccontextmanager
+    async def turn(self, recipe: Recipe) -> AsyncIterator[None]:
+        """For the block, no other task of this process sees to the same base."""
         turn = self._turns.setdefault(recipe.directory, trio.Lock())
         async with turn:
             try:
-                await make_ready(self, me, recipe, rebuild=rebuild, agreed=agreed)
+                yield
             finally:
                 if not turn.statistics().tasks_waiting:
                     del self._turns[recipe.directory]

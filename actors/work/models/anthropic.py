@@ -36,9 +36,9 @@ from ....protocol.chat import (
     parts_of,
 )
 from ....protocol.errors import ModelError, UpstreamError
-from ....protocol.surrogates import decode_mended
+from ....protocol.surrogates import UNREADABLE, decode_mended
 from ...io.http.sse import SseParser
-from .codec import EARLIER, NOTHING, UNREADABLE, Outgoing, ReplyBuilder, base64_of, file_as_text, no_sense, unfinished
+from .codec import EARLIER, NOTHING, Outgoing, ReplyBuilder, base64_of, file_as_text, no_sense, unfinished
 
 Json = Any
 

@@ -7,20 +7,18 @@ plain `httpx.AsyncBaseTransport`; there is one for each pair of base URL and pro
 
 from __future__ import annotations
 
-import email.utils
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import httpx
-import msgspec
 
 from ....protocol.chat import ChatReply, ChatRequest, Delta, TextDelta
 from ....protocol.errors import CredentialsError, ModelError, UpstreamError
+from ...io.http.refusal import message_in, retry_after
 from ...io.http.transport import Exchange, TrioTransport
 from ...io.http.unpacking import unpacked, unpacker_of
 from .catalog import Target
-from .codec import UNREADABLE
 from .pages import NoPage
 
 READ_TIMEOUT = 600.0
@@ -30,10 +28,6 @@ WRITE_TIMEOUT = 60.0
 
 MAX_REPLY = 64 * 1024 * 1024
 """Bytes of an answer, unpacked if it is compressed, beyond which it is refused."""
-
-SHOWN = 500
-"""Characters of a provider's explanation that become part of an error."""
-
 
 _REPLIES = frozenset({"application/json", "text/event-stream", "application/x-ndjson"})
 """Content types of replies; anything else may be a web page."""
@@ -188,35 +182,3 @@ def broken(id: str, error: httpx.HTTPError) -> NoReturn:
     if isinstance(error, httpx.LocalProtocolError | httpx.UnsupportedProtocol | httpx.DecodingError):
         raise ModelError(f"{id}: {error}") from error
     raise UpstreamError(f"{id}: {str(error) or type(error).__name__}") from error
-
-
-def retry_after(headers: httpx.Headers, now: float) -> float | None:
-    """Seconds that the provider asks us to wait, given as seconds, milliseconds or a date; None if it doesn't.
-
-    `now` is in seconds since the epoch.
-    """
-    try:
-        if "retry-after-ms" in headers:
-            return max(0.0, float(headers["retry-after-ms"]) / 1000)
-        text = headers.get("retry-after", "")
-        return max(0.0, float(text)) if text else None
-    except ValueError:
-        pass
-    try:
-        date = email.utils.parsedate_tz(headers["retry-after"]) if "retry-after" in headers else None
-        return max(0.0, email.utils.mktime_tz(date) - now) if date is not None else None
-    except (ValueError, OverflowError):
-        return None  # the year 99999, and what else a calendar does not know
-
-
-def message_in(body: bytes) -> str:
-    """The provider's words: `{"error": {"message": ...}}`, `{"error": ...}`, `{"message": ...}`, or plain text."""
-    try:
-        decoded: Any = msgspec.json.decode(body)
-    except UNREADABLE:
-        text = body[:SHOWN].decode("utf-8", errors="replace").strip()
-        return "" if text.startswith("<") else text
-    for key in ("error", "message", "detail"):
-        if isinstance(decoded, dict) and decoded.get(key):
-            decoded = decoded[key]
-    return decoded[:SHOWN] if isinstance(decoded, str) else body[:SHOWN].decode("utf-8", errors="replace")

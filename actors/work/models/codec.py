@@ -31,13 +31,9 @@ from ....protocol.chat import (
     text_of,
 )
 from ....protocol.errors import ModelError, UpstreamError
-from ....protocol.surrogates import decode_mended
+from ....protocol.surrogates import UNREADABLE, decode_mended
 
 Json = Any
-
-UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""What decoding an answer may raise: it is not JSON, has another shape, is not UTF-8, or is nested without end."""
-
 
 EARLIER = "(earlier messages are left out)"
 """Said by the user where a history begins with the model, and the provider wants the user to begin."""

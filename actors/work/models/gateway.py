@@ -32,8 +32,8 @@ from ....protocol.events import (
     Warned,
 )
 from ....protocol.settings import ClientSettings, Settings
-from ...io.http.endpoints import Endpoints
 from .catalog import Catalog, Choice, Target
+from .endpoints import Endpoints
 from .engines import Engines
 from .retry import Attempts, worth_waiting
 

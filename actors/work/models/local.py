@@ -34,7 +34,8 @@ from ....protocol.chat import (
     parts_of,
 )
 from ....protocol.errors import ModelError
-from .codec import UNREADABLE, Outgoing, file_as_text, without_files
+from ....protocol.surrogates import UNREADABLE
+from .codec import Outgoing, file_as_text, without_files
 from .openai import OpenAiCodec
 
 Json = Any

@@ -29,10 +29,9 @@ from ....protocol.chat import (
     parts_of,
 )
 from ....protocol.errors import ModelError, UpstreamError
-from ....protocol.surrogates import decode_mended
+from ....protocol.surrogates import UNREADABLE, decode_mended
 from ...io.http.sse import MAX_EVENT
 from .codec import (
-    UNREADABLE,
     Outgoing,
     ReplyBuilder,
     base64_of,

@@ -31,9 +31,9 @@ from ....protocol.chat import (
     UserTurn,
 )
 from ....protocol.errors import ModelError, UpstreamError
-from ....protocol.surrogates import decode_mended
+from ....protocol.surrogates import UNREADABLE, decode_mended
 from ...io.http.sse import SseParser
-from .codec import UNREADABLE, Outgoing, ReplyBuilder, data_url, file_as_text, no_sense, result_apart, unfinished
+from .codec import Outgoing, ReplyBuilder, data_url, file_as_text, no_sense, result_apart, unfinished
 
 Json = Any
 

@@ -18,10 +18,9 @@ from ....protocol.errors import RunFailed, ServerLost
 from ....protocol.events import Event, QuestionAnswered, QuestionAsked, QuestionExpired
 from ....protocol.events.decode import decode
 from ....protocol.outcome import Outcome
-from ...failure import told
 from ...frame import person_at_terminal
 from ...render.progress import Progress, choose
-from ...render.text import safe
+from ...render.text import safe, with_node
 from ...render.writer import from_any_thread
 from ..client import Client
 from ..frame import Interrupted, tell, with_client
@@ -175,6 +174,6 @@ def _tell_detached(run: str, *, as_json: bool, quiet: bool) -> None:
 
 def _tell_failure(outcome: Outcome) -> None:
     if outcome.status == "failed" and outcome.error is not None:
-        sys.stderr.write(f"callboard: {safe(told(outcome.error.message, outcome.error.node))}\n")
+        sys.stderr.write(f"callboard: {safe(with_node(outcome.error.message, outcome.error.node))}\n")
     elif outcome.status == "cancelled":
         tell(f"{outcome.run_id} was cancelled")

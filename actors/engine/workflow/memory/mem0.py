@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from .....protocol.errors import ModelError
+from .....protocol.surrogates import UNREADABLE
 from .....protocol.workflow.agents import Mem0Store
-from ....work.models.codec import UNREADABLE
 from .likeness import plain
 from .stores import Experience, Question
 

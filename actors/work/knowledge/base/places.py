@@ -26,8 +26,8 @@ from typing import final
 import msgspec
 
 from .....protocol.errors import KnowledgeBusy, KnowledgeError, KnowledgeMissing
+from .....protocol.surrogates import UNREADABLE
 from ....io.whole_file import sync, unfinished, write_whole
-from ...models.codec import UNREADABLE
 from .lost import Lost
 from .model import FORMAT, Meta
 

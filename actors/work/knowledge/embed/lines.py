@@ -15,7 +15,7 @@ import trio
 from .....protocol.chat import TokenUsage
 from .....protocol.errors import UpstreamError
 from .....protocol.events import LlmRetry, UsageUpdate
-from ....io.http.endpoints import Endpoints
+from ...models.endpoints import Endpoints
 from ...models.gateway import Emitter, countable
 from ...models.retry import backoff, worth_waiting
 

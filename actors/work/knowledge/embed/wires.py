@@ -16,7 +16,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from .....protocol.errors import ModelError
-from ...models.codec import UNREADABLE, no_sense
+from .....protocol.surrogates import UNREADABLE
+from ...models.codec import no_sense
 
 Json = Any
 Rows = list[list[float]]

@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from .....protocol.errors import ModelError
-from ...models.codec import UNREADABLE, no_sense
+from .....protocol.surrogates import UNREADABLE
+from ...models.codec import no_sense
 
 PATH = "/rerank"
 

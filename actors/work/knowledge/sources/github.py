@@ -19,7 +19,7 @@ import httpx
 import msgspec
 
 from .....protocol.knowledge import Document, Unreadable
-from ...models.codec import UNREADABLE
+from .....protocol.surrogates import UNREADABLE
 from ..reading import kinds
 from ..reading.bounds import CantRead
 from ..reading.read import check_size, read

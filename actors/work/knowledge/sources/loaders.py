@@ -26,7 +26,7 @@ import trio
 from .....protocol.errors import ProcessError, TimedOut
 from .....protocol.knowledge import Document, Unreadable
 from .....protocol.references import expanded
-from ...models.codec import UNREADABLE
+from .....protocol.surrogates import UNREADABLE
 from ..reading.bounds import TOO_MUCH, CantRead
 from ..reading.read import Raw, read
 from .found import Desk, Finding, Found, held

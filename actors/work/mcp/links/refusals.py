@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from .....protocol.errors import HttpRefused, McpError, McpUnauthorized, McpUnsent
 from .....protocol.jsonrpc import INVALID_REQUEST, METHOD_NOT_FOUND, Failure, decode
 from .....protocol.mcp.config import Server
+from ....io.http.refusal import message_in
 
 if TYPE_CHECKING:
     import httpx
@@ -26,8 +27,6 @@ def refusal(server: Server, what: str, response: httpx.Response, body: bytes, *,
         body: how the answer's body begins.
         session: whether the request named a session.
     """
-    from ...models.client import message_in  # it brings httpx, which those who only know the errors do not need
-
     status = response.status_code
     failure = _failure(body)
     said = (failure.error.message if failure is not None else message_in(body)) or response.reason_phrase

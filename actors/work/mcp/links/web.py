@@ -13,11 +13,10 @@ import httpx
 import trio
 
 from .....protocol.errors import ConfigError, HttpRefused, McpError, McpLost, McpUnsent, UpstreamError
-from .....protocol.jsonrpc import Message, decode_all
+from .....protocol.jsonrpc import UNREADABLE, Message, decode_all
 from .....protocol.mcp.config import Server
 from ....io.http.transport import Exchange, TrioTransport
 from ....io.http.unpacking import unpacked, unpacker_of
-from ...models.codec import UNREADABLE
 from .refusals import refusal
 
 CONNECT_WITHIN = 10.0

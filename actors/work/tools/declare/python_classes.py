@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -13,10 +13,25 @@ from .python_module import NO_VALUE
 from .schemas import described, enum, obj, with_default
 
 if TYPE_CHECKING:
-    from .python_types import Types
+    from .python_module import Module
+    from .schemas import Expansion
+    from .script import Unreadable
 
 _ENUMS = {"Enum", "StrEnum", "IntEnum"}
 _FACTORIES: dict[str, Any] = {"list": list, "dict": dict, "tuple": list, "str": str, "int": int, "bool": bool}
+
+
+class TypeReader(Protocol):
+    """Reads the types of fields; see `python_types.Types`, which has classes read here."""
+
+    module: Module
+    expansion: Expansion
+
+    def schema(self, node: ast.expr) -> Schema:
+        """The schema of an annotation."""
+
+    def wrong(self, node: ast.AST, message: str, *, expected: str = "", hint: str = "") -> Unreadable:
+        """An error at this place."""
 
 
 class _Field(msgspec.Struct, frozen=True):
@@ -26,7 +41,7 @@ class _Field(msgspec.Struct, frozen=True):
     text: str
 
 
-def class_schema(types: Types, node: ast.ClassDef) -> Schema:
+def class_schema(types: TypeReader, node: ast.ClassDef) -> Schema:
     """The schema of a class of the file.
 
     Raises:
@@ -53,7 +68,7 @@ def class_schema(types: Types, node: ast.ClassDef) -> Schema:
     return described(_object(types, fields), doc.description)
 
 
-def dict_schema(types: Types, call: ast.Call) -> Schema:
+def dict_schema(types: TypeReader, call: ast.Call) -> Schema:
     """The schema of `TypedDict("Name", {"key": type, ...})`."""
     total = _total(call.keywords)
     shape = call.args[1]
@@ -67,7 +82,7 @@ def dict_schema(types: Types, call: ast.Call) -> Schema:
     return _object(types, fields)
 
 
-def _object(types: Types, fields: dict[str, _Field]) -> Schema:
+def _object(types: TypeReader, fields: dict[str, _Field]) -> Schema:
     properties: dict[str, Schema] = {}
     for name, field in fields.items():
         schema = described(types.schema(field.annotation), field.text)
@@ -75,7 +90,7 @@ def _object(types: Types, fields: dict[str, _Field]) -> Schema:
     return obj(properties, [name for name, field in fields.items() if field.needed])
 
 
-def _kind(types: Types, node: ast.ClassDef) -> str:
+def _kind(types: TypeReader, node: ast.ClassDef) -> str:
     """`enum`, `dict`, `tuple`, `model`, `dataclass` or ""; a class is what its bases are."""
     names = [types.module.original(base) for base in node.bases]
     if _ENUMS & set(names):
@@ -95,7 +110,7 @@ def _kind(types: Types, node: ast.ClassDef) -> str:
     return ""
 
 
-def _fields(types: Types, node: ast.ClassDef, kind: str) -> dict[str, _Field]:
+def _fields(types: TypeReader, node: ast.ClassDef, kind: str) -> dict[str, _Field]:
     found: dict[str, _Field] = {}
     for base in reversed(node.bases):
         name = types.module.original(base)
@@ -122,7 +137,7 @@ def _fields(types: Types, node: ast.ClassDef, kind: str) -> dict[str, _Field]:
     return found
 
 
-def _default(types: Types, value: ast.expr | None) -> tuple[bool | None, Any]:
+def _default(types: TypeReader, value: ast.expr | None) -> tuple[bool | None, Any]:
     """Whether the field has to be given (None: it can't be), and its default."""
     if value is None:
         return True, NO_VALUE
@@ -151,7 +166,7 @@ def _total(keywords: list[ast.keyword]) -> bool:
     )
 
 
-def _must_be_there(types: Types, annotation: ast.expr, total: bool) -> bool:
+def _must_be_there(types: TypeReader, annotation: ast.expr, total: bool) -> bool:
     """Whether a key of a TypedDict has to be there: `Required` and `NotRequired`, also within `Annotated`, say so."""
     while isinstance(annotation, ast.Subscript):
         name = types.module.original(annotation.value)
@@ -167,7 +182,7 @@ def _outer(annotation: ast.expr) -> ast.expr:
     return annotation.value if isinstance(annotation, ast.Subscript) else annotation
 
 
-def _told(types: Types, value: ast.expr | None) -> str:
+def _told(types: TypeReader, value: ast.expr | None) -> str:
     """The description in pydantic's `Field(description="...")`."""
     words = value.keywords if isinstance(value, ast.Call) else []
     texts = [types.module.value(word.value) for word in words if word.arg == "description"]

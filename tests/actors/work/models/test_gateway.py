@@ -16,8 +16,8 @@ from fake_models import FakeModels, Reply
 from hypothesis import given
 from hypothesis import strategies as st
 
+from callboard.actors.io.http.refusal import retry_after
 from callboard.actors.work.models import client as client_module
-from callboard.actors.work.models.client import retry_after
 from callboard.actors.work.models.gateway import Gateway
 from callboard.actors.work.models.retry import FIRST, LONGEST, backoff
 from callboard.protocol.chat import ChatRequest, Restarted, TextDelta, TokenUsage, Tool, UserTurn

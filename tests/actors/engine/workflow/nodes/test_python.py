@@ -15,7 +15,7 @@ from workflow_house import House, written
 from callboard.actors.engine.workflow.nodes import python
 from callboard.actors.engine.workflow.nodes.code import files_in
 from callboard.actors.engine.workflow.nodes.python import code_in
-from callboard.actors.engine.workflow.play import WorkflowResult
+from callboard.actors.engine.workflow.outcome import WorkflowResult
 from callboard.actors.work.tools.files.limits import MIB, Limits
 
 FAILED = "==CODE EXECUTION FAILED=="

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import trio
 
 if TYPE_CHECKING:
-    from ...work.models.client import Endpoint
+    from .client import Endpoint
 
 MOST_IDLE = 64
 """Endpoints that are kept without a request under way."""
@@ -78,7 +78,7 @@ class Endpoints:
         self._idle.clear()
 
     def _new(self, key: Key) -> _Kept:
-        from ...work.models.client import Endpoint  # brings httpx along, which runs without models can do without
+        from .client import Endpoint  # brings httpx along, which runs without models can do without
 
         return _Kept(Endpoint(*key, self._environ))
 

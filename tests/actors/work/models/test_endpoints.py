@@ -10,8 +10,8 @@ import trio
 import trio.testing
 from fake_models import FakeModels
 
-from callboard.actors.io.http import endpoints
-from callboard.actors.io.http.endpoints import Endpoints
+from callboard.actors.work.models import endpoints
+from callboard.actors.work.models.endpoints import Endpoints
 from callboard.actors.work.models.gateway import Gateway
 from callboard.protocol.chat import ChatRequest, UserTurn
 from callboard.protocol.settings import ClientSettings, Settings
