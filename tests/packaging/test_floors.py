@@ -13,12 +13,7 @@ FLOORS = {name: height for height, name in enumerate(HOUSE)}
 """The floors of the house, the lowest first."""
 
 FLOORS_OF_ACTORS = {
-    "actors.io": 0,
-    "actors.work": 1,
-    "actors.engine": 2,
-    "actors.runs": 3,
-    "actors.views": 3,  # beside `runs`; which of them knows the other, if any, is for the test of circles
-    "actors.front": 4,
+    f"actors.{name}": height for height, name in enumerate(("io", "work", "engine", "views", "runs", "front"))
 }
 
 MOST_LINES = 500
