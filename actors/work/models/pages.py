@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ....protocol.errors import ModelError
-from ...io.html_tags import scan
+from ...io.html.tags import scan
 
 LOOKED_AT = 64 * 1024
 """Bytes of a page that are searched for its title."""

@@ -1,6 +1,6 @@
 """Reading: bytes of whatever kind become text.
 
 `read` is the way in: it looks at the contents, then at the name (`kinds`), and hands over to `encodings` (what the
-letters are), `html`, `pdf` or `office/`. Everything is bounded by `bounds`; what can't be read raises `CantRead`, whose
-text is meant for people. Files are strangers' here: nothing in them is executed, no link in them is followed.
+letters are), `io.html`, `pdf` or `office/`. Everything is bounded by `bounds`; what can't be read raises `CantRead`,
+whose text is meant for people. Files are strangers' here: nothing in them is executed, no link in them is followed.
 """

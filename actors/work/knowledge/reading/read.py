@@ -13,8 +13,10 @@ import msgspec
 import trio
 
 from .....protocol.knowledge import Document
+from ....io.html.markdown import TooLong
+from ....io.html.page import page_of
 from . import kinds
-from .bounds import Bounds, CantRead, Watch, megabytes
+from .bounds import TOO_MUCH, Bounds, CantRead, Watch, megabytes
 from .encodings import binary, cleaned, declared_inside, decoded
 
 if TYPE_CHECKING:
@@ -82,7 +84,7 @@ async def read(me: Actor, raw: Raw, bounds: Bounds, limiter: trio.CapacityLimite
             title, text = await pdf_text(me, raw.data, bounds)
         return await trio.to_thread.run_sync(lambda: _contents(raw, (text, "pdf", title)), limiter=limiter)
     return await trio.to_thread.run_sync(
-        lambda: _read(raw, bounds, Watch(bounds.seconds)), limiter=limiter, abandon_on_cancel=True
+        lambda: _read_here(raw, bounds, Watch(bounds.seconds)), limiter=limiter, abandon_on_cancel=True
     )
 
 
@@ -95,6 +97,13 @@ def check_size(size: int, kind: str, bounds: Bounds) -> None:
     most = bounds.packed if kind in kinds.PACKED else bounds.text
     if size > most:
         raise CantRead(f"it is too large: {megabytes(size)}, and at most {megabytes(most)} are read of one source")
+
+
+def _read_here(raw: Raw, bounds: Bounds, watch: Watch) -> Contents:
+    try:
+        return _read(raw, bounds, watch)
+    except TooLong:
+        raise CantRead(TOO_MUCH) from None
 
 
 def _read(raw: Raw, bounds: Bounds, watch: Watch) -> Contents:
@@ -127,9 +136,7 @@ def _read(raw: Raw, bounds: Bounds, watch: Watch) -> Contents:
 
 
 def _page(raw: Raw, text: str, bounds: Bounds, watch: Watch) -> Contents:
-    from .html import page_of
-
-    page = page_of(text, raw.source, bounds.text, watch, within=raw.within)
+    page = page_of(text, raw.source, bounds.text, watch.look, within=raw.within)
     contents = _contents(raw, (page.text, MARKDOWN, page.title))
     return msgspec.structs.replace(contents, links=page.links, kept_out=page.kept_out)
 

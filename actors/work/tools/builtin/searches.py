@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, quote, urlsplit
 import msgspec
 
 from .....protocol.errors import ToolFailed
-from ....io.html_tags import attributes_of, scan
+from ....io.html.tags import attributes_of, scan
 from ..tool import Arguments, Json
 from .fetching import SECONDS, Page, get
 from .places import in_thread

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from ....io.html.page import Reader
 from ..tool import Arguments
 from .fetching import SECONDS, get
 from .places import in_thread
-from .readable import Reader
 from .setting import Setting
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ async def fetch_url_via_curl(_me: Actor, setting: Setting, arguments: Arguments)
 
 def _converted(html: str, url: str) -> tuple[str, bool]:
     """The text, and whether it is all of it."""
-    reader = Reader(url)
+    reader = Reader(url, shows_links=True)
     until = time.monotonic() + CONVERTING
 
     def look() -> None:
@@ -50,11 +50,13 @@ def _converted(html: str, url: str) -> tuple[str, bool]:
         if time.monotonic() > until:
             raise TimeoutError
 
+    whole = True
     try:
         reader.read(html, look)
     except TimeoutError:
-        return reader.text, False
-    return reader.text, True
+        whole = False
+    page = reader.page()
+    return f"# {page.title}\n\n{page.text}".strip() if page.title else page.text, whole
 
 
 def _within(setting: Setting) -> float:

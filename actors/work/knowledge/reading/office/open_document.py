@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..markdown import Writer
+from .....io.html.markdown import Writer
 from .archive import Archive
 from .xml import stream
 

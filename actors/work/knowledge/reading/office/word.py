@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from ..markdown import Writer
+from .....io.html.markdown import Writer
 from .archive import Archive
 from .xml import Relations, stream
 

@@ -1,14 +1,12 @@
-"""HTML: the same text with selectolax and without, nothing executed, nothing that keeps us busy."""
+"""HTML as documents: text, links and wishes of a page; nothing is executed, and no page keeps the reader busy."""
 
 from __future__ import annotations
 
-import sys
 import time
 from typing import TYPE_CHECKING
 
 import pytest
 
-from callboard.actors.work.knowledge.reading import heavy
 from callboard.actors.work.knowledge.reading.bounds import Bounds, CantRead
 
 if TYPE_CHECKING:
@@ -52,22 +50,14 @@ def f():
 [image: a cat]"""
 
 
-@pytest.fixture(params=["selectolax", "without"])
-def parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Both ways of parsing."""
-    if request.param == "without":
-        monkeypatch.setitem(sys.modules, "selectolax.lexbor", None)
-    return str(request.param)
-
-
-async def test_a_page_becomes_markdown_without_scripts(reader: Reader, parser: str) -> None:
+async def test_a_page_becomes_markdown_without_scripts(reader: Reader) -> None:
     contents = await reader(PAGE, "http://h/a/", media="text/html")
     (document,) = contents.documents
     assert (document.title, document.kind, document.text) == ("A & B", "markdown", TEXT)
     assert contents.links == ("http://h/docs/one.html", "http://h/docs/two.html")
 
 
-async def test_a_page_says_whether_it_wants_to_be_found_and_followed(reader: Reader, parser: str) -> None:
+async def test_a_page_says_whether_it_wants_to_be_found_and_followed(reader: Reader) -> None:
     page = b"<meta name=robots content='%b'><a href=/x>x</a>"
     nofollow = await reader(page % b"NOFOLLOW", "http://h/", media="text/html")
     assert (len(nofollow.documents), nofollow.links) == (1, ())
@@ -75,7 +65,7 @@ async def test_a_page_says_whether_it_wants_to_be_found_and_followed(reader: Rea
     assert (nofollow.kept_out, noindex.kept_out, noindex.links) == (False, True, ("http://h/x",))
 
 
-async def test_a_page_says_its_own_encoding(reader: Reader, parser: str) -> None:
+async def test_a_page_says_its_own_encoding(reader: Reader) -> None:
     page = "<meta charset=windows-1251><p>привет</p>".encode("cp1251")
     assert (await reader.one(page, "a.html")).text == "привет"
 
@@ -84,7 +74,7 @@ async def test_html_is_known_by_its_beginning(reader: Reader) -> None:
     assert (await reader.one(b"\n<!DOCTYPE html><p>x", "page")).text == "x"
 
 
-async def test_elements_nested_without_end_keep_nobody_busy(reader: Reader, parser: str) -> None:
+async def test_elements_nested_without_end_keep_nobody_busy(reader: Reader) -> None:
     began = time.monotonic()
     assert (await reader.one(b"<div>" * 100_000 + b"deep", "a.html")).text == "deep"
     assert time.monotonic() - began < 10
@@ -111,18 +101,18 @@ HOSTILE = (
 )
 
 
-async def test_no_page_keeps_us_busy(reader: Reader, parser: str) -> None:
+async def test_no_page_keeps_us_busy(reader: Reader) -> None:
     """The parser of Python's library takes minutes for the first of them."""
     reader.bounds = Bounds(seconds=20)
     for piece in HOSTILE:
         await reader((piece * 10_000).encode(), "a.html")
 
 
-async def test_a_number_of_a_thousand_digits_is_no_letter(reader: Reader, parser: str) -> None:
+async def test_a_number_of_a_thousand_digits_is_no_letter(reader: Reader) -> None:
     assert "x" in (await reader.one(b"<p>&#" + b"9" * 5000 + b"; x", "a.html")).text
 
 
-async def test_a_page_that_unfolds_to_too_much_is_refused(reader: Reader, parser: str) -> None:
+async def test_a_page_that_unfolds_to_too_much_is_refused(reader: Reader) -> None:
     reader.bounds = Bounds(text=1000)
     table = b"<table>" + b"<tr><td>" * 50 + b"</table>"
     assert (await reader.one(table, "a.html")).text == ""
@@ -130,9 +120,7 @@ async def test_a_page_that_unfolds_to_too_much_is_refused(reader: Reader, parser
         await reader(b"<p>" + b"x" * 1000, "a.html")
 
 
-async def test_a_page_that_takes_too_long_is_given_up(
-    reader: Reader, parser: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_page_that_takes_too_long_is_given_up(reader: Reader) -> None:
     reader.bounds = Bounds(seconds=0.0)
     with pytest.raises(CantRead, match="more than 0 s"):
         await reader(b"<p>x</p>" * 2000, "a.html")
@@ -153,26 +141,10 @@ HEAVY = {
 
 
 @pytest.mark.parametrize("shape", HEAVY)
-async def test_a_page_takes_time_as_it_is_long_whatever_its_shape(reader: Reader, parser: str, shape: str) -> None:
+async def test_a_page_takes_time_as_it_is_long_whatever_its_shape(reader: Reader, shape: str) -> None:
     reader.bounds = Bounds(seconds=60)
     began = time.monotonic()
     text = (await reader.one(HEAVY[shape].encode(), "a.html")).text
     assert time.monotonic() - began < 20
     assert "x" in text
     assert "y" in text
-
-
-def test_only_what_is_never_closed_in_html_may_stay_open() -> None:
-    assert not heavy.is_heavy("<p>x<br><li>" * 10_000)
-    assert not heavy.is_heavy("<b>x</b>" * 10_000)
-    assert heavy.is_heavy("<b>" * 10_000)
-
-
-def test_usual_pages_are_not_heavy() -> None:
-    rows = "".join(
-        f"<tr class='odd {number}' id=r{number} data-k{number % 90}='<a b>'><td><a href = /x/{number}>x</a>"
-        for number in range(4000)
-    )
-    assert not heavy.is_heavy(PAGE.decode() + f"<table>{rows}</table><script>if (a<b && c<d) x = 1</script>")
-    assert not heavy.is_heavy("<script>" + "x += '<b>'; " * 500 + "</script>")
-    assert not heavy.is_heavy("<svg " + " ".join(f"a{number}=1" for number in range(150)) + ">")

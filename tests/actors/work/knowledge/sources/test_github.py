@@ -98,12 +98,7 @@ def wiki(body: str, *around: str) -> str:
     return f"<title>W</title><div>Sign in {links}</div><div id=wiki-body><div>{body}</div></div><div>Terms</div>"
 
 
-@pytest.mark.parametrize("parser", ["selectolax", "html_tags"])
-async def test_of_a_wiki_only_the_articles_count(
-    parser: str, bench: Bench, hub: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if parser == "html_tags":
-        monkeypatch.setitem(__import__("sys").modules, "selectolax.lexbor", None)
+async def test_of_a_wiki_only_the_articles_count(bench: Bench, hub: Site) -> None:
     hub.pages |= {
         "/o/r/wiki": wiki("<p>Home", "/One", "/_history", "/One/_history", "/_new"),
         "/o/r/wiki/One": wiki("<h1>One</h1>is here"),

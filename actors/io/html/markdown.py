@@ -1,26 +1,29 @@
 """Writes Markdown, as tags come and go.
 
-Both ways of reading HTML drive it, so that what is read does not depend on what is installed. Headings, lists, tables
-and code keep their shape, since splitting goes by them; links keep their words only, and images what is said of them.
+Headings, lists, tables and code keep their shape, since splitting goes by them. Of images it says what their text says.
 """
 
 from __future__ import annotations
-
-from .bounds import TOO_MUCH, CantRead
-
-UNSEEN = frozenset(
-    (
-        *("script", "style", "noscript", "template", "svg", "math", "iframe", "object", "embed", "canvas"),
-        *("select", "button", "nav", "footer", "audio", "video"),
-    )
-)
-"""Elements that are left out with all that is in them."""
 
 HEADINGS = {f"h{level}": "#" * level + " " for level in range(1, 7)}
 _LINES = frozenset(
     (
         *("div", "section", "article", "main", "header", "aside", "hr", "dt", "dd", "figure", "figcaption", "form"),
-        *("fieldset", "address", "tr", "li", "br", "caption", "option", "summary", "details", "body", "html"),
+        *(
+            "fieldset",
+            "address",
+            "tr",
+            "li",
+            "br",
+            "caption",
+            "option",
+            "summary",
+            "details",
+            "body",
+            "html",
+            "nav",
+            "footer",
+        ),
     )
 )
 _APART = frozenset(("p", "ul", "ol", "dl", "table", "blockquote", "pre")) | HEADINGS.keys()
@@ -30,11 +33,15 @@ TITLE = 500
 """Characters after which a title has been long enough."""
 
 
+class TooLong(Exception):
+    """There is more text than the caller takes."""
+
+
 class Writer:
     """Takes what a page consists of, in order; `text` is what it says.
 
     Args:
-        most: characters that are taken; more raise `CantRead`.
+        most: characters that are taken; more raise `TooLong`.
     """
 
     def __init__(self, most: int) -> None:
@@ -50,6 +57,7 @@ class Writer:
         self._row: list[str] | None = None
         self._in_cell = False
         self._rows = 0
+        self._link = ("", 0)  # where the open link leads, and how much of the line was there before it
 
     @property
     def text(self) -> str:
@@ -61,20 +69,25 @@ class Writer:
                 kept.append(line)
         return "\n".join(kept).strip("\n")
 
-    def open(self, tag: str, alt: str = "") -> None:
-        """An element begins; `alt` is what is said of an image."""
-        if tag == "title":
+    def open(self, tag: str, told: str = "") -> None:
+        """An element begins; `told` is the text of an image, or where a link leads if that is to be written."""
+        if tag == "a":
+            self._end_link()
+            self._link = (told, len(self._line))
+        elif tag == "title":
             self._in_title = True
         elif tag in ("td", "th"):
             self._begin_cell()
-        elif tag == "img" and alt:
-            self.add(f" [image: {' '.join(alt.split())}] ")
+        elif tag == "img" and told:
+            self.add(f" [image: {' '.join(told.split())}] ")
         elif tag in _LINES or tag in _APART:
             self._begin_block(tag)
 
     def close(self, tag: str) -> None:
         """An element ends."""
-        if tag == "title":
+        if tag == "a":
+            self._end_link()
+        elif tag == "title":
             self._in_title = False
         elif tag in ("td", "th"):
             self._end_cell()
@@ -88,16 +101,19 @@ class Writer:
         elif tag in ("ul", "ol") and self._lists:
             self._end_line()
             self._lists.pop()
+            self._mark = ""  # of an item without words that was never closed
             if not self._lists:
                 self._lines.append("")
         elif tag in _LINES or tag in _APART:
+            if tag == "table" and self._row is not None:
+                self._end_row()  # `</tr>` may be left out
             self._end_block(tag)
 
     def add(self, words: str) -> None:
         """Text."""
         self._size += len(words)
         if self._size > self._most:
-            raise CantRead(TOO_MUCH)
+            raise TooLong
         if self._in_title:
             if len(self.title) < TITLE:
                 self.title = " ".join(f"{self.title} {words[:TITLE]}".split())
@@ -116,6 +132,8 @@ class Writer:
         if self._row is not None and tag != "tr":
             self._line.append(" ")  # a cell is one line, whatever is in it
             return
+        if self._row is not None:
+            self._end_row()  # one that was never closed, or holds a table
         self._end_line()
         if tag in _APART and not self._lists:
             self._lines.append("")
@@ -144,6 +162,15 @@ class Writer:
         if tag in _APART and not self._lists:
             self._lines.append("")
 
+    def _end_link(self) -> None:
+        (target, start), self._link = self._link, ("", 0)
+        if not target or self._pre:
+            return
+        words = "".join(self._line[start:])
+        if label := " ".join(words.split()):
+            before, after = words[:1].isspace() * " ", words[-1:].isspace() * " "
+            self._line[start:] = [f"{before}[{label}]({target}){after}"]
+
     def _item(self) -> str:
         if not self._lists:
             return "- "
@@ -156,6 +183,7 @@ class Writer:
     def _end_line(self) -> None:
         line = "".join(self._line)
         self._line.clear()
+        self._link = (self._link[0], 0)
         if self._pre:
             self._lines.append(line.rstrip())
             return
@@ -170,7 +198,7 @@ class Writer:
     # --- tables
 
     def _begin_cell(self) -> None:
-        self._end_cell()  # nobody has to close one
+        self._end_cell()  # `</td>` may be left out
         self._in_cell = self._row is not None
 
     def _end_cell(self) -> None:
@@ -179,6 +207,7 @@ class Writer:
         elif self._in_cell:
             cell = " ".join("".join(self._line).split())
             self._line.clear()
+            self._link = (self._link[0], 0)
             self._row.append(cell.replace("|", "\\|"))
         self._in_cell = False
 

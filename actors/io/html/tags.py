@@ -1,6 +1,6 @@
 """HTML cut into tags and text.
 
-The parser of Python's library takes minutes for some kilobytes that somebody made for it (`<a <a <a`), so it is not
+The parser of Python's library takes minutes for some hostile kilobytes (`<a <a <a`), so it is not
 used. This one goes through the page once, builds nothing, and gives up where a tag does not end. Of a tag longer than
 `LONGEST` it reads the beginning; the rest of such a tag is looked for while that costs no more than a few times the
 page's length in all, else its `<` is text.
