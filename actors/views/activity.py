@@ -7,10 +7,10 @@ from typing import Any, Literal, TypeAlias, final
 
 import msgspec
 
+from ...protocol.control.things import ActorKind
 from ...protocol.events import Event, EventData
 
 Kind: TypeAlias = Literal["graph", "agent", "node", "chat", "tool", "mcp", "knowledge"]
-ActorKind: TypeAlias = Literal["run", "graph", "node", "agent", "tool", "mcp", "actor"]
 Key: TypeAlias = tuple[str, Kind, Any]
 """An activity's actor, its kind, and what tells it from others of this kind and actor."""
 

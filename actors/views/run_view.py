@@ -20,8 +20,9 @@ from datetime import datetime
 from typing import Any, ClassVar, Literal, TypeAlias, final
 
 from ...protocol import events as ev
+from ...protocol.control.things import ActorKind
 from ...protocol.events import Event, EventData
-from .activity import NOTHING, Activity, ActorKind, ActorView, Asked, Change, Key, Kind, NodeView
+from .activity import NOTHING, Activity, ActorView, Asked, Change, Key, Kind, NodeView
 
 Status: TypeAlias = Literal["running", "waiting", "done", "failed", "cancelled"]
 
@@ -42,6 +43,7 @@ _KINDS_OF_ACTORS: dict[Kind, ActorKind] = {
     "tool": "tool",
     "mcp": "mcp",
 }
+_ENCLOSING = frozenset({"graph", "agent", "node", "tool"})
 _ENDS: dict[type, Status] = {ev.RunFinished: "done", ev.RunFailed: "failed", ev.RunCancelled: "cancelled"}
 
 
@@ -120,12 +122,12 @@ class RunView:
         return [each for actor in self.actors.values() for each in actor.open if each.kind == kind]
 
     def nearest(self, path: str) -> Activity | None:
-        """The activity that an actor is at, requests left out; else the one that its nearest ancestor is at."""
+        """What an actor works on or in: its youngest graph, agent, node or call; else that of its nearest ancestor."""
         while path:
             actor = self.actors.get(path)
             if actor is not None:
                 for each in reversed(actor.open):
-                    if each.kind != "chat":
+                    if each.kind in _ENCLOSING:
                         return each
             path = path.rpartition("/")[0]
         return None
@@ -273,7 +275,7 @@ class RunView:
         chat = _find(actor, (event.actor, "chat", event.id))
         if chat is not None:
             chat.hear(data.text if type(data) is ev.LlmDelta else "", self._clock(event), self._text)
-            if chat.above is not None:
+            if chat.above is not None and type(data) is ev.LlmDelta:
                 chat.above.news = data
         return NOTHING if chat is None else Change(chat)
 
@@ -351,7 +353,7 @@ class RunView:
         begun = Activity(kind, key, name, event, event.data, self._clock(event), above)
         (self.roots if above is None else above.below)[begun.key] = begun
         actor.open.append(begun)
-        if self.home is None and kind == ("agent" if self.is_agent else "graph"):
+        if self.home is None and kind == ("agent" if self.is_agent else "graph") and not begun.data.depth:
             self.home = begun
         return Change(begun, began=True, ended=ended)
 

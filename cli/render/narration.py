@@ -14,7 +14,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import singledispatchmethod
+from time import monotonic
 
+from ...actors.views.activity import NOTHING, Activity, Asked
+from ...actors.views.run_view import RunView
 from ...protocol.events import (
     ActorRestarted,
     ActorStuck,
@@ -35,10 +38,10 @@ from ...protocol.events import (
     StepFinished,
     StepStarted,
     ToolFinished,
-    UsageUpdate,
     Warned,
 )
 from . import paths
+from .board import TAIL
 from .knowledge import KnowledgeTeller
 from .lines import Line, Pen, duration
 from .text import safe
@@ -48,7 +51,7 @@ __all__ = ["Line", "Narrator"]
 
 
 class Narrator:
-    """Turns a run's events into lines. Keeps only what a later line needs: node types, nesting, usage.
+    """Turns a run's events into lines.
 
     Args:
         verbose: tell about model calls, the output of tools and nested graphs too.
@@ -58,6 +61,9 @@ class Narrator:
         live: what runs at the moment is shown elsewhere.
         mark: what a line begins with; `>` for terminals without the real one.
         whole: nothing is cut, for readers that are no terminal.
+
+    Attributes:
+        view: what the events come to.
     """
 
     def __init__(
@@ -73,22 +79,19 @@ class Narrator:
         self._verbose = verbose
         self._prompting = prompting
         self._by_hand = by_hand
-        self._held: dict[str, Line] = {}
-        self._secret: set[str] = set()
+        self.view = RunView(text=TAIL if live else 0, clock=lambda _: monotonic())
+        self._change = NOTHING
         self._pen = Pen(mark, whole=whole)
         self._troupe = TroupeTeller(
-            self._pen, verbose=verbose, told=self._told, spent=self._spent, of_node=self._of_node
+            self._pen, self.view, verbose=verbose, told=self._told, spent=self._spent, of_node=self._of_node
         )
         self._knowledge = KnowledgeTeller(self._pen, live=live)
-        self._types: dict[str, str] = {}
         self._live = live
-        self._graph = ""  # the actor of the graph that was started
-        self._nested: set[str] = set()
         self._wide: set[tuple[str, int]] = set()
-        self._usage: dict[str, UsageUpdate] = {}
 
     def lines(self, event: Event) -> list[Line]:
         """What to say about the event; often nothing."""
+        self._change = self.view.see(event)
         if self._by_hand and _is_outcome(event.data):
             return []
         return [Line(safe(line.text), line.style) for line in self._tell(event.data, event)]
@@ -100,7 +103,7 @@ class Narrator:
     @singledispatchmethod
     def _tell(self, data: EventData, event: Event) -> Iterator[Line]:
         """A kind that is the troupe's matter, or that nothing is said about."""
-        return self._troupe.tell(data, event)
+        return self._troupe.tell(data, event, self._change.about)
 
     # --- the run and its graphs -------------------------------------------------------------------------
 
@@ -112,20 +115,16 @@ class Narrator:
 
     @_tell.register
     def _graph_started(self, data: GraphStarted, event: Event) -> Iterator[Line]:
-        if data.depth > 0:
-            child = paths.child(event.actor)
-            if child and not self.nested(event.actor):
-                yield self._pen.timed(event, f"{child} ({data.graph}, a graph) start")
-            self._nested.add(event.actor)
-        else:
-            self._graph = event.actor
+        child = paths.child(event.actor) if data.depth else ""
+        if child and not self._is_nested(self._above):
+            yield self._pen.timed(event, f"{child} ({data.graph}, a graph) start")
         if self._told(event):
             yield self._pen.line(f"graph: {data.graph} (start: {data.start})", style="title")
 
     @_tell.register
     def _graph_finished(self, data: GraphFinished, event: Event) -> Iterator[Line]:
         child = paths.child(event.actor) if data.depth else ""
-        if child and not self.nested(event.actor.rpartition("/")[0]):
+        if child and not self._is_nested(self._above):
             yield self._pen.timed(event, f"{child} {_how(data)} {duration(data.seconds)}")
             if not self._verbose:
                 return
@@ -141,18 +140,11 @@ class Narrator:
         yield self._pen.line(f"graph{name} {_how(data)} {data.seconds:.2f}s{spent}")
 
     def _spent(self) -> str:
-        if not self._usage:
+        view = self.view
+        if not view.usage:
             return ""
-        taken = sum(usage.input_tokens for usage in self._usage.values())
-        given = sum(usage.output_tokens for usage in self._usage.values())
-        cost = sum(usage.cost for usage in self._usage.values())
-        money = f", ${cost:.4f}" if cost else ""
-        return f", {taken} tokens in, {given} out{money}"
-
-    @_tell.register
-    def _usage_update(self, data: UsageUpdate, _event: Event) -> Iterator[Line]:
-        self._usage[data.model] = data
-        yield from ()
+        money = f", ${view.cost:.4f}" if view.cost else ""
+        return f", {view.input_tokens} tokens in, {view.output_tokens} out{money}"
 
     # --- steps and nodes --------------------------------------------------------------------------------
 
@@ -171,9 +163,6 @@ class Narrator:
 
     @_tell.register
     def _node_entered(self, data: NodeEntered, event: Event) -> Iterator[Line]:
-        self._types[data.node] = data.type
-        if data.item is not None:
-            self._nested.add(event.actor)
         if self._told(event, item=data.item):
             visit = f", visit {data.visit}" if data.visit > 1 else ""
             yield self._pen.timed(event, f"{_name(data.node, data.item)} ({data.type}{visit}) start")
@@ -182,10 +171,8 @@ class Narrator:
     def _node_exited(self, data: NodeExited, event: Event) -> Iterator[Line]:
         onward = f" -> {', '.join(data.next)}" if data.next else ""
         name = _name(data.node, data.item)
-        if data.item is not None:
-            self._nested.discard(event.actor)
         if data.error is not None:
-            type_ = self._types.get(data.node, "node")
+            type_ = self._change.about.data.type if self._change.about else "node"
             text = f"{name} ({type_}) FAILED in {duration(data.seconds)}{onward} -- {self._pen.short(data.error)}"
             yield self._pen.timed(event, text, style="error")
         elif self._told(event, item=data.item):
@@ -206,34 +193,29 @@ class Narrator:
     # --- questions and warnings -------------------------------------------------------------------------
 
     @_tell.register
-    def _question_asked(self, data: QuestionAsked, event: Event) -> Iterator[Line]:
-        question = data.question if isinstance(data.question, dict) else {}
-        if question.get("secret"):
-            self._secret.add(event.id)
-        text = self._pen.short(str(question.get("text", "")))
-        line = self._pen.timed(event, f"{paths.asker(question) or 'somebody'} asks: {text}", style="question")
-        if self._prompting:
-            self._held[event.id] = line
-        else:
-            yield line
+    def _question_asked(self, _: QuestionAsked, __: Event) -> Iterator[Line]:
+        if not self._prompting and self._change.question is not None:
+            yield self._asks(self._change.question)
+
+    def _asks(self, asked: Asked) -> Line:
+        text = self._pen.short(str(asked.question.get("text", "")))
+        who = paths.asker(asked.question) or "somebody"
+        return self._pen.timed(asked.event, f"{who} asks: {text}", style="question")
 
     @_tell.register
     def _question_answered(self, data: QuestionAnswered, event: Event) -> Iterator[Line]:
-        held = self._held.pop(event.id, None)
-        secret = event.id in self._secret
-        self._secret.discard(event.id)
-        if held is not None:
+        asked = self._change.question
+        if self._prompting and asked is not None:
             if data.by == "terminal":
                 return
-            yield held
+            yield self._asks(asked)
         value = ", ".join(map(str, data.value)) if isinstance(data.value, list) else str(data.value)
         who = _BY.get(data.by) or f"by {paths.name(data.by) if data.by.startswith('/') else data.by}"
+        secret = asked is not None and asked.question.get("secret")
         yield self._pen.timed(event, f"answered {who}" + (" (a secret)" if secret else f": {self._pen.short(value)}"))
 
     @_tell.register
     def _question_expired(self, data: QuestionExpired, event: Event) -> Iterator[Line]:
-        self._held.pop(event.id, None)
-        self._secret.discard(event.id)
         if data.reason == "timeout":  # for the other reasons, what follows says it
             yield self._pen.timed(event, "nobody answered in time")
 
@@ -261,18 +243,30 @@ class Narrator:
         """Whether this depth of detail is wanted: nested graphs and map items only with `-v`."""
         if self._verbose:
             return True
-        return item is None and not self.nested(event.actor)
+        return item is None and not self._is_nested(self._change.about or self.view.nearest(event.actor))
 
     def _of_node(self, event: Event) -> bool:
         """Whether it is the work of a node of the graph that was started, and nothing else shows that."""
-        return not self._live and bool(self._graph) and event.actor.rpartition("/")[0] == self._graph
+        home = self.view.home
+        return (
+            not self._live
+            and home is not None
+            and home.kind == "graph"
+            and event.actor.rpartition("/")[0] == home.actor
+        )
 
-    def nested(self, actor: str) -> bool:
-        """Whether the actor belongs to a graph that another graph runs."""
-        while self._nested and actor:
-            if actor in self._nested:
+    @property
+    def _above(self) -> Activity | None:
+        """What encloses what the event is about."""
+        return self._change.about.above if self._change.about is not None else None
+
+    def _is_nested(self, activity: Activity | None) -> bool:
+        """Whether it belongs to a graph that another graph runs, or to an item of a map."""
+        while activity is not None:
+            kind, data = activity.kind, activity.data
+            if (kind == "graph" and data.depth) or (kind == "node" and data.item is not None):
                 return True
-            actor = actor.rpartition("/")[0]
+            activity = activity.above
         return False
 
 

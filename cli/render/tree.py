@@ -7,7 +7,7 @@ here needs a lock. rich's own refresh thread stays off: it would read the board 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Self, TextIO
@@ -18,8 +18,9 @@ from rich.live import Live
 from rich.text import Text
 from rich.tree import Tree
 
-from ...protocol.events import Event
-from .board import Board, Key, Lane
+from ...actors.views.activity import Activity
+from ...protocol.events import Event, RunStarted
+from .board import detail, lanes, title
 from .narration import Line, Narrator
 from .style import colours
 
@@ -36,7 +37,7 @@ class LiveTree:
     ) -> None:
         self._console = Console(file=stream, no_color=not colours(stream), markup=False, emoji=False, highlight=False)
         self._narrator = Narrator(verbose=verbose, prompting=prompting, by_hand=by_hand, live=True)
-        self._board = Board(time.monotonic)
+        self._began = time.monotonic()
         self._live = self._new_live()
         self._aside = 0
         self._held: list[Line] = []
@@ -54,7 +55,8 @@ class LiveTree:
 
     def on_event(self, event: Event) -> None:
         """Prints what there is to say, and remembers what runs."""
-        self._board.on_event(event)
+        if isinstance(event.data, RunStarted):
+            self._began = time.monotonic()
         self._print(self._narrator.lines(event))
 
     def note(self, text: str) -> None:
@@ -116,17 +118,18 @@ class LiveTree:
             self._quietly(self._live.stop)
 
     def _picture(self) -> RenderableType:
-        if not self._board.roots:
+        view = self._narrator.view
+        if not any(lanes(view.roots.values())):
             return Text("")
         now = time.monotonic()
         room = max(3, self._console.size.height // 2)
         tree = Tree("", hide_root=True, guide_style="dim")
-        left = _grow(tree, self._board.roots, now, room)
-        foot = [f"{now - self._board.started:.1f}s in all"] if self._board.title else []
+        left = _grow(tree, view.roots.values(), now, room)
+        foot = [f"{now - self._began:.1f}s in all"] if view.started is not None else []
         if left < 0:
             foot.append(f"{-left} more running")
-        if self._board.questions:
-            foot.append(f"{len(self._board.questions)} open question(s)")
+        if view.questions:
+            foot.append(f"{len(view.questions)} open question(s)")
         if not foot:
             return tree
         return Group(tree, Text(" " + " · ".join(foot), style="dim", overflow="ellipsis", no_wrap=True))
@@ -141,21 +144,21 @@ class LiveTree:
             self._broken = True
 
 
-def _grow(tree: Tree, lanes: dict[Key, Lane], now: float, room: int) -> int:
+def _grow(tree: Tree, activities: Iterable[Activity], now: float, room: int) -> int:
     """Adds lanes as long as there is room; returns the room left, below zero when some had to stay out."""
-    for lane in lanes.values():
+    for lane in lanes(activities):
         room -= 1
         branch = tree.add(_label(lane, now)) if room >= 0 else tree
-        room = _grow(branch, lane.children, now, room)
+        room = _grow(branch, lane.below.values(), now, room)
     return room
 
 
-def _label(lane: Lane, now: float) -> Text:
+def _label(lane: Activity, now: float) -> Text:
     spinner = _SPINNER[int(now * 10) % len(_SPINNER)]
     text = Text(no_wrap=True, overflow="ellipsis")
     text.append(f"{spinner} ", style="cyan")
-    text.append(lane.title, style="bold")
-    text.append(f"  {now - lane.since:.1f}s", style="dim")
-    if lane.detail:
-        text.append(f"  {lane.detail}", style="dim")
+    text.append(title(lane), style="bold")
+    text.append(f"  {now - lane.at:.1f}s", style="dim")
+    if said := detail(lane):
+        text.append(f"  {said}", style="dim")
     return text

@@ -17,8 +17,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import singledispatchmethod
 
+from ...actors.views.activity import Activity
+from ...actors.views.run_view import RunView
 from ...protocol.events import (
-    TERMINAL,
     AgentContinued,
     AgentFinished,
     AgentStarted,
@@ -51,10 +52,11 @@ _STOPS = {
 
 
 class TroupeTeller:
-    """Turns the events of agents into lines. Keeps only what is under way: calls and children.
+    """Turns the events of agents into lines.
 
     Args:
         pen: writes the lines.
+        view: what the events come to; it has seen what is told here.
         verbose: tell about model calls and beginnings too.
         told: whether what happens at an actor is told at all.
         spent: what the run has used, as the end of a line.
@@ -64,6 +66,7 @@ class TroupeTeller:
     def __init__(
         self,
         pen: Pen,
+        view: RunView,
         *,
         verbose: bool,
         told: Callable[[Event], bool],
@@ -75,27 +78,26 @@ class TroupeTeller:
         self._verbose = verbose
         self._told = told
         self._spent = spent
-        self._calls: dict[tuple[str, str], str] = {}
-        self._children: set[str] = set()
+        self._view = view
+        self._about: Activity | None = None
         self._last: tuple[AgentFinished, Event] | None = None
 
-    def tell(self, data: EventData, event: Event) -> Iterator[Line]:
+    def tell(self, data: EventData, event: Event, about: Activity | None) -> Iterator[Line]:
         """What to say about the event; nothing about kinds that are no matter of agents.
 
         When a run is interrupted, the agent that was started ends before its children do. Its line still comes last.
         """
-        if isinstance(data, AgentFinished) and not data.depth and self._children and self._last is None:
+        if isinstance(data, AgentFinished) and not data.depth and self._last is None and self._has_children():
             self._last = data, event
             return
+        self._about = about
         yield from self._tell(data, event)
-        if isinstance(data, AgentStarted) and data.child:
-            self._children.add(event.actor)
-        elif isinstance(data, AgentFinished):
-            self._children.discard(event.actor)
-        if self._last is not None and (not self._children or event.kind in TERMINAL):
+        if self._last is not None and not self._has_children():
             (first, ended), self._last = self._last, None
-            self._children.clear()
             yield from self._tell(first, ended)
+
+    def _has_children(self) -> bool:
+        return any(agent.data.child for agent in self._view.under_way("agent"))
 
     @singledispatchmethod
     def _tell(self, _data: EventData, _event: Event) -> Iterator[Line]:
@@ -152,12 +154,14 @@ class TroupeTeller:
 
     @_tell.register
     def _tool_started(self, data: ToolStarted, event: Event) -> Iterator[Line]:
-        call = call_in_short(data.tool, data.arguments, whole=self._pen.whole)
-        if event.id:  # a script node's process has none, and its node is told
-            who = paths.caller(event.actor)
-            self._calls[event.actor, event.id] = call = f"{who}: {call}" if who else call
         if self._verbose:
+            call = self._call(data, event)
             yield self._pen.timed(event, f"  {call} start" if event.id else f"  tool {call} start")
+
+    def _call(self, data: ToolStarted, event: Event) -> str:
+        call = call_in_short(data.tool, data.arguments, whole=self._pen.whole)
+        who = paths.caller(event.actor) if event.id else ""  # a script node's process has none, and its node is told
+        return f"{who}: {call}" if who else call
 
     @_tell.register
     def _tool_delta(self, data: ToolDelta, _event: Event) -> Iterator[Line]:
@@ -171,7 +175,7 @@ class TroupeTeller:
 
     @_tell.register
     def _tool_finished(self, data: ToolFinished, event: Event) -> Iterator[Line]:
-        call = self._calls.pop((event.actor, event.id), "")
+        call = self._call(self._about.data, event) if self._about is not None and event.id else ""
         if not self._told(event) or not (call or self._verbose):
             return
         status = f" (exit {data.status})" if data.status else ""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import pytest
 import trio
 
-from callboard.cli.render.board import Board
+from callboard.actors.views.activity import Activity
+from callboard.actors.views.run_view import RunView
+from callboard.cli.render.board import TAIL, detail, lanes, title
 from callboard.cli.render.plain import PlainLines
 from callboard.cli.render.progress import Silent, choose
 from callboard.cli.render.tree import LiveTree
@@ -18,43 +20,44 @@ from callboard.protocol import events as ev
 MakeEvent = Callable[..., ev.Event]
 
 
-def labels(board: Board) -> list[object]:
-    def walk(lanes: dict[object, object]) -> list[object]:
-        return [(lane.title, walk(lane.children)) if lane.children else lane.title for lane in lanes.values()]
+def labels(view: RunView) -> list[object]:
+    def walk(activities: Iterable[Activity]) -> list[object]:
+        shown = [(title(each), walk(each.below.values())) for each in lanes(activities)]
+        return [(name, below) if below else name for name, below in shown]
 
-    return walk(board.roots)
+    return walk(view.roots.values())
 
 
 def test_lanes_hang_below_their_ancestors_and_close_with_them(event: MakeEvent) -> None:
-    board = Board(lambda: 0.0)
+    view = RunView(text=TAIL)
     call = "/run-1/call"
-    board.on_event(event(ev.NodeEntered(node="call", type="agent"), call))
-    board.on_event(event(ev.GraphStarted(graph="inner", start="a", depth=1), f"{call}/inner"))
-    board.on_event(event(ev.NodeEntered(node="a", type="llm"), f"{call}/inner/a"))
-    board.on_event(event(ev.ToolStarted(tool="search"), f"{call}/inner/a", id="t1"))
-    board.on_event(event(ev.NodeEntered(node="other", type="script"), "/run-1/other"))
+    view.see(event(ev.NodeEntered(node="call", type="agent"), call))
+    view.see(event(ev.GraphStarted(graph="inner", start="a", depth=1), f"{call}/inner"))
+    view.see(event(ev.NodeEntered(node="a", type="llm"), f"{call}/inner/a"))
+    view.see(event(ev.ToolStarted(tool="search"), f"{call}/inner/a", id="t1"))
+    view.see(event(ev.NodeEntered(node="other", type="script"), "/run-1/other"))
     inner = ("inner (graph)", [("a (llm)", ["search"])])
-    assert labels(board) == [("call (agent)", [inner]), "other (script)"]
-    board.on_event(event(ev.ToolFinished(tool="search", seconds=1.0), f"{call}/inner/a", id="t1"))
-    board.on_event(event(ev.NodeExited(node="call", seconds=1.0), call))
-    assert labels(board) == ["other (script)"]
-    board.on_event(event(ev.NodeExited(node="a", seconds=1.0), f"{call}/inner/a"))
-    board.on_event(event(ev.RunFailed(outcome={})))
-    assert labels(board) == []
+    assert labels(view) == [("call (agent)", [inner]), "other (script)"]
+    view.see(event(ev.ToolFinished(tool="search", seconds=1.0), f"{call}/inner/a", id="t1"))
+    view.see(event(ev.NodeExited(node="call", seconds=1.0), call))
+    assert labels(view) == ["other (script)"]
+    view.see(event(ev.NodeExited(node="a", seconds=1.0), f"{call}/inner/a"))
+    view.see(event(ev.RunFailed(outcome={})))
+    assert labels(view) == []
 
 
 def test_children_hang_below_their_parent_with_turns_and_calls(event: MakeEvent) -> None:
-    board = Board(lambda: 0.0)
+    view = RunView(text=TAIL)
     boss, kid = "/run-1/boss", "/run-1/boss/children/agent_kid_1/kid"
-    board.on_event(event(ev.AgentStarted(agent="boss"), boss))
+    view.see(event(ev.AgentStarted(agent="boss"), boss))
     for attempt in (1, 1, 2):
-        board.on_event(event(ev.LlmRequest(model="m", messages=1, attempt=attempt), boss))
-    board.on_event(event(ev.ToolStarted(tool="agent__collect", arguments='{"id":"agent_kid_1"}'), f"{boss}/c", id="c"))
-    board.on_event(event(ev.AgentStarted(agent="kid", depth=1, child="agent_kid_1"), kid))
-    board.on_event(event(ev.ToolStarted(tool="fs_read", arguments='{"path":"src/a.py"}'), f"{kid}/fs_read", id="d"))
+        view.see(event(ev.LlmRequest(model="m", messages=1, attempt=attempt), boss))
+    view.see(event(ev.ToolStarted(tool="agent__collect", arguments='{"id":"agent_kid_1"}'), f"{boss}/c", id="c"))
+    view.see(event(ev.AgentStarted(agent="kid", depth=1, child="agent_kid_1"), kid))
+    view.see(event(ev.ToolStarted(tool="fs_read", arguments='{"path":"src/a.py"}'), f"{kid}/fs_read", id="d"))
     graph = "/run-1/boss/children/agent_coder_2/coder"
-    board.on_event(event(ev.GraphStarted(graph="coder", start="a", depth=1), graph))
-    assert labels(board) == [
+    view.see(event(ev.GraphStarted(graph="coder", start="a", depth=1), graph))
+    assert labels(view) == [
         (
             "boss (agent), 2 turns",
             [
@@ -64,17 +67,17 @@ def test_children_hang_below_their_parent_with_turns_and_calls(event: MakeEvent)
             ],
         )
     ]
-    board.on_event(event(ev.ToolFinished(tool="agent__collect", seconds=1.0), f"{boss}/c", id="c"))
-    board.on_event(event(ev.AgentFinished(agent="kid", seconds=1.0, turns=1, tool_calls=1, depth=1), kid))
-    board.on_event(event(ev.GraphFinished(graph="coder", seconds=1.0, depth=1), graph))
-    assert labels(board) == ["boss (agent), 2 turns"]
+    view.see(event(ev.ToolFinished(tool="agent__collect", seconds=1.0), f"{boss}/c", id="c"))
+    view.see(event(ev.AgentFinished(agent="kid", seconds=1.0, turns=1, tool_calls=1, depth=1), kid))
+    view.see(event(ev.GraphFinished(graph="coder", seconds=1.0, depth=1), graph))
+    assert labels(view) == ["boss (agent), 2 turns"]
 
 
 def test_a_lane_tells_what_it_is_at(event: MakeEvent) -> None:
-    board = Board(lambda: 0.0)
+    view = RunView(text=TAIL)
     actor = "/run-1/a"
-    board.on_event(event(ev.NodeEntered(node="a", type="llm"), actor))
-    (lane,) = board.roots.values()
+    view.see(event(ev.NodeEntered(node="a", type="llm"), actor))
+    (lane,) = view.roots.values()
     seen = []
     for data in (
         ev.LlmRequest(model="m", messages=1),
@@ -85,8 +88,8 @@ def test_a_lane_tells_what_it_is_at(event: MakeEvent) -> None:
         ev.ActorWaiting(on="question"),
         ev.ToolProgress(tool="t", progress=1, total=4, message="rea\x1bding"),
     ):
-        board.on_event(event(data, actor))
-        seen.append(lane.detail)
+        view.see(event(data, actor))
+        seen.append(detail(lane))
     assert seen == [
         "m",
         "sec",
@@ -99,14 +102,14 @@ def test_a_lane_tells_what_it_is_at(event: MakeEvent) -> None:
 
 
 def test_a_server_that_starts_has_a_lane_until_it_has(event: MakeEvent) -> None:
-    board = Board(lambda: 0.0)
+    view = RunView(text=TAIL)
     actor = "/run-1/boss"
-    board.on_event(event(ev.McpServerStarting(server="time"), actor))
-    board.on_event(event(ev.McpServerStarting(server="old"), actor))
-    assert labels(board) == ["MCP server time starts", "MCP server old starts"]
-    board.on_event(event(ev.McpServerStarted(server="time", version="1", protocol="x", seconds=1.0, tools=1), actor))
-    board.on_event(event(ev.McpServerFailed(server="old", error="it died"), actor))
-    assert labels(board) == []
+    view.see(event(ev.McpServerStarting(server="time"), actor))
+    view.see(event(ev.McpServerStarting(server="old"), actor))
+    assert labels(view) == ["MCP server time starts", "MCP server old starts"]
+    view.see(event(ev.McpServerStarted(server="time", version="1", protocol="x", seconds=1.0, tools=1), actor))
+    view.see(event(ev.McpServerFailed(server="old", error="it died"), actor))
+    assert labels(view) == []
 
 
 @pytest.mark.usefixtures("autojump_clock")

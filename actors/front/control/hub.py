@@ -161,7 +161,6 @@ class Hub:
         self.unread = UnreadOfAll()
         self._me = me
         self._asking = Asking(self.options.questions)
-        self._tree = Tree(root.kernel.actor)
         self._pictures: dict[str, GraphPicture] = {}
         self._runs = Running(
             root,
@@ -170,6 +169,7 @@ class Hub:
             ring_bytes=self.options.ring_bytes,
             redact=redact,
         )
+        self._tree = Tree(root.kernel.actor, self._runs.view_of)
         self.actors = Steering(root, self._tree, self._runs, self.get)
 
     @contextlib.asynccontextmanager
@@ -425,7 +425,6 @@ class Hub:
                 self._runs.hear(event)
             self._tree.take(event)
             if event.kind in TERMINAL:
-                self._tree.forget_run(event.run)
                 self._pictures.pop(event.run, None)
         except Exception:  # reported; a listener that raises is dropped, and that would end every run's log
             log.exception("the hub could not take event %d of %s (%s)", event.seq, event.run, event.kind)

@@ -79,7 +79,7 @@ class Steering:
         actor = self._actor(caller, path)
         if not text.strip() or len(text) > LONGEST_TEXT:
             raise UsageError(f"a text for an agent has 1 to {LONGEST_TEXT} characters, this one {len(text)}")
-        if not self._tree.talks(path) or actor.stopping:
+        if not self._tree.talks(actor) or actor.stopping:
             raise Conflict(f"{path} is no LLM agent at work, so nobody would read this")
         await actor.ref.tell(PersonSays(text=text, by=caller.called))
 

@@ -1,38 +1,27 @@
-"""The actors, as they are shown: where they stand comes from the kernel, what they are at from their events.
-
-What is known of an actor from its events is dropped with its last one, so this grows with the tree and no further.
-"""
+"""The actors, as they are shown: where they stand comes from the kernel, what they are at from the views of runs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
 from typing import Self
 
-import msgspec
 import trio
 
 from ....protocol.control.things import ActorInfo, ActorKind, TreeChange
 from ....protocol.events import (
     ActorFailed,
-    ActorRestarted,
     ActorSpawned,
     ActorStopped,
-    AgentStarted,
     Event,
-    GraphStarted,
     LlmDelta,
     LlmReasoning,
-    LlmRequest,
     LlmResponse,
-    McpServerStarting,
-    NodeEntered,
-    ToolFinished,
-    ToolStarted,
     UsageUpdate,
 )
 from ....supervisors import Actor
 from ....supervisors.census import Seen, census, find, look_at
+from ...views.activity import ActorView
+from ...views.run_view import RunView
 from .memory import memory_of_process
 from .runs.summary import rfc3339
 
@@ -40,107 +29,40 @@ TURN = 1000
 """Actors that are looked at in a row, before others get a look in."""
 
 
-class Known(msgspec.Struct, gc=False):
-    """What the events of an actor have told."""
-
-    kind: ActorKind = "actor"
-    since: datetime | None = None
-    doing: str = ""
-    doing_since: datetime | None = None
-    talks: bool = False
-    turns: int = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cost: float = 0.0
-    restarts: int = 0
-    events: int = 0
-    last_event: str = ""
-
-    def at(self, doing: str, since: datetime) -> None:
-        """It begins something."""
-        self.doing, self.doing_since = doing, since
-
-
 class Tree:
     """See the module.
 
     Args:
         top: the root of all actors.
+        views: what is known of a run under way, by its id.
     """
 
-    def __init__(self, top: Actor) -> None:
+    def __init__(self, top: Actor, views: Callable[[str], RunView | None]) -> None:
         self._root = top.root
-        self._known: dict[str, Known] = {}
-        self._costs: dict[str, dict[str, float]] = {}
+        self._views = views
+        self._shared = RunView()
         self._watches: dict[TreeWatch, None] = {}
 
-    # --- what events tell -----------------------------------------------------------------------------------
-
     def take(self, event: Event) -> None:
-        """Learn from an event; of pieces of text, nothing."""
-        data, path = event.data, event.actor
-        kind = type(data)
+        """An event has happened; that of a run, its view has seen. Pieces of text change nothing that is shown."""
+        kind = type(event.data)
         if kind is LlmDelta or kind is LlmReasoning:
             return
-        if kind is ActorStopped or kind is ActorFailed:
-            self._known.pop(path, None)
-        else:
-            known = self._known.get(path)
-            if known is None:
-                if self.find(path) is None:
-                    return  # told after its end: nobody would take it out again
-                known = self._known[path] = Known("run" if path == f"/{event.run}" else "actor")
-            known.last_event = event.kind
-            known.events += 1
-            self._learn(known, event)
-        if self._watches:
-            moved = kind in _MOVES
-            spent = kind is LlmResponse or kind is UsageUpdate
-            for watch in self._watches:
-                if spent:  # the run's row shows what all in it have used
-                    watch.note(event.run, f"/{event.run}")
-                watch.note(event.run, path, began=kind is ActorSpawned, ended=moved and kind is not ActorSpawned)
-                if moved:
-                    watch.note(event.run, event.parent)
+        if not event.run:
+            self._shared.see(event)
+        moved = kind in _MOVES
+        spent = kind is LlmResponse or kind is UsageUpdate
+        for watch in self._watches:
+            if spent:  # the run's row shows what all in it have used
+                watch.note(event.run, f"/{event.run}")
+            watch.note(event.run, event.actor, began=kind is ActorSpawned, ended=moved and kind is not ActorSpawned)
+            if moved:
+                watch.note(event.run, event.parent)
 
-    def _learn(self, known: Known, event: Event) -> None:
-        data = event.data
-        if isinstance(data, ActorSpawned):
-            known.since = event.ts
-        elif isinstance(data, NodeEntered):
-            _is(known, "node")
-            known.at(data.node, event.ts)
-            known.talks = known.talks or data.type == "llm"
-        elif isinstance(data, LlmRequest):
-            known.at(data.model, event.ts)
-        elif isinstance(data, LlmResponse):
-            known.turns += 1
-            known.input_tokens += data.input_tokens
-            known.output_tokens += data.output_tokens
-            known.at("", event.ts)
-        elif isinstance(data, UsageUpdate):
-            totals = self._costs.setdefault(event.run, {})
-            known.cost += data.cost - totals.get(data.model, 0.0)
-            totals[data.model] = data.cost
-        elif isinstance(data, ToolStarted):
-            _is(known, "tool")
-            known.at(data.tool, event.ts)
-        elif isinstance(data, ToolFinished):
-            known.at("", event.ts)
-        elif isinstance(data, AgentStarted):
-            _is(known, "agent")
-            known.talks = True
-        elif isinstance(data, GraphStarted):
-            _is(known, "graph")
-        elif isinstance(data, McpServerStarting) and not event.run:
-            _is(known, "mcp")
-        elif isinstance(data, ActorRestarted):
-            known.restarts += 1
-
-    def forget_run(self, run: str) -> None:
-        """The run is over."""
-        self._costs.pop(run, None)
-        self._known.pop(f"/{run}", None)  # its end is told after its actor's
+    def _known(self, path: str, run: str) -> ActorView | None:
+        """What its events have told of an actor."""
+        view = self._views(run) if run else self._shared
+        return view.actors.get(path) if view is not None else None
 
     # --- looking --------------------------------------------------------------------------------------------
 
@@ -148,9 +70,9 @@ class Tree:
         """The living actor with this path."""
         return find(self._root, path)
 
-    def talks(self, path: str) -> bool:
+    def talks(self, actor: Actor) -> bool:
         """Whether the actor holds a conversation with a model."""
-        known = self._known.get(path)
+        known = self._known(actor.path, actor.stream.run)
         return known is not None and known.talks
 
     def all(self, run: str | None) -> list[ActorInfo]:
@@ -177,16 +99,18 @@ class Tree:
             children=seen.children,
             memory=memory_of_process(seen.pid) if seen.pid else 0,
         )
-        known = self._known.get(info.path)
+        known = self._known(info.path, info.run)
         if known is None:
             info.kind = _by_place(info.path)
             return info
         info.kind = known.kind if known.kind != "actor" else _by_place(info.path)
-        info.doing, info.turns, info.restarts = known.doing, known.turns, known.restarts
+        info.turns, info.restarts = known.turns, known.restarts
         info.input_tokens, info.output_tokens, info.cost = known.input_tokens, known.output_tokens, known.cost
         info.events, info.last_event = known.events, known.last_event
         info.since = "" if known.since is None else rfc3339(known.since)
-        info.doing_since = rfc3339(known.doing_since) if known.doing and known.doing_since is not None else ""
+        doing = known.doing
+        if doing is not None:
+            info.doing, info.doing_since = doing.name, rfc3339(doing.began.ts)
         return info
 
     # --- watching -------------------------------------------------------------------------------------------
@@ -278,11 +202,6 @@ class TreeWatch:
 
 
 _MOVES = frozenset({ActorSpawned, ActorStopped, ActorFailed})
-
-
-def _is(known: Known, kind: ActorKind) -> None:
-    if known.kind == "actor":
-        known.kind = kind
 
 
 def _by_place(path: str) -> ActorKind:

@@ -14,8 +14,10 @@ import msgspec
 
 from .....protocol.control.things import RunInfo
 from .....protocol.events import KINDS
+from .....protocol.events.decode import decode
 from .....protocol.jsonrpc import UNREADABLE
-from ..runs.summary import CONCERNS, Summary, rfc3339
+from ....views.run_view import RunView
+from ..runs.summary import CONCERNS, rfc3339, sum_up
 from .files import EVENTS
 
 PAGE = 256 * 1024
@@ -44,14 +46,12 @@ class _Head(msgspec.Struct, gc=False):
     actor: str = ""
 
 
-class _Told(_Head, kw_only=True, gc=False):
+class _Time(msgspec.Struct, gc=False):
     ts: datetime
-    data: msgspec.Raw
-    id: str = ""
 
 
 _HEAD = msgspec.json.Decoder(_Head)
-_TOLD = msgspec.json.Decoder(_Told)
+_TIME = msgspec.json.Decoder(_Time)
 
 
 def read_page(directory: Path, offset: int, after: int, most: int = 1_000_000) -> Page:
@@ -146,25 +146,21 @@ def last_event(directory: Path) -> LoggedEvent | None:
 
 def summed_up(directory: Path, info: RunInfo) -> RunInfo:
     """What the log of a run whose process is gone says about it; one without an end is `lost`."""
-    summary = Summary(msgspec.structs.replace(info, seq=0, input_tokens=0, output_tokens=0, cost=0.0))
-    after, offset = 0, 0
-    last = info.started
+    info, view = msgspec.structs.replace(info, seq=0), RunView()
+    offset, last = 0, b""
     while True:
-        page = read_page(directory, offset, after)
+        page = read_page(directory, offset, info.seq)
         if not page.events:
             break
         offset = page.offset
-        for event in page.events:
-            after = event.seq
-            with contextlib.suppress(*UNREADABLE):  # of another version, perhaps; that must not hide all other runs
-                told = _TOLD.decode(event.data)
-                last = rfc3339(told.ts)
-                kind = KINDS.get(told.kind)
-                if kind in CONCERNS:
-                    assert kind is not None
-                    summary.take(msgspec.json.decode(told.data, type=kind), told.id, told.ts)
-    info = summary.info
-    info.seq = after
+        for logged in page.events:
+            info.seq, last = logged.seq, logged.data
+            if KINDS.get(logged.kind) in CONCERNS and (event := decode(logged.data)) is not None:
+                with contextlib.suppress(*UNREADABLE):  # of another version, perhaps; it must not hide all other runs
+                    view.see(event)
+                    sum_up(info, view, event)
     if not info.over:
-        info.status, info.ended, info.open_questions = "lost", last or None, 0
+        with contextlib.suppress(*UNREADABLE):
+            info.ended = rfc3339(_TIME.decode(last).ts)
+        info.status, info.ended, info.open_questions = "lost", info.ended or info.started or None, 0
     return info

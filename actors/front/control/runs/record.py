@@ -11,18 +11,17 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Generic, TypeVar
 
 import msgspec
 import trio
 
 from .....protocol.control.things import RunInfo
 from .....protocol.events import SCHEMA_VERSION, TERMINAL, Event, encode
+from .....protocol.events.decode import decode
+from ....views.run_view import RunView
 from ..logs.reading import LoggedEvent
 from ..logs.runs import RunLog
-from .summary import CONCERNS, Summary, rfc3339
-
-T = TypeVar("T")
+from .summary import CONCERNS, rfc3339, sum_up
 
 log = logging.getLogger("callboard.control")
 
@@ -38,6 +37,8 @@ class Record:
         redact: takes secrets out of an encoded event.
 
     Attributes:
+        info: see above.
+        view: what its events come to; in what the summary tells there are no secrets, in the rest as they are.
         log: its log.
         ring: its newest events, without gaps.
         first: number of the first event in the ring.
@@ -54,12 +55,13 @@ class Record:
         ring_bytes: int,
         redact: Callable[[bytes], bytes] | None = None,
     ) -> None:
+        self.info = info
+        self.view = RunView()
         self.log = log
         self.ring: deque[LoggedEvent] = deque()
         self.first = 1
         self.over = False
         self._on_disk = on_disk
-        self._summary = Summary(info)
         self._redact = redact
         self._ring_events = ring_events
         self._ring_bytes = ring_bytes
@@ -67,14 +69,9 @@ class Record:
         self._news = trio.lowlevel.ParkingLot()
 
     @property
-    def info(self) -> RunInfo:
-        """The summary."""
-        return self._summary.info
-
-    @property
     def seq(self) -> int:
         """Number of the newest event."""
-        return self._summary.info.seq
+        return self.info.seq
 
     def add(self, event: Event) -> None:
         """An event has happened; after the run's last one there is none."""
@@ -85,7 +82,7 @@ class Record:
         if self._redact is not None:
             line, told = self._redact(line), line
             if type(data) in CONCERNS and line != told:  # the summary is shown as well
-                data = msgspec.json.decode(line, type=_Data[type(data)]).data  # type: ignore[misc]  # made at run time
+                event = decode(line) or event
         logged = LoggedEvent(event.seq, event.kind, line, event.actor)
         ring = self.ring
         ring.append(logged)
@@ -95,9 +92,10 @@ class Record:
             self.first += 1
         self.info.seq = event.seq
         self.log.append(line)
+        self.view.see(event)
         if type(data) in CONCERNS:
             try:
-                self._summary.take(data, event.id, event.ts)
+                sum_up(self.info, self.view, event)
             except Exception:  # reported; a run must come to its end here even if we can't sum it up
                 log.exception("%s can't be summed up", event.run)
             if event.kind in TERMINAL:
@@ -133,10 +131,6 @@ class Record:
     def _end(self) -> None:
         self.over = True
         self.log.close(self.info, self._on_disk)
-
-
-class _Data(msgspec.Struct, Generic[T]):
-    data: T
 
 
 def _encoded(event: Event) -> bytes:

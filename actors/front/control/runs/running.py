@@ -20,6 +20,7 @@ from .....protocol.errors import ActorCancelled
 from .....protocol.events import Event, Warned
 from ....runs.begin import new_id
 from ....runs.run import run
+from ....views.run_view import RunView
 from ..logs.runs import RunLogs
 from .record import Record
 from .summary import rfc3339
@@ -86,6 +87,11 @@ class Running:
         """The subject that a run belongs to; what nobody has started through the hub is the local user's."""
         record = self.live.get(run)
         return record.info.owner if record is not None else LOCAL.subject
+
+    def view_of(self, run: str) -> RunView | None:
+        """What the events of a run under way come to."""
+        record = self.live.get(run)
+        return record.view if record is not None else None
 
     async def start(self, info: RunInfo, arguments: dict[str, Any]) -> str:
         """Start a run, and wait until it has begun; its id, which replaces that of `info`.

@@ -14,6 +14,7 @@ import msgspec
 from .....protocol.control.things import RunInfo
 from .....protocol.errors import CallboardError
 from .....protocol.events import (
+    Event,
     EventData,
     QuestionAnswered,
     QuestionAsked,
@@ -26,6 +27,7 @@ from .....protocol.events import (
 )
 from .....protocol.jsonrpc import readable
 from .....protocol.outcome import ErrorReport
+from ....views.run_view import RunView
 
 LONGEST_PROMPT = 2_000
 LONGEST_OUTPUT = 20_000
@@ -33,71 +35,25 @@ LONGEST_ERROR = 4_000
 """Characters of prompt, output and error that a summary keeps; the events have them whole."""
 
 CONCERNS: frozenset[type[EventData]] = frozenset(
-    {
-        RunStarted,
-        UsageUpdate,
-        QuestionAsked,
-        QuestionAnswered,
-        QuestionExpired,
-        RunFinished,
-        RunFailed,
-        RunCancelled,
-    }
+    {UsageUpdate, QuestionAsked, QuestionAnswered, QuestionExpired, RunStarted, RunFinished, RunFailed, RunCancelled}
 )
-"""What a summary is made of; it need not be told of anything else."""
+"""What a summary is made of."""
 
 
-class Summary:
-    """See the module.
-
-    Attributes:
-        info: the summary.
-    """
-
-    def __init__(self, info: RunInfo) -> None:
-        self.info = info
-        self._models: dict[str, UsageUpdate] = {}
-        self._open: set[str] = set()
-
-    def take(self, data: EventData, id: str, ts: datetime) -> None:
-        """Count in one event of `CONCERNS`."""
-        info = self.info
-        if isinstance(data, UsageUpdate):
-            before = self._models.get(data.model)
-            self._models[data.model] = data
-            info.input_tokens += data.input_tokens - (before.input_tokens if before else 0)
-            info.output_tokens += data.output_tokens - (before.output_tokens if before else 0)
-            info.cost += data.cost - (before.cost if before else 0.0)
-        elif isinstance(data, QuestionAsked):
-            self._open.add(id)
-            self._count_questions()
-        elif isinstance(data, QuestionAnswered | QuestionExpired):
-            self._open.discard(id)
-            self._count_questions()
-        elif isinstance(data, RunStarted):
-            info.target, info.name, info.dialect, info.model = data.target, data.name, data.dialect, data.model
-            info.prompt = readable(data.prompt[:LONGEST_PROMPT])
-            info.started = rfc3339(ts)
-        elif isinstance(data, RunFinished | RunFailed | RunCancelled):
-            self._end(data, ts)
-
-    def _count_questions(self) -> None:
-        info = self.info
-        info.open_questions = len(self._open)
-        if not info.over:
-            info.status = "waiting" if self._open else "running"
-
-    def _end(self, data: RunFinished | RunFailed | RunCancelled, ts: datetime) -> None:
-        info = self.info
-        info.status = (
-            "done" if isinstance(data, RunFinished) else "failed" if isinstance(data, RunFailed) else "cancelled"
-        )
-        info.ended = rfc3339(ts)
-        info.open_questions = 0
-        said = data.outcome if isinstance(data.outcome, dict) else {}
-        info.output = readable(str(said.get("output") or "")[:LONGEST_OUTPUT])
-        if said.get("error"):
-            error = msgspec.convert(said["error"], ErrorReport)
+def sum_up(info: RunInfo, view: RunView, event: Event) -> None:
+    """Bring the summary up to date after an event of `CONCERNS`, which the view has seen."""
+    info.status, info.open_questions = view.status, len(view.questions)
+    info.input_tokens, info.output_tokens, info.cost = view.input_tokens, view.output_tokens, view.cost
+    if isinstance(event.data, RunStarted):
+        data = event.data
+        info.target, info.name, info.dialect, info.model = data.target, data.name, data.dialect, data.model
+        info.prompt = readable(data.prompt[:LONGEST_PROMPT])
+        info.started = rfc3339(event.ts)
+    elif view.outcome is not None:
+        info.ended = rfc3339(event.ts)
+        info.output = readable(str(view.outcome.get("output") or "")[:LONGEST_OUTPUT])
+        if view.outcome.get("error"):
+            error = msgspec.convert(view.outcome["error"], ErrorReport)
             info.error = msgspec.structs.replace(error, message=readable(error.message[:LONGEST_ERROR]))
         info.exit_code = exit_code_of(info)
 

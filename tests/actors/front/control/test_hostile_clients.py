@@ -211,14 +211,15 @@ async def test_what_is_told_of_an_actor_after_its_end_is_not_kept(root: callboar
     run = MadeRun(root, "run-late")
     child = run.actor.adopt(_idle, (), name="child", bond="watched")
     child.launch()
-    assert f"/{run.id}/child" in hub._tree._known
+    view = hub._runs.live[run.id].view
+    assert f"/{run.id}/child" in view.actors
     child.interrupt()
     await until(lambda: child.end is not None)
     child.emit(Warned(code="late", message="said after its end"))
     run.end()
     await until(lambda: run.actor.end is not None)
     run.actor.emit(LlmDelta(text="so is this"))
-    assert not [path for path in hub._tree._known if run.id in path]
+    assert view.actors == {}
 
 
 async def _idle(me: Actor) -> None:
