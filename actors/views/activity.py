@@ -30,33 +30,15 @@ class Activity:
         news: the last thing that was said about it.
         requests: of an agent, how many it has sent to its model.
         tokens: input, output and cached input of the requests in it.
-        waits: of a chat, whether its next try is waited for.
+        waits: of a chat, whether its next try is waited for; `tried` is when the last one went out.
         pieces: how many pieces the last try of a chat has brought; `first` and `last` say when, on the view's clock.
+        gap: seconds between the last piece and the one before it; of the first, since the chat began.
         over: whether it has ended; then `code` is that of its error ("" if it has none), `error` its text.
     """
 
     __slots__ = (
-        "_length",
-        "_text",
-        "above",
-        "actor",
-        "at",
-        "began",
-        "below",
-        "code",
-        "data",
-        "error",
-        "first",
-        "key",
-        "kind",
-        "last",
-        "name",
-        "news",
-        "over",
-        "pieces",
-        "requests",
-        "tokens",
-        "waits",
+        "_length", "_text", "above", "actor", "at", "began", "below", "code", "data", "error", "first", "gap", "key",
+        "kind", "last", "name", "news", "over", "pieces", "requests", "tokens", "tried", "waits",
     )  # fmt: skip
 
     def __init__(
@@ -76,7 +58,8 @@ class Activity:
         self.tokens = (0, 0, 0)
         self.waits = False
         self.pieces = 0
-        self.first = self.last = at
+        self.first = self.last = self.tried = at
+        self.gap = 0.0
         self.over = False
         self.code = ""
         self.error: str | None = None
@@ -90,6 +73,7 @@ class Activity:
 
     def hear(self, text: str, at: float, most: int) -> None:
         """A piece of a chat's answer came; of all its text, the last `most` characters are kept at least."""
+        self.gap = max(0.0, at - (self.last if self.pieces else self.at))
         if not self.pieces:
             self.first = at
         self.last = at

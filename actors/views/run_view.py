@@ -251,7 +251,7 @@ class RunView:
         change = self._begin("chat", event.id, data.model, event, actor) if chat is None else Change(chat)
         if chat is not None:  # the next try
             chat.hear_anew()
-            chat.waits = False
+            chat.waits, chat.tried = False, self._clock(event)
         self._tell(event, data)
         return change
 

@@ -8,7 +8,8 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from callboard.cli.render.board import Board
+from callboard.actors.views.run_view import RunView
+from callboard.cli.render.board import detail, title
 from callboard.cli.render.knowledge import building_in_short
 from callboard.cli.render.narration import Narrator
 from callboard.protocol import events as ev
@@ -98,12 +99,12 @@ def test_the_knowledge_of_graphs_inside_graphs_is_quiet(event: MakeEvent) -> Non
 
 
 def test_a_base_that_is_being_built_has_a_lane(event: MakeEvent) -> None:
-    board = Board(lambda: 0.0)
-    board.on_event(event(ev.NodeEntered(node="look", type="rag"), "/run-1/look"))
-    board.on_event(event(building("read", 3), "/run-1/look"))
-    board.on_event(event(building("embed", 5, 20), "/run-1/look"))
-    [node] = board.roots.values()
-    [lane] = node.children.values()
-    assert (node.label, lane.label, lane.detail) == ("look (rag)", BASE, "embedding, 5 of 20 chunks")
-    board.on_event(event(built(chunks=20), "/run-1/look"))
-    assert (list(board.roots.values()), node.children) == ([node], {})
+    view = RunView()
+    view.see(event(ev.NodeEntered(node="look", type="rag"), "/run-1/look"))
+    view.see(event(building("read", 3), "/run-1/look"))
+    view.see(event(building("embed", 5, 20), "/run-1/look"))
+    [node] = view.roots.values()
+    [lane] = node.below.values()
+    assert (title(node), title(lane), detail(lane)) == ("look (rag)", BASE, "embedding, 5 of 20 chunks")
+    view.see(event(built(chunks=20), "/run-1/look"))
+    assert (list(view.roots.values()), node.below) == ([node], {})

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any, final
+from typing import final
 
 from opentelemetry import context, trace
 from opentelemetry.context import Context
@@ -14,32 +13,14 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from ....protocol.events import (
     ActorFailed,
     ActorStopped,
-    AgentFinished,
-    AgentStarted,
     Event,
     EventData,
-    GraphFinished,
-    GraphStarted,
-    KnowledgeRetrieved,
-    LlmDelta,
-    LlmFailed,
-    LlmReasoning,
-    LlmRequest,
-    LlmResponse,
-    LlmRetry,
     McpServerStarted,
     McpServerStopped,
-    NodeEntered,
-    NodeExited,
-    QuestionAnswered,
-    QuestionAsked,
-    QuestionExpired,
     RunCancelled,
     RunFailed,
     RunFinished,
     RunStarted,
-    ToolFinished,
-    ToolStarted,
 )
 from ...runs.trace_context import caller, conversation
 from .content import Content
@@ -87,24 +68,20 @@ class Listener:
             self._runs[event.run] = RunSpans(
                 self._tracer, self._measured, self._content, event, _around(), conversation.get()
             )
-        elif (spans := self._runs.get(event.run)) is None:
+            return
+        spans = self._runs.get(event.run)
+        if spans is None:
             return  # begun before we listened, or no run: a tool that is called by hand
-        elif (handler := _HANDLERS.get(kind)) is not None:
-            handler(spans, event, event.data)
-        elif kind in _ENDS:
+        spans.hear(event)
+        if kind in _ENDS:
             del self._runs[event.run]
-            spans.over(event, _ENDS[kind])
-        elif isinstance(event.data, ActorStopped):
-            spans.actor_over(event, "" if event.data.reason == "normal" else CANCELLED)
-        elif isinstance(event.data, ActorFailed):
-            spans.actor_over(event, event.data.code)
+            spans.over(event.ts, _ENDS[kind])
 
     def close(self) -> None:
         """Nobody listens any more: end what is open."""
         runs, self._runs = self._runs, {}
-        for run, spans in runs.items():
-            now = datetime.now(UTC)
-            spans.over(Event(seq=0, ts=now, run=run, actor=f"/{run}", kind="", data=EventData()), CANCELLED)
+        for spans in runs.values():
+            spans.over(datetime.now(UTC), CANCELLED)
 
     def _of_kernel(self, event: Event) -> None:
         """How long connections to MCP servers last."""
@@ -117,28 +94,6 @@ class Listener:
                 wrong = isinstance(data, ActorFailed) or (isinstance(data, McpServerStopped) and data.error)
                 labels = {"error.type": "mcp_lost"} if wrong else {}
                 self._measured.mcp_session.record(max(0.0, (event.ts - began).total_seconds()), labels)
-
-
-_HANDLERS: dict[type[EventData], Callable[[RunSpans, Event, Any], None]] = {
-    GraphStarted: RunSpans.graph_started,
-    GraphFinished: RunSpans.graph_finished,
-    AgentStarted: RunSpans.agent_started,
-    AgentFinished: RunSpans.agent_finished,
-    NodeEntered: RunSpans.node_entered,
-    NodeExited: RunSpans.node_exited,
-    LlmRequest: RunSpans.llm_request,
-    LlmDelta: RunSpans.llm_chunk,
-    LlmReasoning: RunSpans.llm_chunk,
-    LlmRetry: RunSpans.llm_retry,
-    LlmResponse: RunSpans.llm_response,
-    LlmFailed: RunSpans.llm_failed,
-    ToolStarted: RunSpans.tool_started,
-    ToolFinished: RunSpans.tool_finished,
-    KnowledgeRetrieved: RunSpans.retrieved,
-    QuestionAsked: RunSpans.question,
-    QuestionAnswered: RunSpans.question,
-    QuestionExpired: RunSpans.question,
-}
 
 
 def _around() -> Context:

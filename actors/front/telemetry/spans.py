@@ -1,40 +1,60 @@
-"""The spans of one run: which events open them, which end them, and what is measured when they do."""
+"""The spans of one run: one for each activity of its view, and what is measured when they end."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Any, final
+from typing import Any, ClassVar, Literal, final
 
 from opentelemetry.context import Context
-from opentelemetry.trace import SpanKind, Status, StatusCode, Tracer, set_span_in_context
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, set_span_in_context
 from opentelemetry.util.types import AttributeValue
 
 from ....protocol.events import (
     AgentFinished,
-    AgentStarted,
     Event,
-    GraphFinished,
-    GraphStarted,
+    EventData,
     KnowledgeRetrieved,
     LlmDelta,
-    LlmFailed,
     LlmReasoning,
     LlmRequest,
     LlmResponse,
     LlmRetry,
     NodeEntered,
-    NodeExited,
+    QuestionAnswered,
+    QuestionAsked,
+    QuestionExpired,
     RunStarted,
     ToolFinished,
     ToolStarted,
 )
+from ...views.activity import Activity
+from ...views.run_view import RunView
 from .content import ENOUGH, Content
 from .metrics import Instruments
 from .names import CANCELLED, FINISH_REASONS, OTHER, TOOL_TYPES, provider_and_model
-from .tree import Kind, Open, Tree
 
 Attributes = dict[str, AttributeValue]
+Kind = Literal["workflow", "agent", "node", "chat", "tool"]
+
+
+@final
+class Open:
+    """A span that has not ended, with the labels of what is measured at its end.
+
+    Attributes:
+        told: what a chat's model has said so far, if that is wanted; `length` characters.
+    """
+
+    __slots__ = ("began", "kind", "labels", "length", "span", "told")
+
+    def __init__(self, kind: Kind, span: Span, began: datetime, labels: dict[str, str]) -> None:
+        self.kind = kind
+        self.span = span
+        self.began = began
+        self.labels = labels
+        self.told: list[str] = []
+        self.length = 0
 
 
 @final
@@ -63,66 +83,67 @@ class RunSpans:
         self._measured = measured
         self._content = content
         self._common: Attributes = {"gen_ai.conversation.id": conversation or event.run, "callboard.run.id": event.run}
-        self._home = ""
-        kind: Kind = "agent" if data.dialect == "agent" else "workflow"
+        self._open: dict[Activity | None, Open] = {}
+        self._view = RunView()
+        self._view.see(event)
         attributes: Attributes = {"callboard.dialect": data.dialect}
         if content is not None and data.prompt:
             attributes["gen_ai.input.messages"] = content.message("user", data.prompt)
-        self._top = self._invoked(kind, data.name, event, None, above, attributes)
-        self._tree = Tree(self._top)
+        self._top = self._invoked(
+            "agent" if data.dialect == "agent" else "workflow", data.name, event, above, attributes
+        )
 
-    # --- what is invoked: graphs, workflows, agents --------------------------------------------------------
+    def hear(self, event: Event) -> None:
+        """An event of the run, after its first."""
+        change = self._view.see(event)
+        about = change.about
+        if about is not None:
+            if change.began:
+                self._begin(about, event)
+            if (more := self._MORE.get(type(event.data))) is not None and (open := self._open.get(about)) is not None:
+                more(self, about, open, event, event.data)
+        elif isinstance(event.data, KnowledgeRetrieved):
+            self._retrieved(event, event.data)
+        for each in change.ended:
+            self._end(each, event.ts, each.code)
 
-    def graph_started(self, event: Event, data: GraphStarted) -> None:
-        """The run's own graph is the run's span; others have one of their own."""
-        if not self._is_top("workflow", event):
-            self._tree.put(event.actor, self._invoked("workflow", data.graph, event, self._tree.above(event.actor)))
-
-    def agent_started(self, event: Event, data: AgentStarted) -> None:
-        """The same for agents."""
-        if self._is_top("agent", event):
-            return
-        above = self._tree.above(event.actor)
-        attributes: Attributes = {"callboard.agent.depth": data.depth}
-        if data.child is not None:
-            attributes["gen_ai.agent.id"] = data.child
-            above.span.add_event("callboard.agent.spawned", {"gen_ai.agent.id": data.child}, _ns(event.ts))
-        self._tree.put(event.actor, self._invoked("agent", data.agent, event, above, attributes=attributes))
-
-    def graph_finished(self, event: Event, data: GraphFinished) -> None:
-        """A child's graph ended."""
-        if event.actor != self._home:
-            self._end(event, "workflow", code=data.code, message=data.error)
-
-    def agent_finished(self, event: Event, data: AgentFinished) -> None:
-        """An agent's loop ended; the run's own span goes on to the run's end."""
-        found = self._top if event.actor == self._home else self._tree.find(event.actor, "agent")
-        if found is None:
-            return
-        found.span.set_attributes({"callboard.agent.turns": data.turns, "callboard.agent.tool_calls": data.tool_calls})
-        if not data.error:
-            found.span.set_attribute("callboard.agent.stop", data.stop)
-        labels = self._measured.bounded({**found.labels, **({"error.type": data.code} if data.code else {})})
-        self._measured.agent_turns.record(data.turns, labels)
-        self._measured.agent_tools.record(data.tool_calls, labels)
-        if found is not self._top:
-            self._end(event, "agent", found.key, code=data.code, message=data.error)
-
-    def over(self, event: Event, code: str) -> None:
-        """The run's last event: everything ends. `code` is empty if it is done."""
-        outcome: Mapping[str, Any] = getattr(event.data, "outcome", None) or {}
-        for actor in self._tree.actors:
-            self._end_all(actor, event.ts, code or CANCELLED)
+    def over(self, at: datetime, code: str) -> None:
+        """Nothing more is heard: everything ends. `code` is empty if the run is done."""
+        for each in reversed(self._open.copy()):
+            self._end(each, at, CANCELLED)
+        outcome = self._view.outcome or {}
         if self._content is not None and outcome.get("output"):
             said = self._content.message("assistant", str(outcome["output"]))
             self._top.span.set_attribute("gen_ai.output.messages", said)
         error = outcome.get("error") or {}
-        self._finish(self._top, event.ts, error.get("code") or code, error.get("message"))
+        home = self._view.home
+        tokens = home.tokens if home is not None and home.kind == "agent" else ()
+        self._finish(self._top, at, error.get("code") or code, error.get("message"), tokens)
 
-    # --- what is in them: nodes, models, tools --------------------------------------------------------------
+    # --- what begins -------------------------------------------------------------------------------------------
 
-    def node_entered(self, event: Event, data: NodeEntered) -> None:
-        """A node begins. Nodes of one actor stand side by side, however their events come."""
+    def _begin(self, activity: Activity, event: Event) -> None:
+        """The run's own graph or agent has the run's span, others have one of their own."""
+        above = self._open.get(activity.above, self._top)
+        if activity is self._view.home:
+            self._open[activity] = self._top
+        elif activity.kind == "graph":
+            self._open[activity] = self._invoked("workflow", activity.name, event, _in(above))
+        elif activity.kind == "agent":
+            data = activity.data
+            attributes: Attributes = {"callboard.agent.depth": data.depth}
+            if data.child is not None:
+                attributes["gen_ai.agent.id"] = data.child
+                above.span.add_event("callboard.agent.spawned", {"gen_ai.agent.id": data.child}, _ns(event.ts))
+            self._open[activity] = self._invoked("agent", activity.name, event, _in(above), attributes)
+        elif activity.kind == "node":
+            self._open[activity] = self._node(event, activity.data, above)
+        elif activity.kind == "chat":
+            self._open[activity] = self._chat(event, activity.data, above)
+        elif activity.kind == "tool":
+            self._open[activity] = self._tool(event, activity.data, above)
+
+    def _node(self, event: Event, data: NodeEntered, above: Open) -> Open:
         attributes: Attributes = {
             "callboard.node.id": data.node,
             "callboard.node.type": data.type,
@@ -130,86 +151,19 @@ class RunSpans:
         }
         if data.item is not None:
             attributes["callboard.node.item"] = data.item
-        above = self._tree.above(event.actor, beside="node")
-        key = (data.node, data.item)
-        self._tree.put(event.actor, self._begin("node", key, f"node {data.node}", event.ts, above, attributes))
+        return self._opened("node", f"node {data.node}", event, _in(above), attributes, {})
 
-    def node_exited(self, event: Event, data: NodeExited) -> None:
-        """It ended, or failed."""
-        self._end(event, "node", (data.node, data.item), code=data.code, message=data.error)
-
-    def llm_request(self, event: Event, data: LlmRequest) -> None:
-        """A request goes out; those that follow a retry belong to the same span."""
-        if self._tree.find(event.actor, "chat", event.id) is not None:
-            return
+    def _chat(self, event: Event, data: LlmRequest, above: Open) -> Open:
         provider, model = provider_and_model(data.model)
         labels = {"gen_ai.operation.name": "chat", "gen_ai.provider.name": provider, "gen_ai.request.model": model}
-        above = self._tree.above(event.actor)
         if above.kind == "agent" and "gen_ai.request.model" not in above.labels:
             asked = {"gen_ai.provider.name": provider, "gen_ai.request.model": model}
             above.labels.update(asked)
             above.span.set_attributes(asked)
         attributes: Attributes = {**labels, "gen_ai.request.stream": data.stream}
-        begun = self._begin("chat", event.id, f"chat {model}", event.ts, above, attributes, labels, SpanKind.CLIENT)
-        self._tree.put(event.actor, begun)
+        return self._opened("chat", f"chat {model}", event, _in(above), attributes, labels, SpanKind.CLIENT)
 
-    def llm_chunk(self, event: Event, data: LlmDelta | LlmReasoning) -> None:
-        """A piece of the answer."""
-        chat = self._tree.find(event.actor, "chat", event.id)
-        if chat is None:
-            return
-        first = chat.chunk is None
-        seconds = max(0.0, (event.ts - (chat.chunk or chat.began)).total_seconds())
-        chat.chunk = event.ts
-        (self._measured.first_chunk if first else self._measured.per_chunk).record(
-            seconds, self._measured.bounded(chat.labels)
-        )
-        if first:
-            chat.span.set_attribute("gen_ai.response.time_to_first_chunk", seconds)
-        if self._content is not None and isinstance(data, LlmDelta) and chat.length <= ENOUGH:
-            chat.told.append(data.text)
-            chat.length += len(data.text)
-
-    def llm_retry(self, event: Event, data: LlmRetry) -> None:
-        """It is tried again; what was heard does not count."""
-        chat = self._tree.find(event.actor, "chat", event.id)
-        if chat is None:
-            return
-        chat.told, chat.length, chat.chunk = [], 0, None
-        attributes: Attributes = {"callboard.attempt": data.attempt, "callboard.wait": data.wait}
-        if self._content is not None:
-            attributes["callboard.error"] = self._content.text(data.error)
-        chat.span.add_event("callboard.retry", attributes, _ns(event.ts))
-
-    def llm_response(self, event: Event, data: LlmResponse) -> None:
-        """The answer is there."""
-        chat = self._tree.find(event.actor, "chat", event.id)
-        if chat is None:
-            return
-        reason = FINISH_REASONS.get(data.stop, data.stop)
-        answered = provider_and_model(data.model)[1]
-        chat.labels["gen_ai.response.model"] = answered
-        chat.span.set_attributes({"gen_ai.response.model": answered, "gen_ai.response.finish_reasons": (reason,)})
-        counts = (data.input_tokens, data.output_tokens, data.cached_tokens)
-        labels = self._measured.bounded(chat.labels)
-        for type, count in zip(("input", "output"), counts, strict=False):
-            if count:  # a provider that does not count them is no measurement
-                self._measured.tokens.record(count, {**labels, "gen_ai.token.type": type})
-        above: Open | None = chat
-        while above is not None:
-            above.tokens = [had + more for had, more in zip(above.tokens, counts, strict=True)]
-            above = above.parent
-        if self._content is not None and chat.told:
-            said = self._content.message("assistant", "".join(chat.told), reason)
-            chat.span.set_attribute("gen_ai.output.messages", said)
-        self._end(event, "chat", event.id)
-
-    def llm_failed(self, event: Event, data: LlmFailed) -> None:
-        """It is given up."""
-        self._end(event, "chat", event.id, code=data.code, message=data.error)
-
-    def tool_started(self, event: Event, data: ToolStarted) -> None:
-        """A tool is called, or a script runs."""
+    def _tool(self, event: Event, data: ToolStarted, above: Open) -> Open:
         labels = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": data.tool}
         attributes: Attributes = {**labels, "gen_ai.tool.type": TOOL_TYPES.get(data.origin, "function")}
         if event.id:
@@ -218,31 +172,65 @@ class RunSpans:
             labels["mcp.method.name"] = attributes["mcp.method.name"] = "tools/call"
         if self._content is not None and data.arguments:
             attributes["gen_ai.tool.call.arguments"] = self._content.text(data.arguments)
-        above = self._tree.above(event.actor)
-        key = event.id or data.tool
-        self._tree.put(
-            event.actor, self._begin("tool", key, f"execute_tool {data.tool}", event.ts, above, attributes, labels)
-        )
+        return self._opened("tool", f"execute_tool {data.tool}", event, _in(above), attributes, labels)
 
-    def tool_finished(self, event: Event, data: ToolFinished) -> None:
-        """It has its result, or failed."""
-        key = event.id or data.tool
-        tool = self._tree.find(event.actor, "tool", key)
-        if tool is None:
-            return
+    # --- what else is said of it -------------------------------------------------------------------------------
+
+    def _agent_finished(self, _: Activity, agent: Open, __: Event, data: AgentFinished) -> None:
+        agent.span.set_attributes({"callboard.agent.turns": data.turns, "callboard.agent.tool_calls": data.tool_calls})
+        if not data.error:
+            agent.span.set_attribute("callboard.agent.stop", data.stop)
+        labels = self._measured.bounded({**agent.labels, **({"error.type": data.code} if data.code else {})})
+        self._measured.agent_turns.record(data.turns, labels)
+        self._measured.agent_tools.record(data.tool_calls, labels)
+
+    def _piece(self, about: Activity, chat: Open, _: Event, data: LlmDelta | LlmReasoning) -> None:
+        first = about.pieces == 1
+        (self._measured.first_chunk if first else self._measured.per_chunk).record(
+            about.gap, self._measured.bounded(chat.labels)
+        )
+        if first:
+            chat.span.set_attribute("gen_ai.response.time_to_first_chunk", about.gap)
+        if self._content is not None and isinstance(data, LlmDelta) and chat.length <= ENOUGH:
+            chat.told.append(data.text)
+            chat.length += len(data.text)
+
+    def _retried(self, _: Activity, chat: Open, event: Event, data: LlmRetry) -> None:
+        chat.told, chat.length = [], 0
+        attributes: Attributes = {"callboard.attempt": data.attempt, "callboard.wait": data.wait}
+        if self._content is not None:
+            attributes["callboard.error"] = self._content.text(data.error)
+        chat.span.add_event("callboard.retry", attributes, _ns(event.ts))
+
+    def _answered(self, about: Activity, chat: Open, _: Event, data: LlmResponse) -> None:
+        reason = FINISH_REASONS.get(data.stop, data.stop)
+        answered = provider_and_model(data.model)[1]
+        chat.labels["gen_ai.response.model"] = answered
+        chat.span.set_attributes({"gen_ai.response.model": answered, "gen_ai.response.finish_reasons": (reason,)})
+        labels = self._measured.bounded(chat.labels)
+        for type, count in zip(("input", "output"), about.tokens, strict=False):
+            if count:  # a provider that does not count them is no measurement
+                self._measured.tokens.record(count, {**labels, "gen_ai.token.type": type})
+        if self._content is not None and chat.told:
+            said = self._content.message("assistant", "".join(chat.told), reason)
+            chat.span.set_attribute("gen_ai.output.messages", said)
+
+    def _tool_finished(self, about: Activity, tool: Open, _: Event, data: ToolFinished) -> None:
         if data.status is not None:
             tool.span.set_attribute("process.exit.code", data.status)
         if self._content is not None and data.result:
             tool.span.set_attribute("gen_ai.tool.call.result", self._content.text(data.result))
-        code = data.code or (OTHER if data.error is not None else "process" if data.status else "")
-        self._end(event, "tool", key, code=code, message=data.error)
+        about.code = data.code or (OTHER if data.error is not None else "process" if data.status else "")
 
-    def retrieved(self, event: Event, data: KnowledgeRetrieved) -> None:
-        """Something was looked up; this is told when it is over."""
+    def _question(self, _: Activity, above: Open, event: Event, __: object) -> None:
+        above.span.add_event(f"callboard.{event.kind}", {"callboard.question": event.id}, _ns(event.ts))
+
+    def _retrieved(self, event: Event, data: KnowledgeRetrieved) -> None:
+        """Something was looked up; the event comes when it is over."""
         labels = {"gen_ai.operation.name": "retrieval", "gen_ai.data_source.id": data.what}
         span = self._tracer.start_span(
             f"retrieval {data.what}",
-            set_span_in_context(self._tree.above(event.actor).span, Context()),
+            _in(self._open.get(self._view.nearest(event.actor), self._top)),
             SpanKind.CLIENT,
             {**self._common, **labels, "callboard.chunks": data.chunks},
             start_time=_ns(event.ts) - int(data.seconds * 1e9),
@@ -250,74 +238,42 @@ class RunSpans:
         span.end(_ns(event.ts))
         self._measured.chat.record(data.seconds, self._measured.bounded(labels))
 
-    def question(self, event: Event, _: object) -> None:
-        """A person is asked, or need not be any more."""
-        self._tree.above(event.actor).span.add_event(
-            f"callboard.{event.kind}", {"callboard.question": event.id}, _ns(event.ts)
-        )
-
-    def actor_over(self, event: Event, code: str) -> None:
-        """An actor has ended, and so has all that it left open."""
-        self._end_all(event.actor, event.ts, code)
-
-    # --- beginnings and ends ----------------------------------------------------------------------------------
-
-    def _is_top(self, kind: Kind, event: Event) -> bool:
-        """Whether it is what the run was started for, which has the run's span."""
-        if self._home or self._top.kind != kind:
-            return False
-        self._home = event.actor
-        return True
+    # --- beginnings and ends -----------------------------------------------------------------------------------
 
     def _invoked(
-        self,
-        kind: Kind,
-        name: str,
-        event: Event,
-        parent: Open | None,
-        above: Context | None = None,
-        attributes: Attributes | None = None,
+        self, kind: Kind, name: str, event: Event, above: Context, attributes: Attributes | None = None
     ) -> Open:
         labels = {"gen_ai.operation.name": f"invoke_{kind}", f"gen_ai.{kind}.name": name}
         title = f"invoke_{kind} {name}" if name else f"invoke_{kind}"
-        return self._begin(
-            kind, event.actor, title, event.ts, parent, {**labels, **(attributes or {})}, labels, above=above
-        )
+        return self._opened(kind, title, event, above, {**labels, **(attributes or {})}, labels)
 
-    def _begin(
+    def _opened(
         self,
         kind: Kind,
-        key: object,
         title: str,
-        at: datetime,
-        parent: Open | None,
+        event: Event,
+        above: Context,
         attributes: Attributes,
-        labels: dict[str, str] | None = None,
+        labels: dict[str, str],
         span_kind: SpanKind = SpanKind.INTERNAL,
-        above: Context | None = None,
     ) -> Open:
-        context = above if parent is None else set_span_in_context(parent.span, Context())
-        span = self._tracer.start_span(title, context, span_kind, {**self._common, **attributes}, start_time=_ns(at))
-        return Open(kind, key, span, parent, at, labels if labels is not None else {})
+        attributes = {**self._common, **attributes}
+        span = self._tracer.start_span(title, above, span_kind, attributes, start_time=_ns(event.ts))
+        return Open(kind, span, event.ts, labels)
 
-    def _end(self, event: Event, kind: Kind, key: object = None, *, code: str = "", message: str | None = None) -> None:
-        """End one, and what is open within it for the same actor: an error may have gone past its end."""
-        found = self._tree.find(event.actor, kind, key)
-        if found is not None:
-            for open in self._tree.taken(event.actor, within=found):
-                self._finish(open, event.ts, code or (CANCELLED if open is not found else ""), message)
+    def _end(self, activity: Activity | None, at: datetime, code: str) -> None:
+        open = self._open.pop(activity, None)
+        if open is None or open is self._top or activity is None:
+            return
+        self._finish(open, at, code, activity.error, activity.tokens)
 
-    def _end_all(self, actor: str, at: datetime, code: str) -> None:
-        for open in self._tree.taken(actor):
-            self._finish(open, at, code)
-
-    def _finish(self, open: Open, at: datetime, code: str, message: str | None = None) -> None:
+    def _finish(self, open: Open, at: datetime, code: str, message: str | None, tokens: Sequence[int]) -> None:
         if code:
             open.span.set_attribute("error.type", code)
             told = self._content.text(message) if self._content is not None and message else None
             open.span.set_status(Status(StatusCode.ERROR, told))
-        if open.kind in ("chat", "agent") and any(open.tokens):
-            open.span.set_attributes({name: count for name, count in zip(_USAGE, open.tokens, strict=True) if count})
+        if open.kind in ("chat", "agent"):
+            open.span.set_attributes({name: count for name, count in zip(_USAGE, tokens, strict=False) if count})
         self._measure(open, max(0.0, (at - open.began).total_seconds()), code)
         open.span.end(_ns(at))
 
@@ -332,6 +288,18 @@ class RunSpans:
         if "mcp.method.name" in labels:
             measured.mcp_call.record(seconds, labels)
 
+    _MORE: ClassVar[dict[type[EventData], Callable[[RunSpans, Activity, Open, Event, Any], None]]] = {
+        AgentFinished: _agent_finished,
+        LlmDelta: _piece,
+        LlmReasoning: _piece,
+        LlmRetry: _retried,
+        LlmResponse: _answered,
+        ToolFinished: _tool_finished,
+        QuestionAsked: _question,
+        QuestionAnswered: _question,
+        QuestionExpired: _question,
+    }
+
 
 _USAGE = ("gen_ai.usage.input_tokens", "gen_ai.usage.output_tokens", "gen_ai.usage.cache_read.input_tokens")
 
@@ -339,3 +307,8 @@ _USAGE = ("gen_ai.usage.input_tokens", "gen_ai.usage.output_tokens", "gen_ai.usa
 def _ns(at: datetime) -> int:
     """Nanoseconds since 1970."""
     return round(at.timestamp() * 1e6) * 1000
+
+
+def _in(open: Open) -> Context:
+    """The context of what belongs to this span."""
+    return set_span_in_context(open.span, Context())
