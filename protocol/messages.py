@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from .kernel.messages import Down, Message, Resumed
+from collections.abc import Mapping
+from typing import Any
 
-__all__ = ["Down", "Message", "PersonSays", "Resumed"]
+import msgspec
+
+from .failure import Failure
+from .kernel.messages import Message
 
 
 class PersonSays(Message, frozen=True, kw_only=True):
@@ -17,3 +21,83 @@ class PersonSays(Message, frozen=True, kw_only=True):
 
     text: str
     by: str = ""
+
+
+# --- what deciders are told of the work they have had done (see `actors/engine`) ---------------------------
+
+
+class WorkDone(Message, frozen=True):
+    """Base of the results of work: `key` is the number that the decider gave to it."""
+
+    key: int
+
+
+class WorkFailed(WorkDone, frozen=True, kw_only=True):
+    """It came to no result: its actor crashed, or was cancelled from outside.
+
+    Attributes:
+        failure: the crash, or that it was cancelled.
+        seconds: how long it was under way.
+    """
+
+    failure: Failure
+    seconds: float = 0.0
+
+
+class Interrupted(WorkDone, frozen=True, kw_only=True):
+    """It was under way when the decider finished, or was ended itself. Nothing can be done about it any more.
+
+    Attributes:
+        seconds: how long it was under way.
+    """
+
+    seconds: float
+
+
+class GraphBegun(Message, frozen=True, kw_only=True):
+    """A graph is to run: `prompt` becomes `initial_prompt`, `state` replaces keys of `initial_state`."""
+
+    prompt: str
+    state: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+class MapBegun(Message, frozen=True, kw_only=True):
+    """A map is to run over these items, on this state."""
+
+    items: list[Any]
+    state: Mapping[str, Any]
+
+
+class MapEnded(Message, frozen=True, kw_only=True):
+    """What a map has come to: the results of its items in their order, and what nodes of them went on over."""
+
+    collected: list[Any]
+    unaccepted: tuple[Failure, ...] = ()
+
+
+class NodeLeft(WorkDone, frozen=True, kw_only=True):
+    """A node of a graph was left, failed or not.
+
+    Attributes:
+        node: its id.
+        writes: state keys that it set.
+        targets: where its lane goes; None after an error that fails the run.
+        output: its primary result.
+        failure: what it failed with, also if that was tolerated.
+        unaccepted: failures that it, or what it played, went on over without the author's word.
+        seconds: how long it was under way.
+    """
+
+    node: str
+    writes: dict[str, Any]
+    targets: tuple[str, ...] | None
+    output: Any = None
+    failure: Failure | None = None
+    unaccepted: tuple[Failure, ...] = ()
+    seconds: float = 0.0
+
+
+class TimerFired(Message, frozen=True):
+    """The time that a decider has set is over; `name` is what it calls it."""
+
+    name: str

@@ -12,8 +12,8 @@ from ...protocol.errors import CallboardError, ShuttingDown, TimedOut
 from ...protocol.events import Event, RunCancelled, RunFailed, RunFinished, RunStarted, Warned
 from ...protocol.outcome import ErrorReport, Message, Outcome, Status
 from ...protocol.problems import Problem
+from ..engine.graph.decider import GraphResult
 from ..engine.graph.failures import ended_with
-from ..engine.graph.scheduler import GraphResult
 from ..work.agent.history import History
 from ..work.context import RunContext
 from ..work.record import Record

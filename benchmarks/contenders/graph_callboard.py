@@ -13,9 +13,10 @@ import trio
 from _serve import clock, serve
 
 from callboard.actors.engine.graph.compat import MODES
+from callboard.actors.engine.graph.decider import GraphResult
 from callboard.actors.engine.graph.nodes.map import run_map_node
 from callboard.actors.engine.graph.plan import Job, Plan, Result, Step, Work
-from callboard.actors.engine.graph.scheduler import GraphResult, run_graph
+from callboard.actors.engine.graph.run import run_graph
 from callboard.actors.work.context import RunContext
 from callboard.protocol.events import Event
 from callboard.protocol.graph.model import EndNode, MapNode, ScriptNode, Settings

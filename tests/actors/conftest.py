@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 from fake_models import FakeModels
 from stage import Stage
+from tapes import Twin, twins
 from tiny_weights import WORDS, put_weights
 
 import callboard
+
+
+@pytest.fixture(autouse=True)
+def replayed() -> Iterator[list[Twin]]:
+    """Whatever decides in a test decides the same when its messages are told again to another decider."""
+    with twins() as played:
+        yield played
 
 
 @pytest.fixture

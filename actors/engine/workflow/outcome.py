@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ....protocol.outcome import Message as Told
-from ..graph.scheduler import GraphResult
+from ..graph.decider import GraphResult
 
 if TYPE_CHECKING:
     from .board.result import Result

@@ -16,14 +16,16 @@ from stage import Stage
 
 import callboard
 from callboard.actors.engine.graph.compat import STANDARD
+from callboard.actors.engine.graph.decider import GraphResult
 from callboard.actors.engine.graph.plan import Job, Plan, Result, Step
-from callboard.actors.engine.graph.scheduler import GraphResult, run_graph
+from callboard.actors.engine.graph.run import run_graph
 from callboard.actors.work.context import RunContext
 from callboard.protocol.events import TERMINAL
 from callboard.protocol.graph import EndNode, ScriptNode
 from callboard.protocol.questions import Question
 from callboard.protocol.requests import Limits
 from callboard.supervisors import Actor, Root
+from callboard.supervisors.census import find
 
 EVERYTHING = """
 start: s
@@ -236,6 +238,44 @@ async def test_a_graph_that_timed_out_is_finished_after_its_nodes_and_counts_the
     (stopped,) = [event for event in stage.events if event.kind == "actor.stopped" and event.actor.endswith("/g/a")]
     assert stopped.seq < finished.seq
     assert finished.data.timing == {"a": (1, 2.0, 2.0)}
+
+
+@pytest.mark.parametrize(
+    ("keys", "output"),
+    [
+        ("fallback: f, next: e", "fell back"),
+        ("on_error: continue, next: e", ""),
+        ("on_error: collect, next: e", ""),
+        ("next: e", None),
+    ],
+)
+async def test_a_node_that_is_cancelled_from_outside_goes_where_a_failed_one_goes(
+    stage: Stage, keys: str, output: str | None
+) -> None:
+    stage.agent(
+        f"start: a\nnodes:\n  a: {{type: script, script: s.sh, timeout: 600, {keys}}}\n"
+        '  f: {type: script, script: f.sh, next: e}\n  e: {type: end, output: "{{said}}"}',
+        s="sleep 600",
+        f="""echo '{"said": "fell back"}'""",
+    )
+
+    def cancel(event: callboard.Event) -> None:
+        if event.kind == "actor.spawned" and event.actor.endswith("/g/a/s.sh"):
+            actor = find(stage.root.kernel, event.actor.removesuffix("/s.sh"))
+            assert actor is not None
+            actor.interrupt()
+
+    with stage.root.bus.listen(cancel):
+        outcome = await stage.run()
+    (left,) = [event for event in stage.events if event.kind == "node.exited" and event.data.node == "a"] or [None]
+    assert left is not None
+    assert left.actor.endswith("/g/a")
+    assert left.data.error == "it was cancelled"
+    if output is None:
+        assert outcome.error is not None
+        assert (outcome.error.message, outcome.error.node) == ("it was cancelled", "a")
+    else:
+        assert (outcome.status, outcome.output) == ("done", output)
 
 
 async def test_a_cancelled_run_with_a_root_of_its_own_takes_that_along(stage: Stage, tmp_path: Path) -> None:

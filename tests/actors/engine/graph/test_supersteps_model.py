@@ -16,8 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from callboard.actors.engine.graph.compat import STANDARD
+from callboard.actors.engine.graph.decider import GraphResult
 from callboard.actors.engine.graph.plan import Job, Plan, Result, Step
-from callboard.actors.engine.graph.scheduler import GraphResult, run_graph
+from callboard.actors.engine.graph.run import run_graph
 from callboard.actors.work.context import RunContext
 from callboard.protocol.errors import NodeFailed
 from callboard.protocol.graph import EndNode, ScriptNode

@@ -1,4 +1,4 @@
-"""One node of a graph, once: its work within its time, its state updates, and where it goes, failed or not.
+"""How a node is left: its state updates, and where it goes, failed or not. Pure: it reads a state and changes none.
 
 This is the rule of tolerant failure in one place:
 
@@ -8,8 +8,8 @@ This is the rule of tolerant failure in one place:
                                            llm and script, by `compat`: the same; else the run fails
 
 A run that goes on over a failure has succeeded only if the author of the file has accepted it, by a `fallback` or by
-`on_error`. Any other goes into the job's `failures`, with those of child agents and map items, and the run that reaches
-its end all the same is `failed`.
+`on_error`. Any other is `unaccepted`, with those of child agents and map items, and the run that reaches its end all
+the same is `failed`.
 
 What is in `failures.NEVER_TOLERATED` (the author's mistakes, a want of a person, a budget) is never a node's own
 failure. A model that is not to be had (`ConfigError`) takes a fallback that is written down, but no tolerance.
@@ -17,22 +17,18 @@ failure. A model that is not to be had (`ConfigError`) takes a fallback that is 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
-import trio
 
-from ....protocol.errors import CallboardError, ConfigError, GraphMistake, TimedOut
-from ....protocol.events import Warned
+from ....protocol.errors import CallboardError, ConfigError, GraphMistake, code_of
+from ....protocol.events import EventData, NodeExited, Warned
+from ....protocol.failure import Failure
+from ....protocol.messages import NodeLeft, WorkFailed
 from .failures import NEVER_TOLERATED, noted, retold
-from .once import Timed, once
-from .plan import ERRORS, Job, Result, Step
+from .plan import ERRORS, Plan, Result, State, Step
 from .structured import ExtractionFailed
 from .updates import apply_updates
-
-if TYPE_CHECKING:
-    from ....supervisors import Actor
-
 
 ACCEPTING = ("continue", "collect")
 """What an author says on a node whose failures are no failure of the run."""
@@ -46,78 +42,43 @@ class Left(msgspec.Struct, kw_only=True, gc=False):
         targets: where its lane goes; None after an error that fails the run.
         output: its primary result.
         error: what it failed with, also if that was tolerated.
+        warning: the failure that the run goes on over, for those who watch; "" if there is none.
+        unaccepted: that failure, if the author has not accepted it.
     """
 
     writes: dict[str, Any]
     targets: tuple[str, ...] | None
     output: Any = None
     error: CallboardError | None = None
+    warning: str = ""
+    unaccepted: CallboardError | None = None
 
 
-async def execute(me: Actor, step: Step, job: Job, visit: int = 1, timed: Timed | None = None) -> Left:
-    """Body of a node's actor. Errors that belong to the run are returned, not raised: see `Left`.
-
-    Args:
-        timed: told how many seconds it took, also if it was interrupted.
-    """
-
-    async def work() -> Left:
-        assert step.work is not None
-        return _succeed(step, job, await (step.work(me, job) if step.timeout is None else _in_time(me, step, job)))
-
-    def failed(error: CallboardError) -> Left:
-        return _fail(me, step, job, error)
-
-    above, job.failures = job.failures, []
-    left = await once(me, step.id, step.kind, work, failed, _leads, visit=visit, item=job.item, timed=timed)
-    if not _accepts(step, left):
-        above += job.failures
-    return left
-
-
-def _accepts(step: Step, left: Left) -> bool:
+def accepts(step: Step, left: Left) -> bool:
     """Whether the author has said what a failure of this node, or of what it plays, comes to."""
     fell_back = left.error is not None and left.targets is not None and step.fallback is not None
     return fell_back or step.on_error in ACCEPTING
 
 
-def _leads(left: Left) -> tuple[tuple[str, ...], CallboardError | None]:
-    return left.targets or (), left.error
+def succeeded(plan: Plan, step: Step, state: State, result: Result, *, in_map: bool) -> Left:
+    """The node's work came to `result`.
 
-
-async def _in_time(me: Actor, step: Step, job: Job) -> Result:
-    assert step.work is not None
-    assert step.timeout is not None
-    with trio.move_on_after(step.timeout):
-        return await step.work(me, job)
-    raise TimedOut(_timeout_text(step))
-
-
-def _timeout_text(step: Step) -> str:
-    seconds = f"{step.timeout:g}"
-    name = getattr(step.node, "script", None)
-    if name is not None:
-        return f"Script '{name}' timed out after {seconds}s"
-    agent = getattr(step.node, "agent", None)
-    if agent is not None:
-        return f"Agent '{agent}' timed out after {seconds}s"
-    which = f" '{step.id}'" if step.kind == "rag" else ""
-    return f"{step.kind} node{which} timed out after {seconds}s"
-
-
-def _succeed(step: Step, job: Job, result: Result) -> Left:
+    Raises:
+        GraphMistake: it says nothing of where to go, or its updates can't be rendered.
+    """
     writes = dict(result.writes)
     if step.updates:
-        apply_updates(step.updates, job.state, writes, result.scope, result.output, job.plan.compat)
+        apply_updates(step.updates, state, writes, result.scope, result.output, plan.compat)
     targets = result.goto if result.goto is not None else step.next
     if targets is None:
-        if job.item is None:
+        if not in_map:
             raise GraphMistake(f"{step.kind} node '{step.id}' has no `next` and is not an end node")
         targets = ()
     return Left(writes=writes, targets=targets, output=result.output)
 
 
-def _fail(me: Actor, step: Step, job: Job, error: CallboardError) -> Left:
+def failed(plan: Plan, step: Step, state: State, error: CallboardError, *, in_map: bool) -> Left:
+    """The node's work failed, or was cancelled."""
     error.at(step.id)
     if isinstance(error, NEVER_TOLERATED):
         return Left(writes={}, targets=None, error=error)
@@ -125,35 +86,65 @@ def _fail(me: Actor, step: Step, job: Job, error: CallboardError) -> Left:
     if step.fallback is not None:
         writes: dict[str, Any] = {}
         if step.updates_on_failure:
-            _updates_after_failure(step, job, writes, text)
+            _updates_after_failure(plan, step, state, writes, text)
         return Left(writes=writes, targets=(step.fallback,), output=text, error=error)
-    if not _tolerated(step, job, error):
+    if not _tolerated(plan, step, error, in_map=in_map):
         return Left(writes={}, targets=None, output=text, error=_untolerated(step, error))
     targets = step.next or ()
-    if not targets and job.item is None:
+    if not targets and not in_map:
         return Left(writes={}, targets=None, output=text, error=_untolerated(step, error))
     writes = {}
-    _updates_after_failure(step, job, writes, text)
+    _updates_after_failure(plan, step, state, writes, text)
     if step.on_error == "collect":
         writes[ERRORS] = [{"node": step.id, "error": str(error), "code": error.code}]
-    me.emit(Warned(code="node_failed", message=f"{step.id} failed and the run goes on: {error}", node=step.id))
-    job.failures.append(noted(error))
-    return Left(writes=writes, targets=targets, output=text, error=error)
+    return Left(
+        writes=writes,
+        targets=targets,
+        output=text,
+        error=error,
+        warning=f"{step.id} failed and the run goes on: {error}",
+        unaccepted=None if step.on_error in ACCEPTING else noted(error),
+    )
 
 
-def _tolerated(step: Step, job: Job, error: CallboardError) -> bool:
+def cancelled(plan: Plan, step: Step, state: State, message: WorkFailed, *, in_map: bool) -> tuple[Left, NodeLeft]:
+    """The node's actor came to no result: it is left as its failure says."""
+    left = failed(plan, step, state, message.failure.restore(), in_map=in_map)
+    node = NodeLeft(
+        message.key,
+        node=step.id,
+        writes=left.writes,
+        targets=left.targets,
+        output=left.output,
+        failure=None if left.error is None else Failure.of(left.error),
+        unaccepted=() if left.unaccepted is None else (Failure.of(left.unaccepted),),
+        seconds=message.seconds,
+    )
+    return left, node
+
+
+def told(step: Step, left: Left, seconds: float, item: int | None) -> list[EventData]:
+    """The events that say how a node was left."""
+    error, code = (None, "") if left.error is None else (str(left.error), code_of(left.error))
+    exited = NodeExited(node=step.id, seconds=seconds, next=list(left.targets or ()), item=item, error=error, code=code)
+    if not left.warning:
+        return [exited]
+    return [Warned(code="node_failed", message=left.warning, node=step.id), exited]
+
+
+def _tolerated(plan: Plan, step: Step, error: CallboardError, *, in_map: bool) -> bool:
     if step.on_error in ACCEPTING:
         return True
     if step.on_error == "fail" or isinstance(error, ConfigError):
         return False
-    if job.item is not None:  # an item's failure is its map's business; Loki 0.4.0 takes an llm's for its answer
-        return job.plan.compat.map_branch_is_one_node and step.kind == "llm"
+    if in_map:  # an item's failure is its map's business; Loki 0.4.0 takes an llm's for its answer
+        return plan.compat.map_branch_is_one_node and step.kind == "llm"
     return step.tolerant and step.next is not None
 
 
-def _updates_after_failure(step: Step, job: Job, writes: dict[str, Any], text: str) -> None:
+def _updates_after_failure(plan: Plan, step: Step, state: State, writes: dict[str, Any], text: str) -> None:
     if step.updates:
-        apply_updates(step.updates, job.state, writes, "output", text, job.plan.compat)
+        apply_updates(step.updates, state, writes, "output", text, plan.compat)
 
 
 def _error_text(step: Step, error: CallboardError) -> str:

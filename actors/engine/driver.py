@@ -1,0 +1,227 @@
+"""The driver: plays a decider on the mail of an actor.
+
+Whatever decides (a graph, a map, a workflow, a conversation) is a *decider*: a plain object, synchronous and
+deterministic, without clock, randomness or I/O. It is told a message and says what is to be done:
+
+    decider.begin(request)  -> [effect, ...]
+    decider.on(message)     -> [effect, ...]     until one of them is Finish
+
+The driver is the other half, written once for all of them. It takes messages from the mailbox of its actor, hands them
+to the decider, and carries the effects out. `Work` is done by a child actor; the end of that actor is one message in
+the mailbox here (`WorkDone` and its kinds; `WorkFailed` if it crashed or was cancelled from outside). So what happened
+in a run is the list of its messages: told again to a fresh decider they give the same effects (`replay`), and nothing
+that a decider knows is on Python's stack.
+
+A decider that finishes, and a driver that is interrupted (by a cancel from above), leave nothing under way: it is
+interrupted and waited for, as long as there is time. The decider counts what that cost (`Interrupted`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
+
+import trio
+
+from ...protocol.effects import Cancel, Effect, Emit, Finish, SetTimer, Work
+from ...protocol.errors import CallboardError, NodeFailed
+from ...protocol.failure import Failure
+from ...protocol.kernel.messages import Message
+from ...protocol.messages import Interrupted, TimerFired, WorkDone, WorkFailed
+
+if TYPE_CHECKING:
+    from ...supervisors import Actor, End
+
+
+class Decider(Protocol):
+    """See the module.
+
+    Attributes:
+        heard: whether events are listened to; if not, `Emit` may be left out.
+    """
+
+    heard: bool
+
+    def begin(self, request: Any) -> list[Effect]:
+        """What is to be done first."""
+
+    def on(self, message: Message) -> list[Effect]:
+        """What is to be done now that this has happened."""
+
+
+Performer: TypeAlias = Callable[["Actor", Any], Awaitable[WorkDone]]
+"""Body of the actor that does a piece of work, which it is given."""
+
+
+class Tape(Protocol):
+    """Writes down what one decider was told and what it said."""
+
+    def wrote(self, message: Any, effects: list[Effect]) -> None:
+        """It was told `message` (the request, for `begin`), and said this."""
+
+
+class Driver:
+    """See the module.
+
+    Args:
+        me: whose mailbox it reads, and whose children do the work; the one who makes the driver.
+        decider: what is played.
+        performers: who does which kind of work.
+        at_once: how much of it is under way together; the rest waits in its order.
+        afresh: makes another decider like this one, for a tape.
+    """
+
+    tapes: ClassVar[Callable[[Decider, Callable[[], Decider]], Tape] | None] = None
+    """Makes a tape for each decider that is played; for tests, and for what records runs."""
+
+    def __init__(
+        self,
+        me: Actor,
+        decider: Decider,
+        performers: Mapping[type[Work], Performer],
+        *,
+        at_once: int,
+        afresh: Callable[[], Decider],
+    ) -> None:
+        self._me = me
+        self._decider = decider
+        self._performers = performers
+        self._at_once = max(1, at_once)
+        self._tape = None if Driver.tapes is None else Driver.tapes(decider, afresh)
+        self._ready: deque[Work] = deque()
+        self._lanes: dict[str, deque[Work]] = {}  # of each lane that is taken, what waits for it
+        self._running: dict[int, tuple[Actor, float]] = {}
+        self._failed: dict[int, Actor] = {}  # of each failure that the decider has not been told yet
+        self._finish: Finish | None = None
+        self._ending = False
+
+    async def play(self, request: Any) -> Any:
+        """Until the decider finishes; the result of its `Finish`.
+
+        Raises:
+            CallboardError: the decider has finished with a failure.
+            ShuttingDown: no new work is admitted.
+            EndOfMail: the actor was told to stop.
+        """
+        me, decider, receive = self._me, self._decider, self._me.receive
+        decider.heard = me.stream.heard
+        try:
+            effects = decider.begin(request)
+            if self._tape is not None:
+                self._tape.wrote(request, effects)
+            self._carry_out(effects)
+            while self._finish is None:
+                message = await receive()
+                decider.heard = me.stream.heard
+                self._carry_out(self._hand_over(message))
+                if type(message) is WorkFailed:
+                    self._failed.pop(message.key, None)
+        finally:
+            if self._running:
+                await self._interrupt_all()
+        if self._finish.failure is not None:
+            raise self._finish.failure.restore()
+        return self._finish.result
+
+    def _hand_over(self, message: Message) -> list[Effect]:
+        effects = self._decider.on(message)
+        if self._tape is not None:
+            self._tape.wrote(message, effects)
+        return effects
+
+    def _carry_out(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, Work):
+                self._queue(effect)
+            elif type(effect) is Emit:
+                about = self._me if effect.about is None else self._failed[effect.about]
+                about.emit(effect.event)
+            elif type(effect) is Finish:
+                self._finish = effect
+                return
+            elif type(effect) is SetTimer:
+                self._me.tell_later(effect.seconds, TimerFired(effect.name))
+            elif type(effect) is Cancel and effect.key in self._running:
+                self._running[effect.key][0].interrupt()
+        if self._ready:
+            self._begin_work()
+
+    # --- work ---------------------------------------------------------------------------------------------
+
+    def _queue(self, work: Work) -> None:
+        if work.lane is not None:
+            if work.lane in self._lanes:
+                self._lanes[work.lane].append(work)
+                return
+            self._lanes[work.lane] = deque()
+        self._ready.append(work)
+
+    def _begin_work(self) -> None:
+        ready, running, now = self._ready, self._running, trio.current_time()
+        while ready and len(running) < self._at_once:
+            work = ready.popleft()
+            child = self._me.adopt(self._perform, (work,), name=work.name, bond="watched")
+            running[work.key] = (child, now)
+            child.on_end(partial(self._ended, work))
+            child.launch()
+
+    async def _perform(self, child: Actor, work: Work) -> WorkDone:
+        """Body of the actor that does it: not before it may, if it or an actor above it is paused."""
+        if child.root.pauses is not None:
+            await child.root.pauses.passed(child)
+        return await self._performers[type(work)](child, work)
+
+    def _ended(self, work: Work, end: End) -> None:
+        """Called in the task that ends: its result is mail, like everything else that the decider is told."""
+        child, began = self._running.pop(work.key)
+        if work.lane is not None:
+            self._pass_on(work.lane)
+        if self._ending:
+            self._hand_over(Interrupted(work.key, seconds=trio.current_time() - began))
+            return
+        message: WorkDone = end.value
+        if end.reason != "normal":
+            self._failed[work.key] = child
+            failure = Failure.of(_error_of(end))
+            message = WorkFailed(work.key, failure=failure, seconds=trio.current_time() - began)
+        self._me.mailbox.put_own(message)
+
+    def _pass_on(self, lane: str) -> None:
+        """A lane is free: what waits for it may begin."""
+        waiting = self._lanes[lane]
+        if waiting:
+            self._ready.append(waiting.popleft())
+        else:
+            del self._lanes[lane]
+
+    async def _interrupt_all(self) -> None:
+        self._ending = True
+        children = [child for child, _ in self._running.values()]
+        self._ready.clear()
+        for child in children:
+            child.interrupt()
+        with self._me.cleanup():
+            for child in children:
+                await child.wait_over()
+
+
+def _error_of(end: End) -> CallboardError:
+    if end.error is None:
+        return NodeFailed(f"it was {end.reason}")
+    if isinstance(end.error, CallboardError):
+        return end.error
+    return NodeFailed(f"{type(end.error).__name__}: {end.error}")
+
+
+async def drive(
+    me: Actor,
+    afresh: Callable[[], Decider],
+    request: Any,
+    performers: Mapping[type[Work], Performer],
+    *,
+    at_once: int = 1_000,
+) -> Any:
+    """Play a new decider on the mail of `me`; see `Driver`."""
+    return await Driver(me, afresh(), performers, at_once=at_once, afresh=afresh).play(request)

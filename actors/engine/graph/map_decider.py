@@ -1,0 +1,177 @@
+"""What a map decides: a branch of the graph, once per item of a list, the results in the list's order.
+
+The branch begins at one node and may be a chain: it goes on by `next`, `fallback` and `_next` as long as that stays
+inside, and ends at a node that leads nowhere. Each item works on its own view of the state, of which only its
+result comes back.
+
+A decider (`engine/driver`): it is told `NodeLeft` for each node of each item, and answers with the item's next node, or
+with the end of it all once no item is under way.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....protocol.effects import Effect, Emit, Finish, RunNode
+from ....protocol.errors import CallboardError, GraphMistake, NodeFailed
+from ....protocol.events import Warned
+from ....protocol.failure import Failure
+from ....protocol.graph.model import MapNode
+from ....protocol.kernel.messages import Message
+from ....protocol.messages import MapBegun, MapEnded, NodeLeft, WorkFailed
+from . import leave
+from .failures import NEVER_TOLERATED, retold, together
+from .plan import Plan, State, reachable
+from .templates import MISSING
+
+BRANCH_KINDS = ("script", "llm", "rag", "agent")
+RESULT_KINDS = ("llm", "rag", "agent")
+"""Kinds whose primary result is collected when the branch left nothing in `output_key`."""
+
+
+class _Item:
+    """One item's way through the branch."""
+
+    __slots__ = ("at", "error", "index", "name", "number", "output", "result", "view", "visits")
+
+    def __init__(self, index: int, name: str, view: State) -> None:
+        self.index = index
+        self.name = name
+        self.view = view
+        self.at = ""
+        self.number = 0
+        self.visits: dict[str, int] = {}
+        self.output: Any = MISSING
+        self.result: Any = MISSING
+        self.error: CallboardError | None = None
+
+
+class MapDecider:
+    """One execution of one map node."""
+
+    def __init__(self, plan: Plan, node: MapNode) -> None:
+        self.heard = True
+        self._plan = plan
+        self._node = node
+        self._branch: frozenset[str] = frozenset()
+        self._items: list[_Item] = []
+        self._under_way = 0
+        self._unaccepted: list[Failure] = []
+
+    def begin(self, request: MapBegun) -> list[Effect]:
+        """The first node of every item."""
+        node, plan = self._node, self._plan
+        if node.branch not in plan.steps:
+            error = GraphMistake(f"Node '{node.branch}' not found in graph '{plan.name}'")
+            return [Finish(failure=Failure.of(error))]
+        # What the root leads to, as far as it can run in a branch.
+        self._branch = reachable(plan, node.branch, BRANCH_KINDS) | {node.branch}
+        state = dict(request.state)
+        if not plan.compat.map_needs_output_key:
+            state.pop(node.output_key, None)  # what it holds before the branch ran is no item's result
+        self._items = [
+            _Item(index, f"{node.branch}[{index}]", {**state, node.as_: value})
+            for index, value in enumerate(request.items)
+        ]
+        self._under_way = len(self._items)
+        return [self._enter(item, node.branch) for item in self._items]
+
+    def on(self, message: Message) -> list[Effect]:
+        """A node of an item was left."""
+        effects: list[Effect] = []
+        if isinstance(message, WorkFailed):
+            item = self._items[message.key]
+            step = self._plan.steps[item.at]
+            left, message = leave.cancelled(self._plan, step, item.view, message, in_map=True)
+            if self.heard:
+                events = leave.told(step, left, message.seconds, item.index)
+                effects += [Emit(event, about=message.key) for event in events]
+        elif not isinstance(message, NodeLeft):
+            return []
+        item = self._items[message.key]
+        try:
+            following = self._left(item, message)
+            if following is not None:
+                effects.append(self._enter(item, following))
+                return effects
+            item.result = self._result_of(item)
+        except CallboardError as error:
+            item.error = error
+        self._under_way -= 1
+        return effects if self._under_way else [*effects, *self._collected()]
+
+    # --- one item -----------------------------------------------------------------------------------------
+
+    def _enter(self, item: _Item, at: str) -> Effect:
+        item.at = at
+        item.number += 1
+        visit = item.visits[at] = item.visits.get(at, 0) + 1
+        return RunNode(key=item.index, name=item.name, node=at, visit=visit, state=item.view, item=item.index)
+
+    def _left(self, item: _Item, left: NodeLeft) -> str | None:
+        """Take over what a node came to; the next one, or None at the end of the branch.
+
+        Raises:
+            CallboardError: the item has failed.
+        """
+        plan, at = self._plan, item.at
+        self._unaccepted += left.unaccepted
+        if left.targets is None:
+            assert left.failure is not None
+            error = left.failure.restore()
+            raise retold(error, f"failed at node '{at}' (step {item.number}): {error}")
+        item.view = {**item.view, **left.writes}
+        if plan.steps[at].kind in RESULT_KINDS and not plan.compat.map_needs_output_key:
+            item.output = left.output
+        if plan.compat.map_branch_is_one_node or not left.targets:
+            return None
+        following = self._inside(at, left.targets)
+        cap, visits = plan.settings.max_loop_iterations, item.visits.get(following, 0) + 1
+        if cap and visits > cap:
+            raise GraphMistake(
+                f"Node '{following}' visited {visits} times (max_loop_iterations={cap}). Possible infinite loop."
+            )
+        return following
+
+    def _inside(self, at: str, targets: tuple[str, ...]) -> str:
+        if len(targets) > 1:
+            raise GraphMistake(f"'{at}' fanned out to {list(targets)}; a map branch must route to a single node")
+        if targets[0] not in self._plan.steps:
+            raise GraphMistake(f"Node '{targets[0]}' not found in graph '{self._plan.name}'")
+        if targets[0] not in self._branch:
+            raise GraphMistake(
+                f"'{at}' routed to '{targets[0]}' which is outside the branch subgraph rooted at "
+                f"'{self._node.branch}' (branch nodes: {', '.join(sorted(self._branch))})"
+            )
+        return targets[0]
+
+    def _result_of(self, item: _Item) -> Any:
+        result = item.view.get(self._node.output_key, MISSING)
+        if result is MISSING:
+            result = item.output
+        if result is MISSING:
+            raise NodeFailed(f"did not write `output_key` '{self._node.output_key}'")
+        return result
+
+    # --- all of them --------------------------------------------------------------------------------------
+
+    def _collected(self) -> list[Effect]:
+        node = self._node
+        collected: list[Any] = []
+        failed: list[tuple[int, CallboardError]] = []
+        for index, item in enumerate(self._items):
+            if item.error is None:
+                collected.append(item.result)
+                continue
+            failed.append((index, item.error))
+            if node.on_error == "collect":
+                collected.append({"error": str(item.error), "code": item.error.code, "index": index})
+        mistakes = [(index, error) for index, error in failed if isinstance(error, NEVER_TOLERATED)]
+        if mistakes or (failed and node.on_error not in leave.ACCEPTING):
+            whole = together([(f"sub-branch [{index}] {error}", error) for index, error in mistakes or failed])
+            return [Finish(failure=Failure.of(retold(whole, f"map node '{node.id}': {whole}")))]
+        effects: list[Effect] = [
+            Emit(Warned(code="item_failed", message=f"{node.id}: sub-branch [{index}] {error}", node=node.id))
+            for index, error in failed
+        ]
+        return [*effects, Finish(MapEnded(collected=collected, unaccepted=tuple(self._unaccepted)))]

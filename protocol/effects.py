@@ -1,0 +1,81 @@
+"""What deciders want done: the other half of `messages`.
+
+A decider (`actors/engine`) is told a message and answers with a list of these. The driver carries them out in their
+order. `Work` takes its time: each is an actor of its own, whose result comes back as a message with the same `key`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from .events import EventData
+from .failure import Failure
+
+
+class Effect(msgspec.Struct, frozen=True, tag=True):
+    """Base of all effects."""
+
+
+class Work(Effect, frozen=True, kw_only=True):
+    """Something that takes its time, done by an actor below the driver's.
+
+    Attributes:
+        key: of its result; no two that are under way have the same.
+        name: of its actor; made unique if it is taken.
+        lane: of those on the same lane one is under way at a time, in the order in which they came.
+    """
+
+    key: int
+    name: str
+    lane: str | None = None
+
+
+class RunNode(Work, frozen=True, kw_only=True):
+    """Run a node of a graph.
+
+    Attributes:
+        node: its id.
+        visit: how often it was entered, this time included.
+        state: what it works on.
+        item: the index of the map item that it runs for.
+    """
+
+    node: str
+    visit: int
+    state: Mapping[str, Any]
+    item: int | None = None
+
+
+class Cancel(Effect, frozen=True):
+    """Interrupt work that is under way."""
+
+    key: int
+
+
+class SetTimer(Effect, frozen=True):
+    """Tell `TimerFired(name)` after so many seconds."""
+
+    name: str
+    seconds: float
+
+
+class Emit(Effect, frozen=True):
+    """Publish an event: about the driver's actor, or about the one that did the work `about`, which has just failed."""
+
+    event: EventData
+    about: int | None = None
+
+
+class Finish(Effect, frozen=True):
+    """It is over; what is still under way is interrupted.
+
+    Attributes:
+        result: what `drive` returns.
+        failure: what it raises instead.
+    """
+
+    result: Any = None
+    failure: Failure | None = None

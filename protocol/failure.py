@@ -1,0 +1,51 @@
+"""An error as data: what a message says of something that failed, in a process or after it.
+
+An exception can't be a message: it holds frames, and no other process could read it. A `Failure` holds what decisions
+and users need of one: its class and those above it by name, its text, its attributes. `restore` makes an error of the
+nearest class that this process knows, so `except UpstreamError` means the same before and after.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from .errors import CallboardError
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """An error that was.
+
+    Attributes:
+        kinds: names of its class and of those above it, up to `CallboardError`, the nearest first.
+        text: what `str` of it is.
+        attributes: what it carries beside its text (`code`, `exit_code`, `node`, ...), where that is not its class's.
+    """
+
+    kinds: tuple[str, ...]
+    text: str
+    attributes: dict[str, Any] = {}
+
+    @classmethod
+    def of(cls, error: CallboardError) -> Failure:
+        """What is to be said of an error."""
+        kinds = tuple(kind.__name__ for kind in type(error).__mro__ if issubclass(kind, CallboardError))
+        return cls(kinds, str(error), dict(error.__dict__))
+
+    def restore(self) -> CallboardError:
+        """An error of the nearest class that is known, with the same text and attributes."""
+        kind = next((known for name in self.kinds if (known := _named(name)) is not None), CallboardError)
+        error = kind.__new__(kind, self.text)  # what its `__init__` wants beside the text is among the attributes
+        error.__dict__.update(self.attributes)
+        return error
+
+
+def _named(name: str) -> type[CallboardError] | None:
+    waiting: list[type[CallboardError]] = [CallboardError]
+    while waiting:
+        kind = waiting.pop()
+        if kind.__name__ == name:
+            return kind
+        waiting += kind.__subclasses__()
+    return None

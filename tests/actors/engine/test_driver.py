@@ -1,0 +1,240 @@
+"""The driver, with deciders that are written here."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+import trio
+from tapes import Twin
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from callboard.actors.engine.driver import drive
+from callboard.protocol.effects import Cancel, Effect, Emit, Finish, SetTimer, Work
+from callboard.protocol.errors import NodeFailed, UpstreamError
+from callboard.protocol.events import Event, NodeSkipped
+from callboard.protocol.failure import Failure
+from callboard.protocol.kernel.messages import Message
+from callboard.protocol.messages import Interrupted, TimerFired, WorkDone, WorkFailed
+from callboard.supervisors import Actor, Root
+from callboard.supervisors.census import find, pause, resume
+
+
+class Job(Work, frozen=True, kw_only=True):
+    """Work of these tests."""
+
+
+def job(key: int, lane: str | None = None) -> Job:
+    return Job(key=key, name=f"job{key}", lane=lane)
+
+
+class Begin(Message, frozen=True):
+    """What the deciders of these tests begin with."""
+
+
+class Scripted:
+    """Says what the test has written down, and keeps what it was told."""
+
+    def __init__(self, first: list[Effect], then: Callable[[Scripted, Message], list[Effect]]) -> None:
+        self.heard = True
+        self.told: list[Message] = []
+        self._first = first
+        self._then = then
+
+    def begin(self, _: Begin) -> list[Effect]:
+        return self._first
+
+    def on(self, message: Message) -> list[Effect]:
+        self.told.append(message)
+        return self._then(self, message)
+
+
+async def done(_: Actor, work: Job) -> WorkDone:
+    return WorkDone(work.key)
+
+
+def all_of(number: int) -> Callable[[Scripted, Message], list[Effect]]:
+    return lambda decider, _: [Finish(decider.told)] if len(decider.told) == number else []
+
+
+async def played(
+    first: list[Effect],
+    then: Callable[[Scripted, Message], list[Effect]],
+    perform: Callable[[Actor, Job], Awaitable[WorkDone]] = done,
+    at_once: int = 1_000,
+    on_event: Callable[[Event], None] = lambda _: None,
+    while_it_runs: Callable[[Root], Awaitable[None]] | None = None,
+) -> Any:
+    """The result of a decider that is played under a root of its own, by the actor `/play`."""
+
+    async def play(me: Actor) -> Any:
+        return await drive(me, lambda: Scripted(first, then), Begin(), {Job: perform}, at_once=at_once)
+
+    async with Root() as root:
+        with root.bus.listen(on_event):
+            ref = root.spawn(play, name="play", link=False)
+            if while_it_runs is not None:
+                await wait_all_tasks_blocked()
+                await while_it_runs(root)
+            end = await ref.wait()
+    if end.error is not None:
+        raise end.error
+    return end.value
+
+
+async def test_the_end_of_each_work_is_one_message_of_the_driver_s_mailbox() -> None:
+    received: list[int] = []
+
+    def then(decider: Scripted, _: Message) -> list[Effect]:
+        return [Finish(decider.told)] if len(decider.told) == 3 else []
+
+    async def play(me: Actor) -> Any:
+        result = await drive(me, lambda: Scripted([job(1), job(2), job(3)], then), Begin(), {Job: done})
+        received.append(me.mailbox.received)
+        return result
+
+    async with Root() as root:
+        told = await root.spawn(play).result()
+    assert sorted(message.key for message in told) == [1, 2, 3]
+    assert received == [3]
+
+
+async def test_no_more_than_its_bound_is_under_way_and_the_rest_keeps_its_order() -> None:
+    running: set[int] = set()
+    most = 0
+    order: list[int] = []
+
+    async def perform(_: Actor, work: Job) -> WorkDone:
+        nonlocal most
+        running.add(work.key)
+        order.append(work.key)
+        most = max(most, len(running))
+        await trio.lowlevel.checkpoint()
+        running.discard(work.key)
+        return WorkDone(work.key)
+
+    await played([job(key) for key in range(10)], all_of(10), perform, at_once=3)
+    assert most == 3
+    assert sorted(order[:3]) == [0, 1, 2]
+    assert sorted(order) == list(range(10))
+
+
+async def test_of_a_lane_one_is_under_way_at_a_time_in_the_order_asked() -> None:
+    running = 0
+    order: list[int] = []
+
+    async def perform(_: Actor, work: Job) -> WorkDone:
+        nonlocal running
+        running += 1
+        order.append(work.key)
+        assert running == 1
+        await trio.lowlevel.checkpoint()
+        running -= 1
+        return WorkDone(work.key)
+
+    await played([job(key, "people") for key in range(5)], all_of(5), perform)
+    assert order == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("bug", [ValueError("oops"), UpstreamError("gone")])
+async def test_work_that_crashes_is_told_as_a_failure_of_its_class(bug: Exception) -> None:
+    async def perform(_: Actor, work: Job) -> WorkDone:
+        raise bug
+
+    (message,) = await played([job(7)], all_of(1), perform)
+    assert isinstance(message, WorkFailed)
+    error = message.failure.restore()
+    assert isinstance(error, UpstreamError if isinstance(bug, UpstreamError) else NodeFailed)
+    assert str(bug) in str(error)
+
+
+async def test_work_that_is_cancelled_from_outside_is_told_and_events_about_it_bear_its_path() -> None:
+    events: list[Event] = []
+
+    def then(_: Scripted, message: Message) -> list[Effect]:
+        assert isinstance(message, WorkFailed)
+        return [Emit(NodeSkipped(node="n", reason="cancelled"), about=message.key), Finish(message.failure.text)]
+
+    async def cancel(root: Root) -> None:
+        actor = find(root, "/play/job1")
+        assert actor is not None
+        actor.interrupt()
+
+    async def forever(_: Actor, __: Job) -> WorkDone:
+        await trio.sleep_forever()
+
+    text = await played([job(1)], then, forever, on_event=events.append, while_it_runs=cancel)
+    assert text == "it was cancelled"
+    assert [event.actor for event in events if event.kind == "node.skipped"] == ["/play/job1"]
+
+
+async def test_a_decider_may_cancel_its_work() -> None:
+    async def perform(_: Actor, work: Job) -> WorkDone:
+        if work.key == 1:
+            await trio.sleep_forever()
+        return WorkDone(work.key)
+
+    def then(decider: Scripted, message: Message) -> list[Effect]:
+        return [Finish([type(each) for each in decider.told])] if len(decider.told) == 2 else [Cancel(1)]
+
+    assert await played([job(1), job(2)], then, perform) == [WorkDone, WorkFailed]
+
+
+async def test_what_is_under_way_at_the_finish_is_interrupted_and_counted(autojump_clock: MockClock) -> None:
+    ended: list[str] = []
+    deciders: list[Scripted] = []
+
+    async def perform(_: Actor, work: Job) -> WorkDone:
+        try:
+            await trio.sleep_forever()
+        finally:
+            ended.append(work.name)
+
+    def then(decider: Scripted, message: Message) -> list[Effect]:
+        deciders.append(decider)
+        return [Finish(message)] if isinstance(message, TimerFired) else []
+
+    assert await played([job(1), job(2), SetTimer("limit", 30)], then, perform) == TimerFired("limit")
+    assert sorted(ended) == ["job1", "job2"]
+    interrupted = [message for message in deciders[0].told if isinstance(message, Interrupted)]
+    assert sorted(interrupted, key=lambda message: message.key) == [
+        Interrupted(1, seconds=30.0),
+        Interrupted(2, seconds=30.0),
+    ]
+
+
+async def test_a_paused_driver_begins_no_work_until_it_goes_on() -> None:
+    begun: list[int] = []
+
+    async def perform(_: Actor, work: Job) -> WorkDone:
+        begun.append(work.key)
+        if work.key == 1:
+            await trio.sleep_forever()
+        return WorkDone(work.key)
+
+    def then(decider: Scripted, message: Message) -> list[Effect]:
+        return [job(2)] if len(decider.told) == 1 else [Finish()]
+
+    async def hold(root: Root) -> None:
+        play, one = find(root, "/play"), find(root, "/play/job1")
+        assert play is not None
+        assert one is not None
+        pause(play)
+        one.interrupt()
+        await wait_all_tasks_blocked()
+        assert begun == [1]
+        resume(play)
+
+    await played([job(1)], then, perform, while_it_runs=hold)
+    assert begun == [1, 2]
+
+
+async def test_a_failure_to_finish_with_is_raised() -> None:
+    with pytest.raises(UpstreamError, match="gone"):
+        await played([Finish(failure=Failure.of(UpstreamError("gone")))], all_of(1))
+
+
+async def test_every_message_goes_to_the_twin_as_well(replayed: list[Twin]) -> None:
+    await played([job(1), job(2)], all_of(2))
+    assert [twin.told for twin in replayed] == [3]

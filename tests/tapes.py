@@ -1,0 +1,66 @@
+"""Every decider that a test plays is played a second time beside the first, by its messages alone.
+
+The messages go through msgpack on the way, so what the second one is told is what a journal could hold. At every
+message, and so at every prefix of the run, it has to say the same as the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import msgspec
+
+from callboard.actors.engine.driver import Decider, Driver
+from callboard.protocol.effects import Effect
+
+
+class Twin:
+    """The second decider."""
+
+    def __init__(self, decider: Decider, afresh: Callable[[], Decider], differences: list[str]) -> None:
+        self._first = decider
+        self._twin = afresh()
+        self._begun = False
+        self._differences = differences
+        self.told = 0
+
+    def wrote(self, message: Any, effects: list[Effect]) -> None:
+        """What the first was told and said: the second has to say it too."""
+        self.told += 1
+        copy = message
+        with suppress(OverflowError):  # whole numbers of more than 64 bits are not msgpack's
+            copy = msgspec.msgpack.decode(msgspec.msgpack.encode(message), type=type(message))
+        self._twin.heard = self._first.heard
+        said = self._twin.on(copy) if self._begun else self._twin.begin(copy)
+        self._begun = True
+        if plain(said) != plain(effects) and repr(plain(said)) != repr(plain(effects)):  # NaN equals nothing
+            self._differences.append(f"told {message}\n  the first said {effects}\n  its twin says  {said}")
+
+
+def plain(effects: list[Effect]) -> Any:
+    """Effects as values that can be compared: errors have no equality of their own."""
+    return msgspec.to_builtins(effects, enc_hook=repr, str_keys=True)
+
+
+@contextmanager
+def twins() -> Iterator[list[Twin]]:
+    """All deciders that are played in this block have twins, which are yielded.
+
+    Raises:
+        AssertionError: one of them said something else.
+    """
+    differences: list[str] = []
+    made: list[Twin] = []
+
+    def tape(decider: Decider, afresh: Callable[[], Decider]) -> Twin:
+        made.append(Twin(decider, afresh, differences))
+        return made[-1]
+
+    before, Driver.tapes = Driver.tapes, tape
+    try:
+        yield made
+    finally:
+        Driver.tapes = before
+    assert differences == []
