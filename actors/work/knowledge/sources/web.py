@@ -1,4 +1,4 @@
-"""Gets pages: http and https, a few redirects, some seconds, some megabytes, and nowhere private (`addresses`)."""
+"""Gets pages: http and https, a few redirects, some seconds, some megabytes, and where `io.http.guarded` lets us go."""
 
 from __future__ import annotations
 
@@ -11,24 +11,18 @@ import httpx
 import msgspec
 import trio
 
-from ....io.http.unpacking import unpacked, unpacker_of
+from ....io.http import guarded
 from ..reading import kinds
 from ..reading.bounds import CantRead, megabytes
 from ..reading.read import Raw
-from .addresses import GuardedTransport, Refused
 from .found import Desk
 
-AGENT = "Mozilla/5.0 (compatible; callboard/0.1)"
-"""Some servers refuse those who do not begin like this."""
-
-REDIRECTS = 10
 PATIENCE = 30.0
 """Seconds that a server which is asked too much may make us wait, once."""
 
 _HEADERS = {
-    "User-Agent": AGENT,
+    **guarded.HEADERS,
     "Accept": "text/html, text/*;q=0.9, application/pdf;q=0.8, */*;q=0.5",
-    "Accept-Encoding": "gzip, deflate",
 }
 _ANYTHING = frozenset(("", "application/octet-stream", "binary/octet-stream", "application/zip"))
 """Media types that say nothing, so that the contents decide."""
@@ -55,8 +49,8 @@ class Web:
 
     def __init__(self, desk: Desk) -> None:
         self._settings = desk.settings
-        transport = GuardedTransport(desk.environ, allow_private=desk.settings.allow_private)
-        self._client = httpx.AsyncClient(transport=transport, timeout=desk.settings.page_seconds, trust_env=False)
+        private, seconds = desk.settings.allow_private, desk.settings.page_seconds
+        self._client = guarded.client(desk.environ, allow_private=private, seconds=seconds)
         self._delay = desk.settings.delay
         self._turns: dict[str, float] = {}
 
@@ -81,28 +75,15 @@ class Web:
         Raises:
             CantRead: it can't be got, or is nothing that could be read.
         """
+        patience = _Patience(self._settings.page_seconds)
         try:
-            target = httpx.URL(url)
-            patience = _Patience(self._settings.page_seconds)
-            for _ in range(REDIRECTS + 1):
-                if target.scheme not in ("http", "https") or not target.host:
-                    raise CantRead(f"it redirects to '{_short(target)}', which is not http or https")
-                got = await self._patiently(target, patience)
-                if isinstance(got, Answer):
-                    return got
-                target = got
-                if allowed is not None and not allowed(target):
-                    raise CantRead(f"it redirects to {_short(target)}, which is not among the pages that are wanted")
-        except Refused as error:
+            return await guarded.followed(url, lambda target: self._patiently(target, patience), allowed=allowed)
+        except guarded.Private as error:
+            raise CantRead(
+                f"{error}, which is not read unless `rag_private_pages: true` in config.yaml says so"
+            ) from error
+        except guarded.CantFetch as error:
             raise CantRead(str(error)) from error
-        except (httpx.InvalidURL, UnicodeError) as error:
-            raise CantRead(f"it is, or redirects to, something that is no URL: {error}") from error
-        except (httpx.HTTPError, OSError) as error:
-            why = str(error).rpartition("can't be reached: ")[2] or type(error).__name__
-            reached = not isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError))
-            what = f"the answer of {target.host} is of no use" if reached else f"{target.host} is not reachable"
-            raise CantRead(f"{what}: {why}") from error
-        raise CantRead(f"more than {REDIRECTS} redirects, the last to {_short(target)}")
 
     async def _patiently(self, url: httpx.URL, patience: _Patience) -> Answer | httpx.URL:
         """One request, made once more if the server asks for time."""
@@ -120,9 +101,7 @@ class Web:
         await self._turn(url.host)
         with patience.lasting():
             async with self._client.stream("GET", url, headers=_HEADERS) as response:
-                if response.has_redirect_location:
-                    return url.join(response.headers["location"])
-                return await self._answer(url, response)
+                return guarded.redirected(response, url) or await self._answer(url, response)
         raise CantRead(f"{url.host} did not answer within {self._settings.page_seconds:g} s")
 
     async def _turn(self, host: str) -> None:
@@ -143,20 +122,11 @@ class Web:
         media = response.headers.get("content-type", "").split(";")[0].strip().lower()
         if media not in _ANYTHING and not kinds.by_media(media):
             raise CantRead(f"it is {media}, which is not text")
-        data = await self._body(response)
-        return Answer(url=str(url), data=data, media=media, charset=response.charset_encoding or "")
-
-    async def _body(self, response: httpx.Response) -> bytes:
-        unpacker = unpacker_of(response.headers.get("content-encoding", ""))
         most = self._settings.page_bytes
-        body = bytearray()
-        async for piece in response.aiter_raw():
-            for part in (piece,) if unpacker is None else unpacked(unpacker, piece):
-                body += part
-                if len(body) > most:
-                    raise CantRead(f"it is too large: at most {megabytes(most)} are read of one page")
-                await trio.lowlevel.checkpoint()  # a few bytes may unpack to all that is allowed
-        return bytes(body)
+        data = await guarded.body_of(response, most)
+        if len(data) > most:
+            raise CantRead(f"it is too large: at most {megabytes(most)} are read of one page")
+        return Answer(url=str(url), data=data, media=media, charset=response.charset_encoding or "")
 
 
 class _Patience:
@@ -182,8 +152,3 @@ class _Later(Exception):
     def __init__(self, seconds: float) -> None:
         super().__init__()
         self.seconds = seconds
-
-
-def _short(url: httpx.URL) -> str:
-    text = str(url)
-    return text if len(text) <= 200 else f"{text[:197]}..."

@@ -21,11 +21,11 @@ import pytest
 import trio
 from small_library import Hashing, hashed
 
+from callboard.actors.io.http import guarded
 from callboard.actors.work.knowledge.base.base import Base
 from callboard.actors.work.knowledge.base.build import build
 from callboard.actors.work.knowledge.base.model import BuildReport
 from callboard.actors.work.knowledge.reading.bounds import MIB
-from callboard.actors.work.knowledge.sources import addresses
 from callboard.actors.work.knowledge.sources.found import SourceSettings
 from callboard.actors.work.knowledge.sources.gather import gather
 from callboard.actors.work.knowledge.split.split import split
@@ -250,8 +250,8 @@ async def test_a_redirect_to_a_private_address_is_refused(
 ) -> None:
     """The site's own address counts as public here, for a public one is not to be had."""
     beside.settings["allow_private"] = False
-    truly = addresses.is_private
-    monkeypatch.setattr(addresses, "is_private", lambda address: address != "127.0.0.1" and truly(address))
+    truly = guarded.is_private
+    monkeypatch.setattr(guarded, "is_private", lambda address: address != "127.0.0.1" and truly(address))
     port = site.url.rpartition(":")[2]
     site.pages |= {
         "/": "public",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-from callboard.actors.work.knowledge.sources import addresses
+from callboard.actors.io.http import guarded
 from callboard.actors.work.knowledge.sources.specs import parse
 from callboard.protocol.errors import UsageError
 
@@ -134,21 +134,21 @@ async def test_a_server_that_says_nothing_is_given_up(bench: Bench, site: Site) 
     ],
 )
 def test_private_addresses_are_known_however_they_are_written(address: str) -> None:
-    assert addresses.is_private(address)
+    assert guarded.is_private(address)
 
 
 @pytest.mark.parametrize("address", ["1.1.1.1", "2606:4700::1111", "::ffff:8.8.8.8", "64:ff9b::8.8.8.8"])
 def test_public_addresses_are_not_private(address: str) -> None:
-    assert not addresses.is_private(address)
+    assert not guarded.is_private(address)
 
 
 @pytest.mark.parametrize(
     "address", ["169.254.169.254", "64:ff9b::169.254.169.254", "2002:a9fe:a9fe::", "fd00:ec2::254"]
 )
 def test_credentials_are_never_fetched_however_their_address_is_written(address: str) -> None:
-    with pytest.raises(addresses.Refused, match="credentials"):
-        addresses.check(address, address, allow_private=True)
-    addresses.check("64:ff9b::10.0.0.1", "inside", allow_private=True)
+    with pytest.raises(guarded.Refused, match="credentials"):
+        guarded.check(address, address, allow_private=True)
+    guarded.check("64:ff9b::10.0.0.1", "inside", allow_private=True)
 
 
 async def test_this_machine_is_refused_before_anything_is_connected(bench: Bench, site: Site) -> None:
@@ -179,7 +179,7 @@ async def test_a_name_that_leads_elsewhere_when_it_is_connected_is_refused(
     async def innocent(host: str, port: int) -> list[str]:
         return ["93.184.216.34"]
 
-    monkeypatch.setattr(addresses, "_looked_up", innocent)
+    monkeypatch.setattr(guarded, "_looked_up", innocent)
     await bench.names(f"{site.url}/")
     assert "leads to a private address (127.0.0.1)" in bench.problems[f"{site.url}/"]
     assert site.targets == []
