@@ -97,7 +97,7 @@ def remembered(servers: McpServers, server: Server) -> Catalog | None:
     Raises:
         ConfigError: its entry lacks a value, so nobody knows which server it is.
     """
-    catalog = servers.catalogs.get(servers.key(server.name).digest)
+    catalog = servers.catalog(server.name)
     return None if catalog is None else catalog.within(server.tools)
 
 

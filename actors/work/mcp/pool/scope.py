@@ -33,8 +33,8 @@ from .keys import Key
 if TYPE_CHECKING:
     from .....supervisors import Actor, Lease
     from ..client.client import McpClient
+    from .leases import Leases
     from .live import Live
-    from .servers import McpServers
 
 NOT_AGAIN = "The call was not made again, since it may have done its work. The next one starts the server anew."
 
@@ -47,16 +47,23 @@ LEARNED_WITHIN = 2.0
 
 @final
 class Scope:
-    """See the module. Made by `McpServers.scope`."""
+    """See the module. Made by `Scopes`."""
 
     def __init__(
-        self, servers: McpServers, run: str, agent: str, conversation: str = "", outer: Scope | None = None
+        self,
+        scopes: Scopes,
+        leases: Leases,
+        run: str,
+        agent: str,
+        conversation: str = "",
+        outer: Scope | None = None,
     ) -> None:
-        self._servers = servers
+        self._scopes = scopes
+        self._leases = leases
         self._run = run
         self._agent = agent
         self._outer = outer
-        self._conversation = f"{run} {conversation or agent} {servers.number()}"
+        self._conversation = f"{run} {conversation or agent} {scopes.number()}"
         self._inner: set[Scope] = set()
         self._guests: dict[str, Key] = {}
         self._kept: dict[Key, Lease[Key, Live]] = {}
@@ -77,12 +84,12 @@ class Scope:
             scope.close()
         if self._outer is not None:
             self._outer._inner.discard(self)  # noqa: SLF001 - the same class
-        self._servers.forget(self)
+        self._scopes.forget(self)
         self.give_back(None)
 
     def inner(self, conversation: str) -> Scope:
         """One conversation of this agent, for servers that are shared with nobody."""
-        scope = Scope(self._servers, self._run, self._agent, conversation, self)
+        scope = Scope(self._scopes, self._leases, self._run, self._agent, conversation, self)
         self._inner.add(scope)
         return scope
 
@@ -91,13 +98,13 @@ class Scope:
 
         Its values are taken as they are. It gets another name if the one it has is taken by a different server.
         """
-        key = self._servers.guest(server)
+        key = self._leases.guest(server)
         name, number = server.name, 1
-        while (known := self._guests.get(name)) != key and (known or name in self._servers.config.servers):
+        while (known := self._guests.get(name)) != key and (known or name in self._leases.config.servers):
             number += 1
             name = f"{server.name}-{number}"
         if known is None:
-            self._guests[name] = key = self._servers.guest(msgspec.structs.replace(server, name=name))
+            self._guests[name] = key = self._leases.guest(msgspec.structs.replace(server, name=name))
             return key.server
         return known.server
 
@@ -140,11 +147,11 @@ class Scope:
             McpError, McpLost, ConfigError, UsageError: as `call`.
         """
         key = self._key(server)
-        catalog = self._servers.catalogs.get(key.digest)
+        catalog = self._leases.catalogs.get(key.digest)
         if catalog is None:
             catalog = (await self.hold(server, me)).catalog
         guest = self._guest(server)
-        return catalog.within(guest.server.tools if guest is not None else self._servers.get(server).tools)
+        return catalog.within(guest.server.tools if guest is not None else self._leases.get(server).tools)
 
     async def learned(self, server: str) -> Catalog | None:
         """What the server offers by now, without starting it; None if it was never asked, or can't be used any more."""
@@ -153,8 +160,8 @@ class Scope:
         except (ConfigError, UsageError):
             return None
         with trio.move_on_after(LEARNED_WITHIN):
-            await self._servers.learned(key)
-        return self._servers.catalogs.get(key.digest)
+            await self._leases.learned(key)
+        return self._leases.catalogs.get(key.digest)
 
     @asynccontextmanager
     async def client(self, server: str, me: Actor) -> AsyncIterator[McpClient]:
@@ -191,9 +198,9 @@ class Scope:
     async def _lease(self, server: str, me: Actor) -> tuple[Lease[Key, Live], Live]:
         key = self._key(server)
         if key.server.share == "per-run":
-            self._servers.of_run(self._run)
-        lease = self._servers.pool.lease(key)
-        return lease, await self._servers.acquire(lease, me)
+            self._scopes.of_run(self._run)
+        lease = self._leases.pool.lease(key)
+        return lease, await self._leases.acquire(lease, me)
 
     def _keep(self, lease: Lease[Key, Live]) -> None:
         """After a use: the lease stays with whom the server is shared by, if none is there yet."""
@@ -208,14 +215,14 @@ class Scope:
                     kept.release()
                 else:
                     lease.release()
-        self._servers.used(lease.key)
+        self._scopes.used(lease.key)
 
     def _key(self, server: str) -> Key:
         guest = self._guest(server)
-        share = guest.server.share if guest is not None else self._servers.get(server).share
+        share = guest.server.share if guest is not None else self._leases.get(server).share
         shared_by = {"per-run": self._run, "per-agent": f"{self._run} {self._agent}", "never": self._conversation}
         by = shared_by.get(share, "")
-        return self._servers.key(server, by) if guest is None else Key(guest.server, guest.digest, by)
+        return self._leases.key(server, by) if guest is None else Key(guest.server, guest.digest, by)
 
     def _guest(self, server: str) -> Key | None:
         key = self._guests.get(server)
@@ -223,5 +230,62 @@ class Scope:
 
     def _home(self, share: Share) -> Scope | None:
         if share == "per-run":
-            return self._servers.runs.get(self._run)
+            return self._scopes.runs.get(self._run)
         return self if share == "never" or self._outer is None else self._outer
+
+
+@final
+class Scopes:
+    """All scopes of a process: who keeps which server between calls.
+
+    Attributes:
+        runs: what whole runs keep, by run.
+    """
+
+    def __init__(self, leases: Leases) -> None:
+        self.runs: dict[str, Scope] = {}
+        self._leases = leases
+        self._agents: set[Scope] = set()
+        self._number = 0
+
+    def of_agent(self, run: str, agent: str) -> Scope:
+        """What one agent will have leased; to be closed when the agent ends."""
+        scope = Scope(self, self._leases, run, agent)
+        self._agents.add(scope)
+        return scope
+
+    def of_run(self, run: str) -> Scope:
+        """What the whole run keeps."""
+        scope = self.runs.get(run)
+        if scope is None:
+            scope = self.runs[run] = Scope(self, self._leases, run, "")
+        return scope
+
+    def end_run(self, run: str) -> None:
+        """The run has ended, and so do the servers that are shared `per-run` by it."""
+        scope = self.runs.pop(run, None)
+        if scope is not None:
+            scope.close()
+
+    def number(self) -> int:
+        """Another one each time."""
+        self._number += 1
+        return self._number
+
+    def forget(self, scope: Scope) -> None:
+        """It is closed."""
+        self._agents.discard(scope)
+
+    def keepers(self, key: Key) -> list[Scope]:
+        """The agents that have this one leased, between calls too."""
+        return [scope for scope in self._agents if scope.keeps(key)]
+
+    def used(self, key: Key) -> None:
+        """A use is over: while a start waits for room, no scope keeps what it does not use."""
+        if self._leases.pool.crowded and not key.by:
+            self.give_back({key})
+
+    def give_back(self, keys: set[Key]) -> None:
+        """Have all leases of these keys returned that are only kept."""
+        for scope in (*self._agents, *self.runs.values()):
+            scope.give_back(keys)

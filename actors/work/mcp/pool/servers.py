@@ -4,13 +4,13 @@
     with servers.scope(run=run, agent=me.path) as scope:
         await scope.call("time", "get_current_time", {}, Caller(me=me))
 
-The kernel's pool does the sharing (see `supervisors.pool`), `keys` says what is shared, `scope` who keeps what for how
-long, `restarts` when a server that died may come again, and `catalog` what it offers while it does not run.
+The kernel's pool does the sharing (see `supervisors.pool` and `leases`), `keys` says what is shared, `scope` who keeps
+what for how long, `restarts` when a server that died may come again, and `catalog` what it offers while it does not
+run.
 """
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -20,33 +20,26 @@ from typing import TYPE_CHECKING, final
 import msgspec
 import trio
 
-from .....protocol.errors import ActorFailed, CallboardError, InvalidFile, McpLost, ShuttingDown
-from .....protocol.mcp.config import McpConfig, PoolSettings, Server, resolved
+from .....protocol.errors import CallboardError, InvalidFile, McpLost, ShuttingDown
+from .....protocol.mcp.config import McpConfig, PoolSettings, Server
 from .....protocol.mcp.status import ServerStatus
 from .....protocol.problems import errors_in
 from .....protocol.references import Secrets
-from .....supervisors import Actor, Lease, Pool, Root
-from .....supervisors.process import ProcessStop
+from .....supervisors import Actor, Root
 from .....supervisors.tally import Tally
 from ..links.link import Json
-from .catalog import Catalogs
-from .keys import Key, digest_of
+from .catalog import Catalog, Catalogs
+from .keys import Key
+from .leases import Leases
 from .live import Live
 from .opening import Opening
-from .scope import Scope
+from .scope import Scope, Scopes
 from .status import Counters, Inquiry, answer_inquiries, memory_of, socket_dir, status_of
 
 if TYPE_CHECKING:
     from ..client.connect import Abilities
 
 __all__ = ["McpServers", "Scope"]
-
-IDLE_WHEN_SERVING = 300.0
-"""Seconds an idle server is kept by a process that serves, unless the settings say otherwise; others keep it 0."""
-
-ROOM_WITHIN = 300.0
-"""Seconds that a start may wait for room (`max_servers`). Servers that only one agent shares are not taken from it, so
-whoever has them all and wants another would wait for itself."""
 
 WARM_AGAIN = 30.0
 """Seconds before a `warm` server that could not be started is tried again."""
@@ -83,31 +76,40 @@ class McpServers:
         read_again: Callable[[], McpConfig] | None = None,
         rand: random.Random | None = None,
     ) -> None:
-        self.config = config
-        self.catalogs = Catalogs(cache / "mcp")
+        self._catalogs = Catalogs(cache / "mcp")
         self._owner = owner
         self._sockets = socket_dir(environ, cache)
-        self._secrets = secrets
-        self._settings = settings or PoolSettings()
-        self._serving = serving
         self._read_again = read_again
+        settings = settings or PoolSettings()
         self._opening = Opening(
             environ=environ,
             abilities=abilities,
-            settings=self._settings,
-            catalogs=self.catalogs,
+            settings=settings,
+            catalogs=self._catalogs,
             rand=rand or random.Random(),  # noqa: S311 - it spreads restarts
             on_lost=self._lost,
         )
-        self._pool: Pool[Key, Live] | None = None
-        self._keys: dict[str, Key] = {}  # of those whose values are put in, by name
-        self._scopes: set[Scope] = set()
-        self.runs: dict[str, Scope] = {}
+        self._leases = Leases(
+            owner,
+            config,
+            catalogs=self._catalogs,
+            opening=self._opening,
+            secrets=secrets,
+            settings=settings,
+            serving=serving,
+            on_first=self._may_be_asked,
+            make_room=self._make_room,
+        )
+        self._scopes = Scopes(self._leases)
         self._warmed: set[str] = set()
-        self._number = 0
         self._reloads = 0
 
     # --- what there is ------------------------------------------------------------------------------------
+
+    @property
+    def config(self) -> McpConfig:
+        """What `mcp.json` says."""
+        return self._leases.config
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -120,15 +122,11 @@ class McpServers:
 
     def scope(self, *, run: str, agent: str) -> Scope:
         """What one agent will have leased; to be closed when the agent ends."""
-        scope = Scope(self, run, agent)
-        self._scopes.add(scope)
-        return scope
+        return self._scopes.of_agent(run, agent)
 
     def end_run(self, run: str) -> None:
         """The run has ended, and so do the servers that are shared `per-run` by it."""
-        scope = self.runs.pop(run, None)
-        if scope is not None:
-            scope.close()
+        self._scopes.end_run(run)
 
     async def warm(self) -> None:
         """Start the servers whose entries say `warm`, all at the same time, and from now on again when one is lost.
@@ -156,24 +154,24 @@ class McpServers:
             config = self._read_again()
             if not config.servers and (problems := errors_in(config.problems)):
                 raise InvalidFile(f"nothing was reloaded: {problems[0]}", problems)
-            self.config = config
+            self._leases.config = config
         if name is not None:
             self.get(name)
         self._reloads += 1
-        old = {each: key for each, key in self._keys.items() if name in (None, each)}
+        old = {each: key for each, key in self._leases.keys.items() if name in (None, each)}
         digests = {key.digest for key in old.values()}
         running = {live.key for live in self._opening.live.values() if live.open and live.key.digest in digests}
         again = {
-            each: [scope for scope in self._scopes if scope.keeps(key)]
+            each: self._scopes.keepers(key)
             for each, key in old.items()
             if key in running and key.server.share == "pool" and (each in self.names or each in self.config.broken)
         }
         for each, key in old.items():
-            del self._keys[each]
+            del self._leases.keys[each]
             self._opening.record(key.digest).restarts.forgive()
-        self._give_back(running)
+        self._scopes.give_back(running)
         for key in running:
-            self.pool.retire(key)
+            self._leases.pool.retire(key)
         errors: list[CallboardError] = []
         async with trio.open_nursery() as nursery:
             for each, keepers in again.items():
@@ -194,13 +192,13 @@ class McpServers:
     @property
     def waits(self) -> Tally:
         """How long those waited who found their server not open."""
-        return Tally() if self._pool is None else self._pool.waited
+        return Tally() if (pool := self._leases.pool_in_use) is None else pool.waited
 
     def statistics(self) -> Counters:
         """What the pool did so far."""
-        if self._pool is None:
+        if self._leases.pool_in_use is None:
             return Counters()
-        pool = self._pool.statistics
+        pool = self._leases.pool_in_use.statistics
         return Counters(
             spawned=pool.opened,
             acquire_active_hit=pool.hits - pool.revived,
@@ -221,7 +219,7 @@ class McpServers:
         """Every server that can be used, in the file's order."""
         found: list[ServerStatus] = []
         for name in self.names:
-            key = self._keys.get(name)
+            key = self._leases.keys.get(name)
             alone = self.get(name).share != "pool"
             lives = [
                 live
@@ -234,107 +232,18 @@ class McpServers:
     def _status_of(self, name: str, key: Key | None, live: Live | None) -> ServerStatus:
         if key is None:
             return status_of(self.get(name))
-        leases = 0 if live is None else self.pool.leases(live.key)
-        catalog = self.catalogs.get(key.digest)
+        leases = 0 if live is None else self._leases.pool.leases(live.key)
+        catalog = self._catalogs.get(key.digest)
         return status_of(self.get(name), key.digest, self._opening.record(key.digest), catalog, live, leases)
 
-    # --- for scopes ---------------------------------------------------------------------------------------
-
-    @property
-    def pool(self) -> Pool[Key, Live]:
-        """The kernel's pool, made at first use."""
-        if self._pool is None:
-            settings, check = self._settings, self._settings.pings
-            # From now on other processes may ask how we are.
-            self._owner.spawn(answer_inquiries, self._sockets, self._answer, name="mcp-status", link=False)
-            self._pool = Pool(
-                self._owner,
-                self._opening.open,
-                name="mcp",
-                idle_ttl=self._idle_seconds,
-                max_idle=settings.max_idle_servers,
-                max_open=settings.max_servers,
-                make_room=self._make_room,
-                health=None if check is None else self._opening.healthy,
-                health_interval=math.inf if check is None else check.interval_seconds,
-                stop_within=ProcessStop().within + 1.0,
-            )
-        return self._pool
-
-    def key(self, name: str, by: str = "") -> Key:
-        """What the server of this name is shared by.
+    def catalog(self, name: str) -> Catalog | None:
+        """What the server of this name was last known to offer.
 
         Raises:
+            UsageError: there is no such server.
             ConfigError: its entry lacks a value.
         """
-        key = self._keys.get(name)
-        if key is None:
-            server = resolved(self.get(name), self._secrets)
-            key = self._keys[name] = Key(server, digest_of(server, self._opening.declared(server)))
-        return Key(key.server, key.digest, by) if by else key
-
-    async def learned(self, key: Key) -> None:
-        """Wait until it is known what the server has, if it runs and says that this has changed."""
-        live = self._opening.live.get(key)
-        if live is not None and live.open:
-            await live.learned.wait()
-
-    def guest(self, server: Server) -> Key:
-        """What a server is shared by that only somebody's scope knows; its values are taken as they are."""
-        return Key(server, digest_of(server, self._opening.declared(server)))
-
-    async def acquire(self, lease: Lease[Key, Live], me: Actor) -> Live:
-        """Enter a lease, for `me`.
-
-        Raises:
-            McpError, McpLost: the server could not be started.
-        """
-        key = lease.key
-        cold = key not in self.pool
-        if cold:
-            self._opening.record(key.digest).restarts.check(key.server.name, trio.current_time())
-            self._opening.causes.setdefault(key, me)
-        try:
-            if cold and self._settings.max_servers is not None:
-                return await self._in_time(lease)
-            return await lease.acquire()
-        except ActorFailed as failed:
-            raise _error_of(failed, key.server.name) from failed
-        finally:
-            if self._opening.causes.get(key) is me:
-                del self._opening.causes[key]
-
-    async def _in_time(self, lease: Lease[Key, Live]) -> Live:
-        """A start that may have to wait for room, but not for ever."""
-        server = lease.key.server
-        within = ROOM_WITHIN + 2 * server.start_timeout_seconds
-        with trio.move_on_after(within):
-            return await lease.acquire()
-        raise McpLost(
-            f"MCP server '{server.name}' found no room within {within:g} s: `max_servers` of `mcp_pool` (config.yaml) "
-            f"lets {self._settings.max_servers} run at once, and those that run are kept by whoever uses them"
-        )
-
-    def of_run(self, run: str) -> Scope:
-        """What the whole run keeps."""
-        scope = self.runs.get(run)
-        if scope is None:
-            scope = self.runs[run] = Scope(self, run, "")
-        return scope
-
-    def used(self, key: Key) -> None:
-        """A use is over: where somebody waits for room, nobody keeps what he doesn't use."""
-        if self.pool.crowded and not key.by:
-            self._give_back({key})
-
-    def number(self) -> int:
-        """Another one each time."""
-        self._number += 1
-        return self._number
-
-    def forget(self, scope: Scope) -> None:
-        """It is closed."""
-        self._scopes.discard(scope)
+        return self._catalogs.get(self._leases.key(name).digest)
 
     # --- inside -------------------------------------------------------------------------------------------
 
@@ -342,8 +251,8 @@ class McpServers:
         """Start a server for those who kept it before."""
         me = self._owner.actor
         try:
-            lease = self.pool.lease(self.key(name))
-            await self.acquire(lease, me)
+            lease = self._leases.pool.lease(self._leases.key(name))
+            await self._leases.acquire(lease, me)
             try:
                 for scope in keepers:
                     await scope.hold(name, me)
@@ -371,29 +280,19 @@ class McpServers:
         if name in self.names and _is_warm(self.get(name)):
             await self._warm_up(name)
 
-    def _idle_seconds(self, key: Key) -> float:
-        server, usual = key.server, self._settings.idle_timeout_seconds
-        if key.by:
-            return 0.0  # it ends with those who share it
-        if server.warm:
-            return math.inf
-        if server.idle_timeout_seconds is not None:
-            return server.idle_timeout_seconds
-        return usual if usual is not None else IDLE_WHEN_SERVING if self._serving else 0.0
+    def _may_be_asked(self) -> None:
+        """From now on other processes may ask how the servers are."""
+        self._owner.spawn(answer_inquiries, self._sockets, self._answer, name="mcp-status", link=False)
 
     def _make_room(self) -> None:
         """Have the server that was used least recently returned, of those that are kept, but not used."""
         unused = [
             live
             for live in self._opening.live.values()
-            if live.open and not live.busy and not live.key.by and self.pool.leases(live.key)
+            if live.open and not live.busy and not live.key.by and self._leases.pool.leases(live.key)
         ]
         if unused:
-            self._give_back({min(unused, key=lambda live: live.used).key})
-
-    def _give_back(self, keys: set[Key]) -> None:
-        for scope in (*self._scopes, *self.runs.values()):
-            scope.give_back(keys)
+            self._scopes.give_back({min(unused, key=lambda live: live.used).key})
 
     async def _answer(self, request: Inquiry) -> dict[str, Json]:
         """What other processes are told."""
@@ -408,15 +307,3 @@ class McpServers:
 
 def _is_warm(server: Server) -> bool:
     return server.warm and server.share == "pool"
-
-
-def _error_of(failed: ActorFailed, name: str) -> Exception:
-    """Why a start failed; an error of its own for each who waited for it."""
-    error: BaseException | None = failed
-    while isinstance(error, ActorFailed):
-        error = error.__cause__
-    if not isinstance(error, CallboardError):
-        return McpLost(f"MCP server '{name}' could not be started: {failed}")
-    twin = type(error).__new__(type(error), *error.args)
-    twin.__dict__.update(error.__dict__)
-    return twin

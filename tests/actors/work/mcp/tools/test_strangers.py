@@ -20,7 +20,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from callboard.actors.io.json_schema import quick, schema_errors
 from callboard.actors.work.mcp.links.link import Caller
-from callboard.actors.work.mcp.pool.servers import ROOM_WITHIN
+from callboard.actors.work.mcp.pool.leases import ROOM_WITHIN
 from callboard.actors.work.mcp.tools import view as module
 from callboard.actors.work.mcp.tools.direct import direct_tool
 from callboard.actors.work.mcp.tools.meta import meta_tools

@@ -1,0 +1,174 @@
+"""What servers are leased by: their entries with values put in, their keys, and the kernel's pool of those that run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import final
+
+import trio
+
+from .....protocol.errors import ActorFailed, CallboardError, McpLost
+from .....protocol.mcp.config import McpConfig, PoolSettings, Server, resolved
+from .....protocol.references import Secrets
+from .....supervisors import Actor, Lease, Pool, Root
+from .....supervisors.process import ProcessStop
+from .catalog import Catalogs
+from .keys import Key, digest_of
+from .live import Live
+from .opening import Opening
+
+IDLE_WHEN_SERVING = 300.0
+"""Seconds an idle server is kept by a process that serves, unless the settings say otherwise; others keep it 0."""
+
+ROOM_WITHIN = 300.0
+"""Seconds that a start may wait for room (`max_servers`). Servers that only one agent shares are not taken from it, so
+an agent that has them all and wants another would wait for itself."""
+
+
+@final
+class Leases:
+    """See the module.
+
+    Attributes:
+        config: what `mcp.json` says; replaced when it is read again.
+        catalogs: what servers offer, also those that do not run.
+        opening: what the pool opens them with.
+        keys: of the servers whose values are put in, by name.
+
+    Args:
+        owner: the pool lives and ends below it.
+        secrets: what `${NAME}` stands for.
+        serving: whether idle servers are worth keeping, since the process is here for long.
+        on_first: called when the first server is about to be leased.
+        make_room: called when one has to be returned before another can start; see `Pool`.
+    """
+
+    def __init__(
+        self,
+        owner: Root,
+        config: McpConfig,
+        *,
+        catalogs: Catalogs,
+        opening: Opening,
+        secrets: Secrets,
+        settings: PoolSettings,
+        serving: bool,
+        on_first: Callable[[], None],
+        make_room: Callable[[], None],
+    ) -> None:
+        self.config = config
+        self.catalogs = catalogs
+        self.opening = opening
+        self.keys: dict[str, Key] = {}
+        self._owner = owner
+        self._secrets = secrets
+        self._settings = settings
+        self._serving = serving
+        self._on_first = on_first
+        self._make_room = make_room
+        self._pool: Pool[Key, Live] | None = None
+
+    def get(self, name: str) -> Server:
+        """The entry of this name; raises UsageError if there is none that can be used."""
+        return self.config.get(name)
+
+    def key(self, name: str, by: str = "") -> Key:
+        """What the server of this name is shared by.
+
+        Raises:
+            ConfigError: its entry lacks a value.
+        """
+        key = self.keys.get(name)
+        if key is None:
+            key = self.keys[name] = self.guest(resolved(self.get(name), self._secrets))
+        return Key(key.server, key.digest, by) if by else key
+
+    def guest(self, server: Server) -> Key:
+        """What a server is shared by that only one scope knows; its values are taken as they are."""
+        return Key(server, digest_of(server, self.opening.declared(server)))
+
+    @property
+    def pool(self) -> Pool[Key, Live]:
+        """The kernel's pool, made at first use."""
+        if self._pool is None:
+            settings, check = self._settings, self._settings.pings
+            self._on_first()
+            self._pool = Pool(
+                self._owner,
+                self.opening.open,
+                name="mcp",
+                idle_ttl=self._idle_seconds,
+                max_idle=settings.max_idle_servers,
+                max_open=settings.max_servers,
+                make_room=self._make_room,
+                health=None if check is None else self.opening.healthy,
+                health_interval=math.inf if check is None else check.interval_seconds,
+                stop_within=ProcessStop().within + 1.0,
+            )
+        return self._pool
+
+    @property
+    def pool_in_use(self) -> Pool[Key, Live] | None:
+        """The pool, if it was made."""
+        return self._pool
+
+    async def acquire(self, lease: Lease[Key, Live], me: Actor) -> Live:
+        """Enter a lease, for `me`.
+
+        Raises:
+            McpError, McpLost: the server could not be started.
+        """
+        key = lease.key
+        cold = key not in self.pool
+        if cold:
+            self.opening.record(key.digest).restarts.check(key.server.name, trio.current_time())
+            self.opening.causes.setdefault(key, me)
+        try:
+            if cold and self._settings.max_servers is not None:
+                return await self._in_time(lease)
+            return await lease.acquire()
+        except ActorFailed as failed:
+            raise _error_of(failed, key.server.name) from failed
+        finally:
+            if self.opening.causes.get(key) is me:
+                del self.opening.causes[key]
+
+    async def learned(self, key: Key) -> None:
+        """Wait until it is known what the server has, if it runs and says that this has changed."""
+        live = self.opening.live.get(key)
+        if live is not None and live.open:
+            await live.learned.wait()
+
+    async def _in_time(self, lease: Lease[Key, Live]) -> Live:
+        """A start that may have to wait for room, but not for ever."""
+        server = lease.key.server
+        within = ROOM_WITHIN + 2 * server.start_timeout_seconds
+        with trio.move_on_after(within):
+            return await lease.acquire()
+        raise McpLost(
+            f"MCP server '{server.name}' found no room within {within:g} s: `max_servers` of `mcp_pool` (config.yaml) "
+            f"lets {self._settings.max_servers} run at once, and those that run are kept by whoever uses them"
+        )
+
+    def _idle_seconds(self, key: Key) -> float:
+        server, usual = key.server, self._settings.idle_timeout_seconds
+        if key.by:
+            return 0.0  # it ends with those who share it
+        if server.warm:
+            return math.inf
+        if server.idle_timeout_seconds is not None:
+            return server.idle_timeout_seconds
+        return usual if usual is not None else IDLE_WHEN_SERVING if self._serving else 0.0
+
+
+def _error_of(failed: ActorFailed, name: str) -> Exception:
+    """Why a start failed; an error of its own for each actor that waited for it."""
+    error: BaseException | None = failed
+    while isinstance(error, ActorFailed):
+        error = error.__cause__
+    if not isinstance(error, CallboardError):
+        return McpLost(f"MCP server '{name}' could not be started: {failed}")
+    twin = type(error).__new__(type(error), *error.args)
+    twin.__dict__.update(error.__dict__)
+    return twin
