@@ -12,7 +12,8 @@ import click
 import msgspec
 
 from .. import Limits, Root
-from ..actors.runs.batch.batch import GivenUp, run_batch
+from ..actors.runs.batch.batch import run_batch
+from ..actors.runs.batch.decider import GivenUp
 from ..actors.runs.batch.journal import Journal
 from ..actors.runs.batch.targets import Target
 from ..actors.runs.batch.tasks import read_tasks

@@ -49,6 +49,10 @@ class RunNode(Work, frozen=True, kw_only=True):
     item: int | None = None
 
 
+class RunTask(Work, frozen=True, kw_only=True):
+    """Run a task of a batch: the one of number `key`, from 0."""
+
+
 class Cancel(Effect, frozen=True):
     """Interrupt work that is under way."""
 

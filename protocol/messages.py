@@ -9,6 +9,7 @@ import msgspec
 
 from .failure import Failure
 from .kernel.messages import Message
+from .outcome import ErrorReport, Status
 
 
 class PersonSays(Message, frozen=True, kw_only=True):
@@ -37,10 +38,12 @@ class WorkFailed(WorkDone, frozen=True, kw_only=True):
 
     Attributes:
         failure: the crash, or that it was cancelled.
+        crashed: it was not cancelled.
         seconds: how long it was under way.
     """
 
     failure: Failure
+    crashed: bool = False
     seconds: float = 0.0
 
 
@@ -95,6 +98,29 @@ class NodeLeft(WorkDone, frozen=True, kw_only=True):
     failure: Failure | None = None
     unaccepted: tuple[Failure, ...] = ()
     seconds: float = 0.0
+
+
+class BatchBegun(Message, frozen=True, kw_only=True):
+    """A batch of so many tasks is to run; `with_vars` are those that have variables of their own, by number."""
+
+    tasks: int
+    with_vars: frozenset[int] = frozenset()
+
+
+class TaskEnded(WorkDone, frozen=True, kw_only=True):
+    """A task of a batch was run, and its result is on disk.
+
+    Attributes:
+        status: that of its outcome; one that was `cancelled` has no result.
+        error: what it failed with.
+        exit_code: what its run would have exited with.
+        lost: why its result could not be kept, or None.
+    """
+
+    status: Status
+    error: ErrorReport | None = None
+    exit_code: int = 0
+    lost: str | None = None
 
 
 class TimerFired(Message, frozen=True):

@@ -184,8 +184,8 @@ class Driver:
         message: WorkDone = end.value
         if end.reason != "normal":
             self._failed[work.key] = child
-            failure = Failure.of(_error_of(end))
-            message = WorkFailed(work.key, failure=failure, seconds=trio.current_time() - began)
+            seconds, crashed = trio.current_time() - began, end.error is not None
+            message = WorkFailed(work.key, failure=Failure.of(_error_of(end)), crashed=crashed, seconds=seconds)
         self._me.mailbox.put_own(message)
 
     def _pass_on(self, lane: str) -> None:

@@ -1,21 +1,21 @@
-"""A batch under way: so many tasks at once, each a run of its own, its result kept as soon as it has ended.
-
-A run that fails is a failure of its task and nobody else's. One that is interrupted has no result: it is not done.
-What would fail the same way for all of them, a key that is missing, a model nobody knows, ends the batch when the first
-of them has found it out; so does a number of failures, if somebody has named one.
-"""
+"""A batch as an actor: its decider played, each task a run of its own whose result is kept as soon as it has ended."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import trio
 
-from ....protocol.errors import CallboardError, ConfigError, ShuttingDown
+from ....protocol.effects import RunTask
+from ....protocol.errors import CallboardError, ShuttingDown
 from ....protocol.events import SCHEMA_VERSION
+from ....protocol.messages import BatchBegun, TaskEnded
 from ....protocol.outcome import ErrorReport, Outcome
+from ...engine.driver import drive
+from .decider import BatchDecider, GivenUp
 from .journal import Journal, ResultsLost
 from .tasks import Task
 
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
 
 WRITTEN_WITHIN = 10.0
 """Seconds that the disk gets for the results that wait for it when a batch is stopped."""
-
-ALIKE = 5
-"""Tasks with vars of their own that lack a key or a setting, before it is taken for what all of them lack."""
 
 Perform = Callable[[Task], Awaitable[Outcome]]
 """Runs one task."""
@@ -38,18 +35,6 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
     task: Task
     outcome: Outcome
     seconds: float
-
-
-class GivenUp(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a batch has not begun all of its tasks.
-
-    Attributes:
-        error: the failure that was one too many.
-        shared: it would be every task's.
-    """
-
-    error: ErrorReport
-    shared: bool
 
 
 async def run_batch(
@@ -76,90 +61,57 @@ async def run_batch(
         ResultsLost: what came of a task can't be written down.
         trio.Cancelled: it was interrupted; what has ended is kept.
     """
-    batch = _Batch(tasks, perform, journal, target, on_begin, on_end, max_failures)
+    batch = _Batch(tasks, perform, journal, target, on_begin, on_end)
+    with_vars = frozenset(number for number, task in enumerate(tasks) if task.vars)
+    afresh = partial(BatchDecider, max_parallel, max_failures)
     try:
-        async with trio.open_nursery() as nursery:
-            for _ in range(min(max_parallel, len(tasks))):
-                nursery.start_soon(batch.work, nursery.cancel_scope)
+        request = BatchBegun(tasks=len(tasks), with_vars=with_vars)
+        given_up: GivenUp | None = await drive(me, afresh, request, {RunTask: batch.run})
+    except ShuttingDown:
+        return None
     finally:
         if journal.behind:
             with me.root.shield(WRITTEN_WITHIN):  # what has ended is paid for
                 await journal.flush()
-    if batch.lost is not None:
-        raise batch.lost
-    return batch.given_up
+    return given_up
 
 
-class _Batch:
-    """Workers take the tasks one after the other from one line.
+class _Batch(msgspec.Struct, frozen=True):
+    """What the tasks have in common."""
 
-    Attributes:
-        given_up: why no more of them are begun.
-        lost: why results can't be written down any more; those under way are interrupted then.
-    """
+    tasks: Sequence[Task]
+    perform: Perform
+    journal: Journal
+    target: str
+    on_begin: Callable[[Task], None]
+    on_end: Callable[[Ended], None]
 
-    def __init__(
-        self,
-        tasks: Sequence[Task],
-        perform: Perform,
-        journal: Journal,
-        target: str,
-        on_begin: Callable[[Task], None],
-        on_end: Callable[[Ended], None],
-        max_failures: int | None,
-    ) -> None:
-        self.given_up: GivenUp | None = None
-        self.lost: ResultsLost | None = None
-        self._queue = iter(tasks)
-        self._perform = perform
-        self._journal = journal
-        self._target = target
-        self._on_begin = on_begin
-        self._on_end = on_end
-        self._max_failures = max_failures
-        self._done = 0
-        self._failed = 0
-
-    async def work(self, all_of_them: trio.CancelScope) -> None:
-        for task in self._queue:
-            began = trio.current_time()
-            self._on_begin(task)
-            try:
-                outcome = await self._perform(task)
-            except ShuttingDown:
-                return
-            except CallboardError as error:
-                report = ErrorReport.of(error)
-                outcome = Outcome(run_id="", status="failed", error=report, exit_code=error.exit_code)
-            if outcome.status == "cancelled":
-                return
-            ended = Ended(task=task, outcome=outcome, seconds=trio.current_time() - began)
-            try:
-                await self._journal.keep(_line(ended, self._target), failed=outcome.status == "failed")
-            except ResultsLost as error:
-                self.lost = error
-                all_of_them.cancel()
-                return
-            self._on_end(ended)
+    async def run(self, _: Actor, work: RunTask) -> TaskEnded:
+        """Body of a task's actor: its run, and its result on disk."""
+        task = self.tasks[work.key]
+        began = trio.current_time()
+        self.on_begin(task)
+        try:
+            outcome = await self.perform(task)
+        except ShuttingDown:
+            return TaskEnded(work.key, status="cancelled")
+        except CallboardError as error:
+            report = ErrorReport.of(error)
+            outcome = Outcome(run_id="", status="failed", error=report, exit_code=error.exit_code)
+        if outcome.status == "cancelled":
+            return TaskEnded(work.key, status="cancelled")
+        ended = Ended(task=task, outcome=outcome, seconds=trio.current_time() - began)
+        lost: str | None = None
+        try:
+            await self.journal.keep(_line(ended, self.target), failed=outcome.status == "failed")
+        except ResultsLost as error:
+            lost = str(error)
+        else:
+            self.on_end(ended)
             if outcome.unsaved is not None:
-                self.lost = ResultsLost(f"{outcome.unsaved}; mend that, and the same command goes on")
-                all_of_them.cancel()
-                return
-            self._judge(task, outcome)
-            if self.given_up is not None:
-                return
-
-    def _judge(self, task: Task, outcome: Outcome) -> None:
-        """Whether to go on after this one."""
-        if outcome.error is None:
-            self._done += 1
-            return
-        self._failed += 1
-        # A task with vars of its own may be the only one; so many are no chance.
-        enough = ALIKE if task.vars else 1
-        shared = outcome.exit_code == ConfigError.exit_code and not self._done and self._failed >= enough
-        if self.given_up is None and (shared or self._failed == self._max_failures):
-            self.given_up = GivenUp(error=outcome.error, shared=shared)
+                lost = f"{outcome.unsaved}; mend that, and the same command goes on"
+        status, error_report = outcome.status, outcome.error
+        return TaskEnded(work.key, status=status, error=error_report, exit_code=outcome.exit_code, lost=lost)
 
 
 def _line(ended: Ended, target: str) -> dict[str, Any]:

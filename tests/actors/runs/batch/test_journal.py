@@ -16,7 +16,8 @@ import pytest
 import trio
 import trio.testing
 
-from callboard.actors.runs.batch.batch import ALIKE, Ended, GivenUp, Perform, run_batch
+from callboard.actors.runs.batch.batch import Ended, Perform, run_batch
+from callboard.actors.runs.batch.decider import ALIKE, GivenUp
 from callboard.actors.runs.batch.journal import Journal, ResultsLost
 from callboard.actors.runs.batch.tasks import Task
 from callboard.protocol.errors import ConfigError, LimitReached, UsageError
