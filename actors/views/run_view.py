@@ -58,7 +58,7 @@ class RunView:
     Attributes:
         run: the run's id.
         seq: number of the last event that was seen.
-        started, began: what its first event says, and when; None as long as that was not seen.
+        started, began: what its first event says, and when; None as long as that was not seen. `at`: on the clock.
         ended: when it ended.
         outcome: of a run that is over, what `-o json` prints.
         actors: those that live, by path.
@@ -76,6 +76,7 @@ class RunView:
         self.seq = 0
         self.started: ev.RunStarted | None = None
         self.began: datetime | None = None
+        self.at = 0.0
         self.ended: datetime | None = None
         self.outcome: dict[str, Any] | None = None
         self.actors: dict[str, ActorView] = {}
@@ -153,7 +154,7 @@ class RunView:
     # --- the run ---
 
     def _run_started(self, event: Event, data: ev.RunStarted, _: object) -> Change:
-        self.started, self.began = data, event.ts
+        self.started, self.began, self.at = data, event.ts, self._clock(event)
         return NOTHING
 
     def _run_ended(self, event: Event, data: Any, _: object) -> Change:

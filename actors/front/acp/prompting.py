@@ -13,6 +13,7 @@ from ....protocol.control.errors import RUN_FAILED, Refused
 from ....protocol.control.own import StartRun
 from ....protocol.control.things import QuestionAsked
 from ....protocol.errors import ConfigError, NobodyToAsk, UsageError
+from ....protocol.events.decode import decode
 from ....protocol.outcome import Outcome
 from ..control.subscription import Lagged
 from .asking import ask
@@ -113,8 +114,9 @@ class Prompting:
             try:
                 with self._hub.subscribe(self._peer.caller, run, after) as events:
                     async for event in events:
-                        for update in updates.of(msgspec.json.decode(event.data)):
-                            await self._update(update)
+                        if (told := decode(event.data)) is not None:
+                            for update in updates.of(told):
+                                await self._update(update)
                         after = event.seq
                 return
             except Lagged as lagged:

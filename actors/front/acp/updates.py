@@ -10,11 +10,27 @@ run.warning                     notice, if the client shows those
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from ....protocol.control.acp import text_block
+from ....protocol.events import (
+    Event,
+    LlmDelta,
+    LlmReasoning,
+    LlmRequest,
+    LlmResponse,
+    LlmRetry,
+    NodeEntered,
+    NodeExited,
+    ToolFinished,
+    ToolStarted,
+    UsageUpdate,
+    Warned,
+)
+from ...views.activity import Activity
+from ...views.run_view import RunView
 
 Json = Any
 Update = dict[str, Json]
@@ -63,76 +79,67 @@ class Updates:
         self._window = window
         self._cwd = cwd
         self._notices = notices
+        self._view = RunView()
         self._message = ""
         self._plan = Plan()
-        self._costs: dict[str, float] = {}  # of the run, by model
         self._spent = spent
         self._used = 0
         self._size: int | None = None
-        self._arguments: dict[str, tuple[str, str]] = {}
 
-    def of(self, event: Mapping[str, Json]) -> Iterator[Update]:
-        """What the client is told of an event (in its wire form)."""
-        kind, actor = event["kind"], str(event.get("actor") or "")
-        data: Mapping[str, Json] = event.get("data") or {}
-        main = actor.count("/") == 2
-        if kind == "llm.delta" and main:
-            self.said = True
-            yield self._chunk("agent_message_chunk", event)
-        elif kind == "llm.reasoning" and main:
-            yield self._chunk("agent_thought_chunk", event)
-        elif kind in ("llm.request", "llm.retry") and main:
-            self._message = ""
-        elif kind == "tool.call.started":
-            yield self._started(actor, data)
-        elif kind == "tool.call.finished":
-            yield from self._finished(actor, data)
-        elif kind == "node.entered":
-            title = f"{data['node']} ({data['type']})"
-            yield tool_call(actor, title, kind="other")
-        elif kind == "node.exited":
-            yield tool_call_update(actor, str(data.get("error") or ""), failed=bool(data.get("error")))
-        elif kind == "llm.response" and main:
-            self._used = int(data.get("input_tokens") or 0) + int(data.get("output_tokens") or 0)
-            self._size = self._window(str(data.get("model") or ""))
-        elif kind == "usage.update":
-            self._costs[str(data["model"])] = float(data.get("cost") or 0.0)
-            yield from self._usage()
-        elif kind == "run.warning" and self._notices:
-            title, _, rest = str(data["message"]).strip().partition("\n")
-            notice = {"sessionUpdate": "notice", "severity": "warning", "title": title or str(data["code"])}
-            yield {**notice, "description": rest} if rest else notice
+    def of(self, event: Event) -> Iterator[Update]:
+        """What the client is told of an event."""
+        about, speaks = self._view.see(event).about, self._view.speaks(event)
+        match event.data:
+            case LlmDelta(text=text) if speaks:
+                self.said = True
+                yield self._chunk("agent_message_chunk", text, event)
+            case LlmReasoning(text=text) if speaks:
+                yield self._chunk("agent_thought_chunk", text, event)
+            case LlmRequest() | LlmRetry() if speaks:
+                self._message = ""
+            case ToolStarted(tool=tool, arguments=arguments):
+                yield self._called(event.actor, tool, _decoded(arguments))
+            case ToolFinished() as finished:
+                yield from self._finished(event.actor, finished, about)
+            case NodeEntered(node=node, type=type):
+                yield tool_call(event.actor, f"{node} ({type})", kind="other")
+            case NodeExited(error=error):
+                yield tool_call_update(event.actor, error or "", failed=bool(error))
+            case LlmResponse() as reply if speaks:
+                self._used = reply.input_tokens + reply.output_tokens
+                self._size = self._window(reply.model)
+            case UsageUpdate():
+                yield from self._usage()
+            case Warned(message=message, code=code) if self._notices:
+                title, _, rest = message.strip().partition("\n")
+                notice = {"sessionUpdate": "notice", "severity": "warning", "title": title or code}
+                yield {**notice, "description": rest} if rest else notice
 
-    def _chunk(self, kind: str, event: Mapping[str, Json]) -> Update:
+    def _chunk(self, kind: str, text: str, event: Event) -> Update:
         """A piece of what the agent says; all pieces of a message have its id."""
         thought = kind == "agent_thought_chunk"
         if not self._message or self._message.endswith("-thought") is not thought:
-            self._message = f"{event['run']}-{event['seq']}" + ("-thought" if thought else "")
-        return {**chunk(kind, str(event["data"]["text"])), "messageId": self._message}
+            self._message = f"{event.run}-{event.seq}" + ("-thought" if thought else "")
+        return {**chunk(kind, text), "messageId": self._message}
 
-    def _started(self, actor: str, data: Mapping[str, Json]) -> Update:
-        tool, arguments = str(data["tool"]), str(data.get("arguments") or "")
-        self._arguments[actor] = (tool, arguments)
-        raw = _decoded(arguments)
-        call = tool_call(actor, tool, kind=kind_of(tool), raw=raw)
-        path = raw.get("path") if tool.startswith("fs_") and isinstance(raw, dict) else None
+    def _called(self, actor: str, tool: str, arguments: Json) -> Update:
+        call = tool_call(actor, tool, kind=kind_of(tool), raw=arguments)
+        path = arguments.get("path") if tool.startswith("fs_") and isinstance(arguments, dict) else None
         if isinstance(path, str) and path and "\0" not in path:
             call["locations"] = [{"path": str((self._cwd or Path.cwd()) / path)}]
         return call
 
-    def _finished(self, actor: str, data: Mapping[str, Json]) -> Iterator[Update]:
-        tool, arguments = self._arguments.pop(actor, (str(data["tool"]), ""))
-        error = data.get("error")
-        yield tool_call_update(actor, str(error or data.get("result") or ""), failed=error is not None)
-        if error is None and tool.startswith("todo__"):
-            changed = self._plan.change(tool, _decoded(arguments))
-            if changed:
+    def _finished(self, actor: str, data: ToolFinished, call: Activity | None) -> Iterator[Update]:
+        yield tool_call_update(actor, data.error or data.result, failed=data.error is not None)
+        if data.error is None and data.tool.startswith("todo__"):
+            arguments = _decoded(call.data.arguments) if call is not None else None
+            if self._plan.change(data.tool, arguments):
                 yield {"sessionUpdate": "plan", "entries": self._plan.entries}
 
     @property
     def cost(self) -> float:
         """What the session has cost so far, in USD."""
-        return self._spent + sum(self._costs.values())
+        return self._spent + self._view.cost
 
     def _usage(self) -> Iterator[Update]:
         if self._size:

@@ -9,15 +9,15 @@ from starlette.types import Receive, Scope, Send
 
 from ....protocol.control.things import RunInfo
 from ....protocol.errors import CallboardError
+from ..control.logs.reading import LoggedEvent
 from ..control.subscription import Lagged
 from .call import Call
 from .leaving import while_there
-from .shapes.wire import Wire, wire
 
 END_WITHIN = 2.0
 """Seconds that a run has to end in whose client has left."""
 
-Take = Callable[[Wire, bytes], Awaitable[None]]
+Take = Callable[[LoggedEvent], Awaitable[None]]
 
 
 async def follow(call: Call, run: str, take: Take, after: int = 0) -> None:
@@ -27,7 +27,7 @@ async def follow(call: Call, run: str, take: Take, after: int = 0) -> None:
             try:
                 async for event in events:
                     after = event.seq
-                    await take(wire(event.data), event.data)
+                    await take(event)
             except Lagged:
                 continue
         return

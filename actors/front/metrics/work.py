@@ -8,7 +8,7 @@ says them: never from the events' times, which the wall clock moves.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import trio
 from prometheus_client import Counter, Gauge, Histogram
@@ -36,6 +36,8 @@ from ....protocol.events import (
     RunStarted,
     ToolFinished,
 )
+from ...views.activity import NOTHING, Change
+from ...views.run_view import RunView
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -52,39 +54,18 @@ CALLS = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256)
 GRAPHS = ("graph", "workflow")
 """Dialects of runs that the conventions call a workflow."""
 
+_SEEN = frozenset(
+    {RunStarted, RunFinished, RunFailed, RunCancelled, ActorStopped, ActorFailed}
+    | {LlmRequest, LlmDelta, LlmReasoning, LlmRetry, LlmResponse, LlmFailed}
+    | {QuestionAsked, QuestionAnswered, QuestionExpired}
+)
+"""What the views of runs need to see here."""
+
 _ENDS = {RunFinished: "done", RunFailed: "failed", RunCancelled: "cancelled"}
 
 
-class _Request:
-    """A request to a model that is under way."""
-
-    __slots__ = ("actor", "began", "chunks", "first", "last", "model")
-
-    def __init__(self, actor: str, model: str, began: float) -> None:
-        self.actor = actor
-        self.model = model
-        self.began = began
-        self.first: float | None = None
-        self.last = 0.0
-        self.chunks = 0
-
-
-class _Run:
-    """A run that is under way.
-
-    Attributes:
-        workflow: its name, if it is one.
-        requests: to models, by the id of the call.
-        asked: when each open question was put, by its id.
-    """
-
-    __slots__ = ("asked", "began", "requests", "workflow")
-
-    def __init__(self, began: float, workflow: str | None) -> None:
-        self.began = began
-        self.workflow = workflow
-        self.requests: dict[str, _Request] = {}
-        self.asked: dict[str, float] = {}
+def _now(_: Event) -> float:
+    return trio.current_time()
 
 
 @final
@@ -101,11 +82,11 @@ class Work:
         model, agent, tool = "gen_ai_request_model", "gen_ai_agent_name", "gen_ai_tool_name"
         gen_ai, agents = "gen_ai_client_operation", "gen_ai_invoke_agent"
         self._names = names
-        self._known = {"": _Run(0.0, None)}  # what belongs to no run is the process's
+        self._views = {"": RunView(clock=_now)}  # what belongs to no run is the process's
         self._mcp_since: dict[str, float] = {}
         self._runs = counter("runs", "Runs ended.", "status")
-        self._active = Gauge("runs_active", "Runs under way.", registry=registry)
-        self._inflight = Gauge("llm_inflight", "Requests to models under way.", registry=registry)
+        Gauge("runs_active", "Runs under way.", registry=registry).set_function(lambda: len(self._views) - 1)
+        Gauge("llm_inflight", "Requests to models under way.", registry=registry).set_function(self._inflight)
         self._retries = counter("llm_retries", "Requests to models that are tried again.", "model")
         self._operations = histogram(f"{gen_ai}_duration_seconds", "Time to a model's whole answer.", OPERATION, model)
         self._firsts = histogram(
@@ -134,131 +115,85 @@ class Work:
 
     def heard(self, event: Event) -> None:
         """One event of any run."""
-        handler = _HANDLERS.get(type(event.data))
+        kind = type(event.data)
+        if kind is RunStarted:
+            self._views[event.run] = RunView(clock=_now)
+        view = self._views.get(event.run)  # none for a run that had begun before this listened
+        change = view.see(event) if view is not None and kind in _SEEN else NOTHING
+        handler = self._HANDLERS.get(kind)
         if handler is not None:
-            handler(self, event, event.data)
+            handler(self, event, event.data, change)
+
+    def _inflight(self) -> int:
+        return sum(not chat.waits for view in self._views.values() for chat in view.under_way("chat"))
 
     # --- runs and agents --------------------------------------------------------------------------------------
 
-    def _run_started(self, event: Event, data: RunStarted) -> None:
-        self._active.inc()
-        workflow = self._names.of("workflow", data.name) if data.dialect in GRAPHS else None
-        self._known[event.run] = _Run(trio.current_time(), workflow)
-
-    def _run_ended(self, event: Event, data: RunFinished | RunFailed | RunCancelled) -> None:
+    def _run_ended(self, event: Event, data: RunFinished | RunFailed | RunCancelled, _: Change) -> None:
         self._runs.labels(_ENDS[type(data)]).inc()
-        run = self._known.pop(event.run, None)
-        if run is None:  # begun before anybody listened
-            return
-        self._active.dec()
-        self._inflight.dec(len(run.requests))
-        if run.workflow is not None:
-            self._workflows.labels(run.workflow).observe(trio.current_time() - run.began)
+        view = self._views.pop(event.run, None)
+        if view is not None and view.started is not None and view.started.dialect in GRAPHS:
+            name = self._names.of("workflow", view.started.name)
+            self._workflows.labels(name).observe(trio.current_time() - view.at)
 
-    def _agent_finished(self, _: Event, data: AgentFinished) -> None:
+    def _agent_finished(self, _: Event, data: AgentFinished, __: Change) -> None:
         agent = self._names.of("agent", data.agent)
         self._agents.labels(agent).observe(data.seconds)
         self._agent_requests.labels(agent).observe(data.turns)
         self._agent_tools.labels(agent).observe(data.tool_calls)
 
-    def _actor_restarted(self, _: Event, __: object) -> None:
+    def _actor_restarted(self, _: Event, __: object, ___: Change) -> None:
         self._restarts.inc()
-
-    def _actor_over(self, event: Event, _: object) -> None:
-        """Its requests are over as well, whatever became of them."""
-        run = self._known.get(event.run)
-        if run is not None and run.requests:
-            for id in [id for id, request in run.requests.items() if request.actor == event.actor]:
-                self._request_over(event.run, id)
 
     # --- models -----------------------------------------------------------------------------------------------
 
-    def _llm_request(self, event: Event, data: LlmRequest) -> None:
-        self._request_over(event.run, event.id)
-        run = self._known.get(event.run)
-        if run is not None:
-            run.requests[event.id] = _Request(event.actor, data.model, trio.current_time())
-            self._inflight.inc()
+    def _llm_piece(self, _: Event, __: object, change: Change) -> None:
+        chat = change.about
+        if chat is not None and chat.pieces == 1:
+            self._firsts.labels(self._names.of("model", chat.name)).observe(chat.first - chat.tried)
 
-    def _llm_piece(self, event: Event, _: object) -> None:
-        run = self._known.get(event.run)
-        request = run.requests.get(event.id) if run is not None else None
-        if request is None:
-            return
-        request.chunks += 1
-        request.last = trio.current_time()
-        if request.first is None:
-            request.first = request.last
-            model = self._names.of("model", request.model)
-            self._firsts.labels(model).observe(request.first - request.began)
-
-    def _llm_response(self, event: Event, data: LlmResponse) -> None:
-        request = self._request_over(event.run, event.id)
-        model = self._names.of("model", data.model)
+    def _llm_response(self, _: Event, data: LlmResponse, change: Change) -> None:
+        model, chat = self._names.of("model", data.model), change.about
         self._operations.labels(model).observe(data.seconds)
         self._tokens.labels(model, "input").observe(data.input_tokens)
         self._tokens.labels(model, "output").observe(data.output_tokens)
-        if request is not None and request.first is not None and request.chunks > 1:
-            self._chunks.labels(model).observe((request.last - request.first) / (request.chunks - 1))
+        if chat is not None and chat.pieces > 1:
+            self._chunks.labels(model).observe((chat.last - chat.first) / (chat.pieces - 1))
 
-    def _llm_retry(self, event: Event, data: LlmRetry) -> None:
-        self._request_over(event.run, event.id)
+    def _llm_retry(self, _: Event, data: LlmRetry, __: Change) -> None:
         self._retries.labels(self._names.of("model", data.model)).inc()
-
-    def _llm_failed(self, event: Event, _: object) -> None:
-        self._request_over(event.run, event.id)
-
-    def _request_over(self, run: str, id: str) -> _Request | None:
-        known = self._known.get(run)
-        request = known.requests.pop(id, None) if known is not None else None
-        if request is not None:
-            self._inflight.dec()
-        return request
 
     # --- tools, questions, MCP servers ------------------------------------------------------------------------
 
-    def _tool_finished(self, _: Event, data: ToolFinished) -> None:
+    def _tool_finished(self, _: Event, data: ToolFinished, __: Change) -> None:
         error = "true" if data.error else "false"
         self._tools.labels(self._names.of("tool", data.tool), error).observe(data.seconds)
 
-    def _question_asked(self, event: Event, _: object) -> None:
-        if (run := self._known.get(event.run)) is not None:
-            run.asked[event.id] = trio.current_time()
-
-    def _question_closed(self, event: Event, data: object) -> None:
-        run = self._known.get(event.run)
-        asked = run.asked.pop(event.id, None) if run is not None else None
-        if asked is not None:
+    def _question_closed(self, _: Event, data: object, change: Change) -> None:
+        if change.question is not None:
             end = "answered" if isinstance(data, QuestionAnswered) else "expired"
-            self._waits.labels(end).observe(trio.current_time() - asked)
+            self._waits.labels(end).observe(trio.current_time() - change.question.at)
 
-    def _mcp_started(self, event: Event, _: object) -> None:
+    def _mcp_started(self, event: Event, _: object, __: Change) -> None:
         if not event.run:  # the run that wanted it is told as well
             self._mcp_since[event.actor] = trio.current_time()
 
-    def _mcp_stopped(self, event: Event, data: McpServerStopped) -> None:
+    def _mcp_stopped(self, event: Event, data: McpServerStopped, _: Change) -> None:
         since = self._mcp_since.pop(event.actor, None)
         if since is not None:
             self._mcp_sessions.labels(self._names.of("server", data.server)).observe(trio.current_time() - since)
 
-
-_HANDLERS: dict[type, Callable[[Work, Event, Any], None]] = {
-    RunStarted: Work._run_started,  # noqa: SLF001 - the class's own table
-    **dict.fromkeys(_ENDS, Work._run_ended),  # noqa: SLF001 - the class's own table
-    AgentFinished: Work._agent_finished,  # noqa: SLF001 - the class's own table
-    LlmRequest: Work._llm_request,  # noqa: SLF001 - the class's own table
-    LlmDelta: Work._llm_piece,  # noqa: SLF001 - the class's own table
-    LlmReasoning: Work._llm_piece,  # noqa: SLF001 - the class's own table
-    LlmResponse: Work._llm_response,  # noqa: SLF001 - the class's own table
-    LlmRetry: Work._llm_retry,  # noqa: SLF001 - the class's own table
-    LlmFailed: Work._llm_failed,  # noqa: SLF001 - the class's own table
-    ActorStopped: Work._actor_over,  # noqa: SLF001 - the class's own table
-    ActorFailed: Work._actor_over,  # noqa: SLF001 - the class's own table
-    ToolFinished: Work._tool_finished,  # noqa: SLF001 - the class's own table
-    QuestionAsked: Work._question_asked,  # noqa: SLF001 - the class's own table
-    QuestionAnswered: Work._question_closed,  # noqa: SLF001 - the class's own table
-    QuestionExpired: Work._question_closed,  # noqa: SLF001 - the class's own table
-    McpServerStarted: Work._mcp_started,  # noqa: SLF001 - the class's own table
-    McpServerStopped: Work._mcp_stopped,  # noqa: SLF001 - the class's own table
-    ActorRestarted: Work._actor_restarted,  # noqa: SLF001 - the class's own table
-}
+    _HANDLERS: ClassVar[dict[type, Callable[[Work, Event, Any, Change], None]]] = {
+        **dict.fromkeys(_ENDS, _run_ended),
+        AgentFinished: _agent_finished,
+        LlmDelta: _llm_piece,
+        LlmReasoning: _llm_piece,
+        LlmResponse: _llm_response,
+        LlmRetry: _llm_retry,
+        ToolFinished: _tool_finished,
+        QuestionAnswered: _question_closed,
+        QuestionExpired: _question_closed,
+        McpServerStarted: _mcp_started,
+        McpServerStopped: _mcp_stopped,
+        ActorRestarted: _actor_restarted,
+    }

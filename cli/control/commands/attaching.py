@@ -13,9 +13,10 @@ from dataclasses import dataclass
 import msgspec
 import trio
 
+from ....actors.views.run_view import RunView
 from ....protocol.control.things import RunInfo
 from ....protocol.errors import RunFailed, ServerLost
-from ....protocol.events import Event, QuestionAnswered, QuestionAsked, QuestionExpired
+from ....protocol.events import Event, QuestionAnswered, QuestionAsked
 from ....protocol.events.decode import decode
 from ....protocol.outcome import Outcome
 from ...frame import person_at_terminal
@@ -83,7 +84,7 @@ class _Attached:
         self._person = person
         self._desk: RemoteDesk | None = None
         self._caught_up = False
-        self._open: set[str] = set()
+        self._view = RunView()
         self._outcome: Outcome | None = None
 
     async def follow(self, client: Client) -> Outcome:
@@ -122,7 +123,7 @@ class _Attached:
     async def _ask_what_is_open(self, client: Client, run: str, nursery: trio.Nursery) -> None:
         """After the story so far, so that whoever is asked knows what it is about."""
         if not self._person:
-            for question in sorted(self._open):
+            for question in sorted(self._view.questions):
                 self._tell_how_to_answer(question)
             return
         from ...render.prompt import TerminalPrompts
@@ -138,12 +139,9 @@ class _Attached:
             # The prompt has shown it. Others of the same name, at their own terminals, are told.
             event = msgspec.structs.replace(event, data=msgspec.structs.replace(data, by="terminal"))
         self._progress.on_event(event)
-        if isinstance(data, QuestionAsked):
-            self._open.add(event.id)
-            if self._caught_up and not self._person:
-                self._tell_how_to_answer(event.id)
-        elif isinstance(data, QuestionAnswered | QuestionExpired):
-            self._open.discard(event.id)
+        self._view.see(event)
+        if isinstance(data, QuestionAsked) and self._caught_up and not self._person:
+            self._tell_how_to_answer(event.id)
 
     def _tell_how_to_answer(self, question: str) -> None:
         self._progress.note(f"to answer it: callboard answer {question} TEXT")

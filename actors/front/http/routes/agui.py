@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Send
 
 from .....protocol.errors import Conflict, UsageError
 from .....protocol.questions import Question
+from ...control.logs.reading import LoggedEvent
 from ..call import Call
 from ..following import Performed, Running, check_after, follow
 from ..shapes.agui import Agui, Told
@@ -21,7 +22,6 @@ from ..shapes.agui_input import AguiMessage, ResumeEntry, RunAgentInput
 from ..shapes.api import TargetQuery
 from ..shapes.chat_input import ChatMessage
 from ..shapes.conversation import asked
-from ..shapes.wire import Wire
 from ..sse import EventStream, Say, event
 from ..table import SSE, Route
 from .chat import begun, target_of
@@ -80,7 +80,7 @@ async def _tell(call: Call, told: Agui, run: str, say: Say, *, after: int = 0, a
     seen = 0
     interrupted = False
 
-    async def each(happened: Wire, _: bytes) -> None:
+    async def each(happened: LoggedEvent) -> None:
         nonlocal seen
         async with telling:
             events = told.take(happened)

@@ -15,13 +15,13 @@ from .....protocol.control.own import StartRun
 from .....protocol.errors import NotFound, ToolFailed, UsageError
 from .....protocol.requests import Overrides
 from ....work.tools.tool import Tool
+from ...control.logs.reading import LoggedEvent
 from ..call import Call, reply
 from ..following import Failed, Performed, Running, follow
 from ..shapes.chat_input import ChatCompletionRequest, ToolOffered
 from ..shapes.conversation import Asked, asked
 from ..shapes.handed import HandedOut, handed_out
 from ..shapes.openai import Chat, ChatCompletionReply
-from ..shapes.wire import Wire
 from ..sse import EventStream, Say, event
 from ..table import SSE, Route
 from .completions import check_model, plain
@@ -50,14 +50,14 @@ async def complete(call: Call, body: ChatCompletionRequest) -> ASGIApp:
             told = Chat(run.run, body.model, int(time.time()), usage=usage, calls=lambda: left.calls(run.run))
 
             async def stream(say: Say) -> None:
-                async def each(happened: Wire, _: bytes) -> None:
+                async def each(happened: LoggedEvent) -> None:
                     for chunk in told.take(happened):
                         await say(event(msgspec.json.encode(chunk)))
 
                 await follow(call, run.run, each)
                 await say(DONE)
 
-            async def quietly(happened: Wire, _: bytes) -> None:
+            async def quietly(happened: LoggedEvent) -> None:
                 told.take(happened)
 
             if body.stream:

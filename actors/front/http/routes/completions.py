@@ -17,14 +17,15 @@ from .....protocol.agent import Agent
 from .....protocol.control.own import StartRun
 from .....protocol.control.things import RunInfo
 from .....protocol.errors import CallboardError, ConfigError, UsageError
+from .....protocol.events import TERMINAL
 from .....protocol.requests import Overrides
 from ....runs.in_session import RoundedOff, on_stage, round_off
+from ...control.logs.reading import LoggedEvent
 from ...control.model_files import check_model as check_file
 from ..call import Call, reply
 from ..errors import NotImplementedYet
 from ..following import Failed, Performed, Running, follow
 from ..shapes.completion import Completion, CompletionReply, CompletionRequest, SessionCompletionRequest, Told
-from ..shapes.wire import Wire
 from ..sse import EventStream, Say, event
 from ..table import SSE, Route
 
@@ -150,9 +151,9 @@ async def _told(
     told = Completion(call.id, run.run, run.session)
     last: list[tuple[list[Told], int]] = []
 
-    async def each(happened: Wire, _: bytes) -> None:
+    async def each(happened: LoggedEvent) -> None:
         events = told.take(happened)
-        if happened.kind in ("run.finished", "run.failed", "run.cancelled"):
+        if happened.kind in TERMINAL:
             last.append((events, happened.seq))
         elif events:
             await says(events, happened.seq)

@@ -11,10 +11,10 @@ from starlette.types import ASGIApp
 from .....protocol.control.own import StartRun
 from .....protocol.control.things import RunInfo
 from .....protocol.errors import Conflict
+from ...control.logs.reading import LoggedEvent
 from ..call import Call, reply
 from ..following import check_after, follow
 from ..shapes.api import CancelReply, EventsPage, EventsQuery, ListQuery, QuestionsPage, RunsPage
-from ..shapes.wire import Wire
 from ..sse import EventStream, Say, event
 from ..table import SSE, Route
 
@@ -61,8 +61,8 @@ async def events(call: Call, query: EventsQuery) -> ASGIApp:
     check_after(call, run, after)
 
     async def tell(say: Say) -> None:
-        async def each(happened: Wire, data: bytes) -> None:
-            await say(event(data, name=happened.kind, id=happened.seq))
+        async def each(happened: LoggedEvent) -> None:
+            await say(event(happened.data, name=happened.kind, id=happened.seq))
 
         await follow(call, run, each, after)
 

@@ -9,13 +9,34 @@ Whoever begins to read in the middle has the projection see all that was before,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from datetime import datetime
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+import msgspec
+
+from .....protocol.events import (
+    Event,
+    LlmDelta,
+    LlmReasoning,
+    LlmRequest,
+    LlmResponse,
+    NodeEntered,
+    QuestionAnswered,
+    QuestionAsked,
+    QuestionExpired,
+    RunCancelled,
+    RunFailed,
+    RunFinished,
+    RunStarted,
+    ToolFinished,
+    ToolStarted,
+    Warned,
+)
+from .....protocol.events.decode import decode
 from .....protocol.questions import Question
-from .speaker import Speaker
-from .wire import Wire
+from ....views.activity import Activity, Change
+from ....views.run_view import RunView
+from ...control.logs.reading import LoggedEvent
 
 Json = Any
 Told = list[dict[str, Json]]
@@ -31,20 +52,21 @@ class Agui:
     def __init__(self, thread: str, run: str, ours: str) -> None:
         self._ids = {"threadId": thread, "runId": run}
         self._ours = ours
-        self._speaker = Speaker()
+        self._view = RunView()
         self._message = ""
         self._thought = ""
         self._turn = ""  # the message that calls belong to
-        self._steps: dict[str, str] = {}  # by actor
-        self._calls: dict[str, str] = {}  # by actor: the call's id, which is told once
+        self._steps: dict[Activity, str] = {}
+        self._calls: dict[Activity, str] = {}  # ids, each of which is told once
         self._time = 0
 
-    def take(self, event: Wire) -> Told:
+    def take(self, logged: LoggedEvent) -> Told:
         """What there is to tell of an event."""
-        self._speaker.notice(event)
-        self._time = _milliseconds(event.ts)
-        tell = _TELL.get(event.kind)
-        return [] if tell is None else [self._dated(each) for each in tell(self, event)]
+        event = decode(logged.data)
+        if event is None:
+            return []
+        self._time = round(event.ts.timestamp() * 1000)
+        return [self._dated(each) for each in self._tell(event, self._view.see(event))]
 
     def begin_again(self) -> Told:
         """For a client that comes back with an answer: a run begins for it, and the steps are open."""
@@ -64,40 +86,53 @@ class Agui:
     def _begin(self) -> dict[str, Json]:
         return {"type": "RUN_STARTED", **self._ids}
 
-    # --- one method per kind ----------------------------------------------------------------------------------
+    def _tell(self, event: Event, change: Change) -> Iterator[dict[str, Json]]:
+        for each in change.ended:
+            if (step := self._steps.pop(each, None)) is not None:
+                yield {"type": "STEP_FINISHED", "stepName": step}
+        about, speaks = change.about, self._view.speaks(event)
+        match event.data:
+            case RunStarted(name=name, model=model):
+                yield self._begin()
+                yield _custom("callboard.run", {"run": self._ours, "name": name, "model": model})
+            case LlmRequest() if speaks:
+                self._turn = ""
+            case LlmDelta(text=text) if speaks and text:
+                yield from self._say(event, text)
+            case LlmReasoning(text=text) if speaks and text:
+                yield from self._think(event, text)
+            case LlmResponse() if speaks:
+                yield from self._quiet()
+            case ToolStarted() if about is not None and self._view.calls_itself(event):
+                yield from self._call(event, about)
+            case ToolFinished(error=error, result=result) if about in self._calls:
+                told = {"messageId": f"{self._ours}-{event.seq}", "toolCallId": self._calls.pop(about)}
+                yield {"type": "TOOL_CALL_RESULT", **told, "content": error or result, "role": "tool"}
+            case NodeEntered() if about is not None:
+                yield {"type": "STEP_STARTED", "stepName": self._step(about)}
+            case QuestionAsked(question=question):
+                yield _custom("callboard.question", question)
+            case QuestionAnswered(by=by) | QuestionExpired(reason=by):
+                yield _custom("callboard.question_closed", {"id": event.id, "by": by})
+            case Warned() as warned:
+                yield _custom("callboard.warning", msgspec.to_builtins(warned))
+            case RunFinished() | RunFailed() | RunCancelled():
+                yield from self._ended(event)
 
-    def _started(self, event: Wire) -> Iterable[dict[str, Json]]:
-        yield self._begin()
-        value = {"run": self._ours, "name": event.data["name"], "model": event.data.get("model")}
-        yield _custom("callboard.run", value)
-
-    def _delta(self, event: Wire) -> Iterable[dict[str, Json]]:
-        if not self._speaker.says(event) or not event.data["text"]:
-            return
+    def _say(self, event: Event, text: str) -> Iterator[dict[str, Json]]:
         yield from self._thought_over()
         if not self._message:
             self._message = self._turn = f"{self._ours}-{event.seq}"
             yield {"type": "TEXT_MESSAGE_START", "messageId": self._message, "role": "assistant"}
-        yield {"type": "TEXT_MESSAGE_CONTENT", "messageId": self._message, "delta": event.data["text"]}
+        yield {"type": "TEXT_MESSAGE_CONTENT", "messageId": self._message, "delta": text}
 
-    def _reasoning(self, event: Wire) -> Iterable[dict[str, Json]]:
-        if not self._speaker.says(event) or not event.data["text"]:
-            return
+    def _think(self, event: Event, text: str) -> Iterator[dict[str, Json]]:
         yield from self._message_over()
         if not self._thought:
             self._thought = f"{self._ours}-{event.seq}"
             yield {"type": "REASONING_START", "messageId": self._thought}
             yield {"type": "REASONING_MESSAGE_START", "messageId": self._thought, "role": "reasoning"}
-        yield {"type": "REASONING_MESSAGE_CONTENT", "messageId": self._thought, "delta": event.data["text"]}
-
-    def _request(self, event: Wire) -> Iterable[dict[str, Json]]:
-        if self._speaker.says(event):
-            self._turn = ""
-        return ()
-
-    def _response(self, event: Wire) -> Iterable[dict[str, Json]]:
-        if self._speaker.says(event):
-            yield from self._quiet()
+        yield {"type": "REASONING_MESSAGE_CONTENT", "messageId": self._thought, "delta": text}
 
     def _quiet(self) -> Told:
         return [*self._thought_over(), *self._message_over()]
@@ -115,67 +150,33 @@ class Agui:
             {"type": "REASONING_END", "messageId": thought},
         ]
 
-    def _call(self, event: Wire) -> Iterable[dict[str, Json]]:
-        if not self._speaker.calls(event):
-            return
+    def _call(self, event: Event, call: Activity) -> Iterator[dict[str, Json]]:
         yield from self._quiet()
         # Ids of calls come again in the next run of a thread, but one thread's messages have to tell them apart.
-        id = self._calls[event.actor + event.id] = f"{self._ours}-{event.id}-{event.seq}"
-        started = {"type": "TOOL_CALL_START", "toolCallId": id, "toolCallName": event.data["tool"]}
-        if self._speaker.is_agent:  # all calls of a model's turn are of one message, be there text in it or not
+        id = self._calls[call] = f"{self._ours}-{event.id}-{event.seq}"
+        started = {"type": "TOOL_CALL_START", "toolCallId": id, "toolCallName": call.name}
+        if self._view.is_agent:  # all calls of a model's turn are of one message, be there text in it or not
             self._turn = self._turn or f"{self._ours}-{event.seq}-turn"
             started["parentMessageId"] = self._turn
         yield started
-        if event.data.get("arguments"):
-            yield {"type": "TOOL_CALL_ARGS", "toolCallId": id, "delta": event.data["arguments"]}
+        if call.data.arguments:
+            yield {"type": "TOOL_CALL_ARGS", "toolCallId": id, "delta": call.data.arguments}
         yield {"type": "TOOL_CALL_END", "toolCallId": id}
 
-    def _result(self, event: Wire) -> Iterable[dict[str, Json]]:
-        id = self._calls.pop(event.actor + event.id, None)
-        if id is None:
-            return
-        content = event.data.get("error") or event.data.get("result", "")
-        yield {
-            "type": "TOOL_CALL_RESULT",
-            "messageId": f"{self._ours}-{event.seq}",
-            "toolCallId": id,
-            "content": content,
-            "role": "tool",
-        }
-
-    def _entered(self, event: Wire) -> Iterable[dict[str, Json]]:
-        item = event.data.get("item")
-        step = event.data["node"] if item is None else f"{event.data['node']}[{item}]"
+    def _step(self, node: Activity) -> str:
+        step = node.name if node.data.item is None else f"{node.name}[{node.data.item}]"
         if step in self._steps.values():  # a node of a child graph that is called the same
-            step = f"{step} ({event.actor})"
-        self._steps[event.actor] = step
-        yield {"type": "STEP_STARTED", "stepName": step}
+            step = f"{step} ({node.actor})"
+        self._steps[node] = step
+        return step
 
-    def _exited(self, event: Wire) -> Iterable[dict[str, Json]]:
-        step = self._steps.pop(event.actor, None)
-        if step is not None:
-            yield {"type": "STEP_FINISHED", "stepName": step}
-
-    def _asked(self, event: Wire) -> Iterable[dict[str, Json]]:
-        yield _custom("callboard.question", event.data["question"])
-
-    def _closed(self, event: Wire) -> Iterable[dict[str, Json]]:
-        by = event.data.get("by") or event.data.get("reason", "")
-        yield _custom("callboard.question_closed", {"id": event.id, "by": by})
-
-    def _warned(self, event: Wire) -> Iterable[dict[str, Json]]:
-        yield _custom("callboard.warning", event.data)
-
-    def _ended(self, event: Wire) -> Iterable[dict[str, Json]]:
-        outcome = event.data["outcome"]
+    def _ended(self, event: Event) -> Iterator[dict[str, Json]]:
+        outcome = self._view.outcome or {}
         yield from self._quiet()
-        for step in self._steps.values():
-            yield {"type": "STEP_FINISHED", "stepName": step}
-        self._steps = {}
         if event.kind == "run.cancelled":
             yield {"type": "RUN_FINISHED", **self._ids, "outcome": {"type": "cancelled"}}
             return
-        if outcome["output"] and not self._speaker.is_agent:
+        if outcome["output"] and not self._view.is_agent:
             message = f"{self._ours}-{event.seq}"
             yield {"type": "TEXT_MESSAGE_START", "messageId": message, "role": "assistant"}
             yield {"type": "TEXT_MESSAGE_CONTENT", "messageId": message, "delta": outcome["output"]}
@@ -195,32 +196,8 @@ class Agui:
         }
 
 
-_TELL = {
-    "run.started": Agui._started,  # noqa: SLF001 - the table of this class
-    "llm.request": Agui._request,  # noqa: SLF001 - the class's own table
-    "llm.delta": Agui._delta,  # noqa: SLF001 - the class's own table
-    "llm.reasoning": Agui._reasoning,  # noqa: SLF001 - the class's own table
-    "llm.response": Agui._response,  # noqa: SLF001 - the class's own table
-    "tool.call.started": Agui._call,  # noqa: SLF001 - the class's own table
-    "tool.call.finished": Agui._result,  # noqa: SLF001 - the class's own table
-    "node.entered": Agui._entered,  # noqa: SLF001 - the class's own table
-    "node.exited": Agui._exited,  # noqa: SLF001 - the class's own table
-    "question.asked": Agui._asked,  # noqa: SLF001 - the class's own table
-    "question.answered": Agui._closed,  # noqa: SLF001 - the class's own table
-    "question.expired": Agui._closed,  # noqa: SLF001 - the class's own table
-    "run.warning": Agui._warned,  # noqa: SLF001 - the class's own table
-    "run.finished": Agui._ended,  # noqa: SLF001 - the class's own table
-    "run.failed": Agui._ended,  # noqa: SLF001 - the class's own table
-    "run.cancelled": Agui._ended,  # noqa: SLF001 - the class's own table
-}
-
-
 def _custom(name: str, value: Json) -> dict[str, Json]:
     return {"type": "CUSTOM", "name": name, "value": value}
-
-
-def _milliseconds(moment: str) -> int:
-    return round(datetime.fromisoformat(moment).timestamp() * 1000) if moment else 0
 
 
 def _usage(model: str, used: dict[str, Json]) -> dict[str, Json]:

@@ -6,14 +6,32 @@ events (`/v1/runs/{run}/events`), whose numbers are the ids of these.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
 from .....protocol.control.bounds import MOST, Json, Name, Path, Text
-from .speaker import Speaker
-from .wire import Wire
+from .....protocol.events import (
+    AgentContinued,
+    Event,
+    HistoryCompacted,
+    LlmDelta,
+    LlmResponse,
+    QuestionAsked,
+    RunCancelled,
+    RunFailed,
+    RunFinished,
+    RunStarted,
+    ToolFinished,
+    ToolStarted,
+    Warned,
+)
+from .....protocol.events.decode import decode
+from ....views.activity import Activity
+from ....views.run_view import RunView
+from ...control.logs.reading import LoggedEvent
 
 Told = tuple[str, dict[str, Json]]
 """The name of an event, and its data."""
@@ -99,15 +117,14 @@ class Completion:
     def __init__(self, request_id: str, run: str, session: str | None) -> None:
         self.reply = CompletionReply(request_id=request_id, run=run, session_id=session)
         self.error: tuple[str, str] | None = None
-        self._speaker = Speaker()
-        self._calls: dict[str, ToolCallTold] = {}
+        self._view = RunView()
+        self._calls: dict[Activity, ToolCallTold] = {}
         self._said = ""
 
-    def take(self, event: Wire) -> list[Told]:
+    def take(self, logged: LoggedEvent) -> list[Told]:
         """What there is to tell of an event."""
-        self._speaker.notice(event)
-        told = _TELL.get(event.kind)
-        return [] if told is None else list(told(self, event))
+        event = decode(logged.data)
+        return [] if event is None else list(self._tell(event, self._view.see(event).about))
 
     def rounded_off(self, *, compressed: bool, autonamed: str | None) -> list[Told]:
         """The session was shortened, or a model has named it, which changes what is told last."""
@@ -120,88 +137,57 @@ class Completion:
             told.append(("session_autonamed", {"name": autonamed}))
         return told
 
-    # --- one method per kind ----------------------------------------------------------------------------------
+    def _tell(self, event: Event, about: Activity | None) -> Iterator[Told]:
+        reply, speaks = self.reply, self._view.speaks(event)
+        match event.data:
+            case RunStarted():
+                yield "started", {"request_id": reply.request_id, "session_id": reply.session_id, "run": reply.run}
+            case LlmDelta(text=text) if speaks:
+                self._said += text
+                yield "assistant_delta", {"text": text}
+            case LlmResponse() if speaks and self._said:
+                yield "assistant_message_end", {"full_text": self._said}
+                self._said = ""
+            case ToolStarted(tool=tool, arguments=arguments) if about is not None and self._view.calls_itself(event):
+                call = self._calls[about] = ToolCallTold(id=event.id, name=tool, args=arguments)
+                reply.tool_calls.append(call)
+                yield "tool_call", {"id": call.id, "name": call.name, "args": call.args}
+            case ToolFinished(error=error, result=result) if about in self._calls:
+                call = self._calls.pop(about)
+                call.is_error, call.result = error is not None, error or result
+                told = {"id": call.id, "name": call.name, "result": call.result, "is_error": call.is_error}
+                yield "tool_result", told
+            case AgentContinued(count=count, most=most, open=open):
+                reply.auto_continued += 1
+                yield "auto_continue_triggered", {"count": count, "max": most, "remaining_todos": open}
+            case HistoryCompacted(tokens=tokens, summary_tokens=now) if speaks:
+                reply.compressed = True
+                yield "session_compressing", {}
+                yield "session_compressed", {"tokens_saved": tokens - now}
+            case Warned(message=message, code=code):
+                yield "warning", {"message": message, "code": code}
+            case QuestionAsked(question=question):
+                message = f"a question waits for an answer: {question['text']}"
+                yield "info", {"message": message, "question": question}
+            case RunFinished() | RunFailed() | RunCancelled():
+                yield from self._ended(event.kind, self._view.outcome or {})
 
-    def _started(self, _: Wire) -> list[Told]:
-        reply = self.reply
-        return [("started", {"request_id": reply.request_id, "session_id": reply.session_id, "run": reply.run})]
-
-    def _delta(self, event: Wire) -> list[Told]:
-        if not self._speaker.says(event):
-            return []
-        self._said += event.data["text"]
-        return [("assistant_delta", {"text": event.data["text"]})]
-
-    def _response(self, event: Wire) -> list[Told]:
-        if not self._speaker.says(event) or not self._said:
-            return []
-        said, self._said = self._said, ""
-        return [("assistant_message_end", {"full_text": said})]
-
-    def _tool_call(self, event: Wire) -> list[Told]:
-        if not self._speaker.calls(event):
-            return []
-        call = ToolCallTold(id=event.id, name=event.data["tool"], args=event.data.get("arguments", ""))
-        self._calls[event.actor + event.id] = call
-        self.reply.tool_calls.append(call)
-        return [("tool_call", {"id": call.id, "name": call.name, "args": call.args})]
-
-    def _tool_result(self, event: Wire) -> list[Told]:
-        call = self._calls.get(event.actor + event.id)
-        if call is None:
-            return []
-        error = event.data.get("error")
-        call.is_error = error is not None
-        call.result = error or event.data.get("result", "")
-        told = {"id": call.id, "name": call.name, "result": call.result, "is_error": call.is_error}
-        return [("tool_result", told)]
-
-    def _continued(self, event: Wire) -> list[Told]:
-        self.reply.auto_continued += 1
-        data = event.data
-        return [
-            (
-                "auto_continue_triggered",
-                {"count": data["count"], "max": data["most"], "remaining_todos": data["open"]},
-            )
-        ]
-
-    def _compacted(self, event: Wire) -> list[Told]:
-        if not self._speaker.says(event):
-            return []
-        self.reply.compressed = True
-        saved = event.data["tokens"] - event.data["summary_tokens"]
-        return [("session_compressing", {}), ("session_compressed", {"tokens_saved": saved})]
-
-    def _warned(self, event: Wire) -> list[Told]:
-        return [("warning", {"message": event.data["message"], "code": event.data["code"]})]
-
-    def _asked(self, event: Wire) -> list[Told]:
-        question = event.data["question"]
-        return [("info", {"message": f"a question waits for an answer: {question['text']}", "question": question})]
-
-    def _ended(self, event: Wire) -> list[Told]:
-        outcome = event.data["outcome"]
-        told: list[Told] = []
-        reply = self.reply
+    def _ended(self, kind: str, outcome: dict[str, Json]) -> Iterator[Told]:
+        reply, view = self.reply, self._view
         reply.turns = outcome["turns"]
-        for used in outcome["usage"].values():
-            reply.usage.input_tokens += used["input_tokens"]
-            reply.usage.output_tokens += used["output_tokens"]
-            reply.usage.cost += used["cost"]
-        if event.kind != "run.cancelled":  # one that has failed may have reached its end all the same
+        reply.usage = UsageTold(input_tokens=view.input_tokens, output_tokens=view.output_tokens, cost=view.cost)
+        if kind != "run.cancelled":  # one that has failed may have reached its end all the same
             reply.final_message = outcome["output"]
-            if not self._speaker.is_agent and reply.final_message:
-                told.append(("assistant_delta", {"text": reply.final_message}))
-                told.append(("assistant_message_end", {"full_text": reply.final_message}))
-        if event.kind == "run.failed":
-            error = outcome["error"]
-            self.error = error["code"], error["message"]
-            told.append(("error", {"code": error["code"], "message": error["message"]}))
-        elif event.kind == "run.cancelled":
+            if not view.is_agent and reply.final_message:
+                yield "assistant_delta", {"text": reply.final_message}
+                yield "assistant_message_end", {"full_text": reply.final_message}
+        if kind == "run.failed":
+            self.error = outcome["error"]["code"], outcome["error"]["message"]
+        elif kind == "run.cancelled":
             self.error = "cancelled", "the run was cancelled"
-            told.append(("error", {"code": "cancelled", "message": "the run was cancelled"}))
-        return [*told, ("finished", {"outcome": self._finished(outcome["status"])})]
+        if self.error is not None:
+            yield "error", {"code": self.error[0], "message": self.error[1]}
+        yield "finished", {"outcome": self._finished(outcome["status"])}
 
     def _finished(self, status: str) -> dict[str, Json]:
         reply = self.reply
@@ -214,19 +200,3 @@ class Completion:
             "auto_continued": reply.auto_continued,
             "usage": msgspec.to_builtins(reply.usage),
         }
-
-
-_TELL = {
-    "run.started": Completion._started,  # noqa: SLF001 - the table of this class
-    "llm.delta": Completion._delta,  # noqa: SLF001 - the class's own table
-    "llm.response": Completion._response,  # noqa: SLF001 - the class's own table
-    "tool.call.started": Completion._tool_call,  # noqa: SLF001 - the class's own table
-    "tool.call.finished": Completion._tool_result,  # noqa: SLF001 - the class's own table
-    "agent.continued": Completion._continued,  # noqa: SLF001 - the class's own table
-    "history.compacted": Completion._compacted,  # noqa: SLF001 - the class's own table
-    "run.warning": Completion._warned,  # noqa: SLF001 - the class's own table
-    "question.asked": Completion._asked,  # noqa: SLF001 - the class's own table
-    "run.finished": Completion._ended,  # noqa: SLF001 - the class's own table
-    "run.failed": Completion._ended,  # noqa: SLF001 - the class's own table
-    "run.cancelled": Completion._ended,  # noqa: SLF001 - the class's own table
-}

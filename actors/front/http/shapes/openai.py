@@ -11,9 +11,22 @@ from typing import Any, Literal
 import msgspec
 
 from .....protocol.chat import ToolCall
+from .....protocol.events import (
+    Event,
+    LlmDelta,
+    LlmResponse,
+    NodeEntered,
+    NodeExited,
+    QuestionAsked,
+    RunCancelled,
+    RunFailed,
+    RunFinished,
+    RunStarted,
+)
+from .....protocol.events.decode import decode
+from ....views.run_view import RunView
+from ...control.logs.reading import LoggedEvent
 from .chat_input import CallSaid, CallWritten
-from .speaker import Speaker
-from .wire import Wire
 
 Json = Any
 
@@ -87,33 +100,34 @@ class Chat:
         self._finish: Finish = "stop"
         self._run, self._model, self._created = run, model, created
         self._wants_usage = usage
-        self._speaker = Speaker()
-        self._said = ""
-        self._turn_said = False
-        self._outcome: dict[str, Json] = {}
+        self._view = RunView()
+        self._said = self._turn_said = False
 
-    def take(self, event: Wire) -> list[dict[str, Json]]:
+    def take(self, logged: LoggedEvent) -> list[dict[str, Json]]:
         """The chunks that an event is told with."""
-        self._speaker.notice(event)
-        data = event.data
-        if event.kind == "run.started":
-            return [self._chunk({"role": "assistant", "content": ""}, callboard={"run": self._run})]
-        if event.kind == "llm.delta" and self._speaker.says(event):
-            between = "\n" if self._said and not self._turn_said else ""
-            self._turn_said = True
-            self._said += between + data["text"]
-            return [self._chunk({"content": between + data["text"]})]
-        if event.kind == "llm.response" and self._speaker.says(event):
-            self._turn_said = False
-            self._finish = _FINISH.get(data.get("stop", ""), "stop")
-        elif event.kind in ("node.entered", "node.exited", "question.asked"):
-            return [self._chunk({}, callboard={"event": {"kind": event.kind, "seq": event.seq, **data}})]
-        elif event.kind in ("run.finished", "run.failed", "run.cancelled"):
-            return self._ended(event)
+        event = decode(logged.data)
+        if event is None:
+            return []
+        self._view.see(event)
+        match event.data:
+            case RunStarted():
+                return [self._chunk({"role": "assistant", "content": ""}, callboard={"run": self._run})]
+            case LlmDelta(text=text) if self._view.speaks(event):
+                between = "\n" if self._said and not self._turn_said else ""
+                self._said = self._turn_said = True
+                return [self._chunk({"content": between + text})]
+            case LlmResponse(stop=stop) if self._view.speaks(event):
+                self._turn_said = False
+                self._finish = _FINISH.get(stop, "stop")
+            case NodeEntered() | NodeExited() | QuestionAsked():
+                told = {"kind": event.kind, "seq": event.seq, **msgspec.to_builtins(event.data)}
+                return [self._chunk({}, callboard={"event": told})]
+            case RunFinished() | RunFailed() | RunCancelled():
+                return self._ended(event)
         return []
 
-    def _ended(self, event: Wire) -> list[dict[str, Json]]:
-        outcome = self._outcome = event.data["outcome"]
+    def _ended(self, event: Event) -> list[dict[str, Json]]:
+        outcome = self._outcome
         chunks = []
         if not self._said and outcome["output"]:
             chunks.append(self._chunk({"content": outcome["output"]}))
@@ -149,14 +163,16 @@ class Chat:
         )
 
     def _usage(self) -> ChatUsage:
-        used = self._outcome["usage"].values()
-        prompt, completion = sum(u["input_tokens"] for u in used), sum(u["output_tokens"] for u in used)
+        prompt, completion = self._view.input_tokens, self._view.output_tokens
         return ChatUsage(prompt_tokens=prompt, completion_tokens=completion, total_tokens=prompt + completion)
+
+    @property
+    def _outcome(self) -> dict[str, Json]:
+        return self._view.outcome or {}
 
     def _beside(self) -> dict[str, Json]:
         outcome = self._outcome
-        cost = sum(used["cost"] for used in outcome["usage"].values())
-        told = {"run": self._run, "status": outcome["status"], "turns": outcome["turns"], "cost": cost}
+        told = {"run": self._run, "status": outcome["status"], "turns": outcome["turns"], "cost": self._view.cost}
         return told | ({"state": outcome["state"]} if outcome["state"] else {})
 
     def _chunk(
