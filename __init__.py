@@ -14,6 +14,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from .protocol.version import VERSION
+
 if TYPE_CHECKING:
     from .actors.front.telemetry.attach import telemetry
     from .actors.runs.root import Root
@@ -28,7 +30,8 @@ if TYPE_CHECKING:
     from .protocol.questions import Answer, Question
     from .protocol.requests import Limits
 
-__version__ = "0.1.0"
+
+__version__ = VERSION
 
 _HOMES = {
     "Agent": ".protocol.agent",

@@ -4,16 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from types import TracebackType
-from typing import TYPE_CHECKING, Generic, TypeVar, final
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar, final
 
 import trio
 
 if TYPE_CHECKING:
     from .actor import Actor
-    from .pool import Pool
 
 K = TypeVar("K", bound=Hashable)
 R = TypeVar("R")
+
+
+class Lender(Protocol[K, R]):
+    """A pool, as its leases know it."""
+
+    def take(self, key: K) -> Holder[K, R] | None:
+        """Lease the key's resource if it is open."""
+
+    async def wait_for(self, key: K) -> Holder[K, R]:
+        """Lease the key's resource when its start is done."""
+
+    def give_back(self, holder: Holder[K, R]) -> None:
+        """A lease is over."""
+
+    def lose(self, holder: Holder[K, R]) -> None:
+        """Its resource is gone."""
 
 
 @final
@@ -28,7 +43,7 @@ class Lease(Generic[K, R]):
 
     __slots__ = ("_holder", "_pool", "_released", "key")
 
-    def __init__(self, pool: Pool[K, R], key: K) -> None:
+    def __init__(self, pool: Lender[K, R], key: K) -> None:
         self.key = key
         self._pool = pool
         self._holder: Holder[K, R] | None = None

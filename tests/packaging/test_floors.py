@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from .arrows import FILES, HOUSE, MODULES, ROOT, arrows, between_rooms, circle, floor_of
+from .arrows import FILES, HOUSE, MODULES, ROOT, arrows, between_rooms, circle, floor_of, imported
 
 FLOORS = {name: height for height, name in enumerate(HOUSE)}
 """The floors of the house, the lowest first."""
@@ -26,6 +26,15 @@ def test_imports_only_go_down(floor: str) -> None:
         for name, targets in arrows(for_types=True).items()
         for target in targets
         if name.split(".")[0] == floor and FLOORS[target.split(".")[0]] > FLOORS[floor]
+    ]
+    assert wrong == []
+
+
+def test_only_the_top_floor_knows_what_the_package_exports() -> None:
+    wrong = [
+        name
+        for name, path in MODULES.items()
+        if not name.startswith("cli") and any(not target for target in imported(path, for_types=True))
     ]
     assert wrong == []
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from .... import __version__
 from ....protocol.control import acp
 from ....protocol.control.errors import Refused
 from ....protocol.control.own import StartRun
 from ....protocol.errors import CallboardError, Conflict, NotFound, UsageError
 from ....protocol.jsonrpc import INVALID_PARAMS, UNREADABLE, Json
+from ....protocol.version import VERSION
 from ..control.model_files import check_model
 from .opened import MODEL, MODES, Opened
 from .prompting import Prompting, Shows
@@ -108,7 +108,7 @@ class Side:
                     "additionalDirectories": {},
                 },
             },
-            "agentInfo": {"name": "callboard", "title": "Callboard", "version": __version__},
+            "agentInfo": {"name": "callboard", "title": "Callboard", "version": VERSION},
             "authMethods": [],
         }
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import trio
 
-from .... import __version__
 from ....protocol.control import own, schema
 from ....protocol.control.things import GraphPicture, QuestionAsked
 from ....protocol.errors import UsageError
+from ....protocol.version import VERSION
 from .asking import shown
 from .feed import FeedLagged
 from .memory import memory_of_process
@@ -231,7 +231,7 @@ async def _targets(peer: Peer, params: own.Nothing) -> own.Targets:  # noqa: ARG
 def _server_info(peer: Peer, params: own.Nothing) -> own.ServerInfo:  # noqa: ARG001 - it has none
     return own.ServerInfo(
         name="callboard",
-        version=__version__,
+        version=VERSION,
         subject=peer.caller.subject,
         scopes=sorted(peer.caller.scopes),
         protocol=own.VERSION,

@@ -19,7 +19,6 @@ from typing import Any, Protocol
 import msgspec
 import trio
 
-from .... import __version__
 from ....protocol.errors import ShuttingDown, UsageError
 from ....protocol.jsonrpc import (
     INTERNAL_ERROR,
@@ -48,6 +47,7 @@ from ....protocol.mcp.model import (
     Cancelled,
 )
 from ....protocol.problems import did_you_mean
+from ....protocol.version import VERSION
 from .call import Call, tool_result
 from .elicitation import form, takes_forms
 from .offers import Offer
@@ -64,7 +64,7 @@ class Send(Protocol):
     def __call__(self, message: bytes, /, *, droppable: bool = False) -> None: ...
 
 
-SERVER = {"name": "callboard", "version": __version__}
+SERVER = {"name": "callboard", "version": VERSION}
 ABILITIES: dict[str, Json] = {"tools": {}}
 INSTRUCTIONS = "Each tool runs an agent to its end and returns its answer. Tell it what to do as `prompt`."
 CACHE_MS = 60_000

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ....protocol.errors import ConfigError, UsageError
+from ....protocol.version import VERSION
 from ...runs.root import Root, current
 from . import content as contents
 
@@ -65,13 +66,12 @@ def listening(
     content: bool | None = None,
 ) -> Iterator[None]:
     """Turn the events of a root's runs into spans and measurements while the block lasts."""
-    from .... import __version__
     from ...io.redact import Redactor, secrets_of
     from .listener import Listener
 
     wanted = contents.wanted(environ) if content is None else content
     told = contents.Content(Redactor(secrets_of(root.settings, environ))) if wanted else None
-    listener = Listener(tracers, meters, told, __version__)
+    listener = Listener(tracers, meters, told, VERSION)
     try:
         with root.bus.listen(listener.hear):
             yield

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, final
 
 import trio
 
+from ....protocol.version import VERSION
 from .switch import Wanted, wanted
 
 if TYPE_CHECKING:
@@ -84,10 +85,8 @@ def _providers(asked: Wanted, environ: Mapping[str, str]) -> tuple[TracerProvide
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter
 
-    from .... import __version__
-
     named = "OTEL_SERVICE_NAME" in environ or "service.name=" in environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
-    resource = Resource.create({"service.version": __version__, **({} if named else {"service.name": "callboard"})})
+    resource = Resource.create({"service.version": VERSION, **({} if named else {"service.name": "callboard"})})
     tracers = TracerProvider(resource=resource, shutdown_on_exit=False)
     for name in asked.traces:
         # The console's are on stderr: stdout is the run's result.

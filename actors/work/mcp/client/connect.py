@@ -19,6 +19,7 @@ import trio
 from .....protocol.errors import ActorFailed, CallboardError, McpLost
 from .....protocol.mcp.config import Server
 from .....protocol.mcp.model import HANDSHAKE, LogMessage
+from .....protocol.version import VERSION
 from .....supervisors.process import ProcessStop
 from ..links import texts
 from ..links.link import Host, Link
@@ -73,9 +74,7 @@ async def connect(
         McpLost: it could not be started or reached; the text ends with what it wrote to stderr at last.
         McpError: there is no revision that both know, or it refuses the handshake.
     """
-    from ..... import __version__
-
-    client = McpClient(me, server, abilities, host=host, on_change=on_change, on_log=on_log, version=__version__)
+    client = McpClient(me, server, abilities, host=host, on_change=on_change, on_log=on_log, version=VERSION)
     attempt = _Attempt(me, server, environ, client)
     try:
         with trio.move_on_after(server.start_timeout_seconds) as limit:
