@@ -21,7 +21,7 @@ from waiting import until
 import callboard
 from callboard.actors.front.control.hub import Hub
 from callboard.actors.front.control.methods import METHODS, Method
-from callboard.actors.front.control.peer import MOST_UNDER_WAY, Peer
+from callboard.actors.front.control.peer import Peer
 from callboard.actors.io.outbox import Gone
 from callboard.protocol.control.caller import LOCAL, Caller
 from callboard.protocol.control.errors import Refused
@@ -212,9 +212,9 @@ async def test_requests_under_way_are_bounded(line: Line, hub: Hub) -> None:
         await trio.sleep_forever()
 
     hub.methods["_test/slow"] = Method(Nothing, Nothing, slow)
-    for number in range(MOST_UNDER_WAY + 1):
+    for number in range(Peer.most + 1):
         await line.put(number, "_test/slow")
-    assert (await line.answer(MOST_UNDER_WAY))["error"]["code"] == -32010
+    assert (await line.answer(Peer.most))["error"]["code"] == -32010
 
 
 async def test_a_bug_of_ours_shows_nothing_of_itself(line: Line, hub: Hub) -> None:

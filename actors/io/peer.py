@@ -1,0 +1,337 @@
+"""JSON-RPC 2.0 in both directions on one connection, whatever carries the frames.
+
+    class Ours(Peer):
+        async def begin(self, request): ...     # the result of a request, or something to await for it
+
+    peer = Ours(me, outbox.put)
+    async for frame in frames:
+        await peer.receive(frame)
+    result = await peer.request("elicitation/create", params)
+
+A transport gives each frame it gets to `receive`, and a function that sends one. Quick requests are answered on the
+spot, those that take their time by an actor of their own, which ends with the connection, and when the other side takes
+the request back. Nothing is queued here: who sends waits until the transport has taken it. A frame that is no message
+is answered as the specification says, by its id if it has one, and breaks nothing.
+
+The websocket, ACP over pipes and the MCP server are peers. The MCP client is not: see `work.mcp.links.stdio`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import msgspec
+import trio
+
+from ...protocol.control.errors import REQUEST_CANCELLED, SATURATED, Refused, error_data
+from ...protocol.errors import CallboardError, ShuttingDown
+from ...protocol.jsonrpc import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    PARSE_ERROR,
+    UNREADABLE,
+    ErrorData,
+    Failure,
+    Id,
+    Json,
+    Message,
+    Notification,
+    Request,
+    Result,
+    decode,
+    encode_failure,
+    encode_notification,
+    encode_request,
+    encode_result,
+)
+from .outbox import Gone
+
+if TYPE_CHECKING:
+    from ...supervisors import Actor, Ref
+
+LONGEST_ID = 256
+"""Characters."""
+
+log = logging.getLogger("callboard.control")
+
+
+class Refusal(Exception):
+    """What a request is answered with that is refused as such: JSON-RPC's number, a text, and data."""
+
+    def __init__(self, code: int, message: str, data: Json = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.data = data
+
+
+class Peer:
+    """See the module. A subclass says what it answers (`begin`), and how it differs from the control channel.
+
+    Args:
+        me: the connection's actor; all that goes on for it is below it.
+        send: sends one frame, and returns when the transport has taken it; raises `Gone`.
+
+    Attributes:
+        me: as given.
+        cancelling: the notification that takes a request back, in both directions.
+        most: requests of the other side that are answered at the same time.
+    """
+
+    cancelling: ClassVar[str] = "$/cancel_request"
+    most: ClassVar[int] = 256
+
+    def __init__(self, me: Actor, send: Callable[[bytes], Awaitable[None]]) -> None:
+        self.me = me
+        self._send = send
+        self._under_way: dict[Id, Ref[None]] = {}
+        self._asked: dict[Id, _Asked] = {}
+        self._count = 0
+        self._closed = False
+
+    # --- what a subclass says -------------------------------------------------------------------------------
+
+    async def begin(self, request: Request) -> Any:
+        """The result of a request, or a coroutine that has it, played by an actor of its own.
+
+        Raises:
+            Exception: told to the other side, see `told`.
+        """
+        raise NotImplementedError
+
+    def notified(self, message: Notification) -> None:
+        """The other side tells something; must be quick."""
+
+    def block(self, request: Request) -> AbstractAsyncContextManager[None]:  # noqa: ARG002 - for subclasses
+        """What the making and the sending of a later answer happen in."""
+        return contextlib.nullcontext()
+
+    def told(self, request: Request, error: Exception) -> ErrorData:
+        """How an error is told."""
+        name = request.method
+        if isinstance(error, Refusal):
+            return ErrorData(error.code, str(error), error.data)
+        if isinstance(error, CallboardError):
+            return error_data(error)
+        if isinstance(error, UNREADABLE):
+            return ErrorData(INVALID_PARAMS, f"{name}: {error}", {"code": "usage"})
+        # A bug of ours: with its traceback in the log, and nothing of it on the wire.
+        log.error("%s crashed", name, exc_info=error)
+        return ErrorData(INTERNAL_ERROR, f"{name} crashed; the server's log says more", {"code": "error"})
+
+    async def succeeded(self, request: Request, result: Any) -> None:
+        """Send a result."""
+        await self._send(encode_result(request.id, result))
+
+    # --- what comes ---------------------------------------------------------------------------------------
+
+    async def receive(self, frame: bytes) -> None:
+        """Take one frame; returns as soon as the next one may come.
+
+        Raises:
+            Gone: the answer could not be sent.
+        """
+        try:
+            message = decode(frame)
+        except msgspec.ValidationError as error:
+            batch = frame.lstrip()[:1] == b"["
+            why = "a batch is not taken; send one object per frame" if batch else str(error)
+            await self._not_understood(frame, why)
+        except msgspec.DecodeError as error:
+            await self._send(encode_failure(None, PARSE_ERROR, f"this is no JSON: {error}"))
+        except UNREADABLE as error:
+            await self._not_understood(frame, str(error))
+        else:
+            if isinstance(message, Notification) and _ided(frame).id is None:
+                await self._not_understood(frame, "an `id` is a number or a text, not null; a notification has none")
+            else:
+                await self.take(message)
+
+    async def take(self, message: Message) -> None:
+        """As `receive`, for what is decoded already."""
+        if isinstance(message, Request):
+            await self._requested(message)
+        elif isinstance(message, Notification):
+            await self._notified(message)
+        else:
+            self._settled(message)
+
+    async def _not_understood(self, frame: bytes, why: str) -> None:
+        """Refuse it, by its id if it has one: whoever waits for an answer gets it."""
+        head = _ided(frame)
+        id = head.id if isinstance(head.id, int | str) and not isinstance(head.id, bool) else None
+        if head.method is msgspec.UNSET and id in self._asked:  # an answer to us, but none that can be read
+            self._settled(Failure(id, ErrorData(INVALID_REQUEST, f"the answer is none: {why}")))
+            return
+        if isinstance(id, str) and len(id) > LONGEST_ID:
+            id = None
+        await self._send(encode_failure(id, INVALID_REQUEST, f"this is no JSON-RPC message: {why}"))
+
+    async def _requested(self, request: Request) -> None:
+        try:
+            self._check(request)
+            result = await self.begin(request)
+            if inspect.iscoroutine(result):
+                self._spawn(request, result)
+                return
+        except Exception as error:  # noqa: BLE001 - each is told to the client, and a bug to the log
+            await self._failed(request, error)
+            return
+        await self.succeeded(request, result)
+
+    def _check(self, request: Request) -> None:
+        if isinstance(request.id, str) and len(request.id) > LONGEST_ID:
+            raise Refusal(INVALID_REQUEST, f"the id is longer than {LONGEST_ID} characters")
+        if request.id in self._under_way:
+            raise Refusal(INVALID_REQUEST, f"a request with the id {request.id!r} is under way already")
+        if len(self._under_way) >= self.most:
+            text = f"{self.most} requests of this connection are under way; wait for an answer"
+            raise Refusal(SATURATED, text, {"code": "saturated"})
+
+    async def _notified(self, message: Notification) -> None:
+        if message.method != self.cancelling:
+            self.notified(message)
+            return
+        try:
+            id = msgspec.json.decode(message.params, type=_CancelRequest).request_id
+        except UNREADABLE:
+            return
+        ref = self._under_way.pop(id, None)
+        if ref is not None:
+            ref.cancel()
+            await self.taken_back(id)
+
+    async def taken_back(self, id: Id) -> None:
+        """The other side has cancelled its request, which is answered by that."""
+        await self._send(encode_failure(id, REQUEST_CANCELLED, "the request was cancelled"))
+
+    # --- requests that take their time --------------------------------------------------------------------
+
+    def _spawn(self, request: Request, work: Coroutine[Any, Any, Json]) -> None:
+        name = request.method.replace("/", ".").strip("_$")
+        try:
+            self._under_way[request.id] = self.me.spawn(self._answer, request, work, name=name, link=False)
+        except ShuttingDown:
+            work.close()
+            raise
+
+    async def _answer(self, me: Actor, request: Request, work: Coroutine[Any, Any, Json]) -> None:
+        """Body of a request's actor."""
+        id = request.id
+        ref = me.ref
+        try:
+            async with self.block(request):
+                try:
+                    result = await work
+                except Exception as error:  # noqa: BLE001 - each is told to the client, and a bug to the log
+                    if self._under_way.pop(id, None) is not None:
+                        await self._failed(request, error)
+                    return
+                if self._under_way.pop(id, None) is not None:
+                    await self.succeeded(request, result)
+        except Gone:
+            return
+        finally:
+            work.close()  # it may never have had its turn
+            if self._under_way.get(id) is ref:
+                del self._under_way[id]
+
+    async def _failed(self, request: Request, error: Exception) -> None:
+        if isinstance(error, Gone):
+            raise error
+        told = self.told(request, error)
+        await self._send(encode_failure(request.id, told.code, told.message, told.data))
+
+    # --- what goes ----------------------------------------------------------------------------------------
+
+    async def notify(self, method: str, params: Json) -> None:
+        """Tell the other side something.
+
+        Raises:
+            Gone: it is not there any more.
+        """
+        await self._send(encode_notification(method, params))
+
+    async def send(self, frame: bytes) -> None:
+        """Send a frame as it is."""
+        await self._send(frame)
+
+    async def request(self, method: str, params: Json) -> Json:
+        """Ask the other side; its result.
+
+        Raises:
+            Refused: it answers with an error, or the connection has gone.
+        """
+        if self._closed:
+            raise Refused("the client is gone")
+        self._count += 1
+        id = f"c{self._count}"
+        asked = self._asked[id] = _Asked()
+        try:
+            await self._send(encode_request(id, method, params))
+            await asked.settled.wait()
+        except Gone:
+            raise Refused("the client is gone") from None
+        except trio.Cancelled:  # somebody else has answered: it need not show the question any more
+            if not self._closed:
+                with contextlib.suppress(ShuttingDown):
+                    self.me.spawn(self._withdraw, id, name="withdrawal", link=False)
+            raise
+        finally:
+            del self._asked[id]
+        answer = asked.answer
+        if isinstance(answer, Failure):
+            raise Refused(answer.error.message, number=answer.error.code, data=answer.error.data)
+        if answer is None:
+            raise Refused("the client is gone")
+        return msgspec.json.decode(answer.result)
+
+    async def _withdraw(self, _: Actor, id: str) -> None:
+        """Body of the actor that takes a question back."""
+        with contextlib.suppress(Gone):
+            await self.notify(self.cancelling, {"requestId": id})
+
+    def _settled(self, answer: Result | Failure) -> None:
+        asked = None if answer.id is None else self._asked.get(answer.id)
+        if asked is not None:
+            asked.answer = answer
+            asked.settled.set()
+
+    def close(self) -> None:
+        """The connection is gone: end all that goes on for it."""
+        self._closed = True
+        for asked in self._asked.values():
+            asked.settled.set()
+        for ref in self._under_way.values():
+            ref.cancel()
+        self._under_way.clear()
+
+
+class _Asked:
+    __slots__ = ("answer", "settled")
+
+    def __init__(self) -> None:
+        self.settled = trio.Event()
+        self.answer: Result | Failure | None = None
+
+
+class _Ided(msgspec.Struct):
+    id: Any = msgspec.UNSET
+    method: Any = msgspec.UNSET
+
+
+def _ided(frame: bytes) -> _Ided:
+    """The id of what is no message; nothing, if not even that can be read."""
+    try:
+        return msgspec.json.decode(frame, type=_Ided)
+    except UNREADABLE:
+        return _Ided()
+
+
+class _CancelRequest(msgspec.Struct, rename="camel"):
+    request_id: Id
