@@ -33,6 +33,14 @@ class Work(Effect, frozen=True, kw_only=True):
     lane: str | None = None
 
 
+class InPlace(Work, frozen=True, kw_only=True):
+    """Something that takes its time, done by the driver itself in the task of its own actor: its events are about that
+    actor, and mail waits meanwhile. One at a time; it ends before the next message is taken.
+    """
+
+    name: str = ""
+
+
 class RunNode(Work, frozen=True, kw_only=True):
     """Run a node of a graph.
 
@@ -66,11 +74,29 @@ class SetTimer(Effect, frozen=True):
     seconds: float
 
 
+class WhenIdle(Effect, frozen=True):
+    """Tell `Idle(name)` as soon as no mail waits and nothing is paused. A second one takes the place of the first."""
+
+    name: str
+
+
 class Emit(Effect, frozen=True):
-    """Publish an event: about the driver's actor, or about the one that did the work `about`, which has just failed."""
+    """Publish an event: about the driver's actor, or about the one that did the work `about`, which has just failed.
+
+    Attributes:
+        id: of the event, where others refer to it.
+    """
 
     event: EventData
     about: int | None = None
+    id: str = ""
+
+
+class Reject(Effect, frozen=True):
+    """A message is not for this decider: it is a dead letter."""
+
+    message: Any
+    reason: str
 
 
 class Finish(Effect, frozen=True):

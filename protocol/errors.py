@@ -203,6 +203,14 @@ class NodeFailed(RunFailed):
     code = "node_failed"
 
 
+class WorkCrashed(NodeFailed):
+    """The actor that did a piece of work had a bug; the text is that of its exception, with its class."""
+
+
+class WorkCancelled(NodeFailed):
+    """The actor that did a piece of work was cancelled from outside."""
+
+
 class TurnsReached(LimitReached):
     """`--max-turns` or `max_iterations` model turns were used up."""
 

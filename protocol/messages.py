@@ -127,3 +127,9 @@ class TimerFired(Message, frozen=True):
     """The time that a decider has set is over; `name` is what it calls it."""
 
     name: str
+
+
+class Idle(Message, frozen=True):
+    """No mail waits, and nothing is paused; `name` is what the decider calls it."""
+
+    name: str

@@ -12,6 +12,11 @@ the mailbox here (`WorkDone` and its kinds; `WorkFailed` if it crashed or was ca
 in a run is the list of its messages: told again to a fresh decider they give the same effects (`replay`), and nothing
 that a decider knows is on Python's stack.
 
+Most work is done by child actors, so that it can be seen, cancelled and done side by side. `InPlace` work is done in
+the task of the driver's own actor: a model's reply, for which an agent waits and does nothing else. An actor of its own
+for each would put another line into the tree that users watch, and move the events of a request from the agent's path
+to one below it. Its result goes through the mailbox as well.
+
 A decider that finishes, and a driver that is interrupted (by a cancel from above), leave nothing under way: it is
 interrupted and waited for, as long as there is time. The decider counts what that cost (`Interrupted`).
 """
@@ -25,11 +30,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
 import trio
 
-from ...protocol.effects import Cancel, Effect, Emit, Finish, SetTimer, Work
-from ...protocol.errors import CallboardError, NodeFailed
+from ...protocol.effects import Cancel, Effect, Emit, Finish, InPlace, Reject, SetTimer, WhenIdle, Work
+from ...protocol.errors import CallboardError, WorkCancelled, WorkCrashed
 from ...protocol.failure import Failure
 from ...protocol.kernel.messages import Message
-from ...protocol.messages import Interrupted, TimerFired, WorkDone, WorkFailed
+from ...protocol.messages import Idle, Interrupted, TimerFired, WorkDone, WorkFailed
 
 if TYPE_CHECKING:
     from ...supervisors import Actor, End
@@ -94,6 +99,8 @@ class Driver:
         self._lanes: dict[str, deque[Work]] = {}  # of each lane that is taken, what waits for it
         self._running: dict[int, tuple[Actor, float]] = {}
         self._failed: dict[int, Actor] = {}  # of each failure that the decider has not been told yet
+        self._in_place: InPlace | None = None
+        self._idle: str | None = None
         self._finish: Finish | None = None
         self._ending = False
 
@@ -113,6 +120,10 @@ class Driver:
                 self._tape.wrote(request, effects)
             self._carry_out(effects)
             while self._finish is None:
+                if self._in_place is not None:
+                    await self._do_in_place(self._in_place)
+                elif self._idle is not None and not me.has_mail:
+                    await self._tell_idle(self._idle)
                 message = await receive()
                 decider.heard = me.stream.heard
                 self._carry_out(self._hand_over(message))
@@ -133,20 +144,35 @@ class Driver:
 
     def _carry_out(self, effects: list[Effect]) -> None:
         for effect in effects:
-            if isinstance(effect, Work):
+            if isinstance(effect, InPlace):
+                self._in_place = effect
+            elif isinstance(effect, Work):
                 self._queue(effect)
             elif type(effect) is Emit:
                 about = self._me if effect.about is None else self._failed[effect.about]
-                about.emit(effect.event)
+                about.emit(effect.event, id=effect.id)
             elif type(effect) is Finish:
                 self._finish = effect
                 return
+            elif type(effect) is WhenIdle:
+                self._idle = effect.name
+            elif type(effect) is Reject:
+                self._me.dead_letter(effect.message, effect.reason)
             elif type(effect) is SetTimer:
                 self._me.tell_later(effect.seconds, TimerFired(effect.name))
             elif type(effect) is Cancel and effect.key in self._running:
                 self._running[effect.key][0].interrupt()
         if self._ready:
             self._begin_work()
+
+    async def _tell_idle(self, name: str) -> None:
+        me = self._me
+        if me.root.pauses is not None:
+            await me.root.pauses.passed(me)
+            if me.has_mail:  # it was written to while it was paused
+                return
+        self._idle = None
+        me.mailbox.put_own(Idle(name))
 
     # --- work ---------------------------------------------------------------------------------------------
 
@@ -166,6 +192,18 @@ class Driver:
             running[work.key] = (child, now)
             child.on_end(partial(self._ended, work))
             child.launch()
+
+    async def _do_in_place(self, work: InPlace) -> None:
+        self._in_place = None
+        began = trio.current_time()
+        try:
+            message = await self._performers[type(work)](self._me, work)
+        except CallboardError as error:
+            message = WorkFailed(work.key, failure=Failure.of(error), seconds=trio.current_time() - began)
+        except trio.Cancelled:
+            self._hand_over(Interrupted(work.key, seconds=trio.current_time() - began))
+            raise
+        self._me.mailbox.put_own(message)
 
     async def _perform(self, child: Actor, work: Work) -> WorkDone:
         """Body of the actor that does it: not before it may, if it or an actor above it is paused."""
@@ -209,10 +247,10 @@ class Driver:
 
 def _error_of(end: End) -> CallboardError:
     if end.error is None:
-        return NodeFailed(f"it was {end.reason}")
+        return WorkCancelled(f"it was {end.reason}")
     if isinstance(end.error, CallboardError):
         return end.error
-    return NodeFailed(f"{type(end.error).__name__}: {end.error}")
+    return WorkCrashed(f"{type(end.error).__name__}: {end.error}")
 
 
 async def drive(

@@ -11,18 +11,22 @@ from tapes import Twin
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from callboard.actors.engine.driver import drive
-from callboard.protocol.effects import Cancel, Effect, Emit, Finish, SetTimer, Work
+from callboard.protocol.effects import Cancel, Effect, Emit, Finish, InPlace, Reject, SetTimer, WhenIdle, Work
 from callboard.protocol.errors import NodeFailed, UpstreamError
 from callboard.protocol.events import Event, NodeSkipped
 from callboard.protocol.failure import Failure
 from callboard.protocol.kernel.messages import Message
-from callboard.protocol.messages import Interrupted, TimerFired, WorkDone, WorkFailed
+from callboard.protocol.messages import Idle, Interrupted, TimerFired, WorkDone, WorkFailed
 from callboard.supervisors import Actor, Root
 from callboard.supervisors.census import find, pause, resume
 
 
 class Job(Work, frozen=True, kw_only=True):
     """Work of these tests."""
+
+
+class Own(InPlace, frozen=True, kw_only=True):
+    """Work of these tests that is done in place."""
 
 
 def job(key: int, lane: str | None = None) -> Job:
@@ -69,7 +73,7 @@ async def played(
     """The result of a decider that is played under a root of its own, by the actor `/play`."""
 
     async def play(me: Actor) -> Any:
-        return await drive(me, lambda: Scripted(first, then), Begin(), {Job: perform}, at_once=at_once)
+        return await drive(me, lambda: Scripted(first, then), Begin(), {Job: perform, Own: perform}, at_once=at_once)
 
     async with Root() as root:
         with root.bus.listen(on_event):
@@ -228,6 +232,90 @@ async def test_a_paused_driver_begins_no_work_until_it_goes_on() -> None:
 
     await played([job(1)], then, perform, while_it_runs=hold)
     assert begun == [1, 2]
+
+
+async def test_work_in_place_is_done_by_the_actor_itself_and_told_behind_the_mail_that_came_meanwhile() -> None:
+    paths: list[str] = []
+
+    async def perform(me: Actor, work: Work) -> WorkDone:
+        paths.append(me.path)
+        me.ref.tell_nowait(TimerFired("meanwhile"))
+        return WorkDone(work.key)
+
+    assert await played([Own(key=1)], all_of(2), perform) == [TimerFired("meanwhile"), WorkDone(1)]
+    assert paths == ["/play"]
+
+
+async def test_work_in_place_that_fails_is_told_as_a_failure_and_a_bug_in_it_ends_the_actor() -> None:
+    async def fails(_: Actor, work: Work) -> WorkDone:
+        raise UpstreamError("gone")
+
+    (message,) = await played([Own(key=1)], all_of(1), fails)
+    assert isinstance(message, WorkFailed)
+    assert isinstance(message.failure.restore(), UpstreamError)
+
+    async def crashes(_: Actor, work: Work) -> WorkDone:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await played([Own(key=1)], all_of(1), crashes)
+
+
+async def test_work_in_place_that_is_cancelled_with_its_actor_is_counted(autojump_clock: MockClock) -> None:
+    deciders: list[Scripted] = []
+
+    def afresh() -> Scripted:
+        deciders.append(Scripted([Own(key=1)], lambda _, __: []))
+        return deciders[-1]
+
+    async def perform(_: Actor, work: Work) -> WorkDone:
+        await trio.sleep_forever()
+        raise AssertionError
+
+    async def play(me: Actor) -> None:
+        with trio.move_on_after(5):
+            await drive(me, afresh, Begin(), {Own: perform})
+
+    async with Root() as root:
+        await root.spawn(play).result()
+    assert deciders[0].told == [Interrupted(1, seconds=5.0)]
+
+
+async def test_a_decider_is_told_that_it_is_idle_behind_all_mail_and_not_while_it_is_paused() -> None:
+    def then(decider: Scripted, message: Message) -> list[Effect]:
+        if isinstance(message, Idle):
+            return [Finish(decider.told)]
+        return [WhenIdle("turn")] if message == TimerFired("go") else []
+
+    async def hold(root: Root) -> None:
+        play = find(root, "/play")
+        assert play is not None
+        play.ref.tell_nowait(TimerFired("go"))
+        play.ref.tell_nowait(TimerFired("more"))
+        pause(play)
+        await wait_all_tasks_blocked()
+        play.ref.tell_nowait(TimerFired("while paused"))
+        resume(play)
+
+    told = await played([], then, while_it_runs=hold)
+    assert told == [TimerFired("go"), TimerFired("more"), TimerFired("while paused"), Idle("turn")]
+
+
+async def test_a_message_that_is_not_for_the_decider_is_a_dead_letter() -> None:
+    events: list[Event] = []
+
+    def then(_: Scripted, message: Message) -> list[Effect]:
+        return [Finish()] if message == TimerFired("end") else [Reject(message, "not for me")]
+
+    async def tell(root: Root) -> None:
+        play = find(root, "/play")
+        assert play is not None
+        play.ref.tell_nowait(TimerFired("odd"))
+        play.ref.tell_nowait(TimerFired("end"))
+
+    await played([], then, on_event=events.append, while_it_runs=tell)
+    (letter,) = [event for event in events if event.kind == "mail.dead"]
+    assert "odd" in str(letter.data)
 
 
 async def test_a_failure_to_finish_with_is_raised() -> None:
