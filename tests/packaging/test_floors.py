@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
+import re
 from itertools import pairwise
 
 import pytest
 
-from .arrows import FILES, HOUSE, MODULES, ROOT, arrows, between_rooms, circle, floor_of, imported
+from .arrows import FILES, HOUSE, MODULES, ROOT, arrows, between_rooms, circle, floor_of, imported, room_of
 
 FLOORS = {name: height for height, name in enumerate(HOUSE)}
 """The floors of the house, the lowest first."""
@@ -63,6 +64,20 @@ def test_no_room_imports_itself_by_a_detour_not_even_for_its_types() -> None:
 def test_no_module_imports_itself_by_a_detour() -> None:
     # Of what runs; a package's `__init__` gathers its own rooms, and going through it from inside would be the circle.
     assert circle(arrows(for_types=False)) == []
+
+
+@pytest.mark.parametrize("floor", FLOORS_OF_ACTORS)
+def test_the_map_of_the_house_has_every_room_and_no_other(floor: str) -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    _, _, rest = page.partition(f"### {floor.removeprefix('actors.')}/\n")
+    section = re.split(r"^(?:#|How a run goes)", rest, maxsplit=1, flags=re.MULTILINE)[0]
+    rooms = {room_of(name) for name in MODULES if floor_of(name) == floor and name != floor}
+    named = {name.rstrip("/") for name in re.findall(r"`([\w/]+)`", section)}
+    assert {room.removeprefix(f"{floor}.") for room in rooms} - named == set()
+    heads = {
+        name for row in re.findall(r"^\| (`.*?) \|", section, re.MULTILINE) for name in re.findall(r"`([\w/]+)`", row)
+    }
+    assert {f"{floor}.{name.rstrip('/').replace('/', '.')}" for name in heads} - MODULES.keys() == set()
 
 
 def test_the_lowest_floor_knows_neither_trio_nor_files() -> None:
