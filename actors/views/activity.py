@@ -16,7 +16,7 @@ Key: TypeAlias = tuple[str, Kind, Any]
 
 
 @final
-class Activity:
+class Activity(msgspec.Struct, eq=False):
     """Something that has begun, and what has become of it.
 
     Attributes:
@@ -36,35 +36,29 @@ class Activity:
         over: whether it has ended; then `code` is that of its error ("" if it has none), `error` its text.
     """
 
-    __slots__ = (
-        "_length", "_text", "above", "actor", "at", "began", "below", "code", "data", "error", "first", "gap", "key",
-        "kind", "last", "name", "news", "over", "pieces", "requests", "tokens", "tried", "waits",
-    )  # fmt: skip
-
-    def __init__(
-        self, kind: Kind, key: object, name: str, began: Event, data: EventData, at: float, above: Activity | None
-    ) -> None:
-        self.kind: Kind = kind
-        self.actor = began.actor
-        self.key: Key = (began.actor, kind, key)
-        self.name = name
-        self.began = began
-        self.data: Any = data
-        self.at = at
-        self.above = above
-        self.below: dict[Key, Activity] = {}
-        self.news: EventData | None = None
-        self.requests = 0
-        self.tokens = (0, 0, 0)
-        self.waits = False
-        self.pieces = 0
-        self.first = self.last = self.tried = at
-        self.gap = 0.0
-        self.over = False
-        self.code = ""
-        self.error: str | None = None
-        self._text: list[str] = []
-        self._length = 0
+    kind: Kind
+    actor: str
+    key: Key
+    name: str
+    began: Event
+    data: Any
+    at: float
+    above: Activity | None
+    first: float
+    last: float
+    tried: float
+    below: dict[Key, Activity] = {}
+    news: EventData | None = None
+    requests: int = 0
+    tokens: tuple[int, int, int] = (0, 0, 0)
+    waits: bool = False
+    pieces: int = 0
+    gap: float = 0.0
+    over: bool = False
+    code: str = ""
+    error: str | None = None
+    _text: list[str] = []
+    _length: int = 0
 
     @property
     def text(self) -> str:
@@ -153,7 +147,7 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 @final
-class Change:
+class Change(msgspec.Struct, frozen=True, eq=False):
     """What an event has changed.
 
     Attributes:
@@ -163,20 +157,10 @@ class Change:
         question: what was asked or is closed by it.
     """
 
-    __slots__ = ("about", "began", "ended", "question")
-
-    def __init__(
-        self,
-        about: Activity | None = None,
-        *,
-        began: bool = False,
-        ended: tuple[Activity, ...] = (),
-        question: Asked | None = None,
-    ) -> None:
-        self.about = about
-        self.began = began
-        self.ended = ended
-        self.question = question
+    about: Activity | None = None
+    began: bool = False
+    ended: tuple[Activity, ...] = ()
+    question: Asked | None = None
 
 
 NOTHING = Change()

@@ -351,8 +351,9 @@ class RunView:
         above = self.nearest(event.actor)
         while kind == "node" and above is not None and above.kind == "node" and above.actor == event.actor:
             above = above.above  # nodes of one actor stand side by side
-        begun = Activity(kind, key, name, event, event.data, self._clock(event), above)
-        (self.roots if above is None else above.below)[begun.key] = begun
+        at, path = self._clock(event), (event.actor, kind, key)
+        begun = Activity(kind, event.actor, path, name, event, event.data, at, above, at, at, at)
+        (self.roots if above is None else above.below)[path] = begun
         actor.open.append(begun)
         if self.home is None and kind == ("agent" if self.is_agent else "graph") and not begun.data.depth:
             self.home = begun
