@@ -5,15 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from ...actors.views.activity import Activity
-from ...protocol.events import (
-    ActorWaiting,
-    KnowledgeBuilding,
-    LlmDelta,
-    LlmRequest,
-    LlmRetry,
-    ToolDelta,
-    ToolProgress,
-)
+from ...protocol import events as ev
 from . import paths
 from .calls import call_in_short, progress_in_short
 from .knowledge import building_in_short
@@ -56,19 +48,19 @@ def detail(activity: Activity) -> str:
 
 def _detail(activity: Activity) -> str:
     match activity.news:
-        case LlmRequest(model=model):
+        case ev.LlmRequest(model=model):
             return model
-        case LlmRetry(wait=wait, error=error):
+        case ev.LlmRetry(wait=wait, error=error):
             return f"tries again in {wait:.1f}s -- {error}"
-        case LlmDelta():
+        case ev.LlmDelta():
             said = next((each.text[-TAIL:] for each in activity.below.values() if each.kind == "chat"), "")
             return said.rpartition("\n")[2] or said
-        case ToolDelta(text=text):
+        case ev.ToolDelta(text=text):
             return uncoloured(text)
-        case ToolProgress() as progress:
+        case ev.ToolProgress() as progress:
             return progress_in_short(progress)
-        case KnowledgeBuilding() as building:
+        case ev.KnowledgeBuilding() as building:
             return building_in_short(building)
-        case ActorWaiting(on=on):
+        case ev.ActorWaiting(on=on):
             return f"waits for {on}"
     return ""

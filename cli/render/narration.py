@@ -12,34 +12,14 @@ and model calls have a teller of their own, `troupe`. Values of the state never 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from functools import singledispatchmethod
+from collections.abc import Callable, Iterator
 from time import monotonic
+from typing import Any, ClassVar
 
 from ...actors.views.activity import NOTHING, Activity, Asked
 from ...actors.views.run_view import RunView
-from ...protocol.events import (
-    ActorRestarted,
-    ActorStuck,
-    Event,
-    EventData,
-    GraphFinished,
-    GraphStarted,
-    KnowledgeBuilding,
-    KnowledgeBuilt,
-    KnowledgeRetrieved,
-    NodeEntered,
-    NodeExited,
-    NodeSkipped,
-    QuestionAnswered,
-    QuestionAsked,
-    QuestionExpired,
-    RunStarted,
-    StepFinished,
-    StepStarted,
-    ToolFinished,
-    Warned,
-)
+from ...protocol import events as ev
+from ...protocol.events import Event, EventData
 from . import paths
 from .board import TAIL
 from .knowledge import KnowledgeTeller
@@ -92,37 +72,32 @@ class Narrator:
     def lines(self, event: Event) -> list[Line]:
         """What to say about the event; often nothing."""
         self._change = self.view.see(event)
-        if self._by_hand and _is_outcome(event.data):
+        data = event.data
+        if self._by_hand and _is_outcome(data):
             return []
-        return [Line(safe(line.text), line.style) for line in self._tell(event.data, event)]
+        handler = self._TELL.get(type(data))
+        told = handler(self, data, event) if handler else self._troupe.tell(data, event, self._change.about)
+        return [Line(safe(line.text), line.style) for line in told]
 
     def note(self, text: str) -> Line:
         """A line about something that is no event."""
         return self._pen.line(safe(text))
 
-    @singledispatchmethod
-    def _tell(self, data: EventData, event: Event) -> Iterator[Line]:
-        """A kind that is the troupe's matter, or that nothing is said about."""
-        return self._troupe.tell(data, event, self._change.about)
-
     # --- the run and its graphs -------------------------------------------------------------------------
 
-    @_tell.register
-    def _run_started(self, data: RunStarted, event: Event) -> Iterator[Line]:
+    def _run_started(self, data: ev.RunStarted, event: Event) -> Iterator[Line]:
         if self._verbose:
             model = f", model {data.model}" if data.model else ""
             yield self._pen.line(f"run {event.run} of {data.name} ({data.dialect}{model})")
 
-    @_tell.register
-    def _graph_started(self, data: GraphStarted, event: Event) -> Iterator[Line]:
+    def _graph_started(self, data: ev.GraphStarted, event: Event) -> Iterator[Line]:
         child = paths.child(event.actor) if data.depth else ""
         if child and not self._is_nested(self._above):
             yield self._pen.timed(event, f"{child} ({data.graph}, a graph) start")
         if self._told(event):
             yield self._pen.line(f"graph: {data.graph} (start: {data.start})", style="title")
 
-    @_tell.register
-    def _graph_finished(self, data: GraphFinished, event: Event) -> Iterator[Line]:
+    def _graph_finished(self, data: ev.GraphFinished, event: Event) -> Iterator[Line]:
         child = paths.child(event.actor) if data.depth else ""
         if child and not self._is_nested(self._above):
             yield self._pen.timed(event, f"{child} {_how(data)} {duration(data.seconds)}")
@@ -148,27 +123,23 @@ class Narrator:
 
     # --- steps and nodes --------------------------------------------------------------------------------
 
-    @_tell.register
-    def _step_started(self, data: StepStarted, event: Event) -> Iterator[Line]:
+    def _step_started(self, data: ev.StepStarted, event: Event) -> Iterator[Line]:
         if self._told(event) and len(data.nodes) > 1:
             self._wide.add((event.actor, data.step))
             yield self._pen.timed(event, f"super-step start: {', '.join(data.nodes)}")
 
-    @_tell.register
-    def _step_finished(self, data: StepFinished, event: Event) -> Iterator[Line]:
+    def _step_finished(self, data: ev.StepFinished, event: Event) -> Iterator[Line]:
         if (event.actor, data.step) in self._wide:
             self._wide.discard((event.actor, data.step))
             onward = f" -> {', '.join(data.next)}" if data.next else ""
             yield self._pen.timed(event, f"super-step end{onward}")
 
-    @_tell.register
-    def _node_entered(self, data: NodeEntered, event: Event) -> Iterator[Line]:
+    def _node_entered(self, data: ev.NodeEntered, event: Event) -> Iterator[Line]:
         if self._told(event, item=data.item):
             visit = f", visit {data.visit}" if data.visit > 1 else ""
             yield self._pen.timed(event, f"{_name(data.node, data.item)} ({data.type}{visit}) start")
 
-    @_tell.register
-    def _node_exited(self, data: NodeExited, event: Event) -> Iterator[Line]:
+    def _node_exited(self, data: ev.NodeExited, event: Event) -> Iterator[Line]:
         onward = f" -> {', '.join(data.next)}" if data.next else ""
         name = _name(data.node, data.item)
         if data.error is not None:
@@ -178,22 +149,19 @@ class Narrator:
         elif self._told(event, item=data.item):
             yield self._pen.timed(event, f"{name} done in {duration(data.seconds)}{onward}")
 
-    @_tell.register
-    def _node_skipped(self, data: NodeSkipped, event: Event) -> Iterator[Line]:
+    def _node_skipped(self, data: ev.NodeSkipped, event: Event) -> Iterator[Line]:
         if self._told(event):
             yield self._pen.timed(event, f"{data.node} skipped: {self._pen.short(data.reason)}")
 
     # --- knowledge --------------------------------------------------------------------------------------
 
-    @_tell.register(KnowledgeBuilding | KnowledgeBuilt | KnowledgeRetrieved)
     def _knows(self, data: EventData, event: Event) -> Iterator[Line]:
         if self._told(event):
             yield from self._knowledge.tell(data, event)
 
     # --- questions and warnings -------------------------------------------------------------------------
 
-    @_tell.register
-    def _question_asked(self, _: QuestionAsked, __: Event) -> Iterator[Line]:
+    def _question_asked(self, _: ev.QuestionAsked, __: Event) -> Iterator[Line]:
         if not self._prompting and self._change.question is not None:
             yield self._asks(self._change.question)
 
@@ -202,8 +170,7 @@ class Narrator:
         who = paths.asker(asked.question) or "somebody"
         return self._pen.timed(asked.event, f"{who} asks: {text}", style="question")
 
-    @_tell.register
-    def _question_answered(self, data: QuestionAnswered, event: Event) -> Iterator[Line]:
+    def _question_answered(self, data: ev.QuestionAnswered, event: Event) -> Iterator[Line]:
         asked = self._change.question
         if self._prompting and asked is not None:
             if data.by == "terminal":
@@ -214,25 +181,21 @@ class Narrator:
         secret = asked is not None and asked.question.get("secret")
         yield self._pen.timed(event, f"answered {who}" + (" (a secret)" if secret else f": {self._pen.short(value)}"))
 
-    @_tell.register
-    def _question_expired(self, data: QuestionExpired, event: Event) -> Iterator[Line]:
+    def _question_expired(self, data: ev.QuestionExpired, event: Event) -> Iterator[Line]:
         if data.reason == "timeout":  # for the other reasons, what follows says it
             yield self._pen.timed(event, "nobody answered in time")
 
-    @_tell.register
-    def _warned(self, data: Warned, _event: Event) -> Iterator[Line]:
+    def _warned(self, data: ev.Warned, _event: Event) -> Iterator[Line]:
         if _PROBLEM.match(data.message):  # of a file, which says so and where
             yield Line(data.message, "warning")
             return
         node = f"[{data.node}] " if data.node else ""
         yield Line(f"warning: {node}{data.message}", "warning")
 
-    @_tell.register
-    def _actor_stuck(self, data: ActorStuck, event: Event) -> Iterator[Line]:
+    def _actor_stuck(self, data: ev.ActorStuck, event: Event) -> Iterator[Line]:
         yield Line(f"warning: {event.actor} did not end within {data.seconds:.1f}s and was left behind", "warning")
 
-    @_tell.register
-    def _actor_restarted(self, data: ActorRestarted, event: Event) -> Iterator[Line]:
+    def _actor_restarted(self, data: ev.ActorRestarted, event: Event) -> Iterator[Line]:
         if not self._verbose:
             return
         yield self._pen.timed(event, f"{event.actor} restarted ({data.restarts}) -- {self._pen.short(data.error)}")
@@ -269,15 +232,35 @@ class Narrator:
             activity = activity.above
         return False
 
+    _TELL: ClassVar[dict[type[EventData], Callable[[Narrator, Any, Event], Iterator[Line]]]] = {
+        ev.RunStarted: _run_started,
+        ev.GraphStarted: _graph_started,
+        ev.GraphFinished: _graph_finished,
+        ev.StepStarted: _step_started,
+        ev.StepFinished: _step_finished,
+        ev.NodeEntered: _node_entered,
+        ev.NodeExited: _node_exited,
+        ev.NodeSkipped: _node_skipped,
+        ev.KnowledgeBuilding: _knows,
+        ev.KnowledgeBuilt: _knows,
+        ev.KnowledgeRetrieved: _knows,
+        ev.QuestionAsked: _question_asked,
+        ev.QuestionAnswered: _question_answered,
+        ev.QuestionExpired: _question_expired,
+        ev.Warned: _warned,
+        ev.ActorStuck: _actor_stuck,
+        ev.ActorRestarted: _actor_restarted,
+    }
+
 
 def _is_outcome(data: EventData) -> bool:
     """Whether it is what somebody who did one thing by hand is shown in full."""
     match data:
-        case ToolFinished(error=error):
+        case ev.ToolFinished(error=error):
             return error is not None
-        case Warned(code=code):
+        case ev.Warned(code=code):
             return code == "knowledge_unreadable"
-    return isinstance(data, KnowledgeBuilt | KnowledgeRetrieved)
+    return isinstance(data, ev.KnowledgeBuilt | ev.KnowledgeRetrieved)
 
 
 _PROBLEM = re.compile(r"[^\n]*?: warning: |[^\n]*?:\d+: error: ")
@@ -291,7 +274,7 @@ _BY = {
 """How to say who answered, where it was no front end."""
 
 
-def _how(data: GraphFinished) -> str:
+def _how(data: ev.GraphFinished) -> str:
     return "done in" if data.error is None else "failed after"
 
 

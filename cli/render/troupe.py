@@ -15,29 +15,12 @@ those are.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import singledispatchmethod
+from typing import Any, ClassVar
 
 from ...actors.views.activity import Activity
 from ...actors.views.run_view import RunView
-from ...protocol.events import (
-    AgentContinued,
-    AgentFinished,
-    AgentStarted,
-    Event,
-    EventData,
-    HistoryCompacted,
-    LlmRequest,
-    LlmResponse,
-    LlmRetry,
-    McpServerFailed,
-    McpServerStarted,
-    McpServerStarting,
-    McpServerStopped,
-    ToolDelta,
-    ToolFinished,
-    ToolProgress,
-    ToolStarted,
-)
+from ...protocol import events as ev
+from ...protocol.events import Event, EventData
 from . import paths
 from .calls import call_in_short, progress_in_short
 from .lines import Line, Pen, duration
@@ -80,33 +63,30 @@ class TroupeTeller:
         self._spent = spent
         self._view = view
         self._about: Activity | None = None
-        self._last: tuple[AgentFinished, Event] | None = None
+        self._last: tuple[ev.AgentFinished, Event] | None = None
 
     def tell(self, data: EventData, event: Event, about: Activity | None) -> Iterator[Line]:
         """What to say about the event; nothing about kinds that are no matter of agents.
 
         When a run is interrupted, the agent that was started ends before its children do. Its line still comes last.
         """
-        if isinstance(data, AgentFinished) and not data.depth and self._last is None and self._has_children():
+        if isinstance(data, ev.AgentFinished) and not data.depth and self._last is None and self._has_children():
             self._last = data, event
             return
         self._about = about
-        yield from self._tell(data, event)
+        handler = self._TELL.get(type(data))
+        if handler is not None:
+            yield from handler(self, data, event)
         if self._last is not None and not self._has_children():
             (first, ended), self._last = self._last, None
-            yield from self._tell(first, ended)
+            yield from self._agent_finished(first, ended)
 
     def _has_children(self) -> bool:
         return any(agent.data.child for agent in self._view.under_way("agent"))
 
-    @singledispatchmethod
-    def _tell(self, _data: EventData, _event: Event) -> Iterator[Line]:
-        return iter(())
-
     # --- agents -----------------------------------------------------------------------------------------
 
-    @_tell.register
-    def _agent_started(self, data: AgentStarted, event: Event) -> Iterator[Line]:
+    def _agent_started(self, data: ev.AgentStarted, event: Event) -> Iterator[Line]:
         if not self._told(event):
             return
         if data.child:
@@ -118,8 +98,7 @@ class TroupeTeller:
         if self._verbose and data.tools:
             yield Line(f"    tools: {', '.join(data.tools)}")
 
-    @_tell.register
-    def _agent_finished(self, data: AgentFinished, event: Event) -> Iterator[Line]:
+    def _agent_finished(self, data: ev.AgentFinished, event: Event) -> Iterator[Line]:
         if not self._told(event) or (data.depth and not data.child and not self._verbose):
             return
         who = data.child or (f"agent {data.agent}" if data.depth else "agent")
@@ -136,15 +115,13 @@ class TroupeTeller:
             text, style = f"{who} FAILED in {took}, {did} -- {self._pen.short(data.error)}", "error"
         yield self._pen.timed(event, text, style) if data.depth else self._pen.line(text, style)
 
-    @_tell.register
-    def _agent_continued(self, data: AgentContinued, event: Event) -> Iterator[Line]:
+    def _agent_continued(self, data: ev.AgentContinued, event: Event) -> Iterator[Line]:
         if self._told(event):
             open_ = counted(data.open, "open todo")
             times = f"time {data.count} of at most {data.most}"
             yield self._pen.timed(event, f"{paths.child(event.actor) or data.agent} goes on: {open_} ({times})")
 
-    @_tell.register
-    def _history_compacted(self, data: HistoryCompacted, event: Event) -> Iterator[Line]:
+    def _history_compacted(self, data: ev.HistoryCompacted, event: Event) -> Iterator[Line]:
         if self._told(event):
             who = paths.child(event.actor) or data.agent
             sizes = f"of {data.tokens} tokens, now {data.summary_tokens}"
@@ -152,29 +129,25 @@ class TroupeTeller:
 
     # --- tools ------------------------------------------------------------------------------------------
 
-    @_tell.register
-    def _tool_started(self, data: ToolStarted, event: Event) -> Iterator[Line]:
+    def _tool_started(self, data: ev.ToolStarted, event: Event) -> Iterator[Line]:
         if self._verbose:
             call = self._call(data, event)
             yield self._pen.timed(event, f"  {call} start" if event.id else f"  tool {call} start")
 
-    def _call(self, data: ToolStarted, event: Event) -> str:
+    def _call(self, data: ev.ToolStarted, event: Event) -> str:
         call = call_in_short(data.tool, data.arguments, whole=self._pen.whole)
         who = paths.caller(event.actor) if event.id else ""  # a script node's process has none, and its node is told
         return f"{who}: {call}" if who else call
 
-    @_tell.register
-    def _tool_delta(self, data: ToolDelta, _event: Event) -> Iterator[Line]:
+    def _tool_delta(self, data: ev.ToolDelta, _event: Event) -> Iterator[Line]:
         if self._verbose:
             yield Line(f"    {data.tool}: {self._pen.short(uncoloured(data.text))}")
 
-    @_tell.register
-    def _tool_progress(self, data: ToolProgress, _event: Event) -> Iterator[Line]:
+    def _tool_progress(self, data: ev.ToolProgress, _event: Event) -> Iterator[Line]:
         if self._verbose:
             yield Line(f"    {data.tool}: {progress_in_short(data)}")
 
-    @_tell.register
-    def _tool_finished(self, data: ToolFinished, event: Event) -> Iterator[Line]:
+    def _tool_finished(self, data: ev.ToolFinished, event: Event) -> Iterator[Line]:
         call = self._call(self._about.data, event) if self._about is not None and event.id else ""
         if not self._told(event) or not (call or self._verbose):
             return
@@ -191,40 +164,34 @@ class TroupeTeller:
 
     # --- MCP servers ------------------------------------------------------------------------------------
 
-    @_tell.register
-    def _server_starting(self, data: McpServerStarting, event: Event) -> Iterator[Line]:
+    def _server_starting(self, data: ev.McpServerStarting, event: Event) -> Iterator[Line]:
         if self._verbose:
             wait = f" in {duration(data.wait)}, since it failed before" if data.wait else ""
             yield self._pen.timed(event, f"MCP server {data.server} starts{wait}")
 
-    @_tell.register
-    def _server_started(self, data: McpServerStarted, event: Event) -> Iterator[Line]:
+    def _server_started(self, data: ev.McpServerStarted, event: Event) -> Iterator[Line]:
         speaks = f" (version {data.version}, MCP {data.protocol})" if self._verbose else ""
         took = f"{duration(data.seconds)}, {counted(data.tools, 'tool')}"
         yield self._pen.timed(event, f"MCP server {data.server} started in {took}{speaks}")
 
-    @_tell.register
-    def _server_failed(self, data: McpServerFailed, event: Event) -> Iterator[Line]:
+    def _server_failed(self, data: ev.McpServerFailed, event: Event) -> Iterator[Line]:
         if self._verbose:  # else told by what it comes to: a warning, or a call that failed
             yield self._pen.timed(
                 event, f"MCP server {data.server} did not start -- {self._pen.short(data.error)}", "warning"
             )
 
-    @_tell.register
-    def _server_stopped(self, data: McpServerStopped, event: Event) -> Iterator[Line]:
+    def _server_stopped(self, data: ev.McpServerStopped, event: Event) -> Iterator[Line]:
         if self._verbose:
             why = f" -- {self._pen.short(data.error)}" if data.error else ""
             yield self._pen.timed(event, f"MCP server {data.server} {'was lost' if why else 'ended'}{why}")
 
     # --- models -----------------------------------------------------------------------------------------
 
-    @_tell.register
-    def _llm_retry(self, data: LlmRetry, event: Event) -> Iterator[Line]:
+    def _llm_retry(self, data: ev.LlmRetry, event: Event) -> Iterator[Line]:
         failed = f"{data.model}: try {data.attempt} failed, next in {duration(data.wait)}"
         yield self._pen.timed(event, f"{failed} -- {self._pen.short(data.error)}", style="warning")
 
-    @_tell.register
-    def _llm_request(self, data: LlmRequest, event: Event) -> Iterator[Line]:
+    def _llm_request(self, data: ev.LlmRequest, event: Event) -> Iterator[Line]:
         tools = ",".join(data.tools) if len(data.tools) <= 5 else str(len(data.tools))
         if self._verbose:
             about = f"model={data.model} messages={data.messages} tools={tools or 'none'} try={data.attempt}"
@@ -232,13 +199,30 @@ class TroupeTeller:
         elif data.attempt == 1 and self._of_node(event):
             yield self._pen.line(f"  llm call: model={data.model} tools={tools or '<none>'}")
 
-    @_tell.register
-    def _llm_response(self, data: LlmResponse, event: Event) -> Iterator[Line]:
+    def _llm_response(self, data: ev.LlmResponse, event: Event) -> Iterator[Line]:
         if self._verbose:
             used = f"in={data.input_tokens} out={data.output_tokens}"
             stop = f" ({data.stop})" if data.stop else ""
             text = f"  llm answer: model={data.model} {used} {duration(data.seconds)}{stop}"
             yield self._pen.timed(event, text)
+
+    _TELL: ClassVar[dict[type[EventData], Callable[[TroupeTeller, Any, Event], Iterator[Line]]]] = {
+        ev.AgentStarted: _agent_started,
+        ev.AgentFinished: _agent_finished,
+        ev.AgentContinued: _agent_continued,
+        ev.HistoryCompacted: _history_compacted,
+        ev.ToolStarted: _tool_started,
+        ev.ToolDelta: _tool_delta,
+        ev.ToolProgress: _tool_progress,
+        ev.ToolFinished: _tool_finished,
+        ev.McpServerStarting: _server_starting,
+        ev.McpServerStarted: _server_started,
+        ev.McpServerFailed: _server_failed,
+        ev.McpServerStopped: _server_stopped,
+        ev.LlmRetry: _llm_retry,
+        ev.LlmRequest: _llm_request,
+        ev.LlmResponse: _llm_response,
+    }
 
 
 def _plain(error: str) -> str:

@@ -14,21 +14,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from ....protocol import events as ev
 from ....protocol.control.acp import text_block
-from ....protocol.events import (
-    Event,
-    LlmDelta,
-    LlmReasoning,
-    LlmRequest,
-    LlmResponse,
-    LlmRetry,
-    NodeEntered,
-    NodeExited,
-    ToolFinished,
-    ToolStarted,
-    UsageUpdate,
-    Warned,
-)
+from ....protocol.events import Event
 from ...views.activity import Activity
 from ...views.run_view import RunView
 
@@ -90,27 +78,27 @@ class Updates:
         """What the client is told of an event."""
         about, speaks = self._view.see(event).about, self._view.speaks(event)
         match event.data:
-            case LlmDelta(text=text) if speaks:
+            case ev.LlmDelta(text=text) if speaks:
                 self.said = True
                 yield self._chunk("agent_message_chunk", text, event)
-            case LlmReasoning(text=text) if speaks:
+            case ev.LlmReasoning(text=text) if speaks:
                 yield self._chunk("agent_thought_chunk", text, event)
-            case LlmRequest() | LlmRetry() if speaks:
+            case ev.LlmRequest() | ev.LlmRetry() if speaks:
                 self._message = ""
-            case ToolStarted(tool=tool, arguments=arguments):
+            case ev.ToolStarted(tool=tool, arguments=arguments):
                 yield self._called(event.actor, tool, _decoded(arguments))
-            case ToolFinished() as finished:
+            case ev.ToolFinished() as finished:
                 yield from self._finished(event.actor, finished, about)
-            case NodeEntered(node=node, type=type):
+            case ev.NodeEntered(node=node, type=type):
                 yield tool_call(event.actor, f"{node} ({type})", kind="other")
-            case NodeExited(error=error):
+            case ev.NodeExited(error=error):
                 yield tool_call_update(event.actor, error or "", failed=bool(error))
-            case LlmResponse() as reply if speaks:
+            case ev.LlmResponse() as reply if speaks:
                 self._used = reply.input_tokens + reply.output_tokens
                 self._size = self._window(reply.model)
-            case UsageUpdate():
+            case ev.UsageUpdate():
                 yield from self._usage()
-            case Warned(message=message, code=code) if self._notices:
+            case ev.Warned(message=message, code=code) if self._notices:
                 title, _, rest = message.strip().partition("\n")
                 notice = {"sessionUpdate": "notice", "severity": "warning", "title": title or code}
                 yield {**notice, "description": rest} if rest else notice
@@ -129,7 +117,7 @@ class Updates:
             call["locations"] = [{"path": str((self._cwd or Path.cwd()) / path)}]
         return call
 
-    def _finished(self, actor: str, data: ToolFinished, call: Activity | None) -> Iterator[Update]:
+    def _finished(self, actor: str, data: ev.ToolFinished, call: Activity | None) -> Iterator[Update]:
         yield tool_call_update(actor, data.error or data.result, failed=data.error is not None)
         if data.error is None and data.tool.startswith("todo__"):
             arguments = _decoded(call.data.arguments) if call is not None else None

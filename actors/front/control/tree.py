@@ -7,17 +7,9 @@ from typing import Self
 
 import trio
 
+from ....protocol import events as ev
 from ....protocol.control.things import ActorInfo, ActorKind, TreeChange
-from ....protocol.events import (
-    ActorFailed,
-    ActorSpawned,
-    ActorStopped,
-    Event,
-    LlmDelta,
-    LlmReasoning,
-    LlmResponse,
-    UsageUpdate,
-)
+from ....protocol.events import Event
 from ....supervisors import Actor
 from ....supervisors.census import Seen, census, find, look_at
 from ...views.activity import ActorView
@@ -46,16 +38,18 @@ class Tree:
     def take(self, event: Event) -> None:
         """An event has happened; that of a run, its view has seen. Pieces of text change nothing that is shown."""
         kind = type(event.data)
-        if kind is LlmDelta or kind is LlmReasoning:
+        if kind is ev.LlmDelta or kind is ev.LlmReasoning:
             return
         if not event.run:
             self._shared.see(event)
         moved = kind in _MOVES
-        spent = kind is LlmResponse or kind is UsageUpdate
+        spent = kind is ev.LlmResponse or kind is ev.UsageUpdate
         for watch in self._watches:
             if spent:  # the run's row shows what all in it have used
                 watch.note(event.run, f"/{event.run}")
-            watch.note(event.run, event.actor, began=kind is ActorSpawned, ended=moved and kind is not ActorSpawned)
+            watch.note(
+                event.run, event.actor, began=kind is ev.ActorSpawned, ended=moved and kind is not ev.ActorSpawned
+            )
             if moved:
                 watch.note(event.run, event.parent)
 
@@ -201,7 +195,7 @@ class TreeWatch:
         return TreeChange(changed=changed, gone=gone)
 
 
-_MOVES = frozenset({ActorSpawned, ActorStopped, ActorFailed})
+_MOVES = frozenset({ev.ActorSpawned, ev.ActorStopped, ev.ActorFailed})
 
 
 def _by_place(path: str) -> ActorKind:

@@ -13,29 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, final
 import trio
 from prometheus_client import Counter, Gauge, Histogram
 
-from ....protocol.events import (
-    ActorFailed,
-    ActorRestarted,
-    ActorStopped,
-    AgentFinished,
-    Event,
-    LlmDelta,
-    LlmFailed,
-    LlmReasoning,
-    LlmRequest,
-    LlmResponse,
-    LlmRetry,
-    McpServerStarted,
-    McpServerStopped,
-    QuestionAnswered,
-    QuestionAsked,
-    QuestionExpired,
-    RunCancelled,
-    RunFailed,
-    RunFinished,
-    RunStarted,
-    ToolFinished,
-)
+from ....protocol import events as ev
+from ....protocol.events import Event
 from ...views.activity import NOTHING, Change
 from ...views.run_view import RunView
 
@@ -55,13 +34,13 @@ GRAPHS = ("graph", "workflow")
 """Dialects of runs that the conventions call a workflow."""
 
 _SEEN = frozenset(
-    {RunStarted, RunFinished, RunFailed, RunCancelled, ActorStopped, ActorFailed}
-    | {LlmRequest, LlmDelta, LlmReasoning, LlmRetry, LlmResponse, LlmFailed}
-    | {QuestionAsked, QuestionAnswered, QuestionExpired}
+    {ev.RunStarted, ev.RunFinished, ev.RunFailed, ev.RunCancelled, ev.ActorStopped, ev.ActorFailed}
+    | {ev.LlmRequest, ev.LlmDelta, ev.LlmReasoning, ev.LlmRetry, ev.LlmResponse, ev.LlmFailed}
+    | {ev.QuestionAsked, ev.QuestionAnswered, ev.QuestionExpired}
 )
 """What the views of runs need to see here."""
 
-_ENDS = {RunFinished: "done", RunFailed: "failed", RunCancelled: "cancelled"}
+_ENDS = {ev.RunFinished: "done", ev.RunFailed: "failed", ev.RunCancelled: "cancelled"}
 
 
 def _now(_: Event) -> float:
@@ -116,7 +95,7 @@ class Work:
     def heard(self, event: Event) -> None:
         """One event of any run."""
         kind = type(event.data)
-        if kind is RunStarted:
+        if kind is ev.RunStarted:
             self._views[event.run] = RunView(clock=_now)
         view = self._views.get(event.run)  # none for a run that had begun before this listened
         change = view.see(event) if view is not None and kind in _SEEN else NOTHING
@@ -129,14 +108,14 @@ class Work:
 
     # --- runs and agents --------------------------------------------------------------------------------------
 
-    def _run_ended(self, event: Event, data: RunFinished | RunFailed | RunCancelled, _: Change) -> None:
+    def _run_ended(self, event: Event, data: ev.RunFinished | ev.RunFailed | ev.RunCancelled, _: Change) -> None:
         self._runs.labels(_ENDS[type(data)]).inc()
         view = self._views.pop(event.run, None)
         if view is not None and view.started is not None and view.started.dialect in GRAPHS:
             name = self._names.of("workflow", view.started.name)
             self._workflows.labels(name).observe(trio.current_time() - view.at)
 
-    def _agent_finished(self, _: Event, data: AgentFinished, __: Change) -> None:
+    def _agent_finished(self, _: Event, data: ev.AgentFinished, __: Change) -> None:
         agent = self._names.of("agent", data.agent)
         self._agents.labels(agent).observe(data.seconds)
         self._agent_requests.labels(agent).observe(data.turns)
@@ -152,7 +131,7 @@ class Work:
         if chat is not None and chat.pieces == 1:
             self._firsts.labels(self._names.of("model", chat.name)).observe(chat.first - chat.tried)
 
-    def _llm_response(self, _: Event, data: LlmResponse, change: Change) -> None:
+    def _llm_response(self, _: Event, data: ev.LlmResponse, change: Change) -> None:
         model, chat = self._names.of("model", data.model), change.about
         self._operations.labels(model).observe(data.seconds)
         self._tokens.labels(model, "input").observe(data.input_tokens)
@@ -160,40 +139,40 @@ class Work:
         if chat is not None and chat.pieces > 1:
             self._chunks.labels(model).observe((chat.last - chat.first) / (chat.pieces - 1))
 
-    def _llm_retry(self, _: Event, data: LlmRetry, __: Change) -> None:
+    def _llm_retry(self, _: Event, data: ev.LlmRetry, __: Change) -> None:
         self._retries.labels(self._names.of("model", data.model)).inc()
 
     # --- tools, questions, MCP servers ------------------------------------------------------------------------
 
-    def _tool_finished(self, _: Event, data: ToolFinished, __: Change) -> None:
+    def _tool_finished(self, _: Event, data: ev.ToolFinished, __: Change) -> None:
         error = "true" if data.error else "false"
         self._tools.labels(self._names.of("tool", data.tool), error).observe(data.seconds)
 
     def _question_closed(self, _: Event, data: object, change: Change) -> None:
         if change.question is not None:
-            end = "answered" if isinstance(data, QuestionAnswered) else "expired"
+            end = "answered" if isinstance(data, ev.QuestionAnswered) else "expired"
             self._waits.labels(end).observe(trio.current_time() - change.question.at)
 
     def _mcp_started(self, event: Event, _: object, __: Change) -> None:
         if not event.run:  # the run that wanted it is told as well
             self._mcp_since[event.actor] = trio.current_time()
 
-    def _mcp_stopped(self, event: Event, data: McpServerStopped, _: Change) -> None:
+    def _mcp_stopped(self, event: Event, data: ev.McpServerStopped, _: Change) -> None:
         since = self._mcp_since.pop(event.actor, None)
         if since is not None:
             self._mcp_sessions.labels(self._names.of("server", data.server)).observe(trio.current_time() - since)
 
     _HANDLERS: ClassVar[dict[type, Callable[[Work, Event, Any, Change], None]]] = {
         **dict.fromkeys(_ENDS, _run_ended),
-        AgentFinished: _agent_finished,
-        LlmDelta: _llm_piece,
-        LlmReasoning: _llm_piece,
-        LlmResponse: _llm_response,
-        LlmRetry: _llm_retry,
-        ToolFinished: _tool_finished,
-        QuestionAnswered: _question_closed,
-        QuestionExpired: _question_closed,
-        McpServerStarted: _mcp_started,
-        McpServerStopped: _mcp_stopped,
-        ActorRestarted: _actor_restarted,
+        ev.AgentFinished: _agent_finished,
+        ev.LlmDelta: _llm_piece,
+        ev.LlmReasoning: _llm_piece,
+        ev.LlmResponse: _llm_response,
+        ev.LlmRetry: _llm_retry,
+        ev.ToolFinished: _tool_finished,
+        ev.QuestionAnswered: _question_closed,
+        ev.QuestionExpired: _question_closed,
+        ev.McpServerStarted: _mcp_started,
+        ev.McpServerStopped: _mcp_stopped,
+        ev.ActorRestarted: _actor_restarted,
     }

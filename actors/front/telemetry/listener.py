@@ -10,18 +10,8 @@ from opentelemetry.context import Context
 from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from ....protocol.events import (
-    ActorFailed,
-    ActorStopped,
-    Event,
-    EventData,
-    McpServerStarted,
-    McpServerStopped,
-    RunCancelled,
-    RunFailed,
-    RunFinished,
-    RunStarted,
-)
+from ....protocol import events as ev
+from ....protocol.events import Event, EventData
 from ...runs.trace_context import caller, conversation
 from .content import Content
 from .metrics import Instruments
@@ -31,7 +21,7 @@ from .spans import RunSpans
 SCOPE = "callboard"
 SCHEMA = "https://opentelemetry.io/schemas/1.42.0"
 
-_ENDS: dict[type[EventData], str] = {RunFinished: "", RunFailed: OTHER, RunCancelled: CANCELLED}
+_ENDS: dict[type[EventData], str] = {ev.RunFinished: "", ev.RunFailed: OTHER, ev.RunCancelled: CANCELLED}
 """The `error.type` of a run that ended like this, where its outcome names none."""
 
 
@@ -64,7 +54,7 @@ class Listener:
         kind = type(event.data)
         if not event.run:
             self._of_kernel(event)
-        elif kind is RunStarted:
+        elif kind is ev.RunStarted:
             self._runs[event.run] = RunSpans(
                 self._tracer, self._measured, self._content, event, _around(), conversation.get()
             )
@@ -86,12 +76,12 @@ class Listener:
     def _of_kernel(self, event: Event) -> None:
         """How long connections to MCP servers last."""
         data = event.data
-        if isinstance(data, McpServerStarted):
+        if isinstance(data, ev.McpServerStarted):
             self._servers[event.actor] = event.ts
-        elif isinstance(data, McpServerStopped | ActorStopped | ActorFailed):
+        elif isinstance(data, ev.McpServerStopped | ev.ActorStopped | ev.ActorFailed):
             began = self._servers.pop(event.actor, None)
             if began is not None:
-                wrong = isinstance(data, ActorFailed) or (isinstance(data, McpServerStopped) and data.error)
+                wrong = isinstance(data, ev.ActorFailed) or (isinstance(data, ev.McpServerStopped) and data.error)
                 labels = {"error.type": "mcp_lost"} if wrong else {}
                 self._measured.mcp_session.record(max(0.0, (event.ts - began).total_seconds()), labels)
 

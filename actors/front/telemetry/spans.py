@@ -10,24 +10,8 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, set_span_in_context
 from opentelemetry.util.types import AttributeValue
 
-from ....protocol.events import (
-    AgentFinished,
-    Event,
-    EventData,
-    KnowledgeRetrieved,
-    LlmDelta,
-    LlmReasoning,
-    LlmRequest,
-    LlmResponse,
-    LlmRetry,
-    NodeEntered,
-    QuestionAnswered,
-    QuestionAsked,
-    QuestionExpired,
-    RunStarted,
-    ToolFinished,
-    ToolStarted,
-)
+from ....protocol import events as ev
+from ....protocol.events import Event, EventData
 from ...views.activity import Activity
 from ...views.run_view import RunView
 from .content import ENOUGH, Content
@@ -78,7 +62,7 @@ class RunSpans:
         conversation: str,
     ) -> None:
         data = event.data
-        assert isinstance(data, RunStarted)
+        assert isinstance(data, ev.RunStarted)
         self._tracer = tracer
         self._measured = measured
         self._content = content
@@ -102,7 +86,7 @@ class RunSpans:
                 self._begin(about, event)
             if (more := self._MORE.get(type(event.data))) is not None and (open := self._open.get(about)) is not None:
                 more(self, about, open, event, event.data)
-        elif isinstance(event.data, KnowledgeRetrieved):
+        elif isinstance(event.data, ev.KnowledgeRetrieved):
             self._retrieved(event, event.data)
         for each in change.ended:
             self._end(each, event.ts, each.code)
@@ -143,7 +127,7 @@ class RunSpans:
         elif activity.kind == "tool":
             self._open[activity] = self._tool(event, activity.data, above)
 
-    def _node(self, event: Event, data: NodeEntered, above: Open) -> Open:
+    def _node(self, event: Event, data: ev.NodeEntered, above: Open) -> Open:
         attributes: Attributes = {
             "callboard.node.id": data.node,
             "callboard.node.type": data.type,
@@ -153,7 +137,7 @@ class RunSpans:
             attributes["callboard.node.item"] = data.item
         return self._opened("node", f"node {data.node}", event, _in(above), attributes, {})
 
-    def _chat(self, event: Event, data: LlmRequest, above: Open) -> Open:
+    def _chat(self, event: Event, data: ev.LlmRequest, above: Open) -> Open:
         provider, model = provider_and_model(data.model)
         labels = {"gen_ai.operation.name": "chat", "gen_ai.provider.name": provider, "gen_ai.request.model": model}
         if above.kind == "agent" and "gen_ai.request.model" not in above.labels:
@@ -163,7 +147,7 @@ class RunSpans:
         attributes: Attributes = {**labels, "gen_ai.request.stream": data.stream}
         return self._opened("chat", f"chat {model}", event, _in(above), attributes, labels, SpanKind.CLIENT)
 
-    def _tool(self, event: Event, data: ToolStarted, above: Open) -> Open:
+    def _tool(self, event: Event, data: ev.ToolStarted, above: Open) -> Open:
         labels = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": data.tool}
         attributes: Attributes = {**labels, "gen_ai.tool.type": TOOL_TYPES.get(data.origin, "function")}
         if event.id:
@@ -176,7 +160,7 @@ class RunSpans:
 
     # --- what else is said of it -------------------------------------------------------------------------------
 
-    def _agent_finished(self, _: Activity, agent: Open, __: Event, data: AgentFinished) -> None:
+    def _agent_finished(self, _: Activity, agent: Open, __: Event, data: ev.AgentFinished) -> None:
         agent.span.set_attributes({"callboard.agent.turns": data.turns, "callboard.agent.tool_calls": data.tool_calls})
         if not data.error:
             agent.span.set_attribute("callboard.agent.stop", data.stop)
@@ -184,25 +168,25 @@ class RunSpans:
         self._measured.agent_turns.record(data.turns, labels)
         self._measured.agent_tools.record(data.tool_calls, labels)
 
-    def _piece(self, about: Activity, chat: Open, _: Event, data: LlmDelta | LlmReasoning) -> None:
+    def _piece(self, about: Activity, chat: Open, _: Event, data: ev.LlmDelta | ev.LlmReasoning) -> None:
         first = about.pieces == 1
         (self._measured.first_chunk if first else self._measured.per_chunk).record(
             about.gap, self._measured.bounded(chat.labels)
         )
         if first:
             chat.span.set_attribute("gen_ai.response.time_to_first_chunk", about.gap)
-        if self._content is not None and isinstance(data, LlmDelta) and chat.length <= ENOUGH:
+        if self._content is not None and isinstance(data, ev.LlmDelta) and chat.length <= ENOUGH:
             chat.told.append(data.text)
             chat.length += len(data.text)
 
-    def _retried(self, _: Activity, chat: Open, event: Event, data: LlmRetry) -> None:
+    def _retried(self, _: Activity, chat: Open, event: Event, data: ev.LlmRetry) -> None:
         chat.told, chat.length = [], 0
         attributes: Attributes = {"callboard.attempt": data.attempt, "callboard.wait": data.wait}
         if self._content is not None:
             attributes["callboard.error"] = self._content.text(data.error)
         chat.span.add_event("callboard.retry", attributes, _ns(event.ts))
 
-    def _answered(self, about: Activity, chat: Open, _: Event, data: LlmResponse) -> None:
+    def _answered(self, about: Activity, chat: Open, _: Event, data: ev.LlmResponse) -> None:
         reason = FINISH_REASONS.get(data.stop, data.stop)
         answered = provider_and_model(data.model)[1]
         chat.labels["gen_ai.response.model"] = answered
@@ -215,7 +199,7 @@ class RunSpans:
             said = self._content.message("assistant", "".join(chat.told), reason)
             chat.span.set_attribute("gen_ai.output.messages", said)
 
-    def _tool_finished(self, about: Activity, tool: Open, _: Event, data: ToolFinished) -> None:
+    def _tool_finished(self, about: Activity, tool: Open, _: Event, data: ev.ToolFinished) -> None:
         if data.status is not None:
             tool.span.set_attribute("process.exit.code", data.status)
         if self._content is not None and data.result:
@@ -225,7 +209,7 @@ class RunSpans:
     def _question(self, _: Activity, above: Open, event: Event, __: object) -> None:
         above.span.add_event(f"callboard.{event.kind}", {"callboard.question": event.id}, _ns(event.ts))
 
-    def _retrieved(self, event: Event, data: KnowledgeRetrieved) -> None:
+    def _retrieved(self, event: Event, data: ev.KnowledgeRetrieved) -> None:
         """Something was looked up; the event comes when it is over."""
         labels = {"gen_ai.operation.name": "retrieval", "gen_ai.data_source.id": data.what}
         span = self._tracer.start_span(
@@ -289,15 +273,15 @@ class RunSpans:
             measured.mcp_call.record(seconds, labels)
 
     _MORE: ClassVar[dict[type[EventData], Callable[[RunSpans, Activity, Open, Event, Any], None]]] = {
-        AgentFinished: _agent_finished,
-        LlmDelta: _piece,
-        LlmReasoning: _piece,
-        LlmRetry: _retried,
-        LlmResponse: _answered,
-        ToolFinished: _tool_finished,
-        QuestionAsked: _question,
-        QuestionAnswered: _question,
-        QuestionExpired: _question,
+        ev.AgentFinished: _agent_finished,
+        ev.LlmDelta: _piece,
+        ev.LlmReasoning: _piece,
+        ev.LlmRetry: _retried,
+        ev.LlmResponse: _answered,
+        ev.ToolFinished: _tool_finished,
+        ev.QuestionAsked: _question,
+        ev.QuestionAnswered: _question,
+        ev.QuestionExpired: _question,
     }
 
 

@@ -14,24 +14,8 @@ from typing import Any
 
 import msgspec
 
-from .....protocol.events import (
-    Event,
-    LlmDelta,
-    LlmReasoning,
-    LlmRequest,
-    LlmResponse,
-    NodeEntered,
-    QuestionAnswered,
-    QuestionAsked,
-    QuestionExpired,
-    RunCancelled,
-    RunFailed,
-    RunFinished,
-    RunStarted,
-    ToolFinished,
-    ToolStarted,
-    Warned,
-)
+from .....protocol import events as ev
+from .....protocol.events import Event
 from .....protocol.events.decode import decode
 from .....protocol.questions import Question
 from ....views.activity import Activity, Change
@@ -92,31 +76,31 @@ class Agui:
                 yield {"type": "STEP_FINISHED", "stepName": step}
         about, speaks = change.about, self._view.speaks(event)
         match event.data:
-            case RunStarted(name=name, model=model):
+            case ev.RunStarted(name=name, model=model):
                 yield self._begin()
                 yield _custom("callboard.run", {"run": self._ours, "name": name, "model": model})
-            case LlmRequest() if speaks:
+            case ev.LlmRequest() if speaks:
                 self._turn = ""
-            case LlmDelta(text=text) if speaks and text:
+            case ev.LlmDelta(text=text) if speaks and text:
                 yield from self._say(event, text)
-            case LlmReasoning(text=text) if speaks and text:
+            case ev.LlmReasoning(text=text) if speaks and text:
                 yield from self._think(event, text)
-            case LlmResponse() if speaks:
+            case ev.LlmResponse() if speaks:
                 yield from self._quiet()
-            case ToolStarted() if about is not None and self._view.calls_itself(event):
+            case ev.ToolStarted() if about is not None and self._view.calls_itself(event):
                 yield from self._call(event, about)
-            case ToolFinished(error=error, result=result) if about in self._calls:
+            case ev.ToolFinished(error=error, result=result) if about in self._calls:
                 told = {"messageId": f"{self._ours}-{event.seq}", "toolCallId": self._calls.pop(about)}
                 yield {"type": "TOOL_CALL_RESULT", **told, "content": error or result, "role": "tool"}
-            case NodeEntered() if about is not None:
+            case ev.NodeEntered() if about is not None:
                 yield {"type": "STEP_STARTED", "stepName": self._step(about)}
-            case QuestionAsked(question=question):
+            case ev.QuestionAsked(question=question):
                 yield _custom("callboard.question", question)
-            case QuestionAnswered(by=by) | QuestionExpired(reason=by):
+            case ev.QuestionAnswered(by=by) | ev.QuestionExpired(reason=by):
                 yield _custom("callboard.question_closed", {"id": event.id, "by": by})
-            case Warned() as warned:
+            case ev.Warned() as warned:
                 yield _custom("callboard.warning", msgspec.to_builtins(warned))
-            case RunFinished() | RunFailed() | RunCancelled():
+            case ev.RunFinished() | ev.RunFailed() | ev.RunCancelled():
                 yield from self._ended(event)
 
     def _say(self, event: Event, text: str) -> Iterator[dict[str, Json]]:

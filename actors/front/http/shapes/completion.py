@@ -12,22 +12,9 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from .....protocol import events as ev
 from .....protocol.control.bounds import MOST, Json, Name, Path, Text
-from .....protocol.events import (
-    AgentContinued,
-    Event,
-    HistoryCompacted,
-    LlmDelta,
-    LlmResponse,
-    QuestionAsked,
-    RunCancelled,
-    RunFailed,
-    RunFinished,
-    RunStarted,
-    ToolFinished,
-    ToolStarted,
-    Warned,
-)
+from .....protocol.events import Event
 from .....protocol.events.decode import decode
 from ....views.activity import Activity
 from ....views.run_view import RunView
@@ -140,36 +127,36 @@ class Completion:
     def _tell(self, event: Event, about: Activity | None) -> Iterator[Told]:
         reply, speaks = self.reply, self._view.speaks(event)
         match event.data:
-            case RunStarted():
+            case ev.RunStarted():
                 yield "started", {"request_id": reply.request_id, "session_id": reply.session_id, "run": reply.run}
-            case LlmDelta(text=text) if speaks:
+            case ev.LlmDelta(text=text) if speaks:
                 self._said += text
                 yield "assistant_delta", {"text": text}
-            case LlmResponse() if speaks and self._said:
+            case ev.LlmResponse() if speaks and self._said:
                 yield "assistant_message_end", {"full_text": self._said}
                 self._said = ""
-            case ToolStarted(tool=tool, arguments=arguments) if about is not None and self._view.calls_itself(event):
+            case ev.ToolStarted(tool=tool, arguments=arguments) if about is not None and self._view.calls_itself(event):
                 call = self._calls[about] = ToolCallTold(id=event.id, name=tool, args=arguments)
                 reply.tool_calls.append(call)
                 yield "tool_call", {"id": call.id, "name": call.name, "args": call.args}
-            case ToolFinished(error=error, result=result) if about in self._calls:
+            case ev.ToolFinished(error=error, result=result) if about in self._calls:
                 call = self._calls.pop(about)
                 call.is_error, call.result = error is not None, error or result
                 told = {"id": call.id, "name": call.name, "result": call.result, "is_error": call.is_error}
                 yield "tool_result", told
-            case AgentContinued(count=count, most=most, open=open):
+            case ev.AgentContinued(count=count, most=most, open=open):
                 reply.auto_continued += 1
                 yield "auto_continue_triggered", {"count": count, "max": most, "remaining_todos": open}
-            case HistoryCompacted(tokens=tokens, summary_tokens=now) if speaks:
+            case ev.HistoryCompacted(tokens=tokens, summary_tokens=now) if speaks:
                 reply.compressed = True
                 yield "session_compressing", {}
                 yield "session_compressed", {"tokens_saved": tokens - now}
-            case Warned(message=message, code=code):
+            case ev.Warned(message=message, code=code):
                 yield "warning", {"message": message, "code": code}
-            case QuestionAsked(question=question):
+            case ev.QuestionAsked(question=question):
                 message = f"a question waits for an answer: {question['text']}"
                 yield "info", {"message": message, "question": question}
-            case RunFinished() | RunFailed() | RunCancelled():
+            case ev.RunFinished() | ev.RunFailed() | ev.RunCancelled():
                 yield from self._ended(event.kind, self._view.outcome or {})
 
     def _ended(self, kind: str, outcome: dict[str, Json]) -> Iterator[Told]:

@@ -10,19 +10,9 @@ from typing import Any, Literal
 
 import msgspec
 
+from .....protocol import events as ev
 from .....protocol.chat import ToolCall
-from .....protocol.events import (
-    Event,
-    LlmDelta,
-    LlmResponse,
-    NodeEntered,
-    NodeExited,
-    QuestionAsked,
-    RunCancelled,
-    RunFailed,
-    RunFinished,
-    RunStarted,
-)
+from .....protocol.events import Event
 from .....protocol.events.decode import decode
 from ....views.run_view import RunView
 from ...control.logs.reading import LoggedEvent
@@ -110,19 +100,19 @@ class Chat:
             return []
         self._view.see(event)
         match event.data:
-            case RunStarted():
+            case ev.RunStarted():
                 return [self._chunk({"role": "assistant", "content": ""}, callboard={"run": self._run})]
-            case LlmDelta(text=text) if self._view.speaks(event):
+            case ev.LlmDelta(text=text) if self._view.speaks(event):
                 between = "\n" if self._said and not self._turn_said else ""
                 self._said = self._turn_said = True
                 return [self._chunk({"content": between + text})]
-            case LlmResponse(stop=stop) if self._view.speaks(event):
+            case ev.LlmResponse(stop=stop) if self._view.speaks(event):
                 self._turn_said = False
                 self._finish = _FINISH.get(stop, "stop")
-            case NodeEntered() | NodeExited() | QuestionAsked():
+            case ev.NodeEntered() | ev.NodeExited() | ev.QuestionAsked():
                 told = {"kind": event.kind, "seq": event.seq, **msgspec.to_builtins(event.data)}
                 return [self._chunk({}, callboard={"event": told})]
-            case RunFinished() | RunFailed() | RunCancelled():
+            case ev.RunFinished() | ev.RunFailed() | ev.RunCancelled():
                 return self._ended(event)
         return []
 
