@@ -16,6 +16,7 @@ import trio
 
 from .. import Agent, Limits, Root
 from ..actors.io.last_reply import keep_reply
+from ..actors.io.lines import from_any_thread
 from ..actors.runs.tool_checks import KnownServers
 from ..protocol.errors import CallboardError, ConfigError, NobodyToAsk, UsageError
 from ..protocol.events import Event, RunStarted
@@ -29,7 +30,6 @@ from .odd_settings import told_already
 from .render.progress import Progress, choose
 from .render.result import Result, for_format
 from .render.text import safe, with_node
-from .render.writer import from_any_thread
 from .stdin import prompt_text
 
 if TYPE_CHECKING:

@@ -1,94 +1,188 @@
-"""Lines for files, stderr and syslog, written by a thread.
+"""Lines for files, terminals, pipes and syslog, written by a thread.
 
-A terminal that is stopped, a full disk or a slow network disk must not hold the server up, so whoever has a line leaves
-it here and goes on. What waits is bounded: beyond that lines are dropped and counted, and the next one that is written
-says how many.
+A terminal that is stopped, a full disk or a reader that stands still must not hold a run or the server up, so who has a
+line leaves it here and goes on. What waits is bounded. Beyond that a log drops lines, counts them, and says with the
+next one that is written how many; a result, of which each line matters, takes its reader for gone.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
-import queue
 import socket
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Protocol, TextIO, final
 
-WAITING = 10_000
-"""Lines that may wait to be written."""
+MOST = 64 * 1024 * 1024
+"""Bytes of a result that may wait to be written."""
+
+MOST_OF_LOG = 4 * 1024 * 1024
+"""Bytes of a log that may wait."""
 
 
 class Sink(Protocol):
     """Where lines go. Called by one thread only."""
 
-    def write(self, line: str) -> None:
+    def write(self, line: bytes) -> None:
         """Write one line, without its end."""
 
     def close(self) -> None:
         """There are no more."""
 
 
+def from_any_thread(callback: Callable[[], None]) -> Callable[[], None]:
+    """For `on_error`: has `callback` called in the trio run that is now, and not at all once that is over."""
+    import trio
+
+    token = trio.lowlevel.current_trio_token()
+
+    def call() -> None:
+        with contextlib.suppress(trio.RunFinishedError):
+            token.run_sync_soon(callback)
+
+    return call
+
+
 @final
 class Lines:
-    """A sink behind a thread.
+    """A sink behind a thread, which begins with the first line.
+
+    Args:
+        most: bytes that may wait.
+        drops: lines that find no room, or that the sink can't write, are left out. Else the first of them is the last.
 
     Attributes:
         dropped: lines that found no room since the last one that was written.
         lost: lines that the sink could not write.
+        error: why nothing more can be written, or None.
+        on_error: called once when nothing more can be written, maybe in the writing thread. Must be quick.
     """
 
-    def __init__(self, sink: Sink, *, waiting: int = WAITING, name: str = "lines") -> None:
+    def __init__(self, sink: Sink, *, most: int = MOST_OF_LOG, drops: bool = True, name: str = "lines") -> None:
         self.dropped = 0
         self.lost = 0
+        self.error: OSError | None = None
+        self.on_error: Callable[[], None] | None = None
         self._sink = sink
-        self._queue: queue.Queue[str | None] = queue.Queue(waiting)
-        self._thread = threading.Thread(target=self._write, name=f"callboard {name}", daemon=True)
-        self._thread.start()
+        self._most = most
+        self._drops = drops
+        self._name = f"callboard {name}"
+        self._queue: SimpleQueue[bytes | None] = SimpleQueue()
+        self._counting = threading.Lock()
+        self._behind = 0
+        self._thread: threading.Thread | None = None
+
+    @property
+    def behind(self) -> int:
+        """Bytes that were taken and are not written yet."""
+        return self._behind
 
     def put(self, line: str) -> None:
-        """Have a line written; never waits."""
-        try:
-            self._queue.put_nowait(line)
-        except queue.Full:
-            self.dropped += 1
+        """Have a line written; never waits, never raises."""
+        if self.error is not None:
+            return
+        data = _encoded(line)
+        with self._counting:  # threads log, too
+            room = self._behind + len(data) <= self._most
+            self._behind += len(data) if room else 0
+            self.dropped += self._drops and not room
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._write, name=self._name, daemon=True)
+                self._thread.start()
+        if room:
+            self._queue.put(data)
+        elif not self._drops:
+            self._fail(OSError(errno.ENOBUFS, f"the reader is more than {self._most // 2**20} MiB behind"))
 
-    def close(self, seconds: float = 1.0) -> None:
-        """Write what waits, for so long at most; nothing after it. May wait: call it in a thread, or at the end."""
-        with contextlib.suppress(queue.Full):
-            self._queue.put(None, timeout=seconds)
-        self._thread.join(seconds)
+    def finish(self, timeout: float | None = None) -> None:
+        """Write what waits, in `timeout` seconds at most, and nothing after it. May wait.
+
+        Raises:
+            OSError: it can't be written; `BrokenPipeError` if the reader is gone. Not of what drops lines.
+        """
+        if self._thread is not None and self.error is None:
+            self._queue.put(None)
+            self._thread.join(timeout)
+        if self.error is not None:
+            raise self.error
 
     def _write(self) -> None:
-        while (line := self._queue.get()) is not None:
-            if self.dropped:
+        while (data := self._queue.get()) is not None:
+            with self._counting:
                 dropped, self.dropped = self.dropped, 0
-                self._out(f'{{"level":"warning","message":"{dropped} lines before this one were dropped"}}')
-            self._out(line)
+            if dropped:
+                self._out(b'{"level":"warning","message":"%d lines before this one were dropped"}' % dropped)
+            self._out(data)
+            with self._counting:
+                self._behind -= len(data)
+            if self.error is not None:
+                break
         with contextlib.suppress(Exception):
             self._sink.close()
 
-    def _out(self, line: str) -> None:
+    def _out(self, line: bytes) -> None:
         try:
             self._sink.write(line)
-        except Exception:  # noqa: BLE001 - whatever became of the sink: the thread goes on with the next line
+        except Exception as error:  # noqa: BLE001 - whatever became of the sink: a log goes on with the next line
             self.lost += 1
+            if not self._drops:
+                self._fail(error if isinstance(error, OSError) else OSError(errno.EIO, str(error)))
+
+    def _fail(self, error: OSError) -> None:
+        self.error = error
+        if self.on_error is not None:
+            self.on_error()
+
+
+def line_writer(stream: TextIO) -> Lines:
+    """Writes a result's text as it is, of which nothing may be left out; ends of lines are the caller's."""
+    return Lines(StreamSink(stream, end=b""), most=MOST, drops=False, name="stdout")
+
+
+def _encoded(text: str) -> bytes:
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:  # half a character that no file name holds
+        return text.encode("utf-8", "backslashreplace")
 
 
 @final
 class StreamSink:
-    """Lines on a stream that somebody else owns."""
+    """Lines on a stream that somebody else owns.
 
-    def __init__(self, stream: TextIO) -> None:
+    They go to its file descriptor: a thread that is stuck inside a Python stream would hold its lock and keep the
+    interpreter from ending.
+    """
+
+    def __init__(self, stream: TextIO, *, end: bytes = b"\n") -> None:
         self._stream = stream
+        self._end = end
+        try:
+            self._number: int | None = stream.fileno()
+        except (AttributeError, ValueError):  # it has none
+            self._number = None
 
-    def write(self, line: str) -> None:
-        """Write and flush."""
-        self._stream.write(line + "\n")
-        self._stream.flush()
+    def write(self, line: bytes) -> None:
+        """Write all of it."""
+        line += self._end
+        if self._number is None:
+            self._stream.write(line.decode("utf-8", "surrogateescape"))
+            self._stream.flush()
+        else:
+            _write_whole(self._number, line)
 
     def close(self) -> None:
         """Leaves the stream open."""
+
+
+def _write_whole(file: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(file, view) :]
 
 
 @final
@@ -105,9 +199,9 @@ class FileSink:
         self._file: int | None = None
         self._size = 0
 
-    def write(self, line: str) -> None:
+    def write(self, line: bytes) -> None:
         """Append a line, whole."""
-        data = (line + "\n").encode("utf-8", "backslashreplace")
+        data = line + b"\n"
         if self._file is not None and self._moved():
             self.close()
         if self._file is None:
@@ -116,8 +210,7 @@ class FileSink:
             self._set_aside()
         assert self._file is not None
         self._size += len(data)
-        while data:
-            data = data[os.write(self._file, data) :]
+        _write_whole(self._file, data)
 
     def close(self) -> None:
         """Close the file; the next line opens it again."""
@@ -162,13 +255,13 @@ class SyslogSink:
     """Lines for the system's log, over its socket."""
 
     def __init__(self, facility: str, address: str = "/dev/log") -> None:
-        self._head = f"<{_FACILITIES[facility] * 8 + _NOTICE}>callboard[{os.getpid()}]: "
+        self._head = f"<{_FACILITIES[facility] * 8 + _NOTICE}>callboard[{os.getpid()}]: ".encode()
         self._address = address
         self._socket: socket.socket | None = None
 
-    def write(self, line: str) -> None:
+    def write(self, line: bytes) -> None:
         """Send one message; a log that was restarted meanwhile is connected to again."""
-        data = (self._head + line).encode("utf-8", "backslashreplace")
+        data = self._head + line
         try:
             self._connected().send(data)
         except OSError:

@@ -82,7 +82,7 @@ class ServerLog(logging.Handler):
 
     def close(self) -> None:
         """Write what waits."""
-        self._lines.close()
+        self._lines.finish(1.0)
         super().close()
 
 

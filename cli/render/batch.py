@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Self, TextIO
 
 import trio
 
+from ...actors.io.lines import line_writer
 from ...protocol.events import Event
 from .lines import duration
 from .plain import mark_for
 from .style import colours, paint, redrawable
 from .text import one_line, safe, with_node
-from .writer import LineWriter
 
 if TYPE_CHECKING:
     from ...actors.runs.batch.batch import Ended
@@ -103,7 +103,7 @@ class BatchLines(BatchProgress):
     def __init__(self, stream: TextIO) -> None:
         super().__init__()
         self._stream = stream
-        self._writer = LineWriter(stream)
+        self._writer = line_writer(stream)
         self._mark = mark_for(stream)
         self._colours = colours(stream)
 

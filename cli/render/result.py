@@ -11,10 +11,10 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Protocol, TextIO
 
+from ...actors.io.lines import line_writer
 from ...protocol.events import TERMINAL, Event, RunCancelled, RunFailed, RunFinished, encode, to_wire
 from ...protocol.outcome import Outcome
 from .text import safe
-from .writer import LineWriter
 
 CANCELLED_WITHIN = 0.3
 """Seconds for the reader of a cancelled run to take its last lines."""
@@ -76,7 +76,7 @@ class StreamResult:
     """`-o stream-json`: every event as a line, the last one carrying the outcome."""
 
     def __init__(self, stream: TextIO) -> None:
-        self._writer = LineWriter(stream)
+        self._writer = line_writer(stream)
         self._last = 0
         self._ended = False
 

@@ -83,12 +83,12 @@ class Audit:
         before, self._lines = self._lines, self._opened(settings)
         self._settings = settings
         if before is not None:
-            before.close(0.0)
+            before.finish(0.0)
 
     def close(self) -> None:
         """Write what waits; may take a second."""
         if self._lines is not None:
-            self._lines.close()
+            self._lines.finish(1.0)
 
     def log(
         self,

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import msgspec
 import trio
 
+from ....actors.io.lines import from_any_thread
 from ....actors.views.run_view import RunView
 from ....protocol.control.things import RunInfo
 from ....protocol.errors import RunFailed, ServerLost
@@ -22,7 +23,6 @@ from ....protocol.outcome import Outcome
 from ...frame import person_at_terminal
 from ...render.progress import Progress, choose
 from ...render.text import safe, with_node
-from ...render.writer import from_any_thread
 from ..client import Client
 from ..frame import Interrupted, tell, with_client
 from ..lookup import find_run

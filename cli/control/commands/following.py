@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import trio
 
+from ....actors.io.lines import from_any_thread
 from ....protocol.errors import CallboardError, NoServer, NotFound
-from ...render.writer import from_any_thread
 from ..client import Client
 from ..frame import tell, with_client
 from ..lookup import find_run

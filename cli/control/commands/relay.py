@@ -8,6 +8,7 @@ from typing import Protocol, TextIO
 
 import msgspec
 
+from ....actors.io.lines import line_writer
 from ....protocol.control.things import RunInfo
 from ....protocol.events import TERMINAL, Event
 from ....protocol.events.decode import decode
@@ -16,7 +17,6 @@ from ...render.narration import Narrator
 from ...render.plain import mark_for
 from ...render.result import for_format
 from ...render.style import colours, paint
-from ...render.writer import LineWriter
 from ..connection import exit_code_of
 from .ending import ending
 
@@ -60,7 +60,7 @@ class Lines:
     def __init__(self, stream: TextIO) -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8")
-        self._writer = LineWriter(stream)
+        self._writer = line_writer(stream)
 
     def when_gone(self, callback: Callable[[], None]) -> None:
         """The reader has closed its end, stands still for good, or the disk is full."""
@@ -84,7 +84,7 @@ class Story:
     def __init__(self, stream: TextIO, *, verbose: bool) -> None:
         self._narrator = Narrator(verbose=verbose, mark=mark_for(stream), whole=not stream.isatty())
         self._colours = colours(stream)
-        self._writer = LineWriter(stream)
+        self._writer = line_writer(stream)
 
     def when_gone(self, callback: Callable[[], None]) -> None:
         """As for `Lines`."""

@@ -28,10 +28,10 @@ class Slow:
         self.began = threading.Event()
         self.written: list[str] = []
 
-    def write(self, line: str) -> None:
+    def write(self, line: bytes) -> None:
         self.began.set()
         self.may.wait(10)
-        self.written.append(line)
+        self.written.append(line.decode())
 
     def close(self) -> None:
         pass
@@ -71,7 +71,7 @@ def test_secrets_do_not_get_into_it(tmp_path: Path) -> None:
 def test_a_file_that_has_grown_is_set_aside_and_only_so_many_are_kept(tmp_path: Path) -> None:
     sink = FileSink(tmp_path / "a" / "audit.jsonl", max_bytes=100, keep=2)
     for number in range(20):
-        sink.write(f"{number:02} " + "x" * 40)
+        sink.write(f"{number:02} ".encode() + b"x" * 40)
     sink.close()
     files = sorted(path.name for path in (tmp_path / "a").iterdir())
     assert files == ["audit.jsonl", "audit.jsonl.1", "audit.jsonl.2"]
@@ -82,23 +82,23 @@ def test_a_file_that_has_grown_is_set_aside_and_only_so_many_are_kept(tmp_path: 
 def test_a_file_that_somebody_moved_is_made_anew(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     sink = FileSink(path, max_bytes=10_000, keep=2)
-    sink.write("before")
+    sink.write(b"before")
     path.rename(tmp_path / "rotated")
-    sink.write("after")
+    sink.write(b"after")
     sink.close()
     assert (path.read_text(), (tmp_path / "rotated").read_text()) == ("after\n", "before\n")
 
 
 def test_who_logs_never_waits_and_what_found_no_room_is_counted() -> None:
     sink = Slow()
-    lines = Lines(sink, waiting=5)
+    lines = Lines(sink, most=10)
     lines.put("first")
     assert sink.began.wait(10)
     for number in range(20):
         lines.put(str(number))
     assert lines.dropped == 15
     sink.may.set()
-    lines.close(10)
+    lines.finish(10)
     assert sink.written[0] == "first"
     assert "15 lines before this one were dropped" in sink.written[1]
     assert sink.written[2:] == ["0", "1", "2", "3", "4"]
@@ -109,7 +109,7 @@ def test_a_sink_that_fails_loses_its_line_and_nothing_else() -> None:
     lines = Lines(StreamSink(stream))
     stream.close()
     lines.put("nowhere")
-    lines.close(10)
+    lines.finish(10)
     assert lines.lost == 1
 
 
@@ -124,11 +124,11 @@ def test_syslog_gets_datagrams_also_after_it_was_restarted(tmp_path: Path) -> No
 
     sink = SyslogSink("auth", address)
     with opened() as there:
-        sink.write("one")
+        sink.write(b"one")
         assert there.recv(1000).startswith(b"<37>callboard[")
     Path(address).unlink()
     with opened() as there:
-        sink.write("two")
+        sink.write(b"two")
         assert there.recv(1000).endswith(b": two")
     sink.close()
 

@@ -12,14 +12,14 @@ import pytest
 import trio
 import trio.testing
 
-from callboard.cli.render import writer
-from callboard.cli.render.writer import LineWriter, from_any_thread
+from callboard.actors.io import lines as module
+from callboard.actors.io.lines import from_any_thread, line_writer
 
 
 def test_lines_arrive_in_order() -> None:
     receiver, sender = os.pipe()
     with os.fdopen(sender, "w") as stream:
-        lines = LineWriter(stream)
+        lines = line_writer(stream)
         for number in range(100):
             lines.put(f"{number}\n")
         lines.finish()
@@ -30,7 +30,7 @@ def test_lines_arrive_in_order() -> None:
 def test_a_reader_that_stands_still_holds_up_nobody() -> None:
     receiver, sender = os.pipe()
     with os.fdopen(sender, "w") as stream:
-        lines = LineWriter(stream)
+        lines = line_writer(stream)
         for _ in range(50):
             lines.put("x" * 65536)  # a pipe holds one of these
         lines.finish(timeout=0.05)
@@ -39,10 +39,10 @@ def test_a_reader_that_stands_still_holds_up_nobody() -> None:
 
 
 def test_a_reader_that_is_too_far_behind_counts_as_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer, "MOST", 100_000)
+    monkeypatch.setattr(module, "MOST", 100_000)
     receiver, sender = os.pipe()
     with os.fdopen(sender, "w") as stream:
-        lines = LineWriter(stream)
+        lines = line_writer(stream)
         for _ in range(5):
             lines.put("x" * 65536)
         with pytest.raises(OSError, match="behind"):
@@ -61,7 +61,7 @@ def test_what_is_written_no_longer_counts_as_behind_however_the_threads_take_tur
             return super().__len__()
 
     stream = io.StringIO()
-    lines = LineWriter(stream)
+    lines = line_writer(stream)
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
@@ -78,7 +78,7 @@ def test_a_reader_that_went_away_is_a_broken_pipe() -> None:
     receiver, sender = os.pipe()
     os.close(receiver)
     with os.fdopen(sender, "w") as stream:
-        lines = LineWriter(stream)
+        lines = line_writer(stream)
         lines.put("x\n")
         with pytest.raises(BrokenPipeError):
             lines.finish()
@@ -86,7 +86,7 @@ def test_a_reader_that_went_away_is_a_broken_pipe() -> None:
 
 def test_a_stream_without_a_descriptor_will_do() -> None:
     stream = io.StringIO()
-    lines = LineWriter(stream)
+    lines = line_writer(stream)
     lines.put("a\n")
     lines.finish()
     assert stream.getvalue() == "a\n"
