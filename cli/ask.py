@@ -44,6 +44,7 @@ def command(tools: tuple[str, ...], system: str, **given: Any) -> int:
     callboard ask -f notes.md -f '`git log -5`' "What is missing from the notes?"
     """
     options.check_loudness(given)
-    from .running import AdHoc, Request, run
+    from .given import request
+    from .running import AdHoc, Manner, run
 
-    return run(Request(target=AdHoc(instructions=system, tools=tools), **given))
+    return run(request(given), Manner(adhoc=AdHoc(instructions=system, tools=tools), **given))

@@ -53,6 +53,7 @@ def command(**given: Any) -> int:
     Exit codes: 0 all tasks are done, 1 some have failed, else those of `callboard run`: 3 means that a key or a
     setting is missing, so that every task would fail.
     """
-    from .batching import Request, run_tasks
+    from .batching import Manner, run_tasks
+    from .given import request
 
-    return run_tasks(Request(**given))
+    return run_tasks(request(given), Manner(**given))

@@ -6,72 +6,51 @@ import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import click
 import msgspec
 
-from .. import Limits, Root
+from .. import Root
 from ..actors.runs.batch.batch import run_batch
 from ..actors.runs.batch.decider import GivenUp
 from ..actors.runs.batch.journal import Journal
 from ..actors.runs.batch.targets import Target
 from ..actors.runs.batch.tasks import read_tasks
 from ..protocol.errors import ConfigError
+from ..protocol.requests import RunRequest
 from ..supervisors import Actor
-from . import given
 from .acting import act
 from .render.batch import BatchProgress, choose_for_batch
 from .render.text import counted, safe, with_node
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
-    """The flags of `callboard batch`, as click read them."""
+class Manner:
+    """The flags of `callboard batch` that are not about the runs, as click read them."""
 
-    target: str
     tasks: str
     max_parallel: int
     max_failures: int | None
     results: str | None
-    model: str | None
-    variables: tuple[str, ...]
-    answers: tuple[str, ...]
-    answers_file: str | None
-    yes: bool
-    allow: tuple[str, ...]
-    roots: tuple[str, ...]
-    save: str | None
     output: str
-    compat: str | None
-    timeout: float | None
-    max_turns: int | None
-    max_tokens: int | None
-    max_cost: float | None
-    strict: bool
     quiet: bool
     config_dir: str | None
 
 
-def run_tasks(request: Request) -> int:
-    """Runs the request; returns 1 if a task has failed, 3 if all of them would.
+def run_tasks(request: RunRequest, manner: Manner) -> int:
+    """Runs the request for each task; returns 1 if a task has failed, 3 if all of them would.
 
     Raises:
         CallboardError: it could not begin, or results can't be written any more.
         click.exceptions.Exit: it was interrupted.
     """
-    file = Path(request.tasks)
-    given.directories(request.roots)
-    options = _options(request)
-    values = given.variables(request.variables)
-    progress = choose_for_batch(sys.stderr, quiet=request.quiet)
-    path = Path(request.results) if request.results else file.with_suffix(".results.jsonl")
+    file = Path(manner.tasks)
+    progress = choose_for_batch(sys.stderr, quiet=manner.quiet)
+    path = Path(manner.results) if manner.results else file.with_suffix(".results.jsonl")
 
     async def batch(me: Actor, root: Root) -> GivenUp | None:
         tasks = await read_tasks(file)
-        target = Target(
-            request.target, root, variables=values, strict=request.strict, compat=request.compat, options=options
-        )
+        target = Target(request, root)
         name = await target.check(file, tasks)
         for problem in (*root.problems, *target.warnings):
             progress.note(str(problem))
@@ -85,48 +64,30 @@ def run_tasks(request: Request) -> int:
                 target.perform,
                 journal,
                 target=name,
-                max_parallel=request.max_parallel,
-                max_failures=request.max_failures,
+                max_parallel=manner.max_parallel,
+                max_failures=manner.max_failures,
                 on_begin=progress.began,
                 on_end=progress.ended,
             )
 
     journal = Journal(path)
     try:
-        given_up = act(batch, config_dir=request.config_dir, progress=progress, traced=True)
+        given_up = act(batch, config_dir=manner.config_dir, progress=progress, traced=True)
     except click.exceptions.Exit:
         sys.stderr.write("callboard: what is done is kept; the same command goes on from there\n")
-        if request.output == "json":
-            _tell(request, journal, progress, None)
+        if manner.output == "json":
+            _tell(manner, journal, progress, None)
         raise
-    _tell(request, journal, progress, given_up)
+    _tell(manner, journal, progress, given_up)
     if given_up is not None and given_up.shared:
         return ConfigError.exit_code
     return 1 if journal.failed else 0
 
 
-def _options(request: Request) -> dict[str, Any]:
-    """Of each run."""
-    return {
-        "model": request.model,
-        "limits": Limits(
-            timeout=request.timeout,
-            max_turns=request.max_turns,
-            max_tokens=request.max_tokens,
-            max_cost=request.max_cost,
-        ),
-        "answers": given.answers(request.answers, request.answers_file),
-        "yes": request.yes,
-        "allow": request.allow,
-        "roots": request.roots,
-        "save": request.save,
-    }
-
-
-def _tell(request: Request, journal: Journal, progress: BatchProgress, given_up: GivenUp | None) -> None:
+def _tell(manner: Manner, journal: Journal, progress: BatchProgress, given_up: GivenUp | None) -> None:
     if given_up is not None:
         sys.stderr.write(_why(given_up, journal.failed, progress.left))
-    if request.output == "json":
+    if manner.output == "json":
         wire = {
             "schema_version": 1,
             "tasks": progress.total,

@@ -98,8 +98,7 @@ async def play(
 def _values(agent: GraphAgent | LoopAgent, request: CallRequest, person: bool) -> dict[str, str]:
     values = given.variables(request.variables)
     if person:
-        assert request.agent is not None
-        values = with_missing(request.agent, values, strict=False, compat=None, config_dir=request.config_dir)
+        values = with_missing(agent, values)
     source = (agent.graph if isinstance(agent, GraphAgent) else agent.agent).source
     return resolve_variables(agent.name, declared(agent), values, os.environ, source=source).real
 

@@ -44,30 +44,17 @@ def command(message: str | None, **given: Any) -> int:
     """
     options.check_loudness(given)
     _fetch(given["model"] or _usual_model(given["config_dir"]), quiet=given["quiet"])
+    from ..protocol.requests import RunRequest
     from .frame import person_at_terminal
-    from .running import Request, run
+    from .running import Manner, run
 
     prompt = message or MESSAGE
     no_input = not person_at_terminal(no_input=given.pop("no_input"))
     if not given["quiet"]:
         sys.stderr.write(f'callboard run {AGENT} "{prompt}"\n')
-    request = Request(
-        target=str(AGENT),
-        prompt=prompt,
-        reads_stdin=False,
-        answers=(ANSWER,) if no_input else (),
-        no_input=no_input,
-        yes=False,
-        allow=(),
-        roots=(),
-        output="text",
-        timeout=None,
-        max_turns=None,
-        max_tokens=None,
-        max_cost=None,
-        **given,
-    )
-    code = run(request)
+    answers = [ANSWER] if no_input else None
+    request = RunRequest(target=str(AGENT), prompt=prompt, model=given.pop("model"), answers=answers)
+    code = run(request, Manner(reads_stdin=False, no_input=no_input, output="text", **given))
     if code == 0 and not given["quiet"]:
         sys.stdout.flush()
         sys.stderr.write(_next_steps())

@@ -1,5 +1,7 @@
 """What was given on the command line, read into values: `--var`, `--set`, `--answer`, `--answers`, `--root`, `--json`.
 
+`request` takes out of the flags of a command what its run is about.
+
 Each function takes the raw strings and returns what `callboard.run` takes, or says what is wrong with them and
 how to write it instead.
 """
@@ -12,8 +14,38 @@ from pathlib import Path
 from typing import Any, Never
 
 from ..protocol.errors import UsageError
+from ..protocol.requests import Limits, RunRequest
 
 Answers = list[Any] | dict[str, Any]
+
+
+def request(flags: dict[str, Any]) -> RunRequest:
+    """The request that flags of `run`, `ask`, `demo` or `batch` make. It is taken out of `flags`; others stay there.
+
+    Raises:
+        UsageError: a flag says what no run can be given.
+    """
+    roots = flags.pop("roots", ())
+    directories(roots)
+    return RunRequest(
+        target=flags.pop("target", ""),
+        prompt=flags.pop("prompt", None) or "",
+        model=flags.pop("model"),
+        variables=variables(flags.pop("variables", ())),
+        state=state(flags.pop("state", ())),
+        answers=answers(flags.pop("answers", ()), flags.pop("answers_file", None)),
+        compat=flags.pop("compat", None),
+        limits=Limits(**{name: flags.pop(name, None) for name in Limits.__struct_fields__}),
+        strict=flags.pop("strict", False),
+        allow=tuple(flags.pop("allow", ())),
+        yes=flags.pop("yes", False),
+        roots=tuple(roots),
+        knowledge=tuple(flags.pop("knowledge", ())),
+        files=tuple(flags.pop("files", ())),
+        rebuild_knowledge=flags.pop("rebuild_knowledge", False),
+        attach=tuple(flags.pop("attach", ())),
+        save=flags.pop("save", None),
+    )
 
 
 def variables(pairs: Iterable[str]) -> dict[str, str]:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 from uuid import uuid4
 
-from .. import Agent, Outcome, Root
-from .. import run as run_target
-from ..actors.runs.target import find, read
+import msgspec
+
+from .. import Outcome, Root
+from ..actors.runs.begin import load, perform
+from ..actors.runs.hooks import Hooks
 from ..protocol.chat import Turn
 from ..protocol.errors import CallboardError, ConfigError
 from ..protocol.questions import Question
+from ..protocol.requests import RunRequest
 
 WAIT = 30.0
 """Seconds to wait for another process that works with the session."""
@@ -35,49 +37,40 @@ class Wish:
     note: Callable[[str], None]
 
 
-async def run_in_session(root: Root, target: str | Agent, prompt: str, wish: Wish, **options: Any) -> Outcome:
-    """Run the target, in a session if one is wanted."""
-    name = wish.name or _named_elsewhere(root, target, options)
+async def run_in_session(root: Root, request: RunRequest, hooks: Hooks, wish: Wish) -> Outcome:
+    """Run the request, in a session if one is wanted."""
+    name = wish.name or await _named_elsewhere(root, request)
     if name is None:
-        return await run_target(target, prompt, root=root, **options)
+        return await perform(request, hooks, root)
     from ..actors.runs.in_session import agent_of, say
     from ..actors.runs.sessions.names import TEMP
 
-    playing: Any = target
-    if isinstance(target, str):
-        found = find(target, config_dir=root.config_dir)
-        playing = read(
-            found,
-            root.config_dir,
-            strict=options["strict"],
-            compat=options["compat"],
-            shelf=root.shelf,
-            variables=options["variables"],
-        )
-    agent = agent_of(playing)
+    agent: str | None = None
+    if isinstance(request.target, str):
+        loaded = await load(request, hooks, root)
+        agent, hooks = agent_of(loaded), msgspec.structs.replace(hooks, loaded=loaded)
     if name == TEMP:
-        return await _temporary(root, playing, prompt, wish, agent, options)
+        return await _temporary(root, request, hooks, wish, agent)
     return await say(
         root,
         None,
         name,
-        prompt,
-        target=playing,
+        request,
+        hooks,
         agent=agent,
         keep=wish.save,
         compress=False,  # as in Loki: it would hold the answer up; `callboard sessions compress` does it
         wait=WAIT,
         on_wait=lambda busy: wish.note(f"waiting: {busy}"),
-        **options,
     )
 
 
-def _named_elsewhere(root: Root, target: str | Agent, options: dict[str, Any]) -> str | None:
+async def _named_elsewhere(root: Root, request: RunRequest) -> str | None:
     """The session that the agent's file names, or the settings for all agents; `cmd_prelude` where there is none."""
-    if isinstance(target, str):
+    if isinstance(request.target, str):
         from ..actors.runs.in_session import session_of_agent
 
-        return session_of_agent(root, target, strict=options["strict"], compat=options["compat"])
+        return await session_of_agent(root, request)
     prelude = str(root.settings.other.get("cmd_prelude") or "")
     kind, colon, name = prelude.partition(":")
     if not prelude or kind == "role":
@@ -87,16 +80,14 @@ def _named_elsewhere(root: Root, target: str | Agent, options: dict[str, Any]) -
     return name if kind == "session" else kind
 
 
-async def _temporary(
-    root: Root, target: Any, prompt: str, wish: Wish, agent: str | None, options: dict[str, Any]
-) -> Outcome:
-    """A session without a past, which is kept only if somebody wants it; then a model finds its name."""
+async def _temporary(root: Root, request: RunRequest, hooks: Hooks, wish: Wish, agent: str | None) -> Outcome:
+    """A session without a past, which is kept only if the user wants it; then a model finds its name."""
     said: list[Turn] = []
 
     def keep(turns: Sequence[Turn]) -> None:
         said[:] = turns
 
-    outcome = await run_target(target, prompt, root=root, on_history=keep, **options)
+    outcome = await perform(request, msgspec.structs.replace(hooks, on_history=keep), root)
     save = wish.save if wish.save is not None else root.settings.other.get("save_session")
     if said and save is None and wish.person:
         save = await _asked(root)
@@ -104,7 +95,7 @@ async def _temporary(
         from ..actors.runs.in_session import keep_temporary
 
         try:
-            stored = await keep_temporary(root, said, agent=agent, model=options.get("model"))
+            stored = await keep_temporary(root, said, agent=agent, model=request.model)
         except CallboardError as error:
             wish.note(f"the session could not be kept: {error}")
         else:

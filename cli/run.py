@@ -50,6 +50,7 @@ def command(**given: Any) -> int:
     129/130/143 ended by SIGHUP/Ctrl-C/SIGTERM, 141 the reader of stdout went away.
     """
     options.check_loudness(given)
-    from .running import Request, run
+    from .given import request
+    from .running import Manner, run
 
-    return run(Request(**given))
+    return run(request(given), Manner(**given))

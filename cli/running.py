@@ -9,21 +9,24 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, ExitStack, nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
 import trio
 
-from .. import Agent, Limits, Root
+from .. import Agent, Root
 from ..actors.io.last_reply import keep_reply
 from ..actors.io.lines import from_any_thread
+from ..actors.runs.hooks import Hooks
 from ..actors.runs.tool_checks import KnownServers
 from ..protocol.errors import CallboardError, ConfigError, NobodyToAsk, UsageError
 from ..protocol.events import Event, RunStarted
 from ..protocol.mcp.config import WHOLE, spelled_out, split
 from ..protocol.outcome import Outcome
+from ..protocol.requests import RunRequest
 from ..protocol.settings import Settings
-from . import given, logging
+from . import logging
 from .frame import open_frame, person_at_terminal
 from .in_session import Wish, run_in_session
 from .odd_settings import told_already
@@ -110,46 +113,27 @@ def _origin(root: Root) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
-    """The flags of `callboard run` and `callboard ask`, as click read them.
+class Manner:
+    """The flags of `callboard run` and `callboard ask` that are not about the run itself, as click read them.
 
-    `reads_stdin` is false for a command whose prompt is complete: it leaves standard input alone.
+    `reads_stdin` is false for a command whose prompt is complete: it leaves standard input alone. `adhoc` is what runs
+    in place of a target.
     """
 
-    target: str | AdHoc
-    prompt: str | None
+    adhoc: AdHoc | None = None
     reads_stdin: bool = True
-    model: str | None
-    variables: tuple[str, ...] = ()
-    state: tuple[str, ...] = ()
-    answers: tuple[str, ...] = ()
-    answers_file: str | None = None
-    knowledge: tuple[str, ...] = ()
-    files: tuple[str, ...] = ()
-    rebuild_knowledge: bool = False
-    yes: bool
-    allow: tuple[str, ...]
-    roots: tuple[str, ...]
     no_input: bool
     output: str
     dry_run: bool = False
-    compat: str | None = None
-    attach: tuple[str, ...] = ()
-    save: str | None = None
     session: str | None = None
     save_session: bool | None = None
     ui: bool = False
-    timeout: float | None
-    max_turns: int | None
-    max_tokens: int | None
-    max_cost: float | None
-    strict: bool = False
     quiet: bool
     verbose: bool
     config_dir: str | None
 
 
-def run(request: Request) -> int:
+def run(request: RunRequest, manner: Manner) -> int:
     """Runs the request; returns the exit code.
 
     Raises:
@@ -157,11 +141,11 @@ def run(request: Request) -> int:
         BrokenPipeError: the reader of stdout has gone.
     """
     logging.configure()
-    result = for_format(request.output, sys.stdout)
-    person = person_at_terminal(no_input=request.no_input)
-    shared = request.output == "stream-json" and sys.stdout.isatty()
-    progress = choose(sys.stderr, quiet=request.quiet, verbose=request.verbose, prompting=person, shared=shared)
-    outcome = trio.run(_drive, request, _read(request, person), progress, result, person)
+    result = for_format(manner.output, sys.stdout)
+    person = person_at_terminal(no_input=manner.no_input)
+    shared = manner.output == "stream-json" and sys.stdout.isatty()
+    progress = choose(sys.stderr, quiet=manner.quiet, verbose=manner.verbose, prompting=person, shared=shared)
+    outcome = trio.run(_drive, _completed(request, manner, person), manner, progress, result, person)
     if isinstance(outcome, CallboardError):
         raise outcome
     _keep(outcome)
@@ -172,47 +156,18 @@ def run(request: Request) -> int:
     return outcome.exit_code
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Arguments:
-    prompt: str
-    variables: dict[str, str]
-    state: dict[str, object]
-    answers: given.Answers | None
-
-
-def _read(request: Request, person: bool) -> _Arguments:
-    arguments = _Arguments(
-        prompt=prompt_text(request.prompt, quiet=request.quiet) if request.reads_stdin else request.prompt or "",
-        variables=given.variables(request.variables),
-        state=given.state(request.state),
-        answers=given.answers(request.answers, request.answers_file),
-    )
-    given.directories(request.roots)
-    if isinstance(request.target, AdHoc):
-        if not arguments.prompt.strip() and not request.files:
+def _completed(request: RunRequest, manner: Manner, person: bool) -> RunRequest:
+    """The request with what standard input and the person at the terminal give."""
+    if manner.reads_stdin:
+        request = msgspec.structs.replace(request, prompt=prompt_text(request.prompt, quiet=manner.quiet))
+    if manner.adhoc is not None:
+        if not request.prompt.strip() and not request.files:
             raise UsageError('there is nothing to ask: give a PROMPT (callboard ask "..."), or pipe text in')
     elif person:
-        from .variables import task_of, with_missing
+        from .variables import asked_for
 
-        arguments.variables.update(
-            with_missing(
-                request.target,
-                arguments.variables,
-                strict=request.strict,
-                compat=request.compat,
-                config_dir=request.config_dir,
-            )
-        )
-        if not arguments.prompt.strip() and not request.attach:
-            task = task_of(
-                request.target,
-                arguments.variables,
-                strict=request.strict,
-                compat=request.compat,
-                config_dir=request.config_dir,
-            )
-            arguments = replace(arguments, prompt=task)
-    return arguments
+        return asked_for(request, manner.config_dir)
+    return request
 
 
 def _page_beside(root: Root) -> AbstractAsyncContextManager[Served]:
@@ -233,15 +188,9 @@ def _present(event: Event) -> AbstractContextManager[None]:
 
 
 async def _drive(
-    request: Request, arguments: _Arguments, progress: Progress, result: Result, person: bool
+    request: RunRequest, manner: Manner, progress: Progress, result: Result, person: bool
 ) -> Outcome | CallboardError:
-    limits = Limits(
-        timeout=request.timeout,
-        max_turns=request.max_turns,
-        max_tokens=request.max_tokens,
-        max_cost=request.max_cost,
-    )
-    async with open_frame(progress, config_dir=request.config_dir, person=person, dry_run=request.dry_run) as root:
+    async with open_frame(progress, config_dir=manner.config_dir, person=person, dry_run=manner.dry_run) as root:
 
         def on_event(event: Event) -> None:
             progress.on_event(event)
@@ -251,7 +200,7 @@ async def _drive(
                 if beside is not None:
                     from .serving import tell_page
 
-                    tell_page(beside, event.run, progress.note, quiet=request.quiet)
+                    tell_page(beside, event.run, progress.note, quiet=manner.quiet)
                 if event.data.why:
                     progress.note(f"model: {event.data.model} ({event.data.why})")
             result.on_event(event)
@@ -260,30 +209,11 @@ async def _drive(
         beside: Served | None = None
         here = ExitStack()
         try:
-            async with _page_beside(root) if request.ui else nullcontext() as beside:
-                target = request.target
-                return await run_in_session(
-                    root,
-                    target.agent(root) if isinstance(target, AdHoc) else target,
-                    arguments.prompt,
-                    Wish(request.session, save=request.save_session, person=person, note=progress.note),
-                    model=request.model,
-                    variables=arguments.variables,
-                    state=arguments.state,
-                    answers=arguments.answers,
-                    on_event=on_event,
-                    compat=request.compat,
-                    limits=limits,
-                    strict=request.strict,
-                    allow=request.allow,
-                    yes=request.yes,
-                    roots=request.roots,
-                    knowledge=request.knowledge,
-                    files=request.files,
-                    rebuild_knowledge=request.rebuild_knowledge,
-                    attach=request.attach,
-                    save=request.save,
-                )
+            async with _page_beside(root) if manner.ui else nullcontext() as beside:
+                if manner.adhoc is not None:
+                    request = msgspec.structs.replace(request, target=manner.adhoc.agent(root))
+                wish = Wish(manner.session, save=manner.save_session, person=person, note=progress.note)
+                return await run_in_session(root, request, Hooks(on_event=on_event), wish)
         except CallboardError as error:
             return error
         finally:

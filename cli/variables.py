@@ -8,27 +8,46 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from .. import GraphAgent, LoopAgent, WorkflowAgent, load
 from ..actors.work.variables import missing_variables
 from ..protocol.questions import Question
+from ..protocol.requests import RunRequest
 
 if TYPE_CHECKING:
     from ..protocol.graph.model import Variable
 
 
-def with_missing(
-    target: str, given: dict[str, str], *, strict: bool, compat: str | None, config_dir: str | None
-) -> dict[str, str]:
-    """The values given, and those that a person at the terminal gives for the rest.
+def asked_for(request: RunRequest, config_dir: str | None) -> RunRequest:
+    """The request with what a person at the terminal gives for its missing variables, and for its missing task.
 
     Raises:
         CallboardError: the target can't be read, as the run would say it.
         KeyboardInterrupt: on Ctrl-C.
     """
-    agent = load(target, strict=strict, compat=compat, variables=given, config_dir=config_dir)
+    assert isinstance(request.target, str)
+    target = load(
+        request.target,
+        strict=request.strict,
+        compat=request.compat,
+        variables=request.variables,
+        config_dir=config_dir,
+    )
+    if not isinstance(target, WorkflowAgent):  # one of those was read with them, and nothing was missing
+        return msgspec.structs.replace(request, variables=with_missing(target, request.variables))
+    if request.prompt.strip() or request.attach:
+        return request
+    return msgspec.structs.replace(request, prompt=_task_of(target))
+
+
+def with_missing(agent: GraphAgent | LoopAgent, given: dict[str, str]) -> dict[str, str]:
+    """The values given, and those that a person at the terminal gives for the rest.
+
+    Raises:
+        KeyboardInterrupt: on Ctrl-C.
+    """
     values = dict(given)
-    if isinstance(agent, WorkflowAgent):  # it was read with them, and nothing was missing
-        return values
     for variable in missing_variables(agent.name, declared(agent), given, os.environ):
         try:
             values[variable.name] = _ask(agent.name, variable)
@@ -37,17 +56,11 @@ def with_missing(
     return values
 
 
-def task_of(target: str, given: dict[str, str], *, strict: bool, compat: str | None, config_dir: str | None) -> str:
-    """The task that a person gives a workflow that says what it wants (`initial_instruction`); "" for no task.
-
-    Raises:
-        CallboardError: the target can't be read, as the run would say it.
-        KeyboardInterrupt: on Ctrl-C.
-    """
+def _task_of(flow: WorkflowAgent) -> str:
+    """The task that a person gives a workflow that says what it wants (`initial_instruction`); "" for no task."""
     from .render.dialog import Dialog
 
-    flow = load(target, strict=strict, compat=compat, variables=given, config_dir=config_dir)
-    wanted = flow.workflow.graph.initial_instruction if isinstance(flow, WorkflowAgent) else None
+    wanted = flow.workflow.graph.initial_instruction
     if not wanted or not wanted.strip():
         return ""
     try:

@@ -85,7 +85,8 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, tag="run", omit_defa
     """See the module.
 
     Attributes:
-        target: an agent's name, an agent's directory, a YAML file, or an `Agent` made in Python.
+        target: an agent's name, an agent's directory, a YAML file, or an `Agent` made in Python; in a session ""
+            for the agent whose session it is.
         prompt: the user's words; a graph finds them as `{{initial_prompt}}`.
         model: `client:model` for everything that does not name its own.
         variables: values of the agent's variables; of a workflow, what `${NAME}` stands for.
@@ -113,7 +114,7 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, tag="run", omit_defa
         UsageError: a value that no run can be given.
     """
 
-    target: str | Agent
+    target: str | Agent = ""
     prompt: str = ""
     model: str | None = None
     variables: dict[str, str] = {}

@@ -14,6 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import trio
+
 from ...protocol.agent import Agent
 from ...protocol.errors import ConfigError, UsageError
 from ...protocol.events import RunStarted
@@ -46,6 +48,13 @@ _DIALECTS = {GraphAgent: "graph", LoopAgent: "agent", WorkflowAgent: "workflow"}
 async def perform(request: RunRequest, hooks: Hooks, root: Root) -> Outcome:
     """Play a request to its end. Raises and returns as `callboard.run` does."""
     return await begin(request, hooks, root).run(hooks.on_event)
+
+
+async def load(request: RunRequest, hooks: Hooks, root: Root) -> Loaded:
+    """The agent or the workflow that a request means, read in a thread. Raises as `loaded` does."""
+    if hooks.loaded is not None:
+        return hooks.loaded
+    return await trio.to_thread.run_sync(loaded, request, hooks, root)
 
 
 def begin(request: RunRequest, hooks: Hooks, root: Root) -> Execution:

@@ -31,3 +31,6 @@ class Hooks(msgspec.Struct, frozen=True, kw_only=True):
     on_event: Callable[[Event], None] | None = None
     on_history: Callable[[Sequence[Turn]], None] | None = None
     todos: TodoList | None = None
+
+
+NO_HOOKS = Hooks()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import trio
@@ -12,69 +12,67 @@ import trio
 from ...protocol.agent import Agent
 from ...protocol.chat import Turn as Said
 from ...protocol.errors import CallboardError, ShuttingDown, UsageError
-from ...protocol.events import Event
 from ...protocol.outcome import Outcome
+from ...protocol.requests import RunRequest
 from ...protocol.session import Session
 from ...protocol.session_turns import messages_of, system_of
-from .run import run
+from .begin import load, perform
+from .hooks import NO_HOOKS, Hooks
 from .sessions.names import as_id
-from .sessions.own import sampled, with_wishes
+from .sessions.own import sampled, with_session
 from .sessions.summary import automatic_alias, compressed, first_words, threshold_of, titled, too_long
-from .target import GraphAgent, Loaded, LoopAgent, WorkflowAgent, find, read
+from .sessions.turn import Turn
+from .target import GraphAgent, Loaded, LoopAgent, WorkflowAgent
 from .trace_context import conversation
 
 if TYPE_CHECKING:
     from ...protocol.control.caller import Caller
     from .root import Root
     from .sessions.store import Stored
-    from .sessions.turn import Turn
 
 FORGET_WITHIN = 2.0
+
+
+class Act(msgspec.Struct, frozen=True, kw_only=True):
+    """A turn of a session, and the run that is played in it."""
+
+    turn: Turn
+    request: RunRequest
+    hooks: Hooks
+
+    @property
+    def agent(self) -> Agent | None:
+        """The LLM agent whose turn it is; None for a graph or a workflow."""
+        target = self.hooks.loaded or self.request.target
+        return target.agent if isinstance(target, LoopAgent) else target if isinstance(target, Agent) else None
 
 
 async def say(
     root: Root,
     caller: Caller | None,
     name: str,
-    prompt: str,
+    request: RunRequest,
+    hooks: Hooks = NO_HOOKS,
     *,
-    target: Any = None,
     agent: str | None = None,
-    on_event: Callable[[Event], None] | None = None,
     compress: bool = True,
     keep: bool | None = None,
-    model: str | None = None,
-    variables: Mapping[str, str] | None = None,
     wait: float = 0.0,
     on_wait: Callable[[CallboardError], None] | None = None,
-    **options: Any,
 ) -> Outcome:
-    """Run an agent in a session, and wait for its end: see `on_stage`. What can't be kept is told in `unsaved`.
+    """Run an agent in a session, and wait for its end: see `on_stage`. `unsaved` says what could not be kept.
 
     Args:
         compress: whether the session is shortened after the turn, if it has become long.
-        options: more arguments of `runs.run`.
     """
-    acting = on_stage(
-        root,
-        caller,
-        name,
-        target=target,
-        agent=agent,
-        keep=keep,
-        model=model,
-        variables=variables,
-        wait=wait,
-        on_wait=on_wait,
-        strict=bool(options.get("strict")),
-        compat=options.get("compat"),
-    )
+    acting = on_stage(root, caller, name, request, hooks, agent=agent, keep=keep, wait=wait, on_wait=on_wait)
     outcome: Outcome | None = None
     turn: Turn | None = None
     try:
-        async with acting as (turn, arguments):
-            outcome = await run(prompt=prompt, on_event=on_event, root=root, **arguments, **options)
-            await round_off(root, turn, arguments["target"], prompt, compress=compress)
+        async with acting as act:
+            turn = act.turn
+            outcome = await perform(act.request, act.hooks, root)
+            await round_off(root, act, compress=compress)
     except CallboardError as error:
         if outcome is None or turn is None or turn.unkept is not error:
             raise
@@ -88,28 +86,24 @@ async def on_stage(
     root: Root,
     caller: Caller | None,
     name: str,
+    request: RunRequest,
+    hooks: Hooks = NO_HOOKS,
     *,
-    target: Any = None,
     agent: str | None = None,
     keep: bool | None = None,
-    model: str | None = None,
-    variables: Mapping[str, str] | None = None,
     wait: float = 0.0,
     on_wait: Callable[[CallboardError], None] | None = None,
-    strict: bool = False,
-    compat: str | None = None,
-) -> AsyncIterator[tuple[Turn, dict[str, Any]]]:
-    """A turn of the session, and what to call `runs.run` with for it. A session that is not there is made.
+) -> AsyncIterator[Act]:
+    """A turn of the session, with the request as it is played there. A session that is not there is made.
 
     Args:
         name: the session's id, or its alias among those of `agent`.
-        target: what to run; by default the agent whose session it is.
+        request: its target is "" for the agent whose session it is; its model is for this turn and those after it.
         keep: false: the session stays as it is; None for what it says itself, then for what the settings say.
-        model: for this turn and those after it.
         wait, on_wait: see `Sessions.turn`.
     """
     stored, made = await _stored(root, caller, name, agent)
-    if target is not None and stored.agent != agent:
+    if (request.target or hooks.loaded) and stored.agent != agent:
         of = f"agent '{stored.agent}'" if stored.agent is not None else "no agent (callboard ask)"
         raise UsageError(f"session '{stored.label}' is one of {of}, so '{agent or 'ask'}' can't go on with it")
     turn: Turn | None = None
@@ -117,27 +111,31 @@ async def on_stage(
     try:
         async with root.sessions.turn(caller, stored.id, agent=stored.agent, wait=wait, on_wait=on_wait) as turn:
             turn.keeps = _keeps(turn.session, root, keep)
-            playing = playing_of(root, turn, target, strict=strict, compat=compat)
-            given = variables_of(playing, turn, variables)
-            if model:
-                turn.session.model = model
+            target = await _target(root, turn, request, hooks)
+            if request.model:
+                turn.session.model = request.model
             conversation.set(stored.id)
-            yield (
-                turn,
-                {
-                    "target": playing,
-                    "model": turn.session.model,
-                    "variables": given,
-                    "history": turn.history,
-                    "on_history": turn.keep,
-                    "todos": turn.todos,
-                },
-            )
+            yield _act(turn, target, request, hooks)
     finally:
         conversation.set(before)
         if made and (turn is None or not turn.keeps or not turn.session.messages):
             with root.kernel.shield(FORGET_WITHIN):
                 await _forget(root, stored)
+
+
+def _act(turn: Turn, target: Loaded | Agent, request: RunRequest, hooks: Hooks) -> Act:
+    named, found = (target, None) if isinstance(target, Agent) else (target.file, target)
+    return Act(
+        turn=turn,
+        request=msgspec.structs.replace(
+            request,
+            target=named,
+            model=turn.session.model,
+            variables=variables_of(target, turn, request.variables),
+            history=turn.history,
+        ),
+        hooks=msgspec.structs.replace(hooks, loaded=found, on_history=turn.keep, todos=turn.todos),
+    )
 
 
 class RoundedOff(msgspec.Struct, frozen=True, kw_only=True):
@@ -152,13 +150,12 @@ class RoundedOff(msgspec.Struct, frozen=True, kw_only=True):
     autonamed: str | None = None
 
 
-async def round_off(
-    root: Root, turn: Turn, target: Loaded | Agent, prompt: str, *, compress: bool = True
-) -> RoundedOff:
+async def round_off(root: Root, act: Act, *, compress: bool = True) -> RoundedOff:
     """After a turn that brought something: the session gets a title, and is shortened if it has become long.
 
     One that nobody has named gets its title and its name from a model, where `save_session` is true.
     """
+    turn = act.turn
     if not turn.keeps or not turn.dirty:
         return RoundedOff()
     named = None
@@ -166,8 +163,8 @@ async def round_off(
         if turn.stored.alias is None and _wish(turn.session, root) is True:
             named = await _name(root, turn)
         else:
-            turn.session.title = first_words(prompt) or None
-    return RoundedOff(compressed=compress and await _shorten(root, turn, target), autonamed=named)
+            turn.session.title = first_words(act.request.prompt) or None
+    return RoundedOff(compressed=compress and await _shorten(root, turn, act.agent), autonamed=named)
 
 
 async def _name(root: Root, turn: Turn) -> str | None:
@@ -199,14 +196,12 @@ def agent_of(target: Loaded | Agent) -> str | None:
     return target.name.replace("/", "_")
 
 
-def session_of_agent(root: Root, target: str, *, strict: bool = False, compat: str | None = None) -> str | None:
+async def session_of_agent(root: Root, request: RunRequest) -> str | None:
     """The session that an LLM agent is always run in: its file's `agent_session`, else the one of the settings."""
-    found = find(target, config_dir=root.config_dir)
-    if found.dialect != "agent":
+    found = await load(request, NO_HOOKS, root)
+    if not isinstance(found, LoopAgent):
         return None
-    loaded = read(found, root.config_dir, strict=strict, compat=compat, shelf=root.shelf)
-    own = loaded.agent.agent_session if isinstance(loaded, LoopAgent) else None
-    return own or str(root.settings.other.get("agent_session") or "") or None
+    return found.agent.agent_session or str(root.settings.other.get("agent_session") or "") or None
 
 
 async def _stored(root: Root, caller: Caller | None, name: str, agent: str | None) -> tuple[Stored, bool]:
@@ -229,35 +224,31 @@ async def _stored(root: Root, caller: Caller | None, name: str, agent: str | Non
     return await root.sessions.get(caller, name, agent=agent), False
 
 
-def playing_of(
-    root: Root, turn: Turn, target: Any = None, *, strict: bool = False, compat: str | None = None
-) -> Loaded | Agent:
-    """What runs in a session: `target`, else the agent whose session it is, else a model without one."""
-    wanted = target if target is not None else turn.stored.agent
+async def _target(root: Root, turn: Turn, request: RunRequest, hooks: Hooks) -> Loaded | Agent:
+    """What runs in a session: the request's target, else the agent whose session it is, else a model without one."""
+    wanted = request.target or turn.stored.agent
     session = turn.session
-    if wanted is None:
+    if hooks.loaded is None and wanted is None:
         wanted = Agent(name="ask", instructions=system_of(session), can_ask_user=False)
-    if isinstance(wanted, Agent):
-        return with_wishes(wanted, session, root.settings)
-    if not isinstance(wanted, GraphAgent | LoopAgent | WorkflowAgent):
-        found = find(wanted, config_dir=root.config_dir)
-        wanted = read(found, root.config_dir, strict=strict, compat=compat, shelf=root.shelf)
-    if isinstance(wanted, LoopAgent):
-        return msgspec.structs.replace(wanted, agent=sampled(wanted.agent, session))
-    return wanted
+    if hooks.loaded is None and isinstance(wanted, Agent):
+        return with_session(wanted, session, root.settings)
+    loaded = await load(msgspec.structs.replace(request, target=wanted or ""), hooks, root)
+    if isinstance(loaded, LoopAgent):
+        return msgspec.structs.replace(loaded, agent=sampled(loaded.agent, session))
+    return loaded
 
 
-def variables_of(target: Loaded | Agent, turn: Turn, given: Mapping[str, str] | None) -> dict[str, str]:
+def variables_of(target: Loaded | Agent, turn: Turn, given: Mapping[str, str]) -> dict[str, str]:
     """The session's values of what the agent still declares, and what was given now."""
     if isinstance(target, WorkflowAgent):
-        return dict(given or {})
+        return dict(given)
     if isinstance(target, GraphAgent):
         declared = target.graph.variables
     else:
         declared = (target.agent if isinstance(target, LoopAgent) else target).variables
     names = {variable.name for variable in declared}
     values = turn.variables(given)
-    return {name: value for name, value in values.items() if name in names or name in (given or {})}
+    return {name: value for name, value in values.items() if name in names or name in given}
 
 
 def _keeps(session: Session, root: Root, wanted: bool | None) -> bool:
@@ -270,8 +261,7 @@ def _wish(session: Session, root: Root) -> object:
     return session.save_session if session.save_session is not None else root.settings.other.get("save_session")
 
 
-async def _shorten(root: Root, turn: Turn, target: Loaded | Agent) -> bool:
-    agent = target.agent if isinstance(target, LoopAgent) else target if isinstance(target, Agent) else None
+async def _shorten(root: Root, turn: Turn, agent: Agent | None) -> bool:
     threshold = threshold_of(turn.session, None if agent is None else agent.compression_threshold, root.settings)
     if not too_long(turn.session, threshold):
         return False

@@ -80,8 +80,9 @@ class Prompting:
             CallboardError: it could not start.
         """
         with self._waiting:
-            brought = {**self._around.options, "parts": images}
-            info = await self._sessions.start(self._peer.caller, wanted, **brought)
+            request = await self._hub.request(self._peer.caller, wanted)
+            request = msgspec.structs.replace(self._around.put_into(request), parts=images)
+            info = await self._sessions.start(self._peer.caller, self._session, request)
             self.run = info.run
         if self.run is None:
             return "cancelled"

@@ -121,7 +121,7 @@ class Side:
 
     async def _new(self, params: acp.NewSession) -> Json:
         agent = params.agent or self._agent
-        scope, refused = (None, "") if agent is None else self._checked(agent)
+        scope, refused = (None, "") if agent is None else await self._checked(agent)
         around = await surroundings_of(self._peer.caller, params, refused=refused)
         made = await self._sessions.create(self._peer.caller, agent=scope, cwd=params.cwd)
         session = self._open[made.id] = Opened(agent, made.model, around)
@@ -139,7 +139,9 @@ class Side:
 
     async def _opened(self, params: acp.OldSession) -> tuple[Stored, Opened]:
         stored = await self._sessions.get(self._peer.caller, _checked_id(params.session_id))
-        refused = self._checked(stored.agent)[1] if params.mcp_servers and stored.agent is not None else ""
+        refused = ""
+        if params.mcp_servers and stored.agent is not None:
+            _, refused = await self._checked(stored.agent)
         around = await surroundings_of(self._peer.caller, params, refused=refused)
         known = self._open.get(stored.id)
         if known is None or known.prompting is None:
@@ -255,18 +257,18 @@ class Side:
             raise NotFound(f"there is no open session '{id[:60]}'; session/load or session/resume opens one")
         return session
 
-    def _checked(self, agent: str) -> tuple[str | None, str]:
+    async def _checked(self, agent: str) -> tuple[str | None, str]:
         """Whose sessions an agent's are, and why it can't be given servers.
 
         That it can be run is seen now, not with the first prompt.
         """
+        from ...runs.begin import load
+        from ...runs.hooks import NO_HOOKS
         from ...runs.in_session import agent_of
-        from ...runs.target import LoopAgent, find, read
-        from ..control.starting import arguments_of
+        from ...runs.target import LoopAgent
 
-        root = self._root
-        arguments_of(self._peer.caller, StartRun(target=agent), root.config_dir)
-        target = read(find(agent, config_dir=root.config_dir), root.config_dir, shelf=root.shelf)
+        request = await self._peer.hub.request(self._peer.caller, StartRun(target=agent))
+        target = await load(request, NO_HOOKS, self._root)
         only = f"'{agent}' is no LLM agent: it has the servers that its own file names; send an empty list"
         return agent_of(target), "" if isinstance(target, LoopAgent) else only
 

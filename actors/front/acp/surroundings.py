@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import trio
@@ -16,6 +16,7 @@ import trio
 from ....protocol.control.acp import McpServer, Place
 from ....protocol.errors import UsageError
 from ....protocol.mcp.config import NO_HEADER_VALUE, Server, is_header_value, is_web_address
+from ....protocol.requests import RunRequest
 
 if TYPE_CHECKING:
     from ....protocol.control.caller import Caller
@@ -33,10 +34,10 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     roots: tuple[Path, ...] = ()
     servers: tuple[Server, ...] = ()
 
-    @property
-    def options(self) -> dict[str, Any]:
-        """What to call `callboard.run` with."""
-        return {"cwd": self.cwd, "roots": self.roots, "servers": self.servers}
+    def put_into(self, request: RunRequest) -> RunRequest:
+        """The request as it is played in them."""
+        cwd = None if self.cwd is None else str(self.cwd)
+        return msgspec.structs.replace(request, cwd=cwd, roots=tuple(map(str, self.roots)), servers=self.servers)
 
 
 async def surroundings_of(caller: Caller, place: Place, *, refused: str = "") -> Surroundings:

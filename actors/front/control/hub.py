@@ -19,7 +19,7 @@ import logging
 import os
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 import trio
@@ -32,8 +32,10 @@ from ....protocol.events import TERMINAL, Event
 from ....protocol.mcp.status import ServerStatus
 from ....protocol.outcome import Outcome
 from ....protocol.questions import Question
+from ....protocol.requests import RunRequest
 from ...io.directories import state_dir
 from ...io.unread import UnreadOfAll
+from ...runs.hooks import NO_HOOKS, Hooks
 from .asking import Asking, QuestionFeed
 from .logs.reading import LoggedEvent
 from .logs.runs import RunLogs, order
@@ -42,7 +44,7 @@ from .model_files import check_model
 from .runs.access import check_owner, no_run, sees
 from .runs.outcomes import outcome_of
 from .runs.running import Running
-from .starting import arguments_of
+from .starting import request_of
 from .steering import Steering
 from .subscription import Subscription
 from .tree import Tree
@@ -89,7 +91,7 @@ class HubOptions(msgspec.Struct, frozen=True, kw_only=True):
 class Sessions(Protocol):
     """Who starts runs that belong to a session (`actors.sessions`)."""
 
-    async def start(self, caller: Caller, wanted: StartRun) -> RunInfo:
+    async def start(self, caller: Caller, session: str, request: RunRequest, *, title: str = "") -> RunInfo:
         """The prompt is the session's next; the run that comes of it."""
 
     async def placed(self, caller: Caller, wanted: StartRun) -> StartRun:
@@ -214,30 +216,54 @@ class Hub:
         past = self.logs.past.get(run)
         return past is not None and past.over
 
-    async def start(self, caller: Caller, wanted: StartRun, **more: Any) -> RunInfo:
+    async def start(self, caller: Caller, wanted: StartRun) -> RunInfo:
         """Start a run; returns when it has begun.
-
-        Args:
-            more: further arguments of `callboard.run`; a session passes its history like this.
 
         Raises:
             Denied: the caller may not do this.
             Saturated: too much is under way.
             UsageError, InvalidFile, Unsupported, ConfigError: the run could not start.
         """
+        request = await self.request(caller, wanted)
+        if wanted.session is None:
+            return await self.begin(caller, request, title=wanted.title)
+        if self.sessions is None:
+            raise UsageError("there are no sessions here")
+        return await self.sessions.start(caller, wanted.session, request, title=wanted.title)
+
+    async def request(self, caller: Caller, wanted: StartRun) -> RunRequest:
+        """What the caller wants, as far as it may want it. Raises as `start` does."""
         if self.closing:
             raise ShuttingDown("the server is about to end and begins nothing new")
-        arguments = {**arguments_of(caller, wanted, self.root.config_dir), **more}
+        return await trio.to_thread.run_sync(self._request, caller, wanted)
+
+    def _request(self, caller: Caller, wanted: StartRun) -> RunRequest:
+        request = request_of(caller, wanted, self.root.config_dir)
         check_model(caller, wanted.model, self.root)
-        if wanted.session is not None and not more:
-            if self.sessions is None:
-                raise UsageError("there are no sessions here")
-            return await self.sessions.start(caller, wanted)
+        return request
+
+    async def begin(
+        self,
+        caller: Caller,
+        request: RunRequest,
+        hooks: Hooks = NO_HOOKS,
+        *,
+        title: str = "",
+        session: str | None = None,
+    ) -> RunInfo:
+        """Start a run whose request was checked (`request`). Raises as `start` does.
+
+        Args:
+            title: what lists call it.
+            session: the id of the session that it is a turn of.
+        """
+        if self.closing:
+            raise ShuttingDown("the server is about to end and begins nothing new")
         most = self.options.max_runs
         if most and self.under_way >= most:
             raise Saturated(f"{most} runs are under way, and that is as many as may be; try again later")
-        info = RunInfo(run="", owner=caller.subject, title=wanted.title, session=wanted.session)
-        return self.get(caller, await self._runs.start(info, arguments))
+        info = RunInfo(run="", owner=caller.subject, title=title, session=session)
+        return self.get(caller, await self._runs.start(info, request, hooks))
 
     def list(
         self, caller: Caller, *, status: str | None = None, limit: int = 100, before: str | None = None

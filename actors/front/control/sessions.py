@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -13,12 +12,13 @@ from ....protocol.control.bounds import Name
 from ....protocol.control.caller import LOCAL
 from ....protocol.control.own import Done, Params, StartRun
 from ....protocol.errors import ActorCancelled, CallboardError
+from ....protocol.requests import RunRequest
+from ...runs.begin import load
+from ...runs.hooks import NO_HOOKS
 from ...runs.in_session import agent_of, on_stage, round_off, session_of_agent
 from ...runs.sessions.names import TEMP
 from ...runs.sessions.store import SessionMeta
-from ...runs.target import find, read
 from .methods import Method
-from .starting import arguments_of
 
 if TYPE_CHECKING:
     from ....protocol.control.caller import Caller
@@ -37,15 +37,16 @@ class HubSessions:
         self._nursery = nursery
         self._kept: dict[str, trio.Event] = {}
 
-    async def start(self, caller: Caller, wanted: StartRun, **more: Any) -> RunInfo:
+    async def start(self, caller: Caller, session: str, request: RunRequest, *, title: str = "") -> RunInfo:
         """The prompt is the session's next; returns when the run that comes of it has begun.
 
         Args:
-            more: further arguments of `callboard.run`.
+            session: its id, or its alias among those of the request's agent.
+            request: as the hub has checked it; its target is "" for the agent whose session it is.
         """
         caller.need("write:sessions")
         begun = _Begun()
-        self._nursery.start_soon(self._play, caller, wanted, begun, more)
+        self._nursery.start_soon(self._play, caller, session, request, title, begun)
         try:
             await begun.settled.wait()
         except trio.Cancelled:
@@ -70,10 +71,7 @@ class HubSessions:
             return wanted if wanted.session else msgspec.structs.replace(wanted, session=None)
         if caller.subject != LOCAL.subject or not wanted.target or not caller.has("write:sessions"):
             return wanted
-        arguments_of(caller, wanted, self._hub.root.config_dir)  # it may be started at all
-        name = await trio.to_thread.run_sync(
-            partial(session_of_agent, self._hub.root, wanted.target, compat=wanted.compat)
-        )
+        name = await session_of_agent(self._hub.root, await self._hub.request(caller, wanted))
         return wanted if name in (None, TEMP) else msgspec.structs.replace(wanted, session=name)
 
     async def kept(self, run: str) -> None:
@@ -82,14 +80,14 @@ class HubSessions:
         if event is not None:
             await event.wait()
 
-    async def _play(self, caller: Caller, wanted: StartRun, begun: _Begun, more: dict[str, Any]) -> None:
+    async def _play(self, caller: Caller, session: str, request: RunRequest, title: str, begun: _Begun) -> None:
         """A turn, from the waiting for it to its being kept."""
         try:
             with begun.scope:
-                await self._turn(caller, wanted, begun, more)
+                await self._turn(caller, session, request, title, begun)
         except Exception as error:  # who has started it is told; after that it should not happen
             if begun.settled.is_set() and not isinstance(error, CallboardError):  # the store has told those
-                log.exception("a turn of session %s ended badly", wanted.session)
+                log.exception("a turn of session %s ended badly", session)
             begun.error = begun.error or error
         finally:
             if begun.info is None and begun.error is None:
@@ -98,29 +96,21 @@ class HubSessions:
             if begun.info is not None:
                 self._kept.pop(begun.info.run).set()
 
-    async def _turn(self, caller: Caller, wanted: StartRun, begun: _Begun, more: dict[str, Any]) -> None:
+    async def _turn(self, caller: Caller, session: str, request: RunRequest, title: str, begun: _Begun) -> None:
         hub, root = self._hub, self._hub.root
-        assert wanted.session is not None
-        target: Any = None
-        if wanted.target:
-            found = find(wanted.target, config_dir=root.config_dir)
-            target = read(found, root.config_dir, compat=wanted.compat, shelf=root.shelf, variables=wanted.variables)
-        async with on_stage(
-            root,
-            caller,
-            wanted.session,
-            target=target,
-            agent=None if target is None else agent_of(target),
-            model=wanted.model,
-            variables=wanted.variables,
-            compat=wanted.compat,
-        ) as (turn, arguments):
+        hooks = NO_HOOKS
+        agent = None
+        if request.target:
+            hooks = msgspec.structs.replace(hooks, loaded=await load(request, hooks, root))
+            assert hooks.loaded is not None
+            agent = agent_of(hooks.loaded)
+        async with on_stage(root, caller, session, request, hooks, agent=agent) as act:
             begun.queued = False
-            known = msgspec.structs.replace(wanted, session=turn.stored.id)
-            rag = turn.session.other.get("rag")
+            playing = act.request
+            rag = act.turn.session.other.get("rag")
             if isinstance(rag, str) and rag:
-                arguments["knowledge"] = [*wanted.knowledge, rag]
-            begun.info = await hub.start(caller, known, **arguments, **more)
+                playing = msgspec.structs.replace(playing, knowledge=(*playing.knowledge, rag))
+            begun.info = await hub.begin(caller, playing, act.hooks, title=title, session=act.turn.stored.id)
             self._kept[begun.info.run] = trio.Event()
             if begun.abandoned:
                 hub.cancel(LOCAL, begun.info.run)
@@ -130,7 +120,7 @@ class HubSessions:
             except trio.Cancelled:
                 await self._ended(begun.info.run)  # what it has said by then is kept
                 raise
-            await round_off(root, turn, arguments["target"], wanted.prompt)
+            await round_off(root, act)
 
     async def _ended(self, run: str) -> None:
         """Interrupt a run and wait for its end."""

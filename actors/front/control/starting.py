@@ -1,21 +1,20 @@
-"""From what a caller wants started to the arguments of `callboard.run`."""
+"""From what a caller wants started to the request of its run."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 from ....protocol.control.caller import Caller
 from ....protocol.control.own import StartRun
 from ....protocol.errors import Denied, UsageError
-from ....protocol.requests import Limits
+from ....protocol.requests import Limits, RunRequest
 from ...runs.target import is_installed
 from ...work.knowledge.shelf import is_path
 
 
-def arguments_of(caller: Caller, wanted: StartRun, config_dir: Path) -> dict[str, Any]:
-    """What to call `callboard.run` with.
+def request_of(caller: Caller, wanted: StartRun, config_dir: Path) -> RunRequest:
+    """The request. Looks for files.
 
     Args:
         config_dir: where agents have names.
@@ -29,26 +28,26 @@ def arguments_of(caller: Caller, wanted: StartRun, config_dir: Path) -> dict[str
         _refuse_paths(wanted, config_dir)
     if (wanted.yes or wanted.allow) and not caller.has("answer:questions"):
         raise Denied("`yes` and `allow` need the scope 'answer:questions': they answer for a person")
-    return {
-        "target": wanted.target,
-        "prompt": wanted.prompt,
-        "model": wanted.model,
-        "variables": wanted.variables,
-        "state": wanted.state or None,
-        "answers": wanted.answers,
-        "compat": wanted.compat,
-        "limits": Limits(
+    return RunRequest(
+        target=wanted.target,
+        prompt=wanted.prompt,
+        model=wanted.model,
+        variables=wanted.variables,
+        state=wanted.state,
+        answers=wanted.answers,
+        compat=wanted.compat,
+        limits=Limits(
             timeout=wanted.timeout,
             max_turns=wanted.max_turns,
             max_tokens=wanted.max_tokens,
             max_cost=wanted.max_cost,
         ),
-        "yes": wanted.yes,
-        "allow": wanted.allow,
-        "files": wanted.files,
-        "knowledge": wanted.knowledge,
-        "attach": wanted.attach,
-    }
+        yes=wanted.yes,
+        allow=tuple(wanted.allow),
+        files=tuple(wanted.files),
+        knowledge=tuple(wanted.knowledge),
+        attach=tuple(wanted.attach),
+    )
 
 
 def _refuse_paths(wanted: StartRun, config_dir: Path) -> None:

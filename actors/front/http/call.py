@@ -13,6 +13,8 @@ from ....protocol.control.caller import LOCAL, Caller
 from ....protocol.control.own import StartRun
 from ....protocol.control.things import RunInfo
 from ....protocol.errors import UsageError
+from ....protocol.requests import RunRequest
+from ...runs.hooks import NO_HOOKS, Hooks
 from .shapes.handed import HandedOut, Remembered
 
 if TYPE_CHECKING:
@@ -73,9 +75,13 @@ class Call:
         """What the reply calls this request, and the logs too."""
         return getattr(self.request.state, "request_id", "")
 
-    async def begin(self, wanted: StartRun, **more: Any) -> RunInfo:
-        """Start a run for the caller; `more` are arguments of `callboard.run` that no caller can give."""
-        return await self.hub.start(self.caller, wanted, **more)
+    async def asked(self, wanted: StartRun) -> RunRequest:
+        """What the caller wants, as far as it may want it; the route may put in what no caller can give."""
+        return await self.hub.request(self.caller, wanted)
+
+    async def begin(self, request: RunRequest, hooks: Hooks = NO_HOOKS, *, session: str | None = None) -> RunInfo:
+        """Start a run for the caller."""
+        return await self.hub.begin(self.caller, request, hooks, session=session)
 
     def handed(self, call: str) -> HandedOut | None:
         """The caller's run that ended with this call of a tool of the client's, if it is remembered."""

@@ -19,13 +19,14 @@ import trio
 from ....protocol.errors import UsageError
 from ....protocol.outcome import Outcome
 from ....protocol.questions import Answer, Question
-from ....protocol.requests import Limits
+from ....protocol.requests import Limits, RunRequest
 from ....supervisors import Actor, Ref
 from ....supervisors.bus import Listener
 from ....supervisors.escalation import HOLD, PASS, Verdict
 from ...io.json_schema import schema_errors
+from ...runs.begin import perform
+from ...runs.hooks import Hooks
 from ...runs.root import Root
-from ...runs.run import run
 from .call import Call
 from .elicitation import can_be_asked
 from .offers import Offer
@@ -127,19 +128,18 @@ class Service:
 
     async def _run(self, offer: Offer, arguments: Mapping[str, Json], on_event: Listener) -> Outcome:
         options = self.options
-        return await run(
-            offer.agent,
-            arguments.get("prompt", ""),
-            variables=arguments.get("variables"),
-            state=arguments.get("state"),
+        request = RunRequest(
+            target=offer.agent.file,
+            prompt=arguments.get("prompt", ""),
+            variables=arguments.get("variables") or {},
+            state=arguments.get("state") or {},
             model=options.model,
             limits=options.limits,
             allow=options.allow,
             yes=options.yes,
             roots=options.roots,
-            on_event=on_event,
-            root=self._root,
         )
+        return await perform(request, Hooks(loaded=offer.agent, on_event=on_event), self._root)
 
     def _over(self, call: Call) -> None:
         self._calls.discard(call)

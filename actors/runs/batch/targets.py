@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
+import msgspec
 import trio
 
 from ....protocol.errors import CallboardError, UsageError
 from ....protocol.outcome import Outcome
 from ....protocol.problems import Problem
+from ....protocol.requests import RunRequest
 from ...work.variables import resolve_variables
+from ..begin import loaded, perform
+from ..hooks import NO_HOOKS, Hooks
 from ..root import Root
-from ..run import run
-from ..target import GraphAgent, Loaded, LoopAgent, WorkflowAgent, load
+from ..target import GraphAgent, Loaded, LoopAgent, WorkflowAgent
 from .tasks import Task, refuse
 
 _KEPT = 64
@@ -27,26 +29,12 @@ class Target:
     """See the module.
 
     Args:
-        variables: what holds for all tasks; a task's own win.
-        options: of `run`, for all tasks.
+        request: what holds for all tasks; a task's own variables win.
     """
 
-    def __init__(
-        self,
-        target: str,
-        root: Root,
-        *,
-        variables: Mapping[str, str],
-        strict: bool,
-        compat: str | None,
-        options: Mapping[str, Any],
-    ) -> None:
-        self._target = target
+    def __init__(self, request: RunRequest, root: Root) -> None:
+        self._request = request
         self._root = root
-        self._variables = dict(variables)
-        self._strict = strict
-        self._compat = compat
-        self._options = options
         self._with = lru_cache(maxsize=_KEPT)(self._read)
         self._agent: Loaded | None = None
         self._problems: tuple[Problem, ...] | None = None
@@ -66,7 +54,7 @@ class Target:
         if not any(task.vars for task in tasks):
             self._of(tasks[0])
         problems: list[Problem] = []
-        name = self._target
+        name = str(self._request.target)
         for task in tasks:
             await trio.lowlevel.checkpoint()  # a workflow is read for each of them
             try:
@@ -91,18 +79,19 @@ class Target:
     async def perform(self, task: Task) -> Outcome:
         """One run."""
         agent = self._of(task)
-        files = "attach" if isinstance(agent, WorkflowAgent) else "files"
-        return await run(
-            agent,
-            task.prompt,
-            root=self._root,
-            variables={**self._variables, **task.vars},
-            compat=self._compat,
-            **{**self._options, files: task.attachments},
+        attached = tuple(task.attachments)
+        flows = isinstance(agent, WorkflowAgent)
+        request = msgspec.structs.replace(
+            self._request,
+            prompt=task.prompt,
+            variables={**self._request.variables, **task.vars},
+            attach=attached if flows else (),
+            files=() if flows else attached,
         )
+        return await perform(request, Hooks(loaded=agent), self._root)
 
     def _of(self, task: Task) -> Loaded:
-        values = {**self._variables, **task.vars}
+        values = {**self._request.variables, **task.vars}
         agent = self._agent or self._with(tuple(sorted(values.items())))
         if isinstance(agent, WorkflowAgent):
             return agent
@@ -114,13 +103,8 @@ class Target:
         return agent
 
     def _read(self, values: tuple[tuple[str, str], ...]) -> Loaded:
-        agent = load(
-            self._target,
-            strict=self._strict,
-            config_dir=self._root.config_dir,
-            compat=self._compat,
-            variables=dict(values),
-        )
+        request = msgspec.structs.replace(self._request, variables=dict(values))
+        agent = loaded(request, NO_HOOKS, self._root)
         if self._problems is None:
             self._problems = agent.problems
         return agent

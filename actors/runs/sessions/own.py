@@ -23,7 +23,7 @@ def sampled(agent: Agent, session: Session) -> Agent:
     return msgspec.structs.replace(agent, **chosen) if chosen else agent
 
 
-def with_wishes(agent: Agent, session: Session, settings: Settings) -> Agent:
+def with_session(agent: Agent, session: Session, settings: Settings) -> Agent:
     """An agent without a file: what it may call, and whether it goes on by itself; the settings say the latter, too."""
     chosen = {}
     for key in _GOING_ON:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import trio
@@ -18,8 +18,9 @@ from .....protocol.control.caller import LOCAL
 from .....protocol.control.things import RunInfo
 from .....protocol.errors import ActorCancelled
 from .....protocol.events import Event, Warned
-from ....runs.begin import new_id
-from ....runs.run import run
+from .....protocol.requests import RunRequest
+from ....runs.begin import new_id, perform
+from ....runs.hooks import Hooks
 from ....views.run_view import RunView
 from ..logs.runs import RunLogs
 from .record import Record
@@ -93,7 +94,7 @@ class Running:
         record = self.live.get(run)
         return record.view if record is not None else None
 
-    async def start(self, info: RunInfo, arguments: dict[str, Any]) -> str:
+    async def start(self, info: RunInfo, request: RunRequest, hooks: Hooks) -> str:
         """Start a run, and wait until it has begun; its id, which replaces that of `info`.
 
         Raises: what `callboard.run` raises before a run begins.
@@ -102,7 +103,7 @@ class Running:
         while id in self.live or id in self._starting or not self._logs.is_free(id):
             id = new_id()
         starting = self._starting[id] = _Starting(msgspec.structs.replace(info, run=id))
-        self.nursery.start_soon(self._keep, id, arguments, starting)
+        self.nursery.start_soon(self._keep, msgspec.structs.replace(request, id=id), hooks, starting)
         try:
             await starting.settled.wait()
         except trio.Cancelled:
@@ -124,11 +125,12 @@ class Running:
         elif event.seq == 1:
             self._begin(id, event)
 
-    async def _keep(self, id: str, arguments: dict[str, Any], starting: _Starting) -> None:
+    async def _keep(self, request: RunRequest, hooks: Hooks, starting: _Starting) -> None:
+        id = starting.info.run
         try:
             with starting.scope:
                 await trio.lowlevel.checkpoint_if_cancelled()
-                await run(root=self._root, id=id, **arguments)
+                await perform(request, hooks, self._root)
         except Exception as error:  # before it begins this is for who starts it; after that it should not happen
             if starting.settled.is_set():
                 log.exception("%s ended without an outcome", id)

@@ -24,7 +24,8 @@ from ..shapes.chat_input import ChatMessage
 from ..shapes.conversation import asked
 from ..sse import EventStream, Say, event
 from ..table import SSE, Route
-from .chat import begun, target_of
+from .chat import begin as begin_chat
+from .chat import target_of
 
 if TYPE_CHECKING:
     from .....protocol.control.things import RunInfo
@@ -46,10 +47,11 @@ async def begin(call: Call, query: TargetQuery, body: RunAgentInput) -> ASGIApp:
             await EventStream(tell).run(send)
 
         return Performed(go_on)
-    wanted, more = begun(call, target_of(query.target, body.forwarded_props), asked(_messages(body.messages)))
+    begun = await begin_chat(call, target_of(query.target, body.forwarded_props), asked(_messages(body.messages)))
+    request = await begun.request(call)
 
     async def perform(send: Send) -> None:
-        async with Running(call, lambda: call.begin(wanted, **more)) as running:
+        async with Running(call, lambda: call.begin(request)) as running:
             run = running.info.run
             told = Agui(body.thread_id, body.run_id, run)
 

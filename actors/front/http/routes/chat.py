@@ -9,11 +9,13 @@ from typing import Any
 import msgspec
 from starlette.types import ASGIApp, Send
 
-from .....protocol.chat import TextPart, Turn, UserTurn, parts_of
+from .....protocol.agent import Agent
+from .....protocol.chat import Part, TextPart, Turn, UserTurn, parts_of
 from .....protocol.chat import Tool as ToolSpec
 from .....protocol.control.own import StartRun
 from .....protocol.errors import NotFound, ToolFailed, UsageError
-from .....protocol.requests import Overrides
+from .....protocol.requests import Overrides, RunRequest
+from ....runs.hooks import NO_HOOKS, Hooks
 from ....work.tools.tool import Tool
 from ...control.logs.reading import LoggedEvent
 from ..call import Call, reply
@@ -34,17 +36,19 @@ async def complete(call: Call, body: ChatCompletionRequest) -> ASGIApp:
     """The conversation goes to what `model` names; what is said comes back, or calls of the client's tools."""
     tools = [] if body.tool_choice == "none" else [_offered(tool) for tool in body.tools or ()]
     conversation = asked(body.messages, tools=body.tools is not None, find=call.handed)
-    wanted, more = begun(call, body.model, conversation)
+    begun = await begin(call, body.model, conversation)
     beside = body.callboard
-    wanted = msgspec.structs.replace(wanted, variables=beside.variables, state=beside.state, timeout=beside.timeout)
-    left = _Left(call, more.get("history", ()), one=body.parallel_tool_calls is False)
-    if "history" in more:
-        more |= {"overrides": Overrides(sampling=body.sampling), "tools": tools, "on_history": left.take}
+    request = await begun.request(call, variables=beside.variables, state=beside.state, timeout=beside.timeout)
+    left = _Left(call, request.history, one=body.parallel_tool_calls is False)
+    hooks = NO_HOOKS
+    if begun.talks:
+        request = msgspec.structs.replace(request, overrides=Overrides(sampling=body.sampling))
+        hooks = Hooks(tools=tuple(tools), on_history=left.take)
     elif body.tools:
         raise UsageError(f"tools: {body.model} is no agent and no model; the tools of its nodes are its own")
 
     async def perform(send: Send) -> None:
-        async with Running(call, lambda: call.begin(wanted, **more)) as running:
+        async with Running(call, lambda: call.begin(request, hooks)) as running:
             run = running.info
             usage = body.stream_options is not None and bool(body.stream_options.include_usage)
             told = Chat(run.run, body.model, int(time.time()), usage=usage, calls=lambda: left.calls(run.run))
@@ -107,7 +111,29 @@ def _offered(tool: ToolOffered) -> Tool:
     return Tool(spec=spec, run=run, origin="function", elsewhere=True)
 
 
-def begun(call: Call, model: str, conversation: Asked) -> tuple[StartRun, dict[str, Any]]:
+class Begun(msgspec.Struct, frozen=True, kw_only=True):
+    """What a conversation starts.
+
+    Attributes:
+        wanted: as a caller asks for it.
+        model: a model by itself, in place of a target.
+        talks: whether it goes on with what was said before; graphs and workflows don't.
+    """
+
+    wanted: StartRun
+    model: Agent | None = None
+    history: tuple[Turn, ...] = ()
+    images: tuple[Part, ...] = ()
+    talks: bool = True
+
+    async def request(self, call: Call, **beside: Any) -> RunRequest:
+        """The request of its run; `beside` are more fields of `wanted`."""
+        request = await call.asked(msgspec.structs.replace(self.wanted, **beside))
+        target = self.model or request.target
+        return msgspec.structs.replace(request, target=target, history=self.history, parts=self.images)
+
+
+async def begin(call: Call, model: str, conversation: Asked) -> Begun:
     """What to start for a name: one of an agent, `agent/NAME` and the like, or a model's own.
 
     An agent gets what is said by a system prompt as part of the prompt, since its instructions are its own; a graph
@@ -118,30 +144,27 @@ def begun(call: Call, model: str, conversation: Asked) -> tuple[StartRun, dict[s
         UsageError: a graph or a workflow is shown images, or the results of tools.
     """
     kind, _, name = model.partition("/")
-    more: dict[str, Any] = {"history": conversation.history}
-    if conversation.images:
-        more["parts"] = conversation.images
+    history, images, prompt = tuple(conversation.history), tuple(conversation.images), conversation.prompt
     if kind not in KINDS:
         try:
             check_model(call, model)
         except UsageError as error:
             raise NotFound(str(error)) from None
-        more["target"] = plain(model, instructions=conversation.system)
-        return StartRun(target="", prompt=conversation.prompt), more
+        alone = plain(model, instructions=conversation.system)
+        return Begun(wanted=StartRun(target="", prompt=prompt), model=alone, history=history, images=images)
     found = next((target for target in call.hub.targets(call.caller) if target.name == name), None)
     if found is None or found.dialect != kind:
         hint = f"; it is a {found.dialect}: {found.dialect}/{name[:60]}" if found is not None else ""
         raise NotFound(f"there is no {kind} '{name[:60]}'{hint}; GET /v1/models lists those there are")
-    prompt = conversation.prompt
     if kind != "agent":
-        if conversation.images or not prompt:
+        if images or not prompt:
             raise UsageError(f"messages: a {kind} takes the text of the last message, and nothing else")
-        return StartRun(target=name, prompt=_after(conversation.system, prompt)), {}
-    if prompt or conversation.images:
+        return Begun(wanted=StartRun(target=name, prompt=_after(conversation.system, prompt)), talks=False)
+    if prompt or images:
         prompt = _after(conversation.system, prompt)
     elif conversation.system:
-        more["history"] = _with_system(conversation.system, conversation.history)
-    return StartRun(target=name, prompt=prompt), more
+        history = _with_system(conversation.system, history)
+    return Begun(wanted=StartRun(target=name, prompt=prompt), history=history, images=images)
 
 
 def _after(system: str, prompt: str) -> str:

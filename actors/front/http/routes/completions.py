@@ -40,13 +40,13 @@ async def one_shot(call: Call, body: CompletionRequest) -> ASGIApp:
     if body.role is not None:
         raise NotImplementedYet(NO_ROLES)
     check_model(call, body.model)
-    asked = asked_for(body, body.agent or "")
-    more: dict[str, Any] = {"overrides": overrides(body, agent=body.agent is not None)}
-    if body.agent is None:
-        more["target"] = plain(body.model)
+    asked = await call.asked(asked_for(body, body.agent or ""))
+    request = msgspec.structs.replace(
+        asked, target=body.agent or plain(body.model), overrides=overrides(body, agent=body.agent is not None)
+    )
 
     async def perform(stack: AsyncExitStack, tell: Completed) -> None:
-        running = await stack.enter_async_context(Running(call, lambda: call.begin(asked, **more)))
+        running = await stack.enter_async_context(Running(call, lambda: call.begin(request)))
         await tell(running.info, None)
 
     return _performed(call, body, perform)
@@ -58,17 +58,17 @@ async def in_session(call: Call, body: SessionCompletionRequest) -> ASGIApp:
     check_model(call, body.model)
     stored = await sessions.get(call.caller, call.path("id"))
     rag = stored.session.other.get("rag")
-    asked = asked_for(
-        body, stored.agent or "", session=stored.id, knowledge=[rag] if isinstance(rag, str) and rag else None
-    )
+    knowledge = [rag] if isinstance(rag, str) and rag else None
+    asked = await call.asked(asked_for(body, stored.agent or "", knowledge=knowledge))
+    request = msgspec.structs.replace(asked, target="", overrides=overrides(body, agent=stored.agent is not None))
 
     async def perform(stack: AsyncExitStack, tell: Completed) -> None:
-        acting = on_stage(call.api.root, call.caller, stored.id, agent=stored.agent, model=body.model)
-        turn, more = await stack.enter_async_context(acting)
-        playing = more["target"]
-        more["overrides"] = overrides(body, agent=stored.agent is not None)
-        running = await stack.enter_async_context(Running(call, lambda: call.begin(asked, **more)))
-        await tell(running.info, partial(round_off, call.api.root, turn, playing, body.prompt))
+        acting = on_stage(call.api.root, call.caller, stored.id, request, agent=stored.agent)
+        act = await stack.enter_async_context(acting)
+        running = await stack.enter_async_context(
+            Running(call, lambda: call.begin(act.request, act.hooks, session=stored.id))
+        )
+        await tell(running.info, partial(round_off, call.api.root, act))
 
     return _performed(call, body, perform)
 

@@ -16,6 +16,7 @@ from callboard.actors.runs.in_session import say
 from callboard.protocol.control.caller import LOCAL, Caller
 from callboard.protocol.control.own import StartRun
 from callboard.protocol.errors import Denied
+from callboard.protocol.requests import RunRequest
 
 
 async def test_runs_of_a_session_are_its_turns_one_after_another(
@@ -81,7 +82,7 @@ async def test_a_session_needs_its_scope(hub: Hub, stage: Stage) -> None:
 
 
 async def test_the_methods_of_sessions_answer_on_the_websocket(client: Client, hub: Hub) -> None:
-    await say(hub.root, None, "x", "hi")
+    await say(hub.root, None, "x", RunRequest(prompt="hi"))
     (listed,) = (await client.result("_session/list"))["sessions"]
     assert (listed["alias"], listed["title"]) == ("x", "hi")
     got = await client.result("_session/get", session="x")

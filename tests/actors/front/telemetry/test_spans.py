@@ -17,6 +17,7 @@ import callboard
 from callboard.actors.front.telemetry.listener import Listener
 from callboard.actors.runs.trace_context import continue_trace
 from callboard.protocol.events import Event
+from callboard.protocol.requests import RunRequest
 
 KID = "instructions: kid\ncan_ask_user: false"
 BOSS = "instructions: boss\ncan_spawn_agents: true\ncan_ask_user: false"
@@ -341,7 +342,7 @@ async def test_the_conversation_is_the_session(stage: Stage, traced: Traced) -> 
     stage.plain(KID, name="kid")
     with traced.of(stage.root):
         for _ in range(2):
-            await say(stage.root, None, "notes", "x", agent="kid")
+            await say(stage.root, None, "notes", RunRequest(prompt="x"), agent="kid")
         outcome = await stage.run("x", target="kid")
     assert [span.attributes["gen_ai.conversation.id"] for span in traced.spans][-1] == outcome.run_id
     traced.forget(outcome.run_id)

@@ -11,6 +11,7 @@ from callboard.actors.runs.in_session import say
 from callboard.actors.runs.sessions.store import Stored
 from callboard.protocol.control.caller import LOCAL, Caller
 from callboard.protocol.errors import Conflict, Denied, NotFound
+from callboard.protocol.requests import RunRequest
 
 RIGHTS = frozenset({"read:sessions", "write:sessions"})
 ALICE, BOB = Caller("alice", RIGHTS, key="key-1"), Caller("bob", RIGHTS)
@@ -32,8 +33,8 @@ async def test_a_session_belongs_to_who_made_it(stage: Stage) -> None:
         lambda: sessions.delete(BOB, made.id),
         lambda: sessions.compress(BOB, made.id),
         lambda: sessions.set_owner(BOB, made.id, "bob"),
-        lambda: say(stage.root, BOB, made.id, "hi"),
-        lambda: say(stage.root, BOB, "hers", "hi"),
+        lambda: say(stage.root, BOB, made.id, RunRequest(prompt="hi")),
+        lambda: say(stage.root, BOB, "hers", RunRequest(prompt="hi")),
     ]
     for refused in tries:
         with pytest.raises(Denied, match="belongs to somebody else"):
@@ -79,8 +80,8 @@ async def test_without_the_scopes_there_is_nothing_to_be_had(stage: Stage) -> No
     for refused in (
         lambda: sessions.create(reader),
         lambda: sessions.delete(reader, made.id),
-        lambda: say(stage.root, reader, made.id, "x"),
-        lambda: say(stage.root, reader, "unheard-of", "x"),
+        lambda: say(stage.root, reader, made.id, RunRequest(prompt="x")),
+        lambda: say(stage.root, reader, "unheard-of", RunRequest(prompt="x")),
     ):
         with pytest.raises(Denied, match="write:sessions"):
             await refused()

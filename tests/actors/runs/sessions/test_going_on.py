@@ -6,13 +6,16 @@ import re
 from functools import partial
 from pathlib import Path
 
+import msgspec
 import pytest
 from fake_models import Reply, Request
 from stage import Stage
 
+from callboard.actors.runs.begin import perform
 from callboard.actors.runs.in_session import RoundedOff, on_stage, round_off, say
 from callboard.actors.runs.sessions.disk import files
 from callboard.protocol.errors import NotFound, NotKept
+from callboard.protocol.requests import RunRequest
 from callboard.protocol.session import read_session
 
 TODO = "auto_continue: true\nmax_auto_continues: 1"
@@ -32,14 +35,14 @@ async def path_of(stage: Stage, name: str, agent: str | None = None) -> Path:
 
 async def test_the_todo_list_of_an_agent_goes_on_with_its_session(stage: Stage) -> None:
     stage.plain(TODO, name="clerk")
-    speak = partial(say, stage.root, None, "work", target="clerk", agent="clerk")
+    speak = partial(say, stage.root, None, "work", agent="clerk")
     stage.models.script(begins("piers", "deck"), "begun", "later")
-    await speak("build")
+    await speak(RunRequest(target="clerk", prompt="build"))
     stored = await stage.root.sessions.get(None, "work", agent="clerk")
     assert stored.session.todo is not None
     assert [(item.desc, item.done) for item in stored.session.todo.items] == [("piers", False), ("deck", False)]
     stage.models.script(Reply(calls=[("todo__done", {"id": 1}), ("todo__done", {"id": 2})]), "all done")
-    assert (await speak("go on")).output == "all done"
+    assert (await speak(RunRequest(target="clerk", prompt="go on"))).output == "all done"
     stored = await stage.root.sessions.get(None, "work", agent="clerk")
     assert stored.session.todo is not None
     assert all(item.done for item in stored.session.todo.items)
@@ -51,7 +54,7 @@ async def test_the_todo_list_of_an_agent_goes_on_with_its_session(stage: Stage) 
 async def test_an_open_todo_list_stands_behind_the_summary_word_for_word(stage: Stage) -> None:
     stage.plain(TODO, name="clerk")
     stage.models.script(begins("piers", "deck"), "begun", "later")
-    await say(stage.root, None, "work", "build", target="clerk", agent="clerk")
+    await say(stage.root, None, "work", RunRequest(target="clerk", prompt="build"), agent="clerk")
     stage.models.script("a summary")
     assert await stage.root.sessions.compress(None, "work", agent="clerk")
     stored = await stage.root.sessions.get(None, "work", agent="clerk")
@@ -62,7 +65,7 @@ async def test_an_open_todo_list_stands_behind_the_summary_word_for_word(stage: 
 
 
 async def test_a_todo_list_of_any_shape_in_the_file_is_read_or_refused(stage: Stage) -> None:
-    await say(stage.root, None, "x", "hi")
+    await say(stage.root, None, "x", RunRequest(prompt="hi"))
     path = await path_of(stage, "x")
     text = path.read_text()
     path.write_text("todo: {goal: g, items: [{id: 7, desc: d}]}\n" + text)
@@ -76,9 +79,9 @@ async def test_a_session_without_a_name_gets_one_from_a_model_where_it_is_kept_f
     path = await path_of(stage, made.id)
     path.write_text("save_session: true\n" + path.read_text())
     stage.models.script("Arches.", "What holds arches up?")
-    async with on_stage(stage.root, None, made.id) as (turn, arguments):
-        await stage.run("tell me", **arguments)
-        done = await round_off(stage.root, turn, arguments["target"], "tell me")
+    async with on_stage(stage.root, None, made.id, RunRequest(prompt="tell me")) as act:
+        await perform(act.request, act.hooks, stage.root)
+        done = await round_off(stage.root, act)
     assert done.autonamed is not None
     assert re.fullmatch(r"\d{8}T\d{6}-what-holds-arches-up", done.autonamed)
     (listed,) = await sessions.list(None)
@@ -88,25 +91,25 @@ async def test_a_session_without_a_name_gets_one_from_a_model_where_it_is_kept_f
         "What holds arches up?",
         True,
     )
-    async with on_stage(stage.root, None, made.id) as (turn, arguments):
-        await stage.run("more", **arguments)
-        assert await round_off(stage.root, turn, arguments["target"], "more") == RoundedOff()
+    async with on_stage(stage.root, None, made.id, RunRequest(prompt="more")) as act:
+        await perform(act.request, act.hooks, stage.root)
+        assert await round_off(stage.root, act) == RoundedOff()
     other = await sessions.create(None)  # nobody has said that it is to be kept for good
-    async with on_stage(stage.root, None, other.id) as (turn, arguments):
-        await stage.run("hi", **arguments)
-        assert await round_off(stage.root, turn, arguments["target"], "hi") == RoundedOff()
+    async with on_stage(stage.root, None, other.id, RunRequest(prompt="hi")) as act:
+        await perform(act.request, act.hooks, stage.root)
+        assert await round_off(stage.root, act) == RoundedOff()
     assert (await sessions.get(None, other.id)).alias is None
 
 
 async def test_a_session_of_no_agent_says_itself_what_may_be_called_and_whether_it_goes_on(stage: Stage) -> None:
-    await say(stage.root, None, "x", "hi")
+    await say(stage.root, None, "x", RunRequest(prompt="hi"))
     path = await path_of(stage, "x")
     path.write_text(
         "enabled_tools: get_current_time\nauto_continue: true\nmax_auto_continues: 1\ntemperature: 0.25\n"
         "continuation_prompt: Onward.\n" + path.read_text()
     )
     stage.models.script(begins("piers"), "begun", "later")
-    await say(stage.root, None, "x", "build")
+    await say(stage.root, None, "x", RunRequest(prompt="build"))
     asked = stage.models.requests[-1].json
     assert asked["temperature"] == 0.25
     assert {"get_current_time", "todo__add"} <= {tool["function"]["name"] for tool in asked["tools"]}
@@ -116,13 +119,13 @@ async def test_a_session_of_no_agent_says_itself_what_may_be_called_and_whether_
 async def test_an_answer_that_can_not_be_kept_is_given_all_the_same(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await say(stage.root, None, "x", "one")
+    await say(stage.root, None, "x", RunRequest(prompt="one"))
 
     def full(_fd: int) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(files.whole_file.os, "fsync", full)
-    outcome = await say(stage.root, None, "x", "two")
+    outcome = await say(stage.root, None, "x", RunRequest(prompt="two"))
     assert (outcome.status, outcome.output, outcome.exit_code) == ("done", "ok", 1)
     assert outcome.unsaved is not None
     assert re.fullmatch(
@@ -134,7 +137,7 @@ async def test_an_answer_that_can_not_be_kept_is_given_all_the_same(
         async with stage.root.sessions.turn(None, "x") as turn:
             turn.touch()
     monkeypatch.undo()
-    outcome = await say(stage.root, None, "x", "three")
+    outcome = await say(stage.root, None, "x", RunRequest(prompt="three"))
     assert outcome.unsaved is None
     asked = [message["content"] for message in stage.models.requests[-1].json["messages"]]
     assert asked == ["one", "ok", "three"]
@@ -156,7 +159,7 @@ async def test_an_error_of_the_work_is_told_and_not_that_it_could_not_be_kept(st
 
 
 async def test_a_session_deleted_during_its_turn_stays_deleted(stage: Stage) -> None:
-    await say(stage.root, None, "x", "one")
+    await say(stage.root, None, "x", RunRequest(prompt="one"))
     path = await path_of(stage, "x")
 
     def vanish(_: Request) -> str:
@@ -164,18 +167,19 @@ async def test_a_session_deleted_during_its_turn_stays_deleted(stage: Stage) -> 
         return "ok"
 
     stage.models.answer_with(vanish)
-    outcome = await say(stage.root, None, "x", "two")
+    outcome = await say(stage.root, None, "x", RunRequest(prompt="two"))
     assert outcome.output == "ok"
     assert "deleted meanwhile" in (outcome.unsaved or "")
     assert await stage.root.sessions.list(None) == []
 
 
 async def test_all_that_a_turn_has_said_is_put_behind_what_somebody_has_written_past_the_lock(stage: Stage) -> None:
-    await say(stage.root, None, "x", "one")
+    await say(stage.root, None, "x", RunRequest(prompt="one"))
     path = await path_of(stage, "x")
-    async with on_stage(stage.root, None, "x") as (turn, arguments):
+    async with on_stage(stage.root, None, "x", RunRequest()) as act:
         for prompt in ("two", "three"):
-            await stage.run(prompt, **{**arguments, "history": turn.history})
+            request = msgspec.structs.replace(act.request, prompt=prompt, history=act.turn.history)
+            await perform(request, act.hooks, stage.root)
         path.write_text("temperature: 0.25\n" + path.read_text())
     kept = read_session(path.read_text(), "f")
     assert kept.temperature == 0.25
@@ -183,7 +187,7 @@ async def test_all_that_a_turn_has_said_is_put_behind_what_somebody_has_written_
 
 
 async def test_what_is_said_while_an_editor_leaves_half_a_file_is_put_beside_it(stage: Stage) -> None:
-    await say(stage.root, None, "x", "one")
+    await say(stage.root, None, "x", RunRequest(prompt="one"))
     path = await path_of(stage, "x")
 
     def tear(_: Request) -> str:
@@ -191,7 +195,7 @@ async def test_what_is_said_while_an_editor_leaves_half_a_file_is_put_beside_it(
         return "precious"
 
     stage.models.answer_with(tear)
-    outcome = await say(stage.root, None, "x", "two")
+    outcome = await say(stage.root, None, "x", RunRequest(prompt="two"))
     assert outcome.output == "precious"
     (beside,) = path.parent.glob("state-*.yaml")
     assert str(beside) in (outcome.unsaved or "")

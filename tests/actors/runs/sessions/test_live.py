@@ -14,10 +14,12 @@ from fake_models import Reply, Request
 from stage import Stage
 
 import callboard
+from callboard.actors.runs.hooks import Hooks
 from callboard.actors.runs.in_session import say
 from callboard.actors.runs.sessions.actor import IDLE
 from callboard.protocol.chat import AssistantTurn, Turn, UserTurn
 from callboard.protocol.errors import ConfigError, Conflict, ModelError, NotFound, UsageError
+from callboard.protocol.requests import RunRequest
 from callboard.protocol.session_turns import turns_of
 
 HOLDS = """
@@ -44,15 +46,15 @@ async def said(stage: Stage, name: str, agent: str | None = None) -> list[str]:
 async def test_a_conversation_goes_on_where_it_was_left(stage: Stage) -> None:
     stage.plain("instructions: Be brief.", name="clerk")
     stage.models.answer_with(echo)
-    speak = partial(say, stage.root, None, "work", target="clerk", agent="clerk")
-    assert (await speak("one")).output == "re: one"
+    speak = partial(say, stage.root, None, "work", agent="clerk")
+    assert (await speak(RunRequest(target="clerk", prompt="one"))).output == "re: one"
     async with callboard.Root(config_dir=stage.config_dir) as another:
-        outcome = await say(another, None, "work", "two", target="clerk", agent="clerk")
+        outcome = await say(another, None, "work", RunRequest(target="clerk", prompt="two"), agent="clerk")
     assert outcome.output == "re: two"
     assert await said(stage, "work", "clerk") == ["one", "re: one", "two", "re: two"]
     last = stage.models.requests[-1].json["messages"]
     assert [message["role"] for message in last] == ["system", "user", "assistant", "user"]
-    assert await speak("three")
+    assert await speak(RunRequest(target="clerk", prompt="three"))
     assert await said(stage, "work", "clerk") == ["one", "re: one", "two", "re: two", "three", "re: three"]
 
 
@@ -61,7 +63,9 @@ async def test_case_103_a_hundred_who_speak_at_once_lose_nothing(stage: Stage) -
     made = await stage.root.sessions.create(None, alias="busy")
     async with trio.open_nursery() as nursery:
         for number in range(100):
-            nursery.start_soon(partial(say, stage.root, None, made.id, f"msg-{number}", compress=False))
+            nursery.start_soon(
+                partial(say, stage.root, None, made.id, RunRequest(prompt=f"msg-{number}"), compress=False)
+            )
     texts = await said(stage, "busy")
     assert len(texts) == 200
     assert all(answer == f"re: {asked}" for asked, answer in zip(texts[::2], texts[1::2], strict=True))
@@ -123,12 +127,20 @@ async def test_another_process_that_works_with_it_is_named_or_waited_for(stage: 
             heard += await holder.stdout.receive_some(10)
         assert heard == b"held\n"
         with pytest.raises(Conflict, match=f"'shared' is in use by process {holder.pid}"):
-            await say(stage.root, None, "shared", "hi")
+            await say(stage.root, None, "shared", RunRequest(prompt="hi"))
         with pytest.raises(Conflict, match="in use"):
             await sessions.delete(None, "shared")
         async with trio.open_nursery() as nursery:
             nursery.start_soon(
-                partial(say, stage.root, None, "shared", "hi", wait=60, on_wait=lambda busy: told.append(str(busy)))
+                partial(
+                    say,
+                    stage.root,
+                    None,
+                    "shared",
+                    RunRequest(prompt="hi"),
+                    wait=60,
+                    on_wait=lambda busy: told.append(str(busy)),
+                )
             )
             while not told:
                 await trio.sleep(0.01)
@@ -148,10 +160,9 @@ async def test_a_run_that_is_cancelled_leaves_what_was_said(stage: Stage) -> Non
             stage.root,
             None,
             "work",
-            "go",
-            target="clerk",
+            RunRequest(target="clerk", prompt="go"),
+            Hooks(on_event=lambda event: scope.cancel() if event.kind == "tool.call.finished" else None),
             agent="clerk",
-            on_event=lambda event: scope.cancel() if event.kind == "tool.call.finished" else None,
         )
     assert scope.cancelled_caught
     stored = await stage.root.sessions.get(None, "work", agent="clerk")
@@ -171,10 +182,9 @@ async def test_the_end_of_the_root_leaves_what_was_said(stage: Stage) -> None:
             root,
             None,
             "work",
-            "go",
-            target="clerk",
+            RunRequest(target="clerk", prompt="go"),
+            Hooks(on_event=lambda event: root.begin_stop() if event.kind == "tool.call.finished" else None),
             agent="clerk",
-            on_event=lambda event: root.begin_stop() if event.kind == "tool.call.finished" else None,
         )
     stored = await stage.root.sessions.get(None, "work", agent="clerk")
     assert [message["role"] for message in stored.session.messages] == ["user", "tool"]
@@ -183,24 +193,24 @@ async def test_the_end_of_the_root_leaves_what_was_said(stage: Stage) -> None:
 async def test_a_turn_that_brought_nothing_leaves_no_session_behind(stage: Stage) -> None:
     stage.plain("", name="clerk")
     stage.models.script(Reply(status=400, error="no"))
-    outcome = await say(stage.root, None, "new", "hi", target="clerk", agent="clerk")
+    outcome = await say(stage.root, None, "new", RunRequest(target="clerk", prompt="hi"), agent="clerk")
     assert outcome.status == "failed"
     with pytest.raises(ConfigError):
-        await say(stage.root, None, "new", "hi", target="clerk", agent="clerk", model="nobody:x")
+        await say(stage.root, None, "new", RunRequest(target="clerk", prompt="hi", model="nobody:x"), agent="clerk")
     assert await stage.root.sessions.list(None) == []
 
 
 async def test_save_session_false_reads_and_keeps_nothing(stage: Stage) -> None:
     speak = partial(say, stage.root)
-    await speak(None, "quiet", "one")
-    await speak(None, "quiet", "two", keep=False)
+    await speak(None, "quiet", RunRequest(prompt="one"))
+    await speak(None, "quiet", RunRequest(prompt="two"), keep=False)
     assert len(stage.models.requests[-1].json["messages"]) == 3
     assert await said(stage, "quiet") == ["one", "ok"]
     path = stage.root.sessions.store.path((await stage.root.sessions.get(None, "quiet")).id)
     path.write_text("save_session: false\n" + path.read_text())
-    await speak(None, "quiet", "three")
+    await speak(None, "quiet", RunRequest(prompt="three"))
     assert await said(stage, "quiet") == ["one", "ok"]
-    await speak(None, "quiet", "four", keep=True)
+    await speak(None, "quiet", RunRequest(prompt="four"), keep=True)
     assert await said(stage, "quiet") == ["one", "ok", "four", "ok"]
 
 
@@ -214,18 +224,19 @@ async def test_of_a_graph_the_prompt_and_the_output_are_kept(stage: Stage) -> No
         """,
         a="echo '{\"x\": 1}'",
     )
-    outcome = await say(stage.root, None, "work", "hi", target="g", agent="g")
+    outcome = await say(stage.root, None, "work", RunRequest(target="g", prompt="hi"), agent="g")
     assert outcome.output == "out: hi"
     assert await said(stage, "work", "g") == ["hi", "out: hi"]
 
 
 async def test_variables_and_the_model_stay_with_the_session(stage: Stage) -> None:
     stage.plain("instructions: '{{tone}}'\nvariables: [{name: tone, description: how}]", name="clerk")
-    speak = partial(say, stage.root, None, "work", target="clerk", agent="clerk")
+    speak = partial(say, stage.root, None, "work", agent="clerk")
     with pytest.raises(UsageError, match="tone"):
-        await speak("hi")
-    await speak("hi", variables={"tone": "Be dry."}, model="fake:other")
-    await speak("hi")
+        await speak(RunRequest(target="clerk", prompt="hi"))
+    dry = {"tone": "Be dry."}
+    await speak(RunRequest(target="clerk", prompt="hi", variables=dry, model="fake:other"))
+    await speak(RunRequest(target="clerk", prompt="hi"))
     assert [request.system.startswith("Be dry.") for request in stage.models.requests] == [True, True]
     assert [request.json["model"] for request in stage.models.requests] == ["other", "other"]
 
@@ -234,19 +245,19 @@ async def test_a_session_of_another_agent_is_refused(stage: Stage) -> None:
     made = await stage.root.sessions.create(None, agent="clerk")
     stage.plain("", name="other")
     with pytest.raises(UsageError, match="one of agent 'clerk', so 'other' can't go on with it"):
-        await say(stage.root, None, made.id, "hi", target="other", agent="other")
+        await say(stage.root, None, made.id, RunRequest(target="other", prompt="hi"), agent="other")
 
 
 async def test_a_long_session_is_compressed_after_the_turn(stage: Stage) -> None:
     sessions = stage.root.sessions
-    await say(stage.root, None, "long", "x" * 12_000)
+    await say(stage.root, None, "long", RunRequest(prompt="x" * 12_000))
     stage.models.script("fine", "it was about x")
-    await say(stage.root, None, "long", "y" * 8_000)
+    await say(stage.root, None, "long", RunRequest(prompt="y" * 8_000))
     stored = await sessions.get(None, "long")
     assert [message["role"] for message in stored.session.messages] == ["system"]
     assert stored.session.messages[0]["content"] == "This is a summary of the chat history as a recap: it was about x"
     assert len(stored.session.compressed_messages) == 4
-    await say(stage.root, None, "long", "and now?")
+    await say(stage.root, None, "long", RunRequest(prompt="and now?"))
     asked = stage.models.requests[-1].json["messages"]
     assert [str(message["content"])[:4] for message in asked if message["role"] == "user"] == ["This", "yyyy", "and "]
     whole = await sessions.export(None, "long")
@@ -255,13 +266,13 @@ async def test_a_long_session_is_compressed_after_the_turn(stage: Stage) -> None
 
 async def test_a_session_with_the_threshold_0_is_never_compressed(stage: Stage) -> None:
     stage.plain("compression_threshold: 0", name="clerk")
-    await say(stage.root, None, "long", "x" * 40_000, target="clerk", agent="clerk")
+    await say(stage.root, None, "long", RunRequest(target="clerk", prompt="x" * 40_000), agent="clerk")
     assert len(stage.models.requests) == 1
 
 
 async def test_compression_that_fails_leaves_the_session_as_it_is(stage: Stage) -> None:
     sessions = stage.root.sessions
-    await say(stage.root, None, "short", "hi")
+    await say(stage.root, None, "short", RunRequest(prompt="hi"))
     stage.models.script(Reply(status=400, error="no"))
     with pytest.raises(ModelError):
         await sessions.compress(None, "short")
@@ -272,7 +283,7 @@ async def test_compression_that_fails_leaves_the_session_as_it_is(stage: Stage) 
 
 async def test_empty_forgets_what_was_said_and_keeps_the_rest(stage: Stage) -> None:
     sessions = stage.root.sessions
-    await say(stage.root, None, "x", "hi", model="fake:other")
+    await say(stage.root, None, "x", RunRequest(prompt="hi", model="fake:other"))
     await sessions.empty(None, "x")
     stored = await sessions.get(None, "x")
     assert (stored.session.messages, stored.session.model, stored.session.title) == ([], "fake:other", "hi")
@@ -280,16 +291,16 @@ async def test_empty_forgets_what_was_said_and_keeps_the_rest(stage: Stage) -> N
 
 async def test_what_an_editor_has_changed_between_turns_counts(stage: Stage) -> None:
     sessions = stage.root.sessions
-    await say(stage.root, None, "x", "hi")
+    await say(stage.root, None, "x", RunRequest(prompt="hi"))
     path = sessions.store.path((await sessions.get(None, "x")).id)
     path.write_text(path.read_text().replace("content: hi", "content: hullo"))
-    await say(stage.root, None, "x", "again")
+    await say(stage.root, None, "x", RunRequest(prompt="again"))
     assert await said(stage, "x") == ["hullo", "ok", "again", "ok"]
 
 
 async def test_what_an_editor_has_changed_during_a_turn_is_not_lost(stage: Stage) -> None:
     sessions = stage.root.sessions
-    await say(stage.root, None, "x", "hi")
+    await say(stage.root, None, "x", RunRequest(prompt="hi"))
     path = sessions.store.path((await sessions.get(None, "x")).id)
 
     def edit(_: Request) -> str:
@@ -297,12 +308,12 @@ async def test_what_an_editor_has_changed_during_a_turn_is_not_lost(stage: Stage
         return "ok"
 
     stage.models.answer_with(edit)
-    await say(stage.root, None, "x", "again")
+    await say(stage.root, None, "x", RunRequest(prompt="again"))
     assert await said(stage, "x") == ["hullo there", "ok", "again", "ok"]
 
 
 async def test_the_export_as_json_holds_all(stage: Stage) -> None:
-    await say(stage.root, None, "x", "hi")
+    await say(stage.root, None, "x", RunRequest(prompt="hi"))
     told = json.loads(await stage.root.sessions.export(None, "x", form="json"))
     assert [message["content"] for message in told["messages"]] == ["hi", "ok"]
     assert (told["alias"], told["_meta"]["owner"]) == ("x", "local")
