@@ -11,10 +11,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Never
+from typing import TYPE_CHECKING, Any, Never
 
 from ..protocol.errors import UsageError
-from ..protocol.requests import Limits, RunRequest
+
+if TYPE_CHECKING:
+    from ..protocol.requests import RunRequest
 
 Answers = list[Any] | dict[str, Any]
 
@@ -25,6 +27,8 @@ def request(flags: dict[str, Any]) -> RunRequest:
     Raises:
         UsageError: a flag says what no run can be given.
     """
+    from ..protocol.requests import Limits, RunRequest
+
     roots = flags.pop("roots", ())
     directories(roots)
     return RunRequest(

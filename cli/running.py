@@ -18,9 +18,10 @@ import trio
 from .. import Agent, Root
 from ..actors.io.last_reply import keep_reply
 from ..actors.io.lines import from_any_thread
+from ..actors.runs.execution import INTERRUPTED
 from ..actors.runs.hooks import Hooks
 from ..actors.runs.tool_checks import KnownServers
-from ..protocol.errors import CallboardError, ConfigError, NobodyToAsk, UsageError
+from ..protocol.errors import CallboardError, ConfigError, NobodyToAsk, ShuttingDown, UsageError
 from ..protocol.events import Event, RunStarted
 from ..protocol.mcp.config import WHOLE, spelled_out, split
 from ..protocol.outcome import Outcome
@@ -214,6 +215,10 @@ async def _drive(
                     request = msgspec.structs.replace(request, target=manner.adhoc.agent(root))
                 wish = Wish(manner.session, save=manner.save_session, person=person, note=progress.note)
                 return await run_in_session(root, request, Hooks(on_event=on_event), wish)
+        except ShuttingDown:  # a signal came before the run began
+            signal = root.kernel.signal
+            code = INTERRUPTED if signal is None else 128 + signal
+            return Outcome(run_id="", status="cancelled", exit_code=code)
         except CallboardError as error:
             return error
         finally:
