@@ -13,6 +13,7 @@ Whose fault it is shows in the name: a `GraphMistake` is the author's, an `Upstr
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -350,3 +351,18 @@ class ServerLost(CallboardError):
 
     code = "server_lost"
     exit_code = 6
+
+
+# --- codes --------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def exit_codes() -> dict[str, int]:
+    """What the command line ends with, by the `code` of the error that ended a run."""
+    codes: dict[str, int] = {}
+    waiting: list[type[CallboardError]] = [CallboardError]
+    while waiting:
+        kind = waiting.pop()
+        codes.setdefault(kind.code, kind.exit_code)
+        waiting += kind.__subclasses__()
+    return codes

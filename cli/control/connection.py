@@ -13,8 +13,8 @@ import msgspec
 import trio
 from trio_websocket import ConnectionClosed, WebSocketConnection
 
-from ...protocol import errors, jsonrpc
-from ...protocol.errors import CallboardError, ServerLost
+from ...protocol import jsonrpc
+from ...protocol.errors import CallboardError, ServerLost, exit_codes
 from .servers import Server
 
 BOUND = 20_000
@@ -208,19 +208,7 @@ def lost_at(server: Server) -> ServerLost:
 def error_of(error: jsonrpc.ErrorData) -> CallboardError:
     """A server's refusal as the error that it was there: same text, same `code`, same exit code."""
     code = error.data.get("code") if isinstance(error.data, dict) else None
-    kind = _BY_CODE.get(code) if isinstance(code, str) else None
     told = CallboardError(error.message)
-    told.code = kind.code if kind is not None else str(code or "server")
-    told.exit_code = kind.exit_code if kind is not None else 1
+    told.code = str(code or "server")
+    told.exit_code = exit_codes().get(told.code, 1)
     return told
-
-
-def exit_code_of(code: str) -> int:
-    """What the command line exits with for the error of this code."""
-    kind = _BY_CODE.get(code)
-    return kind.exit_code if kind is not None else 1
-
-
-_BY_CODE: dict[str, type[CallboardError]] = {
-    kind.code: kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, CallboardError)
-}

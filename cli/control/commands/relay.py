@@ -10,6 +10,7 @@ import msgspec
 
 from ....actors.io.lines import line_writer
 from ....protocol.control.things import RunInfo
+from ....protocol.errors import exit_codes
 from ....protocol.events import TERMINAL, Event
 from ....protocol.events.decode import decode
 from ....protocol.outcome import Outcome
@@ -17,7 +18,6 @@ from ...render.narration import Narrator
 from ...render.plain import mark_for
 from ...render.result import for_format
 from ...render.style import colours, paint
-from ..connection import exit_code_of
 from .ending import ending
 
 _CANCELLED = 130
@@ -126,5 +126,5 @@ def outcome_of(event: Event) -> Outcome | None:
     if outcome.status == "cancelled":
         outcome.exit_code = _CANCELLED
     elif outcome.error is not None:
-        outcome.exit_code = exit_code_of(outcome.error.code)
+        outcome.exit_code = exit_codes().get(outcome.error.code, 1)
     return outcome

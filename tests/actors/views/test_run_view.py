@@ -122,6 +122,30 @@ def told(number: int, data: ev.EventData, actor: str, id: str = "") -> ev.Event:
     return ev.Event(seq=number, ts=NOW, run="run-1", actor=f"/run-1{actor}", kind=data.kind, id=id, data=data)
 
 
+PLAIN: dict[str, Any] = {"str": "x", "int": 1, "float": 1.0, "bool": True, "list[str]": ["x"], "Json": {"text": "x"}}
+
+
+def made(kind: type[ev.EventData]) -> ev.EventData:
+    """Data of a kind, with something in all that must be there."""
+    fields = [field for field in msgspec.structs.fields(kind) if field.required]
+    given = {field.name: PLAIN[kind.__annotations__[field.name]] for field in fields if "tuple" not in str(field.type)}
+    return kind(**given, **{field.name: ("x",) for field in fields if field.name not in given})
+
+
+ACTORS = ("", "/g", "/g/a", "/g/a/tool", "/g/b")
+
+
+@given(st.lists(st.tuples(st.sampled_from(list(ev.KINDS.values())), st.sampled_from(ACTORS), st.sampled_from("pq"))))
+def test_events_of_any_kind_come_in_any_order(events: list[tuple[type[ev.EventData], str, str]]) -> None:
+    view = RunView(text=10)
+    for number, (kind, actor, id) in enumerate(events):
+        change = view.see(told(number, made(kind), actor, id))
+        assert all(each.over for each in change.ended)
+        assert not any(each.over for each in open_ones(view))
+    view.see(told(0, ev.RunFinished(outcome={}), ""))
+    assert (view.actors, view.roots, view.questions) == ({}, {}, {})
+
+
 def size(of: object, known: set[int]) -> int:
     """Bytes that an object and all below it take."""
     if id(of) in known or isinstance(of, type) or callable(of):

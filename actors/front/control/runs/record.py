@@ -92,14 +92,14 @@ class Record:
             self.first += 1
         self.info.seq = event.seq
         self.log.append(line)
-        self.view.see(event)
-        if type(data) in CONCERNS:
-            try:
+        try:
+            self.view.see(event)
+            if type(data) in CONCERNS:
                 sum_up(self.info, self.view, event)
-            except Exception:  # reported; a run must come to its end here even if we can't sum it up
-                log.exception("%s can't be summed up", event.run)
-            if event.kind in TERMINAL:
-                self._end()
+        except Exception:  # reported; a run must come to its end here even if we can't sum it up
+            log.exception("%s can't be summed up", event.run)
+        if event.kind in TERMINAL:
+            self._end()
         if self._news:
             self._news.unpark_all()
 

@@ -6,13 +6,12 @@ what it has left on disk.
 
 from __future__ import annotations
 
-import functools
 from datetime import UTC, datetime
 
 import msgspec
 
 from .....protocol.control.things import RunInfo
-from .....protocol.errors import CallboardError
+from .....protocol.errors import exit_codes
 from .....protocol.events import (
     Event,
     EventData,
@@ -33,6 +32,8 @@ LONGEST_PROMPT = 2_000
 LONGEST_OUTPUT = 20_000
 LONGEST_ERROR = 4_000
 """Characters of prompt, output and error that a summary keeps; the events have them whole."""
+
+_EXIT_CODES = {"done": 0, "failed": 1, "cancelled": 130}
 
 CONCERNS: frozenset[type[EventData]] = frozenset(
     {UsageUpdate, QuestionAsked, QuestionAnswered, QuestionExpired, RunStarted, RunFinished, RunFailed, RunCancelled}
@@ -55,25 +56,8 @@ def sum_up(info: RunInfo, view: RunView, event: Event) -> None:
         if view.outcome.get("error"):
             error = msgspec.convert(view.outcome["error"], ErrorReport)
             info.error = msgspec.structs.replace(error, message=readable(error.message[:LONGEST_ERROR]))
-        info.exit_code = exit_code_of(info)
-
-
-def exit_code_of(info: RunInfo) -> int | None:
-    """What `callboard run` would have ended with."""
-    if info.error is not None:
-        return _exit_codes().get(info.error.code, CallboardError.exit_code)
-    return {"done": 0, "failed": 1, "cancelled": 130}.get(info.status)
-
-
-@functools.cache
-def _exit_codes() -> dict[str, int]:
-    codes: dict[str, int] = {}
-    waiting: list[type[CallboardError]] = [CallboardError]
-    while waiting:
-        kind = waiting.pop()
-        codes.setdefault(kind.code, kind.exit_code)
-        waiting += kind.__subclasses__()
-    return codes
+        code = info.error.code if info.error is not None else None
+        info.exit_code = _EXIT_CODES[view.status] if code is None else exit_codes().get(code, 1)
 
 
 def rfc3339(ts: datetime) -> str:
