@@ -19,7 +19,7 @@ from .protocol.version import VERSION
 if TYPE_CHECKING:
     from .actors.front.telemetry.attach import telemetry
     from .actors.runs.root import Root
-    from .actors.runs.run import run
+    from .actors.runs.run import run, run_sync
     from .actors.runs.target import GraphAgent, LoopAgent, WorkflowAgent, load, validate
     from .actors.work.tools.functions import function_tool
     from .protocol.agent import Agent
@@ -49,12 +49,14 @@ _HOMES = {
     "function_tool": ".actors.work.tools.functions",
     "load": ".actors.runs.target",
     "run": ".actors.runs.run",
+    "run_sync": ".actors.runs.run",
     "telemetry": ".actors.front.telemetry.attach",
     "validate": ".actors.runs.target",
 }
 
 __all__ = [  # noqa: RUF022 - in the order of docs/python-api.md
     "run",
+    "run_sync",
     "load",
     "validate",
     "Agent",

@@ -12,6 +12,7 @@ root of the block it is called in by itself.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from contextvars import ContextVar, Token
 from pathlib import Path
@@ -19,7 +20,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, final
 
 import msgspec
+import trio
 
+from ...protocol.errors import UsageError
 from ...supervisors import Bus, Desk
 from ...supervisors import Root as Kernel
 from ..io.directories import cache_dir
@@ -36,6 +39,29 @@ if TYPE_CHECKING:
 
 current: ContextVar[Root | None] = ContextVar("callboard_root", default=None)
 """The root of the block we are in."""
+
+
+def need_trio(what: str) -> None:
+    """Raise `UsageError` where there is no trio to run `what` on, and say how to get there."""
+    if trio.lowlevel.in_trio_task():
+        return
+    if in_asyncio():
+        raise UsageError(
+            f"{what} runs on trio, and this is asyncio: `await asyncio.to_thread(callboard.run_sync, target, prompt)` "
+            "has a thread with a trio of its own, and `trio.run(main)` runs a whole program on trio"
+        )
+    raise UsageError(
+        f"{what} runs on trio: `trio.run(callboard.run, target, prompt)`, or `callboard.run_sync(target, prompt)`"
+    )
+
+
+def in_asyncio() -> bool:
+    """Whether a loop of asyncio runs in this thread; imports nothing."""
+    asyncio = sys.modules.get("asyncio")
+    try:
+        return asyncio is not None and asyncio.get_running_loop() is not None
+    except RuntimeError:  # its way to say no
+        return False
 
 
 @final
@@ -100,6 +126,7 @@ class Root:
         self._token: Token[Root | None] | None = None
 
     async def __aenter__(self) -> Root:
+        need_trio("callboard.Root")
         await self.kernel.__aenter__()
         self.gateway = Gateway(self.settings, os.environ, engines=LocalEngines(self.kernel, os.environ))
         self._token = current.set(self)

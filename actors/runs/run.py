@@ -1,4 +1,4 @@
-"""`callboard.run`: one run of an agent or a workflow, from Python.
+"""`callboard.run` and `run_sync`: one run of an agent or a workflow, from Python.
 
 The arguments become a `RunRequest` and its `Hooks`, as they do at every front end; `begin` goes on from there.
 """
@@ -10,8 +10,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack
 
+import trio
+
 from ...protocol.agent import Agent
 from ...protocol.chat import Part, Turn
+from ...protocol.errors import UsageError
 from ...protocol.events import Event
 from ...protocol.outcome import Outcome
 from ...protocol.requests import Limits, RunRequest
@@ -19,7 +22,7 @@ from ..work.tools.functions import Function, function_tool
 from ..work.tools.tool import Tool
 from .begin import perform
 from .hooks import Hooks
-from .root import Root, current
+from .root import Root, current, in_asyncio, need_trio
 from .target import GraphAgent, Loaded, LoopAgent, WorkflowAgent
 
 if TYPE_CHECKING:
@@ -99,6 +102,7 @@ async def run(target: Target, prompt: str = "", **options: Unpack[Options]) -> O
         UsageError, InvalidFile, Unsupported, ConfigError: the run could not start.
         trio.Cancelled: the caller was cancelled; nothing of the run is left.
     """
+    need_trio("callboard.run")
     config_dir = options.pop("config_dir", None)
     root = options.pop("root", None) or current.get()
     request, hooks = requested(target, prompt, **options)
@@ -106,6 +110,32 @@ async def run(target: Target, prompt: str = "", **options: Unpack[Options]) -> O
         return await perform(request, hooks, root)
     async with Root(config_dir=config_dir) as own:
         return await perform(request, hooks, own)
+
+
+def run_sync(target: Target, prompt: str = "", **options: Unpack[Options]) -> Outcome:
+    """`run` for a program without trio: runs trio, with a root of its own, until the run has ended.
+
+    Under asyncio: `await asyncio.to_thread(callboard.run_sync, target, prompt)`.
+
+    Args: those of `run`, except for `root`.
+
+    Raises:
+        UsageError: it was called in a trio task or under asyncio, which it would block; or as `run` raises it.
+    """
+    if trio.lowlevel.in_trio_task():
+        raise UsageError("callboard.run_sync would block this trio task: `await callboard.run(target, prompt)`")
+    if in_asyncio():
+        raise UsageError(
+            "callboard.run_sync would block asyncio: `await asyncio.to_thread(callboard.run_sync, target, prompt)`"
+        )
+    if options.get("root") is not None:
+        raise UsageError("callboard.run_sync runs a trio of its own, and `root` belongs to another: use callboard.run")
+
+    async def alone() -> Outcome:
+        current.set(None)  # this context may be a copy of one in a root's block, which runs in another thread
+        return await run(target, prompt, **options)
+
+    return trio.run(alone)
 
 
 def requested(target: Target, prompt: str, **options: Any) -> tuple[RunRequest, Hooks]:
