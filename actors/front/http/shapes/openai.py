@@ -102,7 +102,7 @@ class Chat:
         match event.data:
             case ev.RunStarted():
                 return [self._chunk({"role": "assistant", "content": ""}, callboard={"run": self._run})]
-            case ev.LlmDelta(text=text) if self._view.speaks(event):
+            case ev.LlmDelta(text=text) if text and self._view.speaks(event):
                 between = "\n" if self._said and not self._turn_said else ""
                 self._said = self._turn_said = True
                 return [self._chunk({"content": between + text})]
