@@ -15,7 +15,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from callboard.actors.engine.workflow.board.board import Board
 from callboard.actors.engine.workflow.board.dynamic import Unit
@@ -31,14 +31,10 @@ from callboard.protocol.problems import Problem
 from callboard.protocol.workflow.known import Known
 from callboard.protocol.workflow.model import AgentConfig, HumanConfig, PythonConfig, SubgraphConfig, Workflow
 from callboard.protocol.workflow.read import read_workflow
-from callboard.supervisors import Actor
 
 T = TypeVar("T")
 Seen = tuple[str, tuple[Message, ...]]
 """A node that was fired, and what it saw."""
-
-NOBODY = cast("Actor", None)
-"""Whose children the processes of these stages are: there are none."""
 
 KNOWN = Known(tools={"city": frozenset({"get_city_num"})}, providers=None)
 
@@ -126,7 +122,7 @@ class Stage:
         waiting = self._seen(board.begin(given))
         while waiting:
             firing = waiting.pop(self._pick(waiting))
-            waiting += self._seen(board.done(firing, now(perform(NOBODY, firing, self._work(board, firing)))))
+            waiting += self._seen(board.done(firing, now(perform(firing, self._work(board, firing)))))
         assert board.finished
         return board.result()
 

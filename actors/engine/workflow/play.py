@@ -249,7 +249,7 @@ class Playing:
             me,
             place.id,
             place.node.type,
-            lambda: perform(me, firing, partial(self._work, me, firing)),
+            lambda: perform(firing, partial(self._work, me, firing)),
             lambda error: Fired(error=error.at(place.id)),
             _leads,
             visit=firing.visit,

@@ -5,7 +5,7 @@ A board hands out firings and takes back what came of them:
     todo = board.begin(task)
     while todo:
         firing = todo.pop()                                 # or all of them at once
-        todo += board.done(firing, await perform(me, firing, work))
+        todo += board.done(firing, await perform(firing, work))
     result = board.result()
 
 It is a state machine: it never waits, and whoever drives it decides what runs at once. The result does not depend on

@@ -11,7 +11,7 @@ Who carries the units out is not decided here: `run` is given a batch and how ma
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 
@@ -21,9 +21,6 @@ from ..edges.names import filled
 from ..edges.splits import units_of
 from ..messages import Message
 from ..rules import Rules
-
-if TYPE_CHECKING:
-    from .....supervisors import Actor
 
 MOST_UNITS = 100_000
 """Units that a node runs for: a text of some megabytes may hold millions of items."""
@@ -56,12 +53,10 @@ Run: TypeAlias = Callable[[Sequence[Unit], int], Awaitable[Sequence[tuple[Messag
 """Runs a node's own code for each unit of a batch, so many at once; what each said, in their order."""
 
 
-async def multiplied(
-    me: Actor, dynamic: Dynamic, inputs: Sequence[Message], run: Run, rules: Rules
-) -> tuple[Message, ...]:
+async def multiplied(dynamic: Dynamic, inputs: Sequence[Message], run: Run, rules: Rules) -> tuple[Message, ...]:
     """What a node says that runs per unit."""
     static = tuple(message for message in inputs if not message.dynamic)
-    units = await units_of(dynamic.split, [message for message in inputs if message.dynamic], me)
+    units = await units_of(dynamic.split, [message for message in inputs if message.dynamic])
     if len(units) > MOST_UNITS:
         raise GraphMistake(
             f"it would run for {len(units)} units, and {MOST_UNITS} are the most: see what its dynamic edges split, "

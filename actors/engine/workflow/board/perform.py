@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from inspect import isawaitable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -32,9 +32,6 @@ from ..rules import Rules
 from .dynamic import Unit, multiplied
 from .loops import Gate, counted, timed
 from .structure import Place, Way
-
-if TYPE_CHECKING:
-    from .....supervisors import Actor
 
 MOST_QUEUED = 100_000
 """Messages that a node is given. Who passes all on in a cycle has twice as many every time."""
@@ -124,8 +121,8 @@ Work: TypeAlias = Callable[[Sequence[Unit], int], Awaitable[Sequence[Said]]]
 """Runs a node's own code for each unit, so many at once; what came of each, in their order."""
 
 
-async def perform(me: Actor, firing: Firing, work: Work) -> Fired:
-    """Carry a firing out. What it fails with is in what is returned; `me` owns the processes that edges need."""
+async def perform(firing: Firing, work: Work) -> Fired:
+    """Carry a firing out. What it fails with is in what is returned."""
     place, rules = firing.place, firing.rules
     outputs: tuple[Message, ...] = ()
     trace: tuple[Message, ...] = ()
@@ -149,11 +146,11 @@ async def perform(me: Actor, firing: Firing, work: Work) -> Fired:
                 "in a cycle give it a `context_window`, or an edge `clear_context: true`"
             )
         if place.dynamic is not None:
-            said = await multiplied(me, place.dynamic, firing.inputs, run, rules)
+            said = await multiplied(place.dynamic, firing.inputs, run, rules)
         else:
             (said,) = await run([Unit(firing.inputs)], 1)
         outputs = tuple(signed(message, place.id) for message in said)
-        effects = await _effects(me, firing, outputs, warnings) if place.out else ()
+        effects = await _effects(firing, outputs, warnings) if place.out else ()
     except CallboardError as error:
         return Fired(outputs=outputs, error=error.at(place.id), unaccepted=tuple(unaccepted), warnings=tuple(warnings))
     return Fired(
@@ -222,13 +219,13 @@ def _unaccepted(node: Node, results: Sequence[Said]) -> list[CallboardError]:
 # --- edges ------------------------------------------------------------------------------------------------
 
 
-async def _effects(me: Actor, firing: Firing, outputs: Sequence[Message], warnings: list[str]) -> tuple[Effect, ...]:
+async def _effects(firing: Firing, outputs: Sequence[Message], warnings: list[str]) -> tuple[Effect, ...]:
     """What the edges do: every message over every edge."""
-    around = Around(firing.said, firing.shared, me)
+    around = Around(firing.said, firing.shared)
     effects: list[Effect] = []
     for message in outputs:
         for way in firing.place.out:
-            if not await _is_taken(me, way, message, warnings):
+            if not await _is_taken(way, message, warnings):
                 continue
             edge = way.edge
             if not edge.carry_data:
@@ -242,11 +239,11 @@ async def _effects(me: Actor, firing: Firing, outputs: Sequence[Message], warnin
     return tuple(effects)
 
 
-async def _is_taken(me: Actor, way: Way, message: Message, warnings: list[str]) -> bool:
+async def _is_taken(way: Way, message: Message, warnings: list[str]) -> bool:
     if way.test is None:
         return True
     try:
-        met = way.test(message.text, me)
+        met = way.test(message.text)
         return bool(await met if isawaitable(met) else met)
     except NEVER_TOLERATED:
         raise

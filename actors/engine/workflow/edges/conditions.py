@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import reduce
 from inspect import isawaitable
 from operator import or_
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -19,11 +19,8 @@ from .....protocol.problems import did_you_mean
 from .....protocol.workflow.edges import Always, Condition, FunctionCondition, KeywordCondition, Never, RegexCondition
 from .matching import Pattern
 
-if TYPE_CHECKING:
-    from .....supervisors import Actor
-
-Test: TypeAlias = "Callable[[str, Actor], bool | Awaitable[bool]]"
-"""Whether an edge is taken, given what its source said; the actor is whose children processes are."""
+Test: TypeAlias = Callable[[str], bool | Awaitable[bool]]
+"""Whether an edge is taken, given what its source said."""
 
 Judge: TypeAlias = Callable[[str], bool | Awaitable[bool]]
 """A function of `functions/edge/`, or a built-in one."""
@@ -58,17 +55,17 @@ def predicate_of(condition: Condition, functions: Functions) -> Test | Missing:
     """The condition as a function."""
     match condition:
         case Always():
-            return lambda _text, _me: True
+            return lambda _text: True
         case Never():
-            return lambda _text, _me: False
+            return lambda _text: False
         case FunctionCondition(name=name):
             known = {**BUILT_IN, **functions.conditions}
             judge = known.get(name)
-            return Missing("condition", name, tuple(known)) if judge is None else lambda text, _me: judge(text)
+            return Missing("condition", name, tuple(known)) if judge is None else judge
         case KeywordCondition():
             return _keywords(condition)
         case RegexCondition(pattern=pattern, flags=flags):
-            return _searched(Pattern(pattern, reduce(or_, (re.RegexFlag[flag] for flag in flags), re.NOFLAG)))
+            return Pattern(pattern, reduce(or_, (re.RegexFlag[flag] for flag in flags), re.NOFLAG)).is_in
 
 
 def _keywords(condition: KeywordCondition) -> Test:
@@ -79,44 +76,35 @@ def _keywords(condition: KeywordCondition) -> Test:
         return [word if exact else word.lower() for word in listed if word]
 
     none, every, some = words(condition.none), words(condition.all), words(condition.any)
-    searched = [_searched(Pattern(each, re.NOFLAG if exact else re.IGNORECASE)) for each in condition.regex]
+    searched = [Pattern(each, re.NOFLAG if exact else re.IGNORECASE).is_in for each in condition.regex]
     wants_one = bool(condition.any or condition.regex)
 
-    def test(text: str, me: Actor) -> bool | Awaitable[bool]:
+    def test(text: str) -> bool | Awaitable[bool]:
         looked_at = text if exact else text.lower()
         if any(word in looked_at for word in none) or not all(word in looked_at for word in every):
             return False
         if not wants_one:
             return True
-        return any(word in looked_at for word in some) or _any(searched, text, me)
+        return any(word in looked_at for word in some) or _any(searched, text)
 
     return test
 
 
-def _searched(pattern: Pattern) -> Test:
-    """Whether a text has it: known at once, unless that may take long."""
-
-    def test(text: str, me: Actor) -> bool | Awaitable[bool]:
-        return pattern.compiled.search(text) is not None if pattern.is_cheap(text) else pattern.is_in(text, me)
-
-    return test
-
-
-def _any(tests: Sequence[Test], text: str, me: Actor) -> bool | Awaitable[bool]:
+def _any(tests: Sequence[Test], text: str) -> bool | Awaitable[bool]:
     """Whether one of them is met; in their order."""
     for i, test in enumerate(tests):
-        met = test(text, me)
+        met = test(text)
         if isawaitable(met):
-            return _any_of_the_rest(met, tests[i + 1 :], text, me)
+            return _any_of_the_rest(met, tests[i + 1 :], text)
         if met:
             return True
     return False
 
 
-async def _any_of_the_rest(first: Awaitable[bool], tests: Sequence[Test], text: str, me: Actor) -> bool:
+async def _any_of_the_rest(first: Awaitable[bool], tests: Sequence[Test], text: str) -> bool:
     if await first:
         return True
-    met = _any(tests, text, me)
+    met = _any(tests, text)
     return await met if isawaitable(met) else met
 
 

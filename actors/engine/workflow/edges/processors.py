@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from inspect import isawaitable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -18,9 +18,6 @@ from .conditions import Functions, Missing
 from .names import filled
 from .patterns import pattern_in
 
-if TYPE_CHECKING:
-    from .....supervisors import Actor
-
 
 class Around(msgspec.Struct, frozen=True):
     """What a processor may know beside its message.
@@ -28,12 +25,10 @@ class Around(msgspec.Struct, frozen=True):
     Attributes:
         said: what nodes said last, by their ids.
         shared: what functions leave for each other in this run.
-        me: whose children processes are.
     """
 
     said: Mapping[str, str]
     shared: dict[str, Any]
-    me: Actor
 
 
 Process: TypeAlias = Callable[[Message, Around], Message | Awaitable[Message | None] | None]
@@ -70,10 +65,10 @@ def _extract(processor: RegexExtract) -> Process:
     pattern = pattern_in(processor)
     group = 0 if processor.group is None else processor.group
 
-    async def extract(message: Message, around: Around) -> Message | None:
+    async def extract(message: Message, _around: Around) -> Message | None:
         text = message.text
         most = None if processor.multiple or group else 1
-        values = [value for value in await pattern.each(text, around.me, group, most=most) if value is not None]
+        values = [value for value in await pattern.each(text, group, most=most) if value is not None]
         if not processor.multiple:
             values = values[:1]
         template = processor.template

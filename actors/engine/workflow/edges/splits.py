@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .....protocol.json_values import NotJson, decode
 from .....protocol.workflow.edges import ByArray, ByDelimiter, ByLines, ByMatch, ByMessage, ByPath, Split
@@ -19,16 +19,9 @@ from .matching import Pattern
 from .patterns import pattern_in
 from .processors import with_text
 
-if TYPE_CHECKING:
-    from .....supervisors import Actor
 
-
-async def units_of(split: Split, messages: Sequence[Message], me: Actor) -> list[Message]:
-    """The units, each as a message; their order is that of the messages, and within one that of its text.
-
-    Args:
-        me: whose children processes are, if a pattern needs one.
-    """
+async def units_of(split: Split, messages: Sequence[Message]) -> list[Message]:
+    """The units, each as a message; their order is that of the messages, and within one that of its text."""
     match split:
         case ByMessage():
             return list(messages)
@@ -38,14 +31,14 @@ async def units_of(split: Split, messages: Sequence[Message], me: Actor) -> list
             return _pieces(messages, lambda text: [line.strip() for line in text.splitlines() if line.strip()])
         case ByDelimiter(pattern=pattern):
             between = Pattern(pattern)
-            cut = [_between(message.text, await between.spans(message.text, me)) for message in messages]
+            cut = [_between(message.text, await between.spans(message.text)) for message in messages]
             return _joined(messages, cut) or list(messages)
         case ByPath(json_path=path):
             return _pieces(messages, lambda text: _at_path(text, path)) or list(messages)
         case ByMatch():
             matching, group = _matching(split)
             none = [""] if split.on_no_match == "empty" else None
-            found = [await matching.each(message.text, me, group) for message in messages]
+            found = [await matching.each(message.text, group) for message in messages]
             return _joined(messages, [[each or "" for each in one] or none for one in found]) or list(messages)
 
 
@@ -116,6 +109,6 @@ def _at_path(text: str, path: str) -> list[str] | None:
 def _matching(split: ByMatch) -> tuple[Pattern, int | str]:
     """The pattern, and the group of it that is a unit."""
     pattern = pattern_in(split)
-    compiled, group = pattern.compiled, split.group
-    known = group in compiled.groupindex if isinstance(group, str) else (group or 0) <= compiled.groups
+    group = split.group
+    known = group in pattern.names if isinstance(group, str) else (group or 0) <= pattern.groups
     return pattern, group if known and group is not None else 0

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Sequence
 
 import pytest
-from workflow_stage import NOBODY, Stage, now, shuffled, structure, task, workflow
+from workflow_stage import Stage, now, shuffled, structure, task, workflow
 
 from callboard.actors.engine.workflow.board.board import Board
 from callboard.actors.engine.workflow.board.perform import Firing, perform
@@ -79,12 +79,10 @@ def test_p02_a_layer_waits_for_its_slowest_node() -> None:
     found = structure(workflow(graph(f"A; F1; S; F2; J {PASS}", "A>F1; A>S; F1>F2; F2>J; S>J")))
     board = Board(found)
     (start,) = board.begin(task())
-    quick, slow = board.done(start, now(perform(NOBODY, start, Stage()._work(board, start))))
+    quick, slow = board.done(start, now(perform(start, Stage()._work(board, start))))
     assert (quick.place.id, slow.place.id) == ("F1", "S")
-    assert board.done(quick, now(perform(NOBODY, quick, Stage()._work(board, quick)))) == []
-    assert [each.place.id for each in board.done(slow, now(perform(NOBODY, slow, Stage()._work(board, slow))))] == [
-        "F2"
-    ]
+    assert board.done(quick, now(perform(quick, Stage()._work(board, quick)))) == []
+    assert [each.place.id for each in board.done(slow, now(perform(slow, Stage()._work(board, slow))))] == ["F2"]
 
 
 def test_an_edge_that_never_triggers_is_waited_for_all_the_same() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from workflow_stage import NOBODY, Stage, structure, workflow
+from workflow_stage import Stage, structure, workflow
 
 from callboard.actors.engine.workflow.board.result import Notice, Warned
 from callboard.actors.engine.workflow.edges.conditions import Functions, predicate_of
@@ -57,7 +57,7 @@ CONDITIONS = [
 def test_a_condition_is_met_or_not(condition: Condition, text: str, met: bool) -> None:
     test = predicate_of(condition, Functions())
     assert callable(test)
-    assert test(text, NOBODY) is met
+    assert test(text) is met
 
 
 CONDITION = """

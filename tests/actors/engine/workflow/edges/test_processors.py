@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from workflow_stage import NOBODY, Stage, now, structure, workflow
+from workflow_stage import Stage, now, structure, workflow
 
 from callboard.actors.engine.workflow.edges.conditions import Functions
 from callboard.actors.engine.workflow.edges.processors import Around, process_of
@@ -23,7 +23,7 @@ def said(text: str) -> Message:
 def processed(processor: Processor, text: str, functions: Functions | None = None, **known: str) -> str | None:
     process = process_of(processor, functions or Functions())
     assert callable(process)
-    result = process(said(text), Around(known, {}, NOBODY))
+    result = process(said(text), Around(known, {}))
     arrived = now(result) if hasattr(result, "send") else result
     return arrived.text if isinstance(arrived, Message) else None
 

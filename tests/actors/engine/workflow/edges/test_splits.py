@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from workflow_stage import NOBODY
 
 from callboard.actors.engine.workflow.edges.splits import units_of
 from callboard.actors.engine.workflow.messages import Message
@@ -41,11 +40,11 @@ SPLITS: list[tuple[Split, list[str], list[str]]] = [
 @pytest.mark.parametrize(("split", "given", "units"), SPLITS)
 async def test_splits(split: Split, given: list[str], units: list[str]) -> None:
     messages = [Message(role="user", content=text, source="A", keep=True) for text in given]
-    found = await units_of(split, messages, NOBODY)
+    found = await units_of(split, messages)
     assert [unit.text for unit in found] == units
     assert all(unit.source == "A" and unit.keep for unit in found)
 
 
 async def test_numbers_of_any_length_are_items() -> None:
-    (unit,) = await units_of(ByArray(), [Message(role="user", content="[" + "1" * 30 + "]")], NOBODY)
+    (unit,) = await units_of(ByArray(), [Message(role="user", content="[" + "1" * 30 + "]")])
     assert unit.text == "1" * 30
