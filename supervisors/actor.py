@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import TYPE_CHECKING, Any, TypeVar, final
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, TypeVarTuple, final
 
 import outcome
 import trio
@@ -24,24 +24,32 @@ from .alarms import Timer
 from .life import STOP, STOP_WITHIN, Bond, EndOfMail, Life
 from .mailbox import BOUND, TURN
 from .ref import Ref, Request
+from .told import M, N, accepted, check
 
 if TYPE_CHECKING:
     from ..protocol.kernel.questions import Answer, Question
     from .bus import Stream
 
 T = TypeVar("T")
+Args = TypeVarTuple("Args")
 
 
 @final
-class Actor(Life):
-    """An actor as its own body sees it, by custom called `me`."""
+class Actor(Life, Generic[M]):
+    """An actor as its own body sees it, by custom called `me`; `Actor[Ping]` is one that is told pings."""
 
     __slots__ = ()
 
     # --- who I am --------------------------------------------------------------------------------------------
 
+    if TYPE_CHECKING:
+
+        @property
+        def ref(self) -> Ref[M]:
+            """What others hold of me; see `Life.ref`."""
+
     @property
-    def children(self) -> tuple[Ref[Any], ...]:
+    def children(self) -> tuple[Ref, ...]:
         """My living children, in start order."""
         return tuple(child.ref for child in (self._children or {}).values())
 
@@ -61,7 +69,7 @@ class Actor(Life):
 
     # --- mail ------------------------------------------------------------------------------------------------
 
-    def receive(self) -> Coroutine[Any, Any, Any]:
+    def receive(self) -> Coroutine[Any, Any, M]:
         """The next message: signals first, then mail in order.
 
         Parks when there is none; lets others run after 64 messages in a row, so it is a checkpoint at least that
@@ -73,23 +81,24 @@ class Actor(Life):
         """
         return self._take(EndOfMail)
 
-    def __aiter__(self) -> Actor:
+    def __aiter__(self) -> Actor[M]:
         return self
 
-    def __anext__(self) -> Coroutine[Any, Any, Any]:
+    def __anext__(self) -> Coroutine[Any, Any, M]:
         return self._take(StopAsyncIteration)
 
     async def _take(self, at_the_end: type[Exception]) -> Any:
         """`receive` and `async for`, which differ in what ends them, in one coroutine: it is the hottest there is."""
         if self._in_hand is not None:
             self._drop_in_hand(NoReply(f"{self.path} went on to its next message without a reply"))
-        if self.state == "starting":
-            self.started()
         box = self.mailbox
         while True:
             if box.turn <= 0:
                 box.new_turn(TURN)
-                await trio.lowlevel.checkpoint()
+                if self.state == "starting":  # its first turn is 0 messages long, see `Life._run`
+                    self.started()
+                else:
+                    await trio.lowlevel.checkpoint()
             if box.signals:
                 item = box.signals.popleft()
                 if item is STOP:
@@ -112,7 +121,7 @@ class Actor(Life):
         """Whether mail waits that `take_mail` would give me."""
         return bool(self.mailbox.mail)
 
-    def take_mail(self) -> Any:
+    def take_mail(self) -> M:
         """The oldest mail that waits, for a body that looks into its box now and then instead of receiving.
 
         One that was asked is answered by `reply`, as with `receive`. Only if `has_mail`.
@@ -126,8 +135,9 @@ class Actor(Life):
             box.let_in()
         if type(item) is Request:
             self._in_hand = item
-            return item.message
-        return item
+            item = item.message
+        message: M = item
+        return message
 
     def reply(self, value: Any = None) -> None:
         """Answer the message in hand. Does nothing if it was told, not asked."""
@@ -155,7 +165,7 @@ class Actor(Life):
         self.lent.add(request)
         return request
 
-    def tell_later(self, seconds: float, message: Any) -> Timer:
+    def tell_later(self, seconds: float, message: M) -> Timer:
         """Tell myself a message `seconds` from now; `timer.cancel()` takes it back.
 
         It comes behind the mail that waits by then, and finds room in a full mailbox. It is forgotten when this life
@@ -163,7 +173,10 @@ class Actor(Life):
 
         Raises:
             ValueError: `seconds` is negative or not a number.
+            TypeError: the message is no frozen struct.
         """
+        if type(message) not in accepted:
+            check(message, self.path)
         if not seconds >= 0:
             raise ValueError(f"a timer needs seconds from now, 0 or more, not {seconds!r}")
         timer = Timer(self, message)
@@ -177,14 +190,14 @@ class Actor(Life):
 
     def spawn(
         self,
-        body: Callable[..., Awaitable[T]],
-        *args: Any,
+        body: Callable[[Actor[N], *Args], Awaitable[T]],
+        *args: *Args,
         name: str | None = None,
         link: bool = True,
         stop_within: float = STOP_WITHIN,
         bound: int = BOUND,
         stream: Stream | None = None,
-    ) -> Ref[T]:
+    ) -> Ref[N, T]:
         """Start a child and return its ref at once.
 
         Args:
@@ -210,7 +223,7 @@ class Actor(Life):
         child.launch()
         return child.ref
 
-    async def start(self, body: Callable[..., Awaitable[T]], *args: Any, **options: Any) -> Ref[T]:
+    async def start(self, body: Callable[[Actor[N], *Args], Awaitable[T]], *args: *Args, **options: Any) -> Ref[N, T]:
         """As `spawn`, but waits until the child is ready: it called `started`, or received, or returned.
 
         If it ends before, its crash is raised here (as `ActorFailed`) and nothing of it is left. If this call is

@@ -26,7 +26,7 @@ import trio
 from ..protocol.kernel.errors import ActorCancelled, ActorDead, ActorError, ActorFailed, CallboardError
 from ..protocol.kernel.events import ActorFailed as ActorFailedEvent
 from ..protocol.kernel.events import ActorSpawned, ActorStopped, ActorStuck, DeadLetter
-from .mailbox import BOUND
+from .mailbox import BOUND, TURN
 from .ref import End, Reason, Ref, Request, State, describe
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class Life:
         self.path: str = f"{parent.path}/{name}" if parent is not None and parent.parent is not None else f"/{name}"
         """`/` for the root, else the parent's path and my name."""
         self.mailbox: Mailbox = root.mailbox(bound)
-        self._ref: Ref[Any] | None = None
+        self._ref: Ref | None = None
         self.state: State = "starting"
         self.end: End | None = None
         self.dormant: End | None = None
@@ -165,7 +165,7 @@ class Life:
         return f"<Actor {self.path} {self.state}>"
 
     @property
-    def ref(self) -> Ref[Any]:
+    def ref(self) -> Ref:
         """What others hold of me; one and the same object as long as I live."""
         ref = self._ref
         if ref is None:
@@ -197,6 +197,7 @@ class Life:
         """Tell whoever started me that I am ready (`value` is what it gets)."""
         if self.state == "starting":
             self.state = "running"
+            self.mailbox.new_turn(TURN)
             ready, self._ready = self._ready, None
             for callback in ready or ():
                 callback(outcome.Value(value))
@@ -323,6 +324,8 @@ class Life:
         root.tasks[task] = self
         if self._ready is None:
             self.state = "running"  # nobody waits for `started`
+        else:
+            self.mailbox.new_turn(0)  # so that the first `receive` looks whether it has to tell them
         value: Any = None
         error: BaseException | None = None
         reason: Reason = "stopped"
@@ -390,6 +393,8 @@ class Life:
         self.state = end.state
         self._ref = None  # else each dead actor would be a circle, left to the garbage collector
         self._args = ()
+        if self.root.sent:
+            self.root.sent.pop(self, None)
         siblings = None if self.parent is None else self.parent._children  # noqa: SLF001 - the same class
         if siblings is not None and siblings.get(self.name) is self:
             del siblings[self.name]

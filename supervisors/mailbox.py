@@ -38,7 +38,18 @@ class Mailbox:
     Lanes are created at first use: ten thousand idle actors should not hold twenty thousand empty deques.
     """
 
-    __slots__ = ("bound", "closed", "earlier", "mail", "reader", "room", "signals", "turn", "writers")
+    __slots__ = (
+        "bound",
+        "closed",
+        "earlier",
+        "kind",
+        "mail",
+        "reader",
+        "room",
+        "signals",
+        "turn",
+        "writers",
+    )
 
     lane: Callable[[], deque[Any]] = deque
     """Makes the mail lane; who wants to measure it has a mailbox with another one (see `Root.mailbox`)."""
@@ -55,6 +66,9 @@ class Mailbox:
         self.earlier = 0
         """What `received` counts, as of the last time that `turn` was set: so a message costs no counting."""
         self.closed = False
+        self.kind: type | None = None
+        """Class of the last message told, while nothing but the room has to be looked at for another one of it: there
+        is a lane, its reader does not sleep, and sent messages are not counted. See `Ref.tell`."""
 
     def put_nowait(self, item: Any) -> None:
         """Add to the mail, or raise `MailboxFull` (no room) or `ActorDead` (closed)."""
@@ -73,10 +87,10 @@ class Mailbox:
 
     async def put(self, item: Any) -> None:
         """Add to the mail, waiting for room if need be. A checkpoint only when it has to wait."""
-        try:
-            self.put_nowait(item)
-        except MailboxFull:
+        if self.mail is not None and len(self.mail) >= self.room:
             await self._wait_for_room(item)
+        else:
+            self.put_nowait(item)
 
     def signal(self, item: Any) -> None:
         """Add to the signals. Never refused, except that a closed box drops it."""
@@ -140,6 +154,7 @@ class Mailbox:
         """
         if self.reader is not None:
             raise trio.BusyResourceError("another task is already receiving from this mailbox")
+        self.kind = None
         self.reader = trio.lowlevel.current_task()
         self.earlier += TURN - self.turn  # `new_turn`, inlined
         self.turn = TURN
@@ -151,6 +166,7 @@ class Mailbox:
         Senders that wait for room get `ActorDead`, and their messages are theirs to report.
         """
         self.closed = True
+        self.kind = None
         left = list(self.mail or ())
         self.mail = self.signals = None
         for task, _ in self.writers or ():

@@ -491,7 +491,7 @@ class Pool(Generic[K, R]):
             for line in self._lines.values():
                 for holder in line.values():
                     if not holder.actor.mailbox:
-                        holder.actor.ref.tell_nowait(_CHECK)
+                        holder.actor.mailbox.put_nowait(_CHECK)
             self._next_round = now + self._health_interval if self._lines else math.inf
         self._alarm = min(
             (next(iter(line.values())).since + ttl for ttl, line in self._lines.items()), default=math.inf

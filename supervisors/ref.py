@@ -3,12 +3,15 @@
 A ref stays good through restarts, since the mailbox belongs to the actor's place in the tree and not to one of
 its lives. It ends with the actor's terminal event; from then on every `tell` is a dead letter and every `ask`
 fails at once.
+
+`Ref[Ping]` may be told a `Ping`, `Ref[Ping, int]` ends with an int; see `told`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, final
+from types import GenericAlias
+from typing import TYPE_CHECKING, Any, Generic, Literal, final
 
 import msgspec
 import outcome
@@ -24,11 +27,11 @@ from ..protocol.kernel.errors import (
     MailboxFull,
 )
 from ..protocol.kernel.messages import Down
+from .told import M_contra, T_co, accepted, check
 
 if TYPE_CHECKING:
     from .life import Life
 
-T = TypeVar("T")
 State = Literal["starting", "running", "waiting", "stopping", "done", "failed"]
 Reason = Literal["normal", "stopped", "cancelled", "crashed"]
 
@@ -132,7 +135,7 @@ class Monitor:
 
     __slots__ = ("_actor", "_callback", "_sent", "_to", "ref")
 
-    def __init__(self, actor: Life, to: Ref[Any] | None) -> None:
+    def __init__(self, actor: Life, to: Ref[Down] | None) -> None:
         self.ref = actor.ref
         self._actor = actor
         self._to = to
@@ -164,10 +167,14 @@ class Monitor:
 
 
 @final
-class Ref(Generic[T]):
-    """Reference to one actor; `T` is what its body returns. Cheap to keep, to compare and to send."""
+class Ref(Generic[M_contra, T_co]):
+    """Reference to one actor: what it may be told, and what its body returns. Cheap to keep, to compare and to send."""
 
     __slots__ = ("_actor", "_box")
+
+    if not TYPE_CHECKING:
+        # `Ref[Ping]` alone: the type variable's default, which Python has from 3.13 on.
+        __class_getitem__ = classmethod(GenericAlias)
 
     def __init__(self, actor: Life) -> None:
         self._actor = actor
@@ -204,41 +211,60 @@ class Ref(Generic[T]):
 
     # --- talking ------------------------------------------------------------------------------------------
 
-    async def tell(self, message: Any) -> bool:
+    async def tell(self, message: M_contra) -> bool:
         """Send a message; False if the actor has ended (the message is then a dead letter).
 
         Waits while the mailbox is full, and only then is it a checkpoint. Messages of one sender arrive in the
         order they were sent.
+
+        Raises:
+            TypeError: the message is no frozen struct.
         """
+        kind = type(message)
         box = self._box
-        mail = box.mail
-        if mail is not None and len(mail) < box.room:  # `put_nowait`, inlined: this is the hottest path there is
+        mail: Any = box.mail
+        if kind is box.kind:  # the short way, the hottest path there is; see `Mailbox.kind`
+            if len(mail) < box.room:
+                mail.append(message)
+                return True
+        elif kind not in accepted:
+            check(message, self.path)
+        if mail is not None and len(mail) < box.room:
             mail.append(message)
             if box.reader is not None:
                 box.wake()
-            return True
-        try:
-            await box.put(message)
-        except ActorDead:
-            self._actor.dead_letter(message, "the actor has ended")
-            return False
+        else:
+            try:
+                await box.put(message)
+            except ActorDead:
+                self._actor.dead_letter(message, "the actor has ended")
+                return False
+        self._told(kind)
         return True
 
-    def tell_nowait(self, message: Any) -> bool:
+    def tell_nowait(self, message: M_contra) -> bool:
         """As `tell`, but raises `MailboxFull` instead of waiting."""
+        kind = type(message)
+        if kind not in accepted:
+            check(message, self.path)
         try:
             self._box.put_nowait(message)
         except ActorDead:
             self._actor.dead_letter(message, "the actor has ended")
             return False
+        self._told(kind)
         return True
 
-    def signal(self, message: Any) -> bool:
+    def signal(self, message: M_contra) -> bool:
         """Send on the system lane: overtakes all mail and is never refused. For control, not for data."""
+        if type(message) not in accepted:
+            check(message, self.path)
         if self._box.closed:
             self._actor.dead_letter(message, "the actor has ended")
             return False
         self._box.signal(message)
+        if self._actor.root.sent is not None:
+            self._actor.root.sent.count()
         return True
 
     def take_back(self, message: Any) -> None:
@@ -247,7 +273,7 @@ class Ref(Generic[T]):
         if signals and message in signals:
             signals.remove(message)
 
-    async def ask(self, message: Any, timeout: float | None = None) -> Any:
+    async def ask(self, message: M_contra, timeout: float | None = None) -> Any:
         """Send a message and wait for its reply.
 
         Raises:
@@ -256,7 +282,10 @@ class Ref(Generic[T]):
             NoReply: it went on to the next message without a reply.
             AskTimeout: no reply within `timeout` seconds. The message may have been handled all the same.
             Deadlock: the reply could never come, since the actors wait for each other in a circle.
+            TypeError: the message is no frozen struct.
         """
+        if type(message) not in accepted:
+            check(message, self.path)
         actor = self._actor
         root = actor.root
         task = trio.lowlevel.current_task()
@@ -269,8 +298,10 @@ class Ref(Generic[T]):
         box = self._box
         mail = box.mail
         full = False
+        if root.sent is not None:
+            root.sent.count()
         try:
-            if mail is not None and len(mail) < box.room:  # as in `tell`
+            if mail is not None and len(mail) < box.room:  # `put_nowait`, inlined
                 mail.append(request)
                 if box.reader is not None:
                     box.wake()
@@ -294,7 +325,7 @@ class Ref(Generic[T]):
             if asker is not None:
                 asker.asks = None
 
-    def monitor(self, to: Ref[Any] | None = None) -> Monitor:
+    def monitor(self, to: Ref[Down] | None = None) -> Monitor:
         """Watch this actor: exactly one `Down`, at once if it has ended. With `to`, sent there as a signal."""
         return Monitor(self._actor, to)
 
@@ -352,7 +383,7 @@ class Ref(Generic[T]):
         """Call back with its end, in the task that ends, at once if it has ended. Must be quick and not raise."""
         self._actor.on_end(callback)
 
-    async def result(self) -> T:
+    async def result(self) -> T_co:
         """What its body returned.
 
         Raises:
@@ -361,11 +392,19 @@ class Ref(Generic[T]):
         """
         end = await self.wait()
         if end.reason == "normal":
-            value: T = end.value
+            value: T_co = end.value
             return value
         if end.error is not None:
             raise ActorFailed(f"{self.path} crashed: {describe(end.error)}") from end.error
         raise ActorCancelled(f"{self.path} was {end.reason}")
+
+    def _told(self, kind: type) -> None:
+        """A message went the long way. Let the next one of its class go the short way, unless they are counted."""
+        sent = self._actor.root.sent
+        if sent is not None:
+            sent.count()
+        elif self._box.reader is None and not self._box.closed:  # it may have fallen asleep while we waited for room
+            self._box.kind = kind
 
     async def _put_when_full(self, request: Request) -> None:
         try:

@@ -27,7 +27,7 @@ import threading
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar, final
+from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, final
 
 import trio
 
@@ -40,12 +40,14 @@ from .hang_guard import HangGuard
 from .life import Life
 from .mailbox import Mailbox
 from .ref import Ref
+from .told import N
 
 if TYPE_CHECKING:
-    from .census import Pauses
+    from .census import Pauses, Sent
     from .process import Processes
 
 T = TypeVar("T")
+Args = TypeVarTuple("Args")
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 HURRY_WITHIN = 0.3
 """Seconds that remain after the second Ctrl-C: enough to kill and to reap."""
@@ -77,6 +79,7 @@ class Root:
         questions: the open questions (see `escalation`).
         mailbox: what actors get as a mailbox from now on.
         pauses: who is paused, if anybody is (see `census`).
+        sent: how many messages each actor has sent, while that is counted (see `census.count_sent`).
         hurry: set by the second Ctrl-C. Graces end where it is set.
         signal: the first signal that made the root stop, or None.
     """
@@ -104,6 +107,7 @@ class Root:
         self.alarms = Alarms(self)
         self.questions = Desk(patient=patient)
         self.pauses: Pauses | None = None
+        self.sent: Sent | None = None
         self.tasks: dict[trio.lowlevel.Task, Life] = {}
         self.nursery: trio.Nursery
         self.actor = Actor(self, None, _keep, (), name="", bond="watched", stop_within=0.0)
@@ -133,11 +137,11 @@ class Root:
 
     # --- work ---------------------------------------------------------------------------------------------
 
-    def spawn(self, body: Callable[..., Awaitable[T]], *args: Any, **options: Any) -> Ref[T]:
+    def spawn(self, body: Callable[[Actor[N], *Args], Awaitable[T]], *args: *Args, **options: Any) -> Ref[N, T]:
         """Start an actor at the top of the tree; see `Actor.spawn`. A linked one's crash ends the root."""
         return self.actor.spawn(body, *args, **options)
 
-    async def start(self, body: Callable[..., Awaitable[T]], *args: Any, **options: Any) -> Ref[T]:
+    async def start(self, body: Callable[[Actor[N], *Args], Awaitable[T]], *args: *Args, **options: Any) -> Ref[N, T]:
         """As `spawn`, but waits until it is ready; see `Actor.start`."""
         return await self.actor.start(body, *args, **options)
 

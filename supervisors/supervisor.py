@@ -133,7 +133,7 @@ class Supervisor:
 
     # --- from outside -------------------------------------------------------------------------------------
 
-    async def start_child(self, spec: ChildSpec) -> Ref[Any]:
+    async def start_child(self, spec: ChildSpec) -> Ref:
         """Add a child; it is stopped together with the other added ones, before the listed ones.
 
         Raises:
@@ -176,7 +176,7 @@ class Supervisor:
         assert actor.end is not None
         return actor.end
 
-    async def restart_child(self, name: str) -> Ref[Any]:
+    async def restart_child(self, name: str) -> Ref:
         """Start a child whose spec is kept but which does not run."""
         async with self._alone():
             self._running()
@@ -189,7 +189,7 @@ class Supervisor:
                 self._let_go(child)
                 raise
 
-    def child(self, name: str) -> Ref[Any] | None:
+    def child(self, name: str) -> Ref | None:
         """Ref of a child, or None if it does not run at the moment."""
         actor = self._known(name).actor
         return None if actor is None else actor.ref
@@ -310,7 +310,7 @@ class Supervisor:
                 if end is None or verdict(child.spec.restart, crashed=end.reason == "crashed") == "restart":
                     return  # it crashed before it was ready: that comes by mail, and is charged like any crash
 
-    async def _start(self, child: _Child) -> Ref[Any]:
+    async def _start(self, child: _Child) -> Ref:
         """Start a child for the first time, again, or anew."""
         me, spec = self._me, child.spec
         assert me is not None

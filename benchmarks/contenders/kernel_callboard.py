@@ -10,8 +10,21 @@ from typing import Any
 import trio
 from _serve import clock, micro, serve, tracing
 
+from callboard.protocol.messages import Message
 from callboard.supervisors import Actor, Ref, Root
 from callboard.supervisors.pool import Pool
+
+
+class Number(Message, frozen=True):
+    """What is told: as a number to the others, which take anything."""
+
+    number: int
+
+
+def numbers(n: int, first: int = 0) -> list[Number]:
+    """Made before the clock starts, as numbers are: what is measured is mail, not msgspec."""
+    return [Number(number) for number in range(first, first + n)]
+
 
 UNBOUNDED = 1 << 60
 PATIENT = 60.0
@@ -79,31 +92,33 @@ async def count(me: Actor, n: int) -> None:
 
 async def tell(root: Root, n: int) -> float:
     ref = root.spawn(count, n, bound=UNBOUNDED)
+    messages = numbers(n)
     began = clock()
-    for number in range(n):
-        await ref.tell(number)
+    for message in messages:
+        await ref.tell(message)
     await ref.result()
     return micro(began, n)
 
 
 async def tell_bounded(root: Root, n: int) -> float:
     per = n // 100
-    seen: list[int] = []
+    seen: list[Number] = []
 
     async def consume(me: Actor) -> None:
         seen.extend([await me.receive() for _ in range(per * 100)])
 
-    async def produce(_me: Actor, ref: Ref[None], base: int) -> None:
-        for number in range(base, base + per):
-            await ref.tell(number)
+    async def produce(_me: Actor, ref: Ref[Number], messages: list[Number]) -> None:
+        for message in messages:
+            await ref.tell(message)
 
+    parts = [numbers(per, producer * per) for producer in range(100)]
     began = clock()
     ref = root.spawn(consume, bound=256)
-    for producer in range(100):
-        root.spawn(produce, ref, producer * per, name=f"p{producer}")
+    for producer, part in enumerate(parts):
+        root.spawn(produce, ref, part, name=f"p{producer}")
     await ref.result()
     spent = micro(began, per * 100)
-    if sorted(seen) != list(range(per * 100)):
+    if sorted(message.number for message in seen) != list(range(per * 100)):
         raise AssertionError("messages were lost")
     return spent
 
@@ -125,10 +140,11 @@ async def _ask(root: Root, n: int, timeout: float | None) -> float:
     ref = root.spawn(echo)
 
     async def asker(_me: Actor) -> float:
-        await ref.ask(0)
+        messages = numbers(n)
+        await ref.ask(messages[0])
         began = clock()
-        for number in range(n):
-            await ref.ask(number, timeout)
+        for message in messages:
+            await ref.ask(message, timeout)
         return micro(began, n)
 
     return await root.spawn(asker).result()
@@ -197,9 +213,8 @@ async def control(root: Root, n: int) -> float:
     times: list[float] = []
     handled = trio.Event()
 
-    class Knock:
-        def __init__(self) -> None:
-            self.sent = clock()
+    class Knock(Message, frozen=True):
+        sent: float
 
     async def busy(me: Actor) -> None:
         nonlocal handled
@@ -209,14 +224,14 @@ async def control(root: Root, n: int) -> float:
                 handled.set()
 
     ref = root.spawn(busy, bound=UNBOUNDED)
-    for number in range(n):
-        ref.tell_nowait(number)
+    for message in numbers(n):
+        ref.tell_nowait(message)
     for _ in range(min(200, n // 100)):
         handled = trio.Event()
-        ref.signal(Knock())
+        ref.signal(Knock(clock()))
         await handled.wait()
-        for number in range(130):
-            ref.tell_nowait(number)
+        for message in numbers(130):
+            ref.tell_nowait(message)
     return sorted(times)[int(len(times) * 0.99)] * 1e6
 
 

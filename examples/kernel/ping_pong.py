@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import trio
 
-from callboard.protocol.messages import Message
-from callboard.supervisors import Actor, ChildSpec, Ref, Root, Supervisor
+from callboard.supervisors import Actor, ChildSpec, Message, Ref, Root, Supervisor
 
 
 class Ping(Message, frozen=True):
@@ -19,13 +18,13 @@ class Pong(Message, frozen=True):
     n: int
 
 
-async def ponger(me: Actor) -> None:
+async def ponger(me: Actor[Ping]) -> None:
     """Answers every ping until it is told to stop."""
     async for message in me:
         me.reply(Pong(n=message.n + 1))
 
 
-async def pinger(me: Actor, to: Ref[None], rounds: int) -> int:
+async def pinger(me: Actor, to: Ref[Ping], rounds: int) -> int:
     """Asks, and asks again with what it got; what it returns is its result."""
     n = 0
     for _ in range(rounds):

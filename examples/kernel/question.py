@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import trio
 
-from callboard.protocol.questions import Answer, Question
-from callboard.supervisors import PASS, Actor, Desk, Root
+from callboard.supervisors import PASS, Actor, Answer, Desk, Question, Root
 from callboard.supervisors.escalation import Verdict
 
 

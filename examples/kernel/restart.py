@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import trio
 
-from callboard.protocol.errors import ActorError
-from callboard.protocol.events import Event
-from callboard.supervisors import Actor, ChildSpec, Root, Supervisor
+from callboard.supervisors import Actor, ActorError, ChildSpec, Event, Message, Ref, Root, Supervisor
 
 
-async def divider(me: Actor) -> None:
+class Divide(Message, frozen=True):
+    by: int
+
+
+async def divider(me: Actor[Divide]) -> None:
     """Answers 100 / n, and has never heard of 0."""
-    async for n in me:
-        me.reply(100 / n)
+    async for message in me:
+        me.reply(100 / message.by)
 
 
 def narrate(event: Event) -> None:
@@ -30,11 +32,11 @@ async def main() -> None:
     async with Root() as root:
         with root.bus.listen(narrate):
             ref = await root.start(site, name="site", link=False)
-            child = site.child("divider")
+            child: Ref[Divide] | None = site.child("divider")
             assert child is not None
             for n in (4, 0, 5, 0, 10, 0, 20):
                 try:
-                    print(f"100 / {n} =", await child.ask(n))
+                    print(f"100 / {n} =", await child.ask(Divide(n)))
                 except ActorError as error:
                     print(f"100 / {n}: {type(error).__name__}: {error}")
             print("the supervisor:", (await ref.wait()).error)

@@ -10,6 +10,8 @@ from callboard.protocol.errors import AskTimeout
 from callboard.supervisors import Actor, Root
 from callboard.supervisors.alarms import SOME
 
+from .notes import Note
+
 
 async def silent(me: Actor) -> None:
     async for _ in me:
@@ -18,7 +20,7 @@ async def silent(me: Actor) -> None:
 
 async def echo(me: Actor) -> None:
     async for message in me:
-        me.reply(message)
+        me.reply(message.said)
 
 
 async def test_each_ask_expires_at_its_own_time_whatever_the_order(root: Root) -> None:
@@ -27,7 +29,7 @@ async def test_each_ask_expires_at_its_own_time_whatever_the_order(root: Root) -
 
     async def ask(seconds: float) -> None:
         with pytest.raises(AskTimeout) as caught:
-            await ref.ask("anybody?", timeout=seconds)
+            await ref.ask(Note("anybody?"), timeout=seconds)
         expired.append((trio.current_time(), str(caught.value)))
 
     async with trio.open_nursery() as nursery:
@@ -41,13 +43,13 @@ async def test_a_shorter_limit_set_later_still_comes_first(root: Root) -> None:
 
     async def ask_long() -> None:
         with pytest.raises(AskTimeout):
-            await ref.ask("later", timeout=100)
+            await ref.ask(Note("later"), timeout=100)
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(ask_long)
         await trio.testing.wait_all_tasks_blocked()
         with pytest.raises(AskTimeout):
-            await ref.ask("sooner", timeout=1)
+            await ref.ask(Note("sooner"), timeout=1)
         assert trio.current_time() == pytest.approx(1.0)
     assert trio.current_time() == pytest.approx(100.0)
 
@@ -55,7 +57,7 @@ async def test_a_shorter_limit_set_later_still_comes_first(root: Root) -> None:
 async def test_an_asker_that_was_cancelled_is_not_woken_again(root: Root) -> None:
     ref = root.spawn(silent)
     with trio.move_on_after(0.5) as scope:
-        await ref.ask("anybody?", timeout=1)
+        await ref.ask(Note("anybody?"), timeout=1)
     assert scope.cancelled_caught
     await trio.sleep(2)
     assert trio.current_time() == pytest.approx(2.5)
@@ -64,7 +66,7 @@ async def test_an_asker_that_was_cancelled_is_not_woken_again(root: Root) -> Non
 async def test_limits_of_answered_asks_do_not_pile_up(root: Root) -> None:
     ref = root.spawn(echo)
     for number in range(3 * SOME):
-        assert await ref.ask(number, timeout=3_600) == number
+        assert await ref.ask(Note(number), timeout=3_600) == number
         assert len(root.alarms) <= SOME + 1
 
 
@@ -75,7 +77,7 @@ async def test_sorting_out_keeps_the_limits_of_those_who_still_wait(root: Root) 
     async def wait(seconds: float) -> None:
         nonlocal late
         with pytest.raises(AskTimeout):
-            await mute.ask("anybody?", timeout=seconds)
+            await mute.ask(Note("anybody?"), timeout=seconds)
         assert trio.current_time() == pytest.approx(seconds)
         late += 1
 
@@ -84,7 +86,7 @@ async def test_sorting_out_keeps_the_limits_of_those_who_still_wait(root: Root) 
             nursery.start_soon(wait, 50.0 - number)
         await trio.testing.wait_all_tasks_blocked()
         for number in range(2 * SOME):
-            await ref.ask(number, timeout=3_600)
+            await ref.ask(Note(number), timeout=3_600)
     assert late == 10
 
 
@@ -92,12 +94,12 @@ async def test_sorting_out_keeps_the_limits_of_those_who_still_wait(root: Root) 
 async def test_no_time_at_all_is_no_time(root: Root, timeout: float) -> None:
     ref = root.spawn(silent)
     with pytest.raises(AskTimeout, match="within 0 s"):
-        await ref.ask("anybody?", timeout=timeout)
+        await ref.ask(Note("anybody?"), timeout=timeout)
 
 
 async def test_a_limit_that_is_none_at_all_or_not_a_number_is_refused_or_for_ever(root: Root) -> None:
     ref = root.spawn(echo)
-    assert await ref.ask(1, timeout=float("inf")) == 1
+    assert await ref.ask(Note(1), timeout=float("inf")) == 1
     for wrong in (-1.0, float("nan")):
         with pytest.raises(ValueError, match=r"timeout|NaN|non-negative"):
-            await ref.ask(1, timeout=wrong)
+            await ref.ask(Note(1), timeout=wrong)

@@ -13,10 +13,12 @@ from callboard.protocol.errors import ActorDead, ActorFailed, AskTimeout, Deadlo
 from callboard.protocol.events import Event
 from callboard.supervisors import Actor, Ref, Request, Root
 
+from .notes import Note
+
 
 async def echo(me: Actor) -> None:
     async for message in me:
-        me.reply(message)
+        me.reply(message.said)
 
 
 async def silent(me: Actor) -> None:
@@ -39,7 +41,7 @@ async def test_09_every_ask_gets_its_own_reply(root: Root) -> None:
     replies: dict[int, Any] = {}
 
     async def asker(number: int) -> None:
-        replies[number] = await ref.ask(number)
+        replies[number] = await ref.ask(Note(number))
 
     async with trio.open_nursery() as nursery:
         for number in range(200):
@@ -54,7 +56,7 @@ async def test_09_a_second_reply_is_a_dead_letter(root: Root, events: list[Event
             request.reply(1)
             request.reply(2)
 
-    assert await root.spawn(body).ask("?") == 1
+    assert await root.spawn(body).ask(Note("?")) == 1
     assert dead_letters(events) == [("Value(2)", "already answered")]
 
 
@@ -66,7 +68,7 @@ async def test_09_reply_to_a_told_message_does_nothing_and_it_can_not_be_taken(r
             me.take_request()
 
     ref = root.spawn(body)
-    await ref.tell(1)
+    await ref.tell(Note(1))
     assert (await ref.wait()).reason == "normal"
 
 
@@ -75,20 +77,20 @@ async def test_10_asking_an_ended_actor_fails_at_once(root: Root, events: list[E
     await ref.stop()
     before = trio.current_time()
     with pytest.raises(ActorDead, match="/echo has ended; nobody will answer"):
-        await ref.ask("anyone?", timeout=10)
+        await ref.ask(Note("anyone?"), timeout=10)
     assert trio.current_time() == before
-    assert dead_letters(events) == [("'anyone?'", "the actor has ended")]
+    assert dead_letters(events) == [("Note(said='anyone?')", "the actor has ended")]
 
 
 async def test_10_an_ask_still_in_the_mailbox_fails_when_the_actor_ends(root: Root, events: list[Event]) -> None:
     ref = root.spawn(silent, bound=2)
-    await ref.tell("in hand")
+    await ref.tell(Note("in hand"))
     await wait_all_tasks_blocked()
     errors: list[str] = []
 
     async def asker(number: int) -> None:
         with pytest.raises(ActorDead) as caught:
-            await ref.ask(number)
+            await ref.ask(Note(number))
         errors.append(str(caught.value))
 
     async with trio.open_nursery() as nursery:
@@ -99,7 +101,8 @@ async def test_10_an_ask_still_in_the_mailbox_fails_when_the_actor_ends(root: Ro
     assert sorted(errors) == ["/silent ended before it came to this message"] * 2 + [
         "/silent has ended; nobody will answer"
     ]
-    assert [message for message, _ in dead_letters(events)] == ["0", "1", "2"], "each is reported once"
+    letters = [message for message, _ in dead_letters(events)]
+    assert letters == [f"Note(said={number})" for number in range(3)], "each is reported once"
 
 
 async def test_10_an_answer_that_is_itself_an_actor_dead_passes_as_it_is(root: Root, events: list[Event]) -> None:
@@ -108,7 +111,7 @@ async def test_10_an_answer_that_is_itself_an_actor_dead_passes_as_it_is(root: R
             me.refuse(ActorDead("/somebody/else has ended"))
 
     with pytest.raises(ActorDead, match="/somebody/else has ended"):
-        await root.spawn(forwards).ask(1)
+        await root.spawn(forwards).ask(Note(1))
     assert dead_letters(events) == []
 
 
@@ -119,7 +122,7 @@ async def test_11_a_crash_while_handling_fails_the_ask_with_the_crash_as_cause(r
 
     ref = root.spawn(body, link=False)
     with pytest.raises(ActorFailed, match="/body crashed: bad luck") as caught:
-        await ref.ask(1)
+        await ref.ask(Note(1))
     assert isinstance(caught.value.__cause__, ValueError)
 
 
@@ -133,7 +136,7 @@ async def test_11_a_thousand_asks_to_an_actor_that_crashes_fail_once_each(root: 
 
     async def asker() -> None:
         try:
-            await ref.ask(1)
+            await ref.ask(Note(1))
         except (ActorFailed, ActorDead) as error:
             failed.append(type(error))
 
@@ -149,27 +152,27 @@ async def test_12_going_on_without_a_reply_fails_the_ask(root: Root) -> None:
             pass
 
     with pytest.raises(NoReply, match="went on to its next message without a reply"):
-        await root.spawn(body).ask(1)
+        await root.spawn(body).ask(Note(1))
 
 
 async def test_13_an_ask_times_out_and_the_late_reply_goes_to_nobody_else(root: Root, events: list[Event]) -> None:
     async def slow(me: Actor) -> None:
         async for message in me:
             await trio.sleep(2)
-            me.reply(message)
+            me.reply(message.said)
 
     ref = root.spawn(slow)
     with pytest.raises(AskTimeout, match="no reply from /slow within 1 s"):
-        await ref.ask("first", timeout=1)
-    assert await ref.ask("second", timeout=10) == "second"
+        await ref.ask(Note("first"), timeout=1)
+    assert await ref.ask(Note("second"), timeout=10) == "second"
     assert dead_letters(events) == [("Value('first')", "nobody waits for the reply any more")]
 
 
 async def test_13_the_timeout_covers_the_wait_for_room(root: Root) -> None:
     ref = root.spawn(trio_sleeper, bound=1)
-    await ref.tell(1)
+    await ref.tell(Note(1))
     with pytest.raises(AskTimeout) as caught:
-        await ref.ask(2, timeout=3)
+        await ref.ask(Note(2), timeout=3)
     assert trio.current_time() == pytest.approx(3)
     assert caught.value.__context__ is None
 
@@ -184,7 +187,7 @@ async def test_13_a_reply_after_the_asker_has_ended_is_a_dead_letter(root: Root,
     keeper_ref = root.spawn(keeper)
 
     async def asker(me: Actor) -> None:
-        await keeper_ref.ask("?")
+        await keeper_ref.ask(Note("?"))
 
     ref = root.spawn(asker)
     await wait_all_tasks_blocked()
@@ -202,14 +205,14 @@ async def test_14_requests_can_be_answered_later_in_any_order(root: Root) -> Non
             if len(taken) == 1000:
                 random.Random(1).shuffle(taken)
                 for request in taken:
-                    request.reply(request.message * 2)
+                    request.reply(request.message.said * 2)
                 assert not me.lent
 
     ref = root.spawn(body)
     replies: dict[int, int] = {}
 
     async def asker(number: int) -> None:
-        replies[number] = await ref.ask(number)
+        replies[number] = await ref.ask(Note(number))
 
     async with trio.open_nursery() as nursery:
         for number in range(1000):
@@ -228,7 +231,7 @@ async def test_14_requests_taken_and_not_answered_fail_when_the_actor_ends(root:
 
     async def asker() -> None:
         with pytest.raises(ActorDead, match=r"/body ended \(normal\) without a reply") as caught:
-            await ref.ask("?")
+            await ref.ask(Note("?"))
         errors.append(caught.value)
 
     async with trio.open_nursery() as nursery:
@@ -240,7 +243,7 @@ async def test_14_requests_taken_and_not_answered_fail_when_the_actor_ends(root:
 async def test_15_an_actor_that_asks_itself_is_told_so(root: Root) -> None:
     async def body(me: Actor) -> str:
         with pytest.raises(Deadlock, match="/body -> /body") as caught:
-            await me.ref.ask("me")
+            await me.ref.ask(Note("me"))
         return str(caught.value)
 
     assert "wait for each other for ever" in await root.spawn(body).result()
@@ -248,7 +251,7 @@ async def test_15_an_actor_that_asks_itself_is_told_so(root: Root) -> None:
 
 @pytest.mark.parametrize("length", [2, 3, 10])
 async def test_15_a_circle_of_asks_is_refused_where_it_closes(root: Root, length: int) -> None:
-    refs: list[Ref[Any]] = []
+    refs: list[Ref] = []
     deadlocks: list[str] = []
 
     async def member(me: Actor, index: int) -> None:
@@ -261,18 +264,18 @@ async def test_15_a_circle_of_asks_is_refused_where_it_closes(root: Root, length
 
     refs.extend(root.spawn(member, index, name=f"m{index}") for index in range(length))
     with pytest.raises(Deadlock):
-        await refs[0].ask("round we go")
+        await refs[0].ask(Note("round we go"))
     assert len(deadlocks) == length, "the one that closed it, and those it travelled back through"
 
 
 async def test_15_actors_that_ask_one_another_without_a_circle_are_fine(root: Root) -> None:
     last = root.spawn(echo, name="last")
 
-    async def middle(me: Actor, to: Ref[Any]) -> None:
+    async def middle(me: Actor, to: Ref) -> None:
         async for message in me:
             me.reply(await to.ask(message))
 
     one = root.spawn(middle, last, name="one")
     two = root.spawn(middle, one, name="two")
-    assert await two.ask(5) == 5
-    assert await one.ask(6) == 6
+    assert await two.ask(Note(5)) == 5
+    assert await one.ask(Note(6)) == 6

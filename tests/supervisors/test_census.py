@@ -10,8 +10,10 @@ import trio
 import trio.testing
 
 from callboard.protocol.events import Event
-from callboard.supervisors import Actor, Root
-from callboard.supervisors.census import census, find, pause, resume
+from callboard.supervisors import Actor, Ref, Root
+from callboard.supervisors.census import census, count_sent, find, pause, resume
+
+from .notes import Note
 
 
 async def _still(me: Actor) -> None:
@@ -158,21 +160,53 @@ async def test_messages_that_were_taken_are_counted_however_they_came() -> None:
     async def body(me: Actor) -> None:
         me.started()
         async for message in me:
-            if message == "look":
+            if message.said == "look":
                 while me.has_mail:
                     me.take_mail()
 
     async with Root() as root:
         ref = root.spawn(body, name="box", bound=16)
         for number in range(200):  # more than there is room for, and than are taken in one turn
-            await ref.tell(number)
-        ref.signal("and a signal")
+            await ref.tell(Note(number))
+        ref.signal(Note("and a signal"))
         await trio.testing.wait_all_tasks_blocked()
         (seen,) = census(root)
         assert (seen.received, seen.mailbox) == (201, 0)
-        await ref.tell("look")
+        await ref.tell(Note("look"))
         for number in range(10):
-            await ref.tell(number)
+            await ref.tell(Note(number))
         await trio.testing.wait_all_tasks_blocked()
         (seen,) = census(root)
         assert seen.received == 212
+
+
+async def test_104_messages_are_counted_for_the_actor_that_sends_them_while_that_is_wanted(root: Root) -> None:
+    async def sink(me: Actor) -> None:
+        async for message in me:
+            me.reply(message)
+
+    async def source(me: Actor, sink: Ref) -> None:
+        async for _ in me:
+            await sink.tell(Note(1))
+            await sink.tell(Note(2))
+            sink.tell_nowait(Note(3))
+            sink.signal(Note(4))
+            await sink.ask(Note(5))
+
+    to = root.spawn(sink, bound=3)
+    ref = root.spawn(source, to)
+
+    async def round_of_mail() -> dict[str, int]:
+        await ref.tell(Note("go"))
+        await trio.testing.wait_all_tasks_blocked()
+        return {seen.name: seen.sent for seen in census(root)}
+
+    assert await round_of_mail() == {"sink": 0, "source": 0}
+    with count_sent(root):
+        assert await round_of_mail() == {"sink": 0, "source": 5}
+        with count_sent(root):
+            assert await round_of_mail() == {"sink": 0, "source": 10}
+        assert await round_of_mail() == {"sink": 0, "source": 15}
+        await ref.stop()
+        assert not root.sent
+    assert root.sent is None

@@ -15,6 +15,8 @@ from callboard.protocol.events import Event
 from callboard.protocol.messages import Down
 from callboard.supervisors import Actor, EndOfMail, Ref, Root
 
+from .notes import Note
+
 TERMINAL = ("actor.stopped", "actor.failed")
 
 
@@ -55,7 +57,7 @@ def ends_of(events: list[Event]) -> list[str]:
     ],
 )
 async def test_16_whatever_happens_there_is_exactly_one_terminal_event(
-    root: Root, events: list[Event], body: Any, act: Callable[[Ref[Any]], None], reason: str
+    root: Root, events: list[Event], body: Any, act: Callable[[Ref], None], reason: str
 ) -> None:
     ref = root.spawn(body, link=False)
     await wait_all_tasks_blocked()
@@ -141,15 +143,15 @@ async def test_17_stop_lets_the_message_in_hand_finish_and_drops_the_rest(root: 
     async def body(me: Actor) -> None:
         async for message in me:
             await trio.sleep(0.5)
-            finished.append(message)
+            finished.append(message.said)
 
     ref = root.spawn(body)
     for number in range(3):
-        await ref.tell(number)
+        await ref.tell(Note(number))
     await wait_all_tasks_blocked()
     assert (await ref.stop()).reason == "normal"
     assert finished == [0]
-    assert [event.data.message for event in events if event.kind == "mail.dead"] == ["1", "2"]
+    assert [event.data.message for event in events if event.kind == "mail.dead"] == ["Note(said=1)", "Note(said=2)"]
 
 
 async def test_17_letting_the_end_of_mail_escape_is_being_stopped_also_through_a_nursery(root: Root) -> None:
@@ -190,7 +192,7 @@ async def test_18_cancel_interrupts_in_the_middle_of_a_message(root: Root) -> No
             raise
 
     ref = root.spawn(body)
-    await ref.tell(1)
+    await ref.tell(Note(1))
     await wait_all_tasks_blocked()
     ref.cancel()
     assert (await ref.wait()).reason == "cancelled"
@@ -552,7 +554,7 @@ async def test_11_a_crash_of_a_group_reaches_the_asker_as_it_is(root: Root) -> N
 
     ref = root.spawn(body, link=False)
     with pytest.raises(ActorFailed) as caught:
-        await ref.ask(1)
+        await ref.ask(Note(1))
     assert isinstance(caught.value.__cause__, ExceptionGroup)
 
 
@@ -568,7 +570,7 @@ async def test_10_asking_an_actor_that_is_stopping_fails_when_it_has_ended(root:
     await wait_all_tasks_blocked()
     ref.cancel()
     with pytest.raises(ActorDead):
-        await ref.ask("hello?")
+        await ref.ask(Note("hello?"))
     assert trio.current_time() == pytest.approx(0.5)
 
 

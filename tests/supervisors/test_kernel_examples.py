@@ -29,6 +29,16 @@ EXAMPLES = Path(__file__).parent.parent.parent / "examples" / "kernel"
             "pool",
             [r"process (\d+) heard: two", r"process \d+ heard: three, to a new process", r"PoolStat.*opened=3,.*"],
         ),
+        (
+            "workers",
+            [
+                r"2: 4 \(by ann\)",
+                r"13: /workers/bob crashed: 13 brings bad luck",
+                r"7: 49 \(by bob\)",
+                r"100: 10000 \(by cyd\)",
+                r"200: None \(by cyd\)",
+            ],
+        ),
         ("question", [r"soup with salt: no \(says /kitchen\)", r"fish with salt: yes \(says guest 2\)"]),
     ],
 )

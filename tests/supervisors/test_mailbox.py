@@ -16,6 +16,8 @@ from callboard.protocol.errors import MailboxFull
 from callboard.protocol.events import Event
 from callboard.supervisors import Actor, Ref, Root
 
+from .notes import Note
+
 
 class Inbox:
     """An actor that keeps what it gets; `gate` holds it back before each message."""
@@ -28,7 +30,7 @@ class Inbox:
     async def __call__(self, me: Actor) -> None:
         await self.gate.wait()
         async for message in me:
-            self.got.append(message)
+            self.got.append(message.said)
             await self.gate.wait()
 
 
@@ -36,7 +38,7 @@ async def test_01_messages_of_one_sender_arrive_in_the_order_they_were_sent(root
     inbox = Inbox()
     ref = root.spawn(inbox, bound=4)
     for number in range(100):
-        await ref.tell(number)
+        await ref.tell(Note(number))
     await wait_all_tasks_blocked()
     assert inbox.got == list(range(100))
 
@@ -57,14 +59,14 @@ def test_01_order_per_sender_holds_for_any_bound_and_any_senders(
 
         async def reader(me: Actor) -> None:
             async for message in me:
-                got.append(message)
+                got.append(message.said)
                 assert len(me.mailbox.mail or ()) <= bound
                 for _ in range(pauses[len(got) % len(pauses)]):
                     await trio.lowlevel.checkpoint()
 
-        async def sender(ref: Ref[None], me: int, count: int) -> None:
+        async def sender(ref: Ref[Note], me: int, count: int) -> None:
             for number in range(count):
-                await ref.tell((me, number))
+                await ref.tell(Note((me, number)))
                 for _ in range(pauses[(me + number) % len(pauses)] - 1):
                     await trio.lowlevel.checkpoint()
 
@@ -86,12 +88,12 @@ async def test_02_a_full_mailbox_makes_tell_wait_and_tell_nowait_raise(root: Roo
     inbox.gate = trio.Event()
     ref = root.spawn(inbox, bound=2)
     with assert_no_checkpoints():
-        await ref.tell(1)
-        await ref.tell(2)
+        await ref.tell(Note(1))
+        await ref.tell(Note(2))
     with pytest.raises(MailboxFull, match=r"2 messages are waiting \(the bound is 2\); use `await tell`"):
-        ref.tell_nowait(3)
+        ref.tell_nowait(Note(3))
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(ref.tell, 3)
+        nursery.start_soon(ref.tell, Note(3))
         await wait_all_tasks_blocked()
         assert inbox.got == []
         inbox.gate.set()
@@ -105,7 +107,7 @@ async def test_02_a_hundred_senders_through_a_small_mailbox_lose_nothing(root: R
 
     async def sender(me: int) -> None:
         for number in range(100):
-            await ref.tell((me, number))
+            await ref.tell(Note((me, number)))
 
     async with trio.open_nursery() as nursery:
         for me in range(100):
@@ -117,24 +119,44 @@ async def test_02_a_hundred_senders_through_a_small_mailbox_lose_nothing(root: R
 async def test_02_a_mailbox_may_fill_before_its_actor_has_started(root: Root) -> None:
     inbox = Inbox()
     ref = root.spawn(inbox, bound=1)
-    assert ref.tell_nowait(1)
+    assert ref.tell_nowait(Note(1))
     with pytest.raises(MailboxFull):
-        ref.tell_nowait(2)
-    await ref.tell(3)
+        ref.tell_nowait(Note(2))
+    await ref.tell(Note(3))
     await wait_all_tasks_blocked()
     assert inbox.got == [1, 3]
+
+
+async def test_02_a_sender_that_waited_for_room_wakes_a_reader_that_has_fallen_asleep_since(root: Root) -> None:
+    inbox = Inbox()
+    inbox.gate = trio.Event()
+    ref = root.spawn(inbox, bound=1)
+    await ref.tell(Note(1))
+
+    async def sender() -> None:
+        await ref.tell(Note(2))
+        await wait_all_tasks_blocked()
+        await ref.tell(Note(3))
+        await ref.tell(Note(4))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(sender)
+        await wait_all_tasks_blocked()
+        inbox.gate.set()
+    await wait_all_tasks_blocked()
+    assert inbox.got == [1, 2, 3, 4]
 
 
 async def test_03_a_cancelled_tell_that_waited_for_room_has_sent_nothing(root: Root) -> None:
     inbox = Inbox()
     inbox.gate = trio.Event()
     ref = root.spawn(inbox, bound=1)
-    await ref.tell("first")
+    await ref.tell(Note("first"))
     with trio.move_on_after(1) as scope:
-        await ref.tell("never sent")
+        await ref.tell(Note("never sent"))
     assert scope.cancelled_caught
     inbox.gate.set()
-    await ref.tell("last")
+    await ref.tell(Note("last"))
     await wait_all_tasks_blocked()
     assert inbox.got == ["first", "last"]
 
@@ -144,9 +166,9 @@ async def test_04_signals_overtake_all_mail_and_are_never_refused(root: Root) ->
     inbox.gate = trio.Event()
     ref = root.spawn(inbox, bound=3)
     for number in range(3):
-        ref.tell_nowait(number)
+        ref.tell_nowait(Note(number))
     for number in range(1000):
-        assert ref.signal(f"signal {number}")
+        assert ref.signal(Note(f"signal {number}"))
     inbox.gate.set()
     await wait_all_tasks_blocked()
     assert inbox.got == [*(f"signal {number}" for number in range(1000)), 0, 1, 2]
@@ -157,7 +179,7 @@ async def test_04_stop_is_seen_before_a_hundred_thousand_queued_messages(root: R
     inbox.gate = trio.Event()
     ref = root.spawn(inbox, bound=100_000)
     for number in range(100_000):
-        ref.tell_nowait(number)
+        ref.tell_nowait(Note(number))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(ref.stop)
         await wait_all_tasks_blocked()
@@ -179,7 +201,7 @@ async def test_05_an_actor_handles_one_message_at_a_time(root: Root) -> None:
     ref = root.spawn(body)
     async with trio.open_nursery() as nursery:
         for number in range(5):
-            nursery.start_soon(ref.ask, number)
+            nursery.start_soon(ref.ask, Note(number))
     assert trio.current_time() == pytest.approx(5)
 
 
@@ -203,10 +225,10 @@ async def test_06_an_actor_that_never_runs_out_of_mail_lets_others_run(root: Roo
 
     async def chatty(me: Actor) -> None:
         nonlocal handled
-        me.ref.tell_nowait(0)
+        me.ref.tell_nowait(Note(0))
         async for _ in me:
             handled += 1
-            me.ref.tell_nowait(0)
+            me.ref.tell_nowait(Note(0))
 
     ref = root.spawn(chatty)
     await trio.lowlevel.checkpoint()
@@ -230,10 +252,10 @@ async def test_07_telling_and_receiving_are_checkpoints_only_when_they_wait(root
 
     ref = root.spawn(body)
     with assert_no_checkpoints():
-        await ref.tell(1)
-        await ref.tell(2)
+        await ref.tell(Note(1))
+        await ref.tell(Note(2))
     await wait_all_tasks_blocked()
-    await ref.tell(3)
+    await ref.tell(Note(3))
     assert (await ref.wait()).reason == "normal"
 
 
@@ -243,16 +265,16 @@ async def test_08_a_message_that_reaches_nobody_is_a_dead_letter(root: Root, eve
 
     ref = root.spawn(body)
     for number in range(3):
-        await ref.tell(number)
+        await ref.tell(Note(number))
     await ref.wait()
-    assert await ref.tell("too late") is False
-    assert ref.tell_nowait("too late") is False
-    assert ref.signal("too late") is False
+    assert await ref.tell(Note("too late")) is False
+    assert ref.tell_nowait(Note("too late")) is False
+    assert ref.signal(Note("too late")) is False
     dead = [(event.data.message, event.data.reason) for event in events if event.kind == "mail.dead"]
     assert dead == [
-        ("1", "the actor ended before it came to it"),
-        ("2", "the actor ended before it came to it"),
-        *[("'too late'", "the actor has ended")] * 3,
+        ("Note(said=1)", "the actor ended before it came to it"),
+        ("Note(said=2)", "the actor ended before it came to it"),
+        *[("Note(said='too late')", "the actor has ended")] * 3,
     ]
 
 
@@ -262,18 +284,18 @@ async def test_08_a_sender_that_waits_for_room_when_the_actor_ends_has_a_dead_le
     inbox = Inbox()
     inbox.gate = trio.Event()
     ref = root.spawn(inbox, bound=1)
-    await ref.tell(1)
+    await ref.tell(Note(1))
     sent: list[bool] = []
 
     async def sender() -> None:
-        sent.append(await ref.tell(2))
+        sent.append(await ref.tell(Note(2)))
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(sender)
         await wait_all_tasks_blocked()
         ref.cancel()
     assert sent == [False]
-    assert [event.data.message for event in events if event.kind == "mail.dead"] == ["1", "2"]
+    assert [event.data.message for event in events if event.kind == "mail.dead"] == ["Note(said=1)", "Note(said=2)"]
 
 
 async def test_02_a_sender_that_waits_is_let_in_although_others_never_stop_telling(root: Root) -> None:
@@ -282,24 +304,24 @@ async def test_02_a_sender_that_waits_is_let_in_although_others_never_stop_telli
 
     async def reader(me: Actor) -> None:
         async for message in me:
-            seen.append(message)
+            seen.append(message.said)
             await trio.lowlevel.checkpoint()  # slower than those who tell
 
     ref = root.spawn(reader, bound=8)
 
     async def slow() -> None:
-        await ref.tell("slow")
+        await ref.tell(Note("slow"))
         slow_is_in.set()
 
     async def chatty() -> None:
         while not slow_is_in.is_set():
             with contextlib.suppress(MailboxFull):
-                ref.tell_nowait("chatty")
+                ref.tell_nowait(Note("chatty"))
             await trio.lowlevel.checkpoint()
 
     async with trio.open_nursery() as nursery:
         for _ in range(8):
-            ref.tell_nowait("first")
+            ref.tell_nowait(Note("first"))
         nursery.start_soon(slow)
         await trio.lowlevel.checkpoint()
         for _ in range(3):
@@ -312,12 +334,12 @@ async def test_03_when_the_last_waiting_sender_gives_up_there_is_room_again(root
     inbox = Inbox()
     inbox.gate = trio.Event()
     ref = root.spawn(inbox, bound=2)
-    await ref.tell(1)
-    await ref.tell(2)
+    await ref.tell(Note(1))
+    await ref.tell(Note(2))
     with trio.move_on_after(1):
-        await ref.tell(3)
+        await ref.tell(Note(3))
     inbox.gate.set()
     await wait_all_tasks_blocked()
-    assert ref.tell_nowait(4)
+    assert ref.tell_nowait(Note(4))
     await wait_all_tasks_blocked()
     assert inbox.got == [1, 2, 4]

@@ -9,6 +9,8 @@ from callboard.protocol.messages import Resumed
 from callboard.supervisors import Actor, Root
 from callboard.supervisors.census import pause, resume
 
+from .notes import Note
+
 
 async def still(me: Actor) -> None:
     me.started()
@@ -61,20 +63,20 @@ async def test_102_mail_is_read_while_what_is_to_begin_is_held_back(root: Root) 
         async for message in me:
             pauses = me.root.pauses
             if not isinstance(message, Resumed):
-                did.append(f"read {message}")
-                held.append(message)
+                did.append(f"read {message.said}")
+                held.append(message.said)
             if pauses is None or not pauses.signal_when_free(me):
                 did.extend(f"began {each}" for each in held)
                 held.clear()
 
     ref = root.spawn(driver)
-    await ref.tell("a")
+    await ref.tell(Note("a"))
     await trio.testing.wait_all_tasks_blocked()
     actor = root.actor.child("driver")
     assert actor is not None
     pause(actor)
-    await ref.tell("b")
-    await ref.tell("c")
+    await ref.tell(Note("b"))
+    await ref.tell(Note("c"))
     await trio.testing.wait_all_tasks_blocked()
     assert did == ["read a", "began a", "read b", "read c"]
     resume(actor)

@@ -17,6 +17,8 @@ from callboard.protocol.errors import ActorError, CallboardError, NobodyToAsk
 from callboard.protocol.questions import Question
 from callboard.supervisors import Actor, Backoff, ChildSpec, Ref, Root, Supervisor
 
+from .notes import Note
+
 SEEDS = [pytest.param(seed, marks=[pytest.mark.soak] if seed >= 20 else []) for seed in range(220)]
 
 
@@ -39,12 +41,12 @@ class Storm:
     def __init__(self, root: Root, dice: random.Random) -> None:
         self.root = root
         self.dice = dice
-        self.refs: list[Ref[Any]] = []
+        self.refs: list[Ref] = []
         self.sites: list[Supervisor] = []
-        self.ends: dict[Ref[Any], int] = {}
+        self.ends: dict[Ref, int] = {}
         self.count = 0
 
-    def watch(self, ref: Ref[Any]) -> None:
+    def watch(self, ref: Ref) -> None:
         if ref in self.ends:
             return  # a restart
         self.refs.append(ref)
@@ -103,9 +105,9 @@ class Storm:
                         else:
                             me.reply(message)
                 elif what < 0.65:
-                    await dice.choice(self.refs).tell("mail")
+                    await dice.choice(self.refs).tell(Note("mail"))
                 elif what < 0.8:
-                    await dice.choice(self.refs).ask("?", timeout=dice.choice([None, 0.3, 1.0]))
+                    await dice.choice(self.refs).ask(Note("?"), timeout=dice.choice([None, 0.3, 1.0]))
                 elif what < 0.88:
                     await me.ask_person(Question(id="", actor="", text="?", timeout=dice.choice([None, 0.5])))
                 elif what < 0.95 and lent:
@@ -169,7 +171,7 @@ class Storm:
                     ref._actor.crash(ValueError("struck"))
                 elif what < 0.6:
                     with trio.move_on_after(dice.random()):
-                        await ref.ask("?")
+                        await ref.ask(Note("?"))
                 elif what < 0.75 and self.sites:
                     await self.meddle(dice.choice(self.sites))
                 elif self.root.questions.open:

@@ -17,6 +17,8 @@ from callboard.protocol.events import Event
 from callboard.supervisors import Actor, Backoff, ChildSpec, Ref, Root, Supervisor
 from callboard.supervisors.policy import Intensity
 
+from .notes import Note
+
 TERMINAL = ("actor.stopped", "actor.failed")
 
 
@@ -39,11 +41,11 @@ class Troupe:
         self.diary.append(f"{name} starts")
         try:
             async for message in me:
-                if message == "crash":
+                if message.said == "crash":
                     raise ValueError("told to crash")
-                if message == "return":
+                if message.said == "return":
                     return
-                me.reply(message)
+                me.reply(message.said)
         finally:
             self.diary.append(f"{name} ends")
 
@@ -58,7 +60,7 @@ def troupe() -> Troupe:
     return Troupe()
 
 
-async def up(root: Root, site: Supervisor, **options: Any) -> Ref[None]:
+async def up(root: Root, site: Supervisor, **options: Any) -> Ref:
     ref = await root.start(site, name="site", link=False, **options)
     await wait_all_tasks_blocked()
     return ref
@@ -67,7 +69,7 @@ async def up(root: Root, site: Supervisor, **options: Any) -> Ref[None]:
 async def do(site: Supervisor, name: str, message: str) -> None:
     child = site.child(name)
     assert child is not None
-    await child.tell(message)
+    await child.tell(Note(message))
     await wait_all_tasks_blocked()
 
 
@@ -337,7 +339,7 @@ def test_36_added_children_end_together_then_the_listed_ones_in_reverse(
             if how == "crash":
                 trigger = site.child("trigger")
                 assert trigger is not None
-                await trigger.tell("crash")
+                await trigger.tell(Note("crash"))
             elif how == "stop":
                 await ref.stop()
             else:
@@ -422,8 +424,8 @@ async def test_39_mail_survives_a_restart_except_the_message_in_hand(root: Root,
 
     async def body(me: Actor) -> None:
         async for message in me:
-            got.append(message)
-            if message == "poison":
+            got.append(message.said)
+            if message.said == "poison":
                 raise ValueError
             me.reply("ok")
 
@@ -434,11 +436,11 @@ async def test_39_mail_survives_a_restart_except_the_message_in_hand(root: Root,
     replies: list[Any] = []
 
     async def asker() -> None:
-        replies.append(await ref.ask("asked"))
+        replies.append(await ref.ask(Note("asked")))
 
     async with trio.open_nursery() as nursery:
         for message in ("before", "poison", "after"):
-            await ref.tell(message)
+            await ref.tell(Note(message))
         for _ in range(3):  # one has room, the others wait for it through the restart
             nursery.start_soon(asker)
     assert got == ["before", "poison", "after", "asked", "asked", "asked"]
@@ -451,8 +453,8 @@ async def test_39_an_ask_in_hand_fails_at_the_crash(root: Root, troupe: Troupe) 
     ref = site.child("a")
     assert ref is not None
     with pytest.raises(ActorFailed, match="/site/a crashed: told to crash"):
-        await ref.ask("crash")
-    assert await ref.ask("hello") == "hello"
+        await ref.ask(Note("crash"))
+    assert await ref.ask(Note("hello")) == "hello"
 
 
 async def test_39_a_restart_forgets_a_stop_meant_for_the_life_before(root: Root, troupe: Troupe) -> None:
@@ -462,7 +464,7 @@ async def test_39_a_restart_forgets_a_stop_meant_for_the_life_before(root: Root,
             await trio.sleep(1)
             raise ValueError
         async for message in me:
-            me.reply(message)
+            me.reply(message.said)
 
     site = Supervisor(ChildSpec(name="a", body=body))
     await up(root, site)
@@ -470,7 +472,7 @@ async def test_39_a_restart_forgets_a_stop_meant_for_the_life_before(root: Root,
     assert ref is not None
     async with trio.open_nursery() as nursery:
         nursery.start_soon(ref.stop)
-    assert await ref.ask("again", timeout=5) == "again"
+    assert await ref.ask(Note("again"), timeout=5) == "again"
 
 
 async def test_40_refs_and_monitors_survive_restarts(root: Root, troupe: Troupe, events: list[Event]) -> None:
@@ -482,7 +484,7 @@ async def test_40_refs_and_monitors_survive_restarts(root: Root, troupe: Troupe,
     ref.on_end(lambda end: ended.append(end.reason))
     for _ in range(3):
         await do(site, "a", "crash")
-        assert await ref.ask("hello") == "hello"
+        assert await ref.ask(Note("hello")) == "hello"
         assert site.child("a") is ref
     assert ended == []
     assert [event.kind for event in events if event.actor == "/site/a" and event.kind in TERMINAL] == []
@@ -498,7 +500,7 @@ async def test_40_a_stop_through_the_ref_ends_one_life(root: Root, troupe: Troup
     child = site.child("a")
     assert child is not None
     assert (await child.stop()).reason == "normal"
-    assert await child.ask("back?", timeout=5) == "back?"
+    assert await child.ask(Note("back?"), timeout=5) == "back?"
     assert ref.alive
 
 
@@ -524,7 +526,7 @@ async def test_41_a_sibling_that_crashes_at_the_same_time_is_charged_once_at_mos
     for name in "abc":
         child = site.child(name)
         assert child is not None
-        child.tell_nowait("crash")
+        child.tell_nowait(Note("crash"))
     await wait_all_tasks_blocked()
     assert ref.alive
 
@@ -603,7 +605,7 @@ async def test_43_a_cancel_between_two_lives_does_not_cost_the_next_one(root: Ro
     ref.cancel()
     await ref.stop()
     await trio.sleep(1.1)
-    assert await ref.ask("there?", timeout=1) == "there?"
+    assert await ref.ask(Note("there?"), timeout=1) == "there?"
 
 
 async def test_43_a_start_that_fails_on_request_leaves_no_trace(root: Root, troupe: Troupe) -> None:
@@ -616,7 +618,7 @@ async def test_43_a_start_that_fails_on_request_leaves_no_trace(root: Root, trou
     child = await site.start_child(troupe.spec("a", wait=True))
     assert child.path == "/site/a"
     await do(site, "a", "crash")
-    assert await child.ask("restarted?") == "restarted?"
+    assert await child.ask(Note("restarted?")) == "restarted?"
     assert ref.alive
 
 
@@ -650,7 +652,7 @@ async def test_43_a_child_may_have_itself_stopped(root: Root) -> None:
     ref = await up(root, site)
     child = site.child("a")
     assert child is not None
-    await child.tell("go")
+    await child.tell(Note("go"))
     await child.wait()
     await wait_all_tasks_blocked()
     assert site.child("a") is None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Never
 
 import msgspec
 import trio
@@ -59,7 +59,7 @@ class Prompting:
         self._shows = shows
         self._cancelled = False
         self._waiting = trio.CancelScope()
-        self._asked: dict[str, Ref[None]] = {}
+        self._asked: dict[str, Ref[Never, None]] = {}
 
     def cancel(self) -> None:
         """The client has called it off. The prompt is answered all the same, with `cancelled`."""

@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, Never
 
 import msgspec
 import trio
@@ -71,7 +71,7 @@ class Service:
         self._root = root
         self._calls: set[Call] = set()
         self._by_run: dict[str, Call] = {}
-        self._parked: dict[str, tuple[Call, Ref[None]]] = {}
+        self._parked: dict[str, tuple[Call, Ref[Never, None]]] = {}
 
     @contextmanager
     def answering(self) -> Iterator[None]:

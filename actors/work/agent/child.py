@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Never
 
 import msgspec
 
@@ -45,7 +45,7 @@ class Child(msgspec.Struct, kw_only=True, eq=False):
     timeout: float | None = None
     task: Task | None = None
     path: str = ""
-    ref: Ref[str] | None = None
+    ref: Ref[Never, str] | None = None
     letter: Letter | None = None
     answered: bool = False
 

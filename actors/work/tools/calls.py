@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Never
 
 import msgspec
 import trio
@@ -107,8 +107,8 @@ class Calls:
         self._looked_at = set()
         results: dict[int, Json] = {}
         errors: set[int] = set()
-        refs: list[tuple[int, Ref[Json]]] = []
-        last: Ref[Json] | None = None
+        refs: list[tuple[int, Ref[Never, Json]]] = []
+        last: Ref[Never, Json] | None = None
         for number, call in enumerate(calls):
             tool = self._tool(call.name)
             after = last if tool is not None and tool.ordered else None
@@ -132,8 +132,8 @@ class Calls:
         return self.tools.get(name) or self._unlisted.get(name)
 
     def _begin(
-        self, me: Actor, tool: Tool | None, call: ToolCall, after: Ref[Json] | None
-    ) -> Ref[Json] | dict[str, Json]:
+        self, me: Actor, tool: Tool | None, call: ToolCall, after: Ref[Never, Json] | None
+    ) -> Ref[Never, Json] | dict[str, Json]:
         """Start the call's actor, or say why not."""
         if tool is None:
             return _refused(self._unknown(call.name))
@@ -179,7 +179,7 @@ class Calls:
                 raise
             return []  # a stranger's schema that is none: the server has to look for itself
 
-    async def _play(self, me: Actor, tool: Tool, arguments: Arguments, id: str, after: Ref[Json] | None) -> Json:
+    async def _play(self, me: Actor, tool: Tool, arguments: Arguments, id: str, after: Ref[Never, Json] | None) -> Json:
         """Body of the call's actor, which lets the call before it end first, if they are ordered."""
         if after is not None:
             await after.wait()
@@ -256,7 +256,7 @@ async def _run(me: Actor, tool: Tool, arguments: Arguments, sight: Sight) -> Jso
     return await (tool.run(me, arguments) if tool.seeing is None else tool.seeing(me, arguments, sight))
 
 
-async def _all_ends(me: Actor, refs: list[tuple[int, Ref[Json]]]) -> list[tuple[int, End]]:
+async def _all_ends(me: Actor, refs: list[tuple[int, Ref[Never, Json]]]) -> list[tuple[int, End]]:
     """Wait until all have ended; whoever is interrupted meanwhile leaves none behind that works on."""
     try:
         return [(number, await ref.wait()) for number, ref in refs]

@@ -25,7 +25,7 @@ from callboard.protocol.agent import Agent
 from callboard.protocol.events import ActorRestarted, Event, EventData, LlmFailed, LlmRequest, RunFinished, RunStarted
 from callboard.protocol.questions import Question
 from callboard.protocol.settings.api import ApiLimits
-from callboard.supervisors import Actor, ChildSpec, Supervisor
+from callboard.supervisors import Actor, ChildSpec, Message, Supervisor
 
 GRAPH = "start: a\nnodes:\n  a: {type: llm, prompt: hi, next: z}\n  z: {type: end}"
 
@@ -204,6 +204,10 @@ async def test_sessions_are_counted_however_they_are_made(house: House) -> None:
     assert (await figures(house))["sessions_active_total"] == 1
 
 
+class Note(Message, frozen=True):
+    number: int
+
+
 async def test_mail_that_waits_is_measured_by_number_and_by_time(stage: Stage) -> None:
     metrics = Metrics()
     go_on = trio.Event()
@@ -216,7 +220,7 @@ async def test_mail_that_waits_is_measured_by_number_and_by_time(stage: Stage) -
         before = values(metrics)
         ref = stage.root.kernel.spawn(slow)
         for number in range(5):
-            await ref.tell(number)
+            await ref.tell(Note(number))
         await trio.testing.wait_all_tasks_blocked()
         found = values(metrics)
         assert found["mailbox_depth"] - before["mailbox_depth"] == 4

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Never
 
 import trio
 
@@ -101,7 +101,7 @@ class _Attempt:
         self._client = client
         self._junk = 0
         self._first_junk = ""
-        self._ref: Ref[None] | None = None
+        self._ref: Ref[Never, None] | None = None
 
     @property
     def words(self) -> str:

@@ -9,7 +9,7 @@ acknowledgement may grow old unnoticed, so the client waits for that.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Protocol, final
+from typing import TYPE_CHECKING, Never, Protocol, final
 
 import trio
 
@@ -48,7 +48,7 @@ class Listening:
         self._me = me
         self._on_change = on_change
         self._uris: set[str] = set()
-        self._ref: Ref[None] | None = None
+        self._ref: Ref[Never, None] | None = None
         self._asked: dict[str, Json] = {}
         self._heard: dict[str, Json] = {}  # what the last acknowledgement was for
         self._settled = trio.Event()

@@ -9,7 +9,7 @@ the connection's owner and answered as for the oldest of them; but if they are o
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Never, final
 
 import msgspec
 
@@ -48,7 +48,7 @@ class Questions:
         self._server = server
         self._own = Caller(me=me, host=host)
         self._abilities = abilities
-        self._open: dict[jsonrpc.Id, Ref[dict[str, Json]]] = {}
+        self._open: dict[jsonrpc.Id, Ref[Never, dict[str, Json]]] = {}
         self._of_call: dict[int, list[jsonrpc.Id]] = {}
 
     # --- the modern era: asked by an answer -------------------------------------------------------------------
@@ -61,7 +61,7 @@ class Questions:
         """
         if len(asked) > AT_ONCE:
             raise McpError(f"MCP server '{self._server}' asks {len(asked)} questions at once; {AT_ONCE} are answered")
-        refs: dict[str, Ref[dict[str, Json]]] = {}
+        refs: dict[str, Ref[Never, dict[str, Json]]] = {}
         try:
             for key, question in asked.items():
                 refs[key] = self._spawn(question, caller or self._own)
@@ -115,7 +115,7 @@ class Questions:
 
     # --- both -------------------------------------------------------------------------------------------------
 
-    def _spawn(self, asked: Asked, caller: Caller) -> Ref[dict[str, Json]]:
+    def _spawn(self, asked: Asked, caller: Caller) -> Ref[Never, dict[str, Json]]:
         """Raises McpError if it can't be answered at all, else the actor that answers it."""
         able = self._abilities
         known = {"elicitation/create": able.elicitation, "sampling/createMessage": able.sampling, "roots/list": True}
@@ -144,7 +144,7 @@ def pages(refusal: McpError) -> dict[str, Asked]:
     return {str(number): Asked("elicitation/create", {**page, "mode": "url"}) for number, page in enumerate(each)}
 
 
-async def _answer(ref: Ref[dict[str, Json]]) -> dict[str, Json]:
+async def _answer(ref: Ref[Never, dict[str, Json]]) -> dict[str, Json]:
     try:
         return await ref.result()
     except ActorFailed as failed:

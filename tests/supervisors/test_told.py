@@ -1,0 +1,161 @@
+"""What an actor may be told: frozen structs, and for type checkers those of its own classes."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from callboard.supervisors import Actor, Message, Ref, Root, told
+
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "examples" / "kernel" / "workers.py"
+
+
+class Ping(Message, frozen=True):
+    n: int
+
+
+class Plain(msgspec.Struct, frozen=True):
+    n: int
+
+
+class Loose(msgspec.Struct):
+    n: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Data:
+    n: int
+
+
+async def still(me: Actor) -> None:
+    me.started()
+    await trio.sleep_forever()
+
+
+REFUSED = [
+    ("hello", "/still was told str 'hello', but a message is a frozen struct"),
+    (7, "a message is a frozen struct. Declare one"),
+    ({"n": 1}, "was told dict"),
+    (None, "was told NoneType"),
+    (Data(1), "was told Data"),
+    (Loose(1), r"was told a Loose, which is not frozen\..*class Loose\(Message, frozen=True\)"),
+    (Ping, "was told the class Ping itself: tell an instance"),
+]
+
+
+@pytest.mark.parametrize(("wrong", "says"), REFUSED, ids=lambda value: "" if isinstance(value, str) else None)
+async def test_103_what_is_no_frozen_struct_is_refused_however_it_is_sent(root: Root, wrong: Any, says: str) -> None:
+    ref: Ref[Any] = root.spawn(still)
+    for _ in range(2):  # the second one could go the short way
+        with pytest.raises(TypeError, match=says):
+            await ref.tell(wrong)
+        with pytest.raises(TypeError, match=says):
+            ref.tell_nowait(wrong)
+        with pytest.raises(TypeError, match=says):
+            ref.signal(wrong)
+        with pytest.raises(TypeError, match=says):
+            await ref.ask(wrong)
+        with pytest.raises(TypeError, match=says):
+            ref._actor.tell_later(1, wrong)
+        assert await ref.tell(Ping(1))
+    assert list(ref._actor.mailbox.mail) == [Ping(1)] * 2
+    assert not ref._actor.mailbox.signals
+
+
+async def test_103_any_frozen_struct_may_be_told_in_any_mixture(root: Root) -> None:
+    got: list[object] = []
+
+    async def body(me: Actor[Ping | Plain]) -> None:
+        async for message in me:
+            got.append(message)  # noqa: PERF401 - the loop never ends
+
+    ref = root.spawn(body)
+    sent = [Ping(1), Plain(2), Ping(3), Ping(4), Plain(5)]
+    for message in sent:
+        await ref.tell(message)
+    await wait_all_tasks_blocked()
+    assert got == sent
+
+
+async def test_a_program_that_makes_classes_without_end_does_not_fill_the_memory(
+    root: Root, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(told, "MOST", 10)
+    ref = root.spawn(still, bound=1000)
+    for number in range(100):
+        await ref.tell(msgspec.defstruct(f"Made{number}", [], frozen=True)())
+    assert len(told.accepted) <= 10
+
+
+def test_the_types_of_refs_may_be_written_where_they_are_read_at_run_time() -> None:
+    assert repr(Ref[Ping]).endswith("Ping]")
+    assert Ref[Ping, int] != Ref[Ping]
+    assert Actor[Ping] is not Actor
+
+
+def mypy(program: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--follow-imports=silent"]
+    return subprocess.run(
+        [*command, "--explicit-package-bases", f"--cache-dir={program.parent}", str(program)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "MYPYPATH": str(ROOT / ".types")},
+        cwd=program.parent,
+        timeout=110,
+    )
+
+
+WRONG = """
+class Wrong(Message, frozen=True):
+    pass
+
+
+async def wrong(ref: Ref[Job]) -> None:
+    await ref.tell(Wrong())
+    ref.tell_nowait("a text")
+    await ref.ask(Wrong())
+
+
+async def inferred(me: Actor) -> None:
+    ref = me.spawn(worker)
+    await ref.tell(Wrong())
+    await ref.tell(Job(1))
+    me.spawn(typed).result().nothing
+    me.spawn(typed, 1)
+
+
+async def typed(me: Actor[Job]) -> int:
+    job = await me.receive()
+    job.no_such_field
+    return job.number
+"""
+
+
+def test_mypy_finds_a_wrong_message_in_the_example_and_nothing_else(tmp_path: Path) -> None:
+    program = tmp_path / "workers.py"
+    program.write_text(EXAMPLE.read_text())
+    done = mypy(program)
+    assert done.returncode == 0, done.stdout
+    lines = len(program.read_text().splitlines())
+    program.write_text(EXAMPLE.read_text() + WRONG)
+    done = mypy(program)
+    found = [line.split(": ", 2) for line in done.stdout.splitlines() if ": error: " in line]
+    assert [(int(where.split(":")[1]) - lines, what.rpartition("[")[2]) for where, _, what in found] == [
+        (7, "arg-type]"),
+        (8, "arg-type]"),
+        (9, "arg-type]"),
+        (14, "arg-type]"),
+        (16, "attr-defined]"),
+        (17, "arg-type]"),
+        (22, "attr-defined]"),
+    ], done.stdout
