@@ -23,7 +23,7 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Never
 
 import msgspec
 import trio
@@ -89,7 +89,7 @@ class Peer:
     def __init__(self, me: Actor, send: Callable[[bytes], Awaitable[None]]) -> None:
         self.me = me
         self._send = send
-        self._under_way: dict[Id, Ref[None]] = {}
+        self._under_way: dict[Id, Ref[Never, None]] = {}
         self._asked: dict[Id, _Asked] = {}
         self._count = 0
         self._closed = False

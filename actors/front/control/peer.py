@@ -10,7 +10,7 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Never, Protocol
 
 import msgspec
 
@@ -119,7 +119,7 @@ class Peer(peer.Peer):
         self.caller = caller
         self._acp = acp
         self._gate = gate
-        self._subscriptions: dict[str, Ref[None]] = {}
+        self._subscriptions: dict[str, Ref[Never, None]] = {}
         if acp is not None:
             acp.attach(self)
 
