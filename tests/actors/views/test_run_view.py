@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -208,3 +209,79 @@ def test_what_fails_within_something_that_ends_ends_with_it() -> None:
         ("node", "broken", "it broke"),
     ]
     assert view.nodes["a"].state == "failed"
+
+
+# --- what a view says --------------------------------------------------------------------------------------------
+
+
+def test_the_agent_that_was_started_speaks_and_its_children_do_not() -> None:
+    view, spoken = RunView(), set()
+    for event in STREAMS["team"]:
+        view.see(event)
+        if view.speaks(event):
+            spoken.add(event.actor)
+    assert spoken == {"/run-00000001/boss"}
+    calls = [event for event in STREAMS["team"] if event.kind == "tool.call.started" and view.calls_itself(event)]
+    assert [event.data.tool for event in calls if isinstance(event.data, ev.ToolStarted)] == [
+        "agent__spawn",
+        "add",
+        "bad",
+        "agent__collect",
+    ]
+
+
+def test_of_a_graph_nobody_speaks_and_only_its_own_nodes_are_counted() -> None:
+    view = RunView()
+    assert not [event for event in STREAMS["graph"] if view.see(event) and view.speaks(event)]
+    assert view.home is not None
+    assert view.home.name == "g"
+    assert "s" not in view.nodes  # of the child graph
+    assert (view.nodes["one"].visits, view.nodes["again"].visits) == (3, 3)
+    assert {id for id, node in view.nodes.items() if node.state == "failed"} == {"broken"}
+
+
+def test_a_request_that_is_tried_again_is_one_activity_and_what_was_heard_does_not_count() -> None:
+    view = RunView(text=100)
+    first = view.see(told(1, ev.LlmRequest(model="m", messages=1), "/a", "c"))
+    view.see(told(2, ev.LlmDelta(text="half"), "/a", "c"))
+    chat = view.see(told(3, ev.LlmRetry(model="m", attempt=1, wait=1.0, error="429"), "/a", "c")).about
+    assert chat is first.about
+    assert chat is not None
+    assert (chat.waits, chat.text, chat.pieces) == (True, "", 0)
+    again = view.see(told(4, ev.LlmRequest(model="m", messages=1, attempt=2), "/a", "c"))
+    assert (again.about, again.began, chat.waits) == (chat, False, False)
+    answer = ev.LlmResponse(model="m", seconds=1, input_tokens=3, output_tokens=2)
+    assert view.see(told(5, answer, "/a", "c")).ended == (chat,)
+    assert chat.tokens == (3, 2, 0)
+
+
+def test_an_actor_does_what_it_began_last_and_has_not_ended() -> None:
+    view, seen = RunView(), []
+    for data, id in (
+        (ev.NodeEntered(node="plan", type="llm"), ""),
+        (ev.LlmRequest(model="fake:model", messages=1), "c"),
+        (ev.LlmResponse(model="fake:model", seconds=1), "c"),
+        (ev.ToolStarted(tool="grep"), "t"),
+        (ev.ToolFinished(tool="grep", seconds=1), "t"),
+        (ev.NodeExited(node="plan", seconds=1), ""),
+    ):
+        view.see(told(1, data, "/g/plan", id))
+        doing = view.actors["/run-1/g/plan"].doing
+        seen.append(doing and doing.name)
+    assert seen == ["plan", "fake:model", "plan", "grep", "plan", None]
+
+
+def test_a_run_waits_while_a_question_is_open() -> None:
+    view = RunView()
+    asked = view.see(told(1, ev.QuestionAsked(question={"text": "?", "secret": True}), "/a", "q")).question
+    assert view.status == "waiting"
+    closed = view.see(told(2, ev.QuestionAnswered(value="x", by="terminal"), "/a", "q")).question
+    assert (view.status, closed) == ("running", asked)
+    assert view.see(told(3, ev.QuestionExpired(reason="timeout"), "/a", "q")).question is None
+
+
+def test_the_floor_knows_only_protocol() -> None:
+    for path in (Path(__file__).parents[3] / "actors" / "views").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.level > 1:
+                assert (node.module or "").split(".")[0] == "protocol", path
