@@ -13,7 +13,8 @@ from trio_websocket import WebSocketConnection, open_websocket_url
 
 import callboard
 from callboard.actors.front.control.gate import LocalGate
-from callboard.actors.front.control.hub import Hub, HubOptions, open_hub
+from callboard.actors.front.control.hub import Hub, HubOptions
+from callboard.actors.front.control.opening import open_hub
 from callboard.actors.front.control.websocket import WebSocketOptions, serve_websocket
 from callboard.protocol.control.schema import json_schema
 from callboard.protocol.events import LlmDelta, RunFinished, RunStarted

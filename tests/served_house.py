@@ -20,7 +20,8 @@ from fake_models import FakeModels, listening
 
 import callboard
 from callboard.actors.front.control.gate import LocalGate
-from callboard.actors.front.control.hub import Hub, open_hub
+from callboard.actors.front.control.hub import Hub
+from callboard.actors.front.control.opening import open_hub
 from callboard.actors.front.control.websocket import serve_websocket
 from callboard.actors.front.server.token_file import ServerFile, remove_server, write_server
 from callboard.protocol.control.caller import LOCAL

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ....protocol.control.caller import LOCAL
 from ...io.stdio import over_pipes, private_stdio
-from ..control.hub import open_hub
+from ..control.opening import open_hub
 from ..control.peer import Peer
 from .side import Side
 

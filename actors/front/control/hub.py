@@ -16,9 +16,7 @@ from __future__ import annotations
 import builtins
 import contextlib
 import logging
-import os
 from collections.abc import AsyncIterator, Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
@@ -33,13 +31,11 @@ from ....protocol.mcp.status import ServerStatus
 from ....protocol.outcome import Outcome
 from ....protocol.questions import Question
 from ....protocol.requests import RunRequest
-from ...io.directories import state_dir
 from ...io.unread import UnreadOfAll
 from ...runs.hooks import NO_HOOKS, Hooks
 from .asking import Asking, QuestionFeed
 from .logs.reading import LoggedEvent
 from .logs.runs import RunLogs, order
-from .methods import METHODS
 from .model_files import check_model
 from .runs.access import check_owner, no_run, sees
 from .runs.outcomes import outcome_of
@@ -52,6 +48,7 @@ from .tree import Tree
 if TYPE_CHECKING:
     from ....supervisors import Actor
     from ...runs.root import Root
+    from .method import Method
 
 log = logging.getLogger("callboard.control")
 
@@ -98,39 +95,8 @@ class Sessions(Protocol):
         """What is wanted, in the session that the agent is always run in."""
 
 
-@contextlib.asynccontextmanager
-async def open_hub(
-    me: Actor,
-    root: Root,
-    *,
-    directory: Path | None = None,
-    options: HubOptions | None = None,
-    redact: Callable[[bytes], bytes] | None = None,
-) -> AsyncIterator[Hub]:
-    """The hub of a process, for as long as the block lasts; runs that are under way at its end are interrupted.
-
-    Args:
-        me: the actor whose block it is.
-        directory: where the logs lie; by default `runs` of the state directory.
-        redact: takes secrets out of an encoded event, before anybody gets it.
-
-    Raises:
-        ConfigError: the logs can't be kept there.
-    """
-    options = options or HubOptions()
-    logs = RunLogs(directory or state_dir(os.environ) / "runs", keep=options.keep_runs)
-    await logs.__aenter__()
-    try:
-        hub = Hub(me, root, logs, options=options, redact=redact)
-        async with hub.at_work():
-            yield hub
-    finally:
-        with root.kernel.shield(END_WITHIN):
-            await logs.aclose()
-
-
 class Hub:
-    """See the module, and `open_hub`.
+    """See the module, and `opening.open_hub`.
 
     Attributes:
         root: what the runs share.
@@ -138,7 +104,7 @@ class Hub:
         options: see there.
         sessions: set by who has them.
         actors: what can be seen of the actors of runs, and done with them.
-        methods: what a peer may be asked, by name; who has more to offer adds to them.
+        methods: what a peer may be asked, by name.
         unread: what the connections of each key have not read yet.
         since: when it was opened, in trio's time.
         closing: set by who is about to end the process: nothing new begins.
@@ -157,7 +123,7 @@ class Hub:
         self.logs = logs
         self.options = options or HubOptions()
         self.sessions: Sessions | None = None
-        self.methods = dict(METHODS)
+        self.methods: dict[str, Method] = {}
         self.since = trio.current_time()
         self.closing = False
         self.unread = UnreadOfAll()
@@ -175,27 +141,20 @@ class Hub:
         self.actors = Steering(root, self._tree, self._runs, self.get)
 
     @contextlib.asynccontextmanager
-    async def at_work(self) -> AsyncIterator[None]:
-        """Listen, and let runs go on, while the block lasts."""
+    async def at_work(self) -> AsyncIterator[trio.Nursery]:
+        """Listen, and let runs go on, while the block lasts; what goes on beside them is put into the nursery."""
         try:
             with self.root.bus.listen(self._hear), self.root.questions.attach(self._asking):
                 async with trio.open_nursery() as nursery:
                     self._runs.nursery = nursery
                     nursery.start_soon(self._prune)
                     nursery.start_soon(self._look_around)
-                    self._offer_sessions(nursery)
-                    yield
+                    yield nursery
                     nursery.cancel_scope.cancel()
         except BaseExceptionGroup as group:
             if len(group.exceptions) == 1:
                 raise group.exceptions[0] from None
             raise
-
-    def _offer_sessions(self, nursery: trio.Nursery) -> None:
-        from .sessions import SESSION_METHODS, HubSessions
-
-        self.sessions = HubSessions(self, nursery)
-        self.methods.update(SESSION_METHODS)
 
     # --- runs ---------------------------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
 """What a client may call: our own methods, by name, with the structs of their parameters.
 
-Who has more to offer (sessions) puts it into `hub.methods`. docs/control.md has each of them with an example.
+Those of sessions are in `sessions`. docs/control.md has each of them with an example.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from ....protocol.version import VERSION
 from .asking import shown
 from .feed import FeedLagged
 from .memory import memory_of_process
+from .method import Method
 from .peer import Follow, Peer
 from .subscription import Lagged, Subscription
 
@@ -35,23 +36,6 @@ AGAIN_AFTER = 1.0
 """Seconds until a reader of a log that can't be read is told to come back."""
 
 log = logging.getLogger("callboard.control")
-
-
-class Method(msgspec.Struct, frozen=True):
-    """A method.
-
-    Attributes:
-        params: struct of its parameters.
-        result: struct of its result.
-        call: called with the connection and the parameters; returns the result, something to await for it, or `Follow`.
-        long: the result may be long: it is made when there is room for it, and of those that are awaited only a few are
-            made for one key at a time.
-    """
-
-    params: Any
-    result: Any
-    call: Callable[[Peer, Any], Any]
-    long: bool = False
 
 
 # --- runs --------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from ...runs.hooks import NO_HOOKS
 from ...runs.in_session import agent_of, on_stage, round_off, session_of_agent
 from ...runs.sessions.names import TEMP
 from ...runs.sessions.store import SessionMeta
-from .methods import Method
+from .method import Method
 
 if TYPE_CHECKING:
     from ....protocol.control.caller import Caller

@@ -31,7 +31,8 @@ from ..access.audit import Audit
 from ..access.gate import Gate
 from ..access.reload import reload
 from ..access.start import check_may_listen
-from ..control.hub import Hub, HubOptions, open_hub
+from ..control.hub import Hub, HubOptions
+from ..control.opening import open_hub
 from .crowd import Crowd
 from .listener import GOODBYE_WITHIN, Opened, listen, serve_port
 from .notify import notify

@@ -20,7 +20,8 @@ from waiting import until
 
 import callboard
 from callboard.actors.front.control.hub import Hub
-from callboard.actors.front.control.methods import METHODS, Method
+from callboard.actors.front.control.method import Method
+from callboard.actors.front.control.methods import METHODS
 from callboard.actors.front.control.peer import Peer
 from callboard.actors.io.outbox import Gone
 from callboard.protocol.control.caller import LOCAL, Caller

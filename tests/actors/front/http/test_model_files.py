@@ -11,7 +11,7 @@ import pytest
 from access_house import made_key
 from http_house import House, Serve
 
-from callboard.actors.front.control.hub import open_hub
+from callboard.actors.front.control.opening import open_hub
 from callboard.protocol.control.caller import Caller
 from callboard.protocol.control.own import StartRun
 from callboard.protocol.errors import Denied

@@ -1,0 +1,52 @@
+"""The hub of a process with all that a peer may ask of it: runs and sessions."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...io.directories import state_dir
+from .hub import END_WITHIN, Hub, HubOptions
+from .logs.runs import RunLogs
+from .methods import METHODS
+from .sessions import SESSION_METHODS, HubSessions
+
+if TYPE_CHECKING:
+    from ....supervisors import Actor
+    from ...runs.root import Root
+
+
+@contextlib.asynccontextmanager
+async def open_hub(
+    me: Actor,
+    root: Root,
+    *,
+    directory: Path | None = None,
+    options: HubOptions | None = None,
+    redact: Callable[[bytes], bytes] | None = None,
+) -> AsyncIterator[Hub]:
+    """The hub of a process, for as long as the block lasts; runs that are under way at its end are interrupted.
+
+    Args:
+        me: the actor whose block it is.
+        directory: where the logs lie; by default `runs` of the state directory.
+        redact: takes secrets out of an encoded event, before anybody gets it.
+
+    Raises:
+        ConfigError: the logs can't be kept there.
+    """
+    options = options or HubOptions()
+    logs = RunLogs(directory or state_dir(os.environ) / "runs", keep=options.keep_runs)
+    await logs.__aenter__()
+    try:
+        hub = Hub(me, root, logs, options=options, redact=redact)
+        async with hub.at_work() as nursery:
+            hub.sessions = HubSessions(hub, nursery)
+            hub.methods = {**METHODS, **SESSION_METHODS}
+            yield hub
+    finally:
+        with root.kernel.shield(END_WITHIN):
+            await logs.aclose()
