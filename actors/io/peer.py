@@ -23,7 +23,7 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, ClassVar, Never
+from typing import TYPE_CHECKING, Any, ClassVar, Never, TypeAlias
 
 import msgspec
 import trio
@@ -45,6 +45,7 @@ from ...protocol.jsonrpc import (
     Request,
     Result,
     decode,
+    decode_all,
     encode_failure,
     encode_notification,
     encode_request,
@@ -70,23 +71,29 @@ class Refusal(Exception):
         self.data = data
 
 
+Send: TypeAlias = Callable[[bytes], Awaitable[None]]
+"""Sends one frame, and returns when the transport has taken it; raises `Gone`."""
+
+
 class Peer:
     """See the module. A subclass says what it answers (`begin`), and how it differs from the control channel.
 
     Args:
         me: the connection's actor; all that goes on for it is below it.
-        send: sends one frame, and returns when the transport has taken it; raises `Gone`.
+        send: where frames go that belong to no request which came with a way back of its own.
 
     Attributes:
         me: as given.
         cancelling: the notification that takes a request back, in both directions.
         most: requests of the other side that are answered at the same time.
+        batches: whether several messages may come in one frame.
     """
 
     cancelling: ClassVar[str] = "$/cancel_request"
     most: ClassVar[int] = 256
+    batches: ClassVar[bool] = False
 
-    def __init__(self, me: Actor, send: Callable[[bytes], Awaitable[None]]) -> None:
+    def __init__(self, me: Actor, send: Send) -> None:
         self.me = me
         self._send = send
         self._under_way: dict[Id, Ref[Never, None]] = {}
@@ -96,8 +103,16 @@ class Peer:
 
     # --- what a subclass says -------------------------------------------------------------------------------
 
-    async def begin(self, request: Request) -> Any:
+    @property
+    def idle(self) -> bool:
+        """Whether no request is under way, in either direction."""
+        return not self._under_way and not self._asked
+
+    async def begin(self, request: Request, send: Send) -> Any:
         """The result of a request, or a coroutine that has it, played by an actor of its own.
+
+        Args:
+            send: the way back to who asks.
 
         Raises:
             Exception: told to the other side, see `told`.
@@ -124,9 +139,13 @@ class Peer:
         log.error("%s crashed", name, exc_info=error)
         return ErrorData(INTERNAL_ERROR, f"{name} crashed; the server's log says more", {"code": "error"})
 
-    async def succeeded(self, request: Request, result: Any) -> None:
+    async def succeeded(self, request: Request, result: Any, send: Send) -> None:
         """Send a result."""
-        await self._send(encode_result(request.id, result))
+        await send(encode_result(request.id, result))
+
+    async def taken_back(self, id: Id) -> None:
+        """The other side has cancelled its request."""
+        await self._send(encode_failure(id, REQUEST_CANCELLED, "the request was cancelled"))
 
     # --- what comes ---------------------------------------------------------------------------------------
 
@@ -136,11 +155,15 @@ class Peer:
         Raises:
             Gone: the answer could not be sent.
         """
+        batch = frame.lstrip()[:1] == b"["
         try:
+            if batch and self.batches:
+                for each in decode_all(frame):
+                    await self.take(each)
+                return
             message = decode(frame)
         except msgspec.ValidationError as error:
-            batch = frame.lstrip()[:1] == b"["
-            why = "a batch is not taken; send one object per frame" if batch else str(error)
+            why = "a batch is not taken; send one object per frame" if batch and not self.batches else str(error)
             await self._not_understood(frame, why)
         except msgspec.DecodeError as error:
             await self._send(encode_failure(None, PARSE_ERROR, f"this is no JSON: {error}"))
@@ -152,14 +175,22 @@ class Peer:
             else:
                 await self.take(message)
 
-    async def take(self, message: Message) -> None:
-        """As `receive`, for what is decoded already."""
+    async def take(self, message: Message, send: Send | None = None) -> Ref[Never, None] | None:
+        """As `receive`, for what is decoded already.
+
+        Args:
+            send: the way back for what belongs to this request.
+
+        Returns:
+            The actor that answers the request; None for what is over already.
+        """
         if isinstance(message, Request):
-            await self._requested(message)
-        elif isinstance(message, Notification):
+            return await self._requested(message, send or self._send)
+        if isinstance(message, Notification):
             await self._notified(message)
         else:
             self._settled(message)
+        return None
 
     async def _not_understood(self, frame: bytes, why: str) -> None:
         """Refuse it, by its id if it has one: whoever waits for an answer gets it."""
@@ -172,17 +203,17 @@ class Peer:
             id = None
         await self._send(encode_failure(id, INVALID_REQUEST, f"this is no JSON-RPC message: {why}"))
 
-    async def _requested(self, request: Request) -> None:
+    async def _requested(self, request: Request, send: Send) -> Ref[Never, None] | None:
         try:
             self._check(request)
-            result = await self.begin(request)
+            result = await self.begin(request, send)
             if inspect.iscoroutine(result):
-                self._spawn(request, result)
-                return
+                return self._spawn(request, result, send)
         except Exception as error:  # noqa: BLE001 - each is told to the client, and a bug to the log
-            await self._failed(request, error)
-            return
-        await self.succeeded(request, result)
+            await self._failed(request, error, send)
+            return None
+        await self.succeeded(request, result, send)
+        return None
 
     def _check(self, request: Request) -> None:
         if isinstance(request.id, str) and len(request.id) > LONGEST_ID:
@@ -206,34 +237,33 @@ class Peer:
             ref.cancel()
             await self.taken_back(id)
 
-    async def taken_back(self, id: Id) -> None:
-        """The other side has cancelled its request, which is answered by that."""
-        await self._send(encode_failure(id, REQUEST_CANCELLED, "the request was cancelled"))
-
     # --- requests that take their time --------------------------------------------------------------------
 
-    def _spawn(self, request: Request, work: Coroutine[Any, Any, Json]) -> None:
+    def _spawn(self, request: Request, work: Coroutine[Any, Any, Json], send: Send) -> Ref[Never, None]:
         name = request.method.replace("/", ".").strip("_$")
         try:
-            self._under_way[request.id] = self.me.spawn(self._answer, request, work, name=name, link=False)
+            ref = self.me.spawn(self._answer, request, work, send, name=name, link=False)
         except ShuttingDown:
             work.close()
             raise
+        self._under_way[request.id] = ref
+        return ref
 
-    async def _answer(self, me: Actor, request: Request, work: Coroutine[Any, Any, Json]) -> None:
+    async def _answer(self, me: Actor, request: Request, work: Coroutine[Any, Any, Json], send: Send) -> None:
         """Body of a request's actor."""
         id = request.id
         ref = me.ref
         try:
             async with self.block(request):
+                answering = False
                 try:
                     result = await work
+                    answering = self._under_way.pop(id, None) is not None
+                    if answering:
+                        await self.succeeded(request, result, send)
                 except Exception as error:  # noqa: BLE001 - each is told to the client, and a bug to the log
-                    if self._under_way.pop(id, None) is not None:
-                        await self._failed(request, error)
-                    return
-                if self._under_way.pop(id, None) is not None:
-                    await self.succeeded(request, result)
+                    if answering or self._under_way.pop(id, None) is not None:
+                        await self._failed(request, error, send)
         except Gone:
             return
         finally:
@@ -241,11 +271,11 @@ class Peer:
             if self._under_way.get(id) is ref:
                 del self._under_way[id]
 
-    async def _failed(self, request: Request, error: Exception) -> None:
+    async def _failed(self, request: Request, error: Exception, send: Send) -> None:
         if isinstance(error, Gone):
             raise error
         told = self.told(request, error)
-        await self._send(encode_failure(request.id, told.code, told.message, told.data))
+        await send(encode_failure(request.id, told.code, told.message, told.data))
 
     # --- what goes ----------------------------------------------------------------------------------------
 
@@ -261,8 +291,11 @@ class Peer:
         """Send a frame as it is."""
         await self._send(frame)
 
-    async def request(self, method: str, params: Json) -> Json:
-        """Ask the other side; its result.
+    async def request(self, method: str, params: Json, send: Send | None = None) -> Json:
+        """Ask the other side; its result. Cancelled, the other side is told.
+
+        Args:
+            send: the way to it, if not the connection's.
 
         Raises:
             Refused: it answers with an error, or the connection has gone.
@@ -272,15 +305,15 @@ class Peer:
         self._count += 1
         id = f"c{self._count}"
         asked = self._asked[id] = _Asked()
+        send = send or self._send
         try:
-            await self._send(encode_request(id, method, params))
+            await send(encode_request(id, method, params))
             await asked.settled.wait()
         except Gone:
             raise Refused("the client is gone") from None
         except trio.Cancelled:  # somebody else has answered: it need not show the question any more
             if not self._closed:
-                with contextlib.suppress(ShuttingDown):
-                    self.me.spawn(self._withdraw, id, name="withdrawal", link=False)
+                self.withdraw(encode_notification(self.cancelling, {"requestId": id}), send)
             raise
         finally:
             del self._asked[id]
@@ -291,10 +324,15 @@ class Peer:
             raise Refused("the client is gone")
         return msgspec.json.decode(answer.result)
 
-    async def _withdraw(self, _: Actor, id: str) -> None:
-        """Body of the actor that takes a question back."""
+    def withdraw(self, frame: bytes, send: Send) -> None:
+        """Send that a request of ours is taken back. Must not wait: who made it is cancelled."""
+        with contextlib.suppress(ShuttingDown):
+            self.me.spawn(self._sent, frame, send, name="withdrawal", link=False)
+
+    async def _sent(self, _: Actor, frame: bytes, send: Send) -> None:
+        """Body of the actor that takes a request back."""
         with contextlib.suppress(Gone):
-            await self.notify(self.cancelling, {"requestId": id})
+            await send(frame)
 
     def _settled(self, answer: Result | Failure) -> None:
         asked = None if answer.id is None else self._asked.get(answer.id)

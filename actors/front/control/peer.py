@@ -125,7 +125,7 @@ class Peer(peer.Peer):
 
     # --- what comes ---------------------------------------------------------------------------------------
 
-    async def begin(self, request: Request) -> Any:
+    async def begin(self, request: Request, send: peer.Send) -> Any:  # noqa: ARG002 - all goes one way here
         """See `io.peer.Peer`."""
         name = request.method
         by_acp = self._acp is not None and name in self._acp.methods
@@ -163,15 +163,15 @@ class Peer(peer.Peer):
             self._gate.audited(self.caller, request.method, _target_of(request), error)
         return super().told(request, error)
 
-    async def succeeded(self, request: Request, result: Any) -> None:
+    async def succeeded(self, request: Request, result: Any, send: peer.Send) -> None:
         """See `io.peer.Peer`; what goes on after its answer begins."""
         if self._gate is not None:
             self._gate.audited(self.caller, request.method, _target_of(request))
         if not isinstance(result, Follow):
-            await super().succeeded(request, result)
+            await super().succeeded(request, result, send)
             return
         try:
-            await super().succeeded(request, result.result)
+            await super().succeeded(request, result.result, send)
         except BaseException:  # the client is gone, or we are: nobody will follow
             if result.after is not None:
                 result.after()

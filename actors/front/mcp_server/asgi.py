@@ -18,7 +18,7 @@ import binascii
 import secrets
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+from typing import Any, Never, TypeAlias
 from urllib.parse import urlsplit
 
 import msgspec
@@ -30,19 +30,25 @@ from ....protocol.jsonrpc import (
     METHOD_NOT_FOUND,
     PARSE_ERROR,
     Failure,
+    Id,
     Message,
     Notification,
     Request,
     Result,
     decode,
+    encode_failure,
 )
 from ....protocol.mcp.model import HANDSHAKE, HEADER_MISMATCH, MODERN, UNSUPPORTED_VERSION
+from ....supervisors import Ref
+from ...io.peer import Refusal
 from .service import Service
-from .session import Leg, Refused, Session, params_of, refusal, version_named
+from .session import Session, Way, params_of, version_named
 
 Received = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Sent = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Headers = dict[str, str]
+_Streamed: TypeAlias = "tuple[_Pieces, Ref[Never, None]]"
+"""What there is to say, and the actor that says it."""
 
 PATH = "/mcp"
 MAX_BODY = 4 * 1024 * 1024
@@ -105,7 +111,7 @@ class App:
         except Reply as reply:
             await _reply(send, reply)
 
-    async def _answer(self, scope: MutableMapping[str, Any], receive: Received) -> Reply | tuple[Session, Leg]:
+    async def _answer(self, scope: MutableMapping[str, Any], receive: Received) -> Reply | _Streamed:
         headers = _headers(scope)
         self._admit(scope["path"], headers)
         if scope["method"] == "DELETE":
@@ -115,24 +121,29 @@ class App:
         _check_post(scope["method"], headers)
         message = _message(await _body(receive))
         if not isinstance(message, Request):
-            return self._take(message, headers)
-        modern, more = True, Headers()
+            return await self._take(message, headers)
+        modern, more, pieces = True, Headers(), _Pieces()
         try:
             version = version_named(params_of(message))
             modern = version is not None or headers.get("mcp-protocol-version") == MODERN
             if modern:
                 _check_headers(message, version, headers)
-                session = Session(self._service)
+                session = Session(self._service, pieces.put)
             elif message.method == "initialize":
                 session, more = self._new_session()
             elif headers.get("mcp-protocol-version", HANDSHAKE[0]) not in HANDSHAKE:
                 raise Reply(400, b'{"error":"this MCP-Protocol-Version is not spoken here"}')
             else:
                 session = self._session(headers)
-            answer = session.receive(message)
-        except Refused as refused:
-            raise Reply(STATUS.get(refused.code, 200) if modern else 200, refusal(message.id, refused)) from None
-        return (session, answer) if isinstance(answer, Leg) else Reply(200, answer, more)
+        except Refusal as refusal:
+            raise _refused(refusal, STATUS.get(refusal.code, 200) if modern else 200, message.id) from None
+        ref = await session.take(message, Way(pieces.put, pieces.answer))
+        if ref is not None:
+            return pieces, ref
+        (body,) = pieces.waiting
+        answer = decode(body)
+        code = answer.error.code if modern and isinstance(answer, Failure) else 0
+        return Reply(STATUS.get(code, 200), body, more)
 
     def _admit(self, path: str, headers: Headers) -> None:
         """Raise the reply to somebody who has no business here."""
@@ -148,14 +159,10 @@ class App:
             if scheme.lower() != "bearer" or not secrets.compare_digest(shown.encode(), self._token.encode()):
                 raise Reply(401, b'{"error":"a bearer token is needed"}', {"www-authenticate": "Bearer"})
 
-    def _take(self, message: Notification | Result | Failure, headers: Headers) -> Reply:
+    async def _take(self, message: Notification | Result | Failure, headers: Headers) -> Reply:
         """The reply to what wants no answer."""
         if headers.get("mcp-protocol-version") != MODERN:  # where a client tells us nothing that matters this way
-            session = self._session(headers)
-            if isinstance(message, Notification):
-                session.notified(message)
-            else:
-                session.answered(message)
+            await self._session(headers).take(message)
         return Reply(202)
 
     # --- sessions -------------------------------------------------------------------------------------------
@@ -167,7 +174,7 @@ class App:
                 del self._sessions[id]
         if len(self._sessions) >= MAX_SESSIONS:
             raise Reply(503, b'{"error":"too many sessions are at work; try again later"}')
-        session, id = Session(self._service), secrets.token_hex(16)
+        session, id = Session(self._service, lambda *_, **__: None), secrets.token_hex(16)
         self._sessions[id] = session, trio.current_time()
         return session, {"mcp-session-id": id}
 
@@ -231,21 +238,24 @@ def _message(body: bytes) -> Message:
         try:
             msgspec.json.decode(body)
         except (ValueError, RecursionError):
-            raise Reply(400, refusal(None, Refused(PARSE_ERROR, f"the body is no JSON: {error}"))) from None
-        refused = Refused(INVALID_REQUEST, f"the body must be one JSON-RPC message: {error}")
-        raise Reply(400, refusal(None, refused)) from None
+            raise _refused(Refusal(PARSE_ERROR, f"the body is no JSON: {error}"), 400) from None
+        raise _refused(Refusal(INVALID_REQUEST, f"the body must be one JSON-RPC message: {error}"), 400) from None
+
+
+def _refused(refusal: Refusal, status: int, id: Id | None = None) -> Reply:
+    return Reply(status, encode_failure(id, refusal.code, str(refusal), refusal.data))
 
 
 def _check_headers(request: Request, version: Any, headers: Headers) -> None:
-    """Raise `Refused` where the headers don't say what the body says."""
+    """Raise `Refusal` where the headers don't say what the body says."""
     body = {"mcp-protocol-version": version, "mcp-method": request.method}
     if request.method == "tools/call":
         body["mcp-name"] = params_of(request).get("name")
     for name, value in body.items():
         if value is None and name == "mcp-protocol-version":
-            continue  # `Session.receive` says what is missing
+            continue  # `Session.begin` says what is missing
         if _decoded(headers.get(name)) != value:
-            raise Refused(HEADER_MISMATCH, f"the header {name} does not say what the body says")
+            raise Refusal(HEADER_MISMATCH, f"the header {name} does not say what the body says")
 
 
 def _decoded(value: str | None) -> str | None:
@@ -272,22 +282,27 @@ def _raw(headers: Headers) -> list[tuple[bytes, bytes]]:
 
 
 class _Pieces:
-    """What a leg has to say, until the client has been told."""
+    """What a request's actor has to say, until the client has been told."""
 
     def __init__(self) -> None:
-        self._waiting: list[bytes] = []
+        self.waiting: list[bytes] = []
         self._news = trio.Event()
         self.over = False
-        self.answer: bytes | None = None
 
-    def put(self, message: bytes, *, droppable: bool = False) -> None:
-        if not (droppable and len(self._waiting) >= BEHIND):
-            self._waiting.append(message)
+    def put(self, message: bytes, /, *, droppable: bool = False) -> None:
+        if not (droppable and len(self.waiting) >= BEHIND):
+            self.waiting.append(message)
             self._news.set()
 
-    async def collect(self, session: Session, leg: Leg) -> None:
-        """Play the leg to its answer."""
-        self.answer = await session.play(leg, self.put)
+    def answer(self, message: bytes) -> None:
+        """The last that there is to say."""
+        self.waiting.append(message)
+        self.over = True
+        self._news.set()
+
+    async def until_over(self, ref: Ref[Never, None]) -> None:
+        """Wait for the end of the request's actor, which may have no answer."""
+        await ref.wait()
         self.over = True
         self._news.set()
 
@@ -296,33 +311,35 @@ class _Pieces:
         with trio.move_on_after(PING_EVERY):
             await self._news.wait()
         self._news = trio.Event()
-        taken, self._waiting = self._waiting, []
+        taken, self.waiting = self.waiting, []
         return taken
 
 
-async def _say(answer: Reply | tuple[Session, Leg], receive: Received, send: Sent) -> None:
-    """Reply; to a leg with JSON if it says nothing before its answer, else with a stream."""
+async def _say(answer: Reply | _Streamed, receive: Received, send: Sent) -> None:
+    """Reply: with JSON if there is nothing to say before the answer, else with a stream."""
     if isinstance(answer, Reply):
         await _reply(send, answer)
         return
-    pieces, started, reply = _Pieces(), False, None
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(_cancel_when_gone, receive, nursery.cancel_scope)
-        nursery.start_soon(pieces.collect, *answer)
-        over = False
-        while not over:
-            said, over = await pieces.take(), pieces.over
-            if over and not started and not said:
-                reply = Reply(202) if pieces.answer is None else Reply(200, pieces.answer)
-                break
-            if over and pieces.answer is not None:
-                said.append(pieces.answer)
-            if not started:
-                await send({"type": "http.response.start", "status": 200, "headers": _raw(_STREAM)})
-                started = True
-            body = b"".join(b"event: message\r\ndata: %b\r\n\r\n" % message for message in said)
-            await send({"type": "http.response.body", "body": body or b": ping\r\n\r\n", "more_body": not over})
-        nursery.cancel_scope.cancel()
+    (pieces, ref), started, reply = answer, False, None
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_cancel_when_gone, receive, nursery.cancel_scope)
+            nursery.start_soon(pieces.until_over, ref)
+            over = False
+            while not over:
+                said = await pieces.take()
+                over = pieces.over
+                if over and not started and len(said) <= 1:
+                    reply = Reply(200, said[0]) if said else Reply(202)
+                    break
+                if not started:
+                    await send({"type": "http.response.start", "status": 200, "headers": _raw(_STREAM)})
+                    started = True
+                body = b"".join(b"event: message\r\ndata: %b\r\n\r\n" % message for message in said)
+                await send({"type": "http.response.body", "body": body or b": ping\r\n\r\n", "more_body": not over})
+            nursery.cancel_scope.cancel()
+    finally:
+        ref.cancel()
     if reply is not None:
         await _reply(send, reply)
 

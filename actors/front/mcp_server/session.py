@@ -1,39 +1,30 @@
-"""What is said to one client. The transports (`stdio`, `http`) carry it.
+"""What is said to one client. The transports (`stdio`, `asgi`) carry it.
 
 Two eras, told apart request by request. From 2026-07-28 on a request stands alone: its `_meta` says the version and
 what the client can do, so a session is nothing but the requests that are under way. Before, the client begins with
 `initialize`, and the session remembers what that said.
 
-`receive` answers at once, or returns a `Leg`: one request's part of a run, which the transport plays in a task of its
-own (`play`), with a way to send what belongs to it: progress, and questions in the older era. In the newer one a
-question is the leg's result, and the next leg brings the answer. A client that cancels a request cancels its run.
+A request is answered at once, or is one part of a run, played by an actor of its own, with a way to send what belongs
+to it: progress, and questions in the older era. In the newer one a question is the request's result, and the next
+request brings the answer. A client that cancels a request cancels its run.
 """
 
 from __future__ import annotations
 
-import itertools
-import logging
-from collections.abc import Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, final
 
 import msgspec
 import trio
 
-from ....protocol.errors import ShuttingDown, UsageError
+from ....protocol.errors import CallboardError, ShuttingDown, UsageError
 from ....protocol.jsonrpc import (
-    INTERNAL_ERROR,
     INVALID_PARAMS,
-    INVALID_REQUEST,
     METHOD_NOT_FOUND,
-    Failure,
+    UNREADABLE,
     Id,
-    Notification,
     Request,
-    Result,
-    encode_failure,
     encode_notification,
-    encode_request,
-    encode_result,
 )
 from ....protocol.mcp.model import (
     COMPLETE,
@@ -44,10 +35,11 @@ from ....protocol.mcp.model import (
     META_VERSION,
     MODERN,
     UNSUPPORTED_VERSION,
-    Cancelled,
 )
 from ....protocol.problems import did_you_mean
+from ....protocol.questions import Question
 from ....protocol.version import VERSION
+from ...io.peer import Peer, Refusal, Send
 from .call import Call, tool_result
 from .elicitation import form, takes_forms
 from .offers import Offer
@@ -55,13 +47,29 @@ from .service import Service
 
 Json = Any
 
-log = logging.getLogger("callboard.mcp_server")
 
-
-class Send(Protocol):
-    """Sends a message that belongs to a request; never waits. What is `droppable` may be lost on a slow client."""
+class Put(Protocol):
+    """Sends a message; never waits. What is `droppable` may be lost on a slow client."""
 
     def __call__(self, message: bytes, /, *, droppable: bool = False) -> None: ...
+
+
+@final
+class Way:
+    """The way back to who makes a request. No message waits for a slow client, see the transports.
+
+    Args:
+        put: takes what is said before the answer.
+        answer: takes the answer.
+    """
+
+    def __init__(self, put: Put, answer: Callable[[bytes], None] | None = None) -> None:
+        self.put = put
+        self._answer = answer or put
+
+    async def __call__(self, frame: bytes) -> None:
+        """As `peer.Send`: the answer."""
+        self._answer(frame)
 
 
 SERVER = {"name": "callboard", "version": VERSION}
@@ -73,151 +81,93 @@ CACHE_MS = 60_000
 TOGETHER = 0.02
 """Seconds that a first question waits for others of the same moment: clients bound how often they are asked."""
 
-MAX_LEGS = 1_000
-"""Requests of one client that may be under way."""
 
+@final
+class Session(Peer):
+    """See the module.
 
-class Refused(Exception):
-    """A request that can't be answered; the error's code and data go over the wire."""
-
-    def __init__(self, code: int, message: str, data: Json = None) -> None:
-        super().__init__(message)
-        self.code = code
-        self.data = data
-
-
-class Leg(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """One request of the client's, looking after a call.
-
-    Attributes:
-        id: of the request.
-        call: the run.
-        version: the revision it speaks.
-        token: under which it wants to hear of progress; None if it does not.
-        scope: cancelled when the client cancels the request.
+    Args:
+        put: where messages go that belong to no request.
     """
 
-    id: Id
-    call: Call
-    version: str
-    token: int | str | None
-    scope: trio.CancelScope
+    cancelling = "notifications/cancelled"
+    most = 1_000
+    batches = True
 
-
-class Session:
-    """See the module."""
-
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, put: Put) -> None:
+        super().__init__(service.me, Way(put))
         self._service = service
         self._version = ""
         self._asks = False
-        self._legs: dict[Id, Leg] = {}
-        self._questions: dict[Id, tuple[Call, str]] = {}
-        self._ids = itertools.count(1)
 
-    @property
-    def idle(self) -> bool:
-        """Whether nothing is under way."""
-        return not self._legs
-
-    def close(self) -> None:
-        """The client has gone: cancel what it waits for."""
-        for leg in list(self._legs.values()):
-            leg.scope.cancel()
-
-    # --- messages -------------------------------------------------------------------------------------------
-
-    def receive(self, request: Request) -> bytes | Leg:
-        """The answer to a request, or the leg that will have it.
-
-        Raises:
-            Refused: it can't be answered.
-        """
+    async def begin(self, request: Request, send: Send) -> Any:
+        """See `Peer`: the result of a request, or the part of a run that will have it."""
         params = params_of(request)
+        assert isinstance(send, Way)
         if version_named(params) is not None:
-            return self._modern(request, params)
+            return self._modern(request, params, send)
         if request.method == "initialize":
-            return encode_result(request.id, self._initialize(params))
+            return self._initialize(params)
         if request.method == "ping":
-            return encode_result(request.id, {})
+            return {}
         if not self._version:
-            raise Refused(
+            raise Refusal(
                 INVALID_PARAMS,
                 f"{request.method} comes too early: begin with `initialize`, or say the protocol's version "
                 f"({MODERN}) as `{META_VERSION}` in `params._meta`",
             )
         if request.method == "tools/list":
-            return encode_result(request.id, {"tools": self._tools()})
+            return {"tools": self._tools()}
         if request.method == "tools/call":
-            return self._call(request, params, self._version, asks=self._asks)
+            return self._call(params, self._version, send, asks=self._asks)
         raise _unknown(request)
 
-    def notified(self, notification: Notification) -> None:
-        """The client says something; of interest is only that it cancels."""
-        if notification.method != "notifications/cancelled":
-            return
-        try:
-            cancelled = msgspec.json.decode(notification.params, type=Cancelled)
-        except (ValueError, RecursionError):
-            return
-        leg = self._legs.get(cancelled.request_id)
-        if leg is not None:
-            leg.scope.cancel()
+    async def taken_back(self, id: Id) -> None:
+        """See `Peer`: what is cancelled has no answer, says the specification."""
 
-    def answered(self, message: Result | Failure) -> None:
-        """The client's answer to a question of ours. One that we no longer wait for is dropped."""
-        call, question = self._questions.pop(message.id, (None, "")) if message.id is not None else (None, "")
-        if call is None:
-            return
-        result = _decoded(message.result) if isinstance(message, Result) else None
-        call.answer(question, result if isinstance(result, dict) else {})
+    def withdraw(self, frame: bytes, send: Send) -> None:
+        """See `Peer`."""
+        assert isinstance(send, Way)
+        send.put(frame)
 
-    async def play(self, leg: Leg, send: Send) -> bytes | None:
-        """See a leg to its end: the answer to its request; None if the client cancelled it."""
+    async def _play(self, call: Call, version: str, token: Json, way: Way) -> dict[str, Json]:
+        """One request's part of a run."""
 
         def on_progress(step: int, note: str) -> None:
-            said = {"progressToken": leg.token, "progress": step, "message": note}
-            send(encode_notification("notifications/progress", said), droppable=True)
+            said = {"progressToken": token, "progress": step, "message": note}
+            way.put(encode_notification("notifications/progress", said), droppable=True)
 
-        call = leg.call
-        with leg.scope:
-            try:
-                if leg.token is not None:
-                    call.on_progress = on_progress
-                if leg.version == MODERN:
-                    return encode_result(leg.id, await self._result_or_questions(call))
-                await self._ask_until_the_end(leg, send)
-                return encode_result(leg.id, call.to_wire())
-            except trio.Cancelled:
-                call.cancel()
-                raise
-            except Exception as error:  # our own fault, or a result that is no text: nobody should wait for ever
-                log.exception("%s could not be answered", call.offer.name)
-                call.cancel()
-                return encode_failure(leg.id, INTERNAL_ERROR, f"the server failed: {error!r}")
-            finally:
-                call.on_progress = None
-                del self._legs[leg.id]
-        return None
+        try:
+            if isinstance(token, int | str):
+                call.on_progress = on_progress
+            if version == MODERN:
+                return await self._result_or_questions(call)
+            await self._ask_until_the_end(call, version, way)
+            return call.to_wire()
+        except BaseException:  # the client has cancelled, or a bug of ours: the run is of no use any more
+            call.cancel()
+            raise
+        finally:
+            call.on_progress = None
 
     # --- the newer era --------------------------------------------------------------------------------------
 
-    def _modern(self, request: Request, params: Mapping[str, Json]) -> bytes | Leg:
+    def _modern(self, request: Request, params: Mapping[str, Json], way: Way) -> Json:
         meta = params["_meta"]
         if not isinstance(meta.get(META_CAPABILITIES), dict):
-            raise Refused(INVALID_PARAMS, f"`params._meta` lacks `{META_CAPABILITIES}`, an object")
+            raise Refusal(INVALID_PARAMS, f"`params._meta` lacks `{META_CAPABILITIES}`, an object")
         version = version_named(params)
         if version != MODERN:
             spoken = {"supported": [MODERN], "requested": str(version)}
-            raise Refused(UNSUPPORTED_VERSION, f"version {version} is not spoken here; {MODERN} is", spoken)
+            raise Refusal(UNSUPPORTED_VERSION, f"version {version} is not spoken here; {MODERN} is", spoken)
         if request.method == "tools/call":
-            return self._call(request, params, MODERN, asks=takes_forms(meta[META_CAPABILITIES]))
+            return self._call(params, MODERN, way, asks=takes_forms(meta[META_CAPABILITIES]))
         cached = {"ttlMs": CACHE_MS, "cacheScope": "private"}
         if request.method == "server/discover":
             known = {"supportedVersions": [MODERN], "capabilities": ABILITIES, "instructions": INSTRUCTIONS}
-            return encode_result(request.id, _complete({**known, **cached}))
+            return _complete({**known, **cached})
         if request.method == "tools/list":
-            return encode_result(request.id, _complete({"tools": self._tools(), **cached}))
+            return _complete({"tools": self._tools(), **cached})
         raise _unknown(request)
 
     async def _result_or_questions(self, call: Call) -> dict[str, Json]:
@@ -246,80 +196,67 @@ class Session:
             "instructions": INSTRUCTIONS,
         }
 
-    async def _ask_until_the_end(self, leg: Leg, send: Send) -> None:
+    async def _ask_until_the_end(self, call: Call, version: str, way: Way) -> None:
         """Put the run's questions to the client as they come up, and take back what the run no longer asks."""
-        call, patience = leg.call, self._service.options.question_timeout
-        asked: dict[str, tuple[str, float]] = {}
-        try:
+        asked: dict[str, trio.CancelScope] = {}
+        async with trio.open_nursery() as nursery:
             while not call.ended:
                 for question in list(call.questions.values()):
                     if question.id not in asked:
-                        id = f"callboard-{next(self._ids)}"
-                        asked[question.id] = id, trio.current_time() + patience
-                        self._questions[id] = call, question.id
-                        send(encode_request(id, "elicitation/create", form(question, leg.version)))
-                for question_id in [each for each in asked if each not in call.questions]:
-                    self._take_back(asked.pop(question_id)[0], send)
-                with trio.move_on_at(min((until for _, until in asked.values()), default=float("inf"))) as wait:
-                    await call.news()
-                if wait.cancelled_caught:
-                    for question_id, (_, until) in asked.items():
-                        if until <= trio.current_time():
-                            call.expire(question_id, patience)
-        finally:
-            for id, _ in asked.values():
-                self._take_back(id, send)
+                        scope = asked[question.id] = trio.CancelScope()
+                        nursery.start_soon(self._ask, call, question, version, way, scope)
+                for id in [id for id in asked if id not in call.questions]:
+                    asked.pop(id).cancel()
+                await call.news()
+            nursery.cancel_scope.cancel()
 
-    def _take_back(self, id: str, send: Send) -> None:
-        """The answer to this request of ours is not needed any more, if it has not come."""
-        if self._questions.pop(id, None) is not None:
-            send(encode_notification("notifications/cancelled", {"requestId": id, "reason": "no longer asked"}))
+    async def _ask(self, call: Call, question: Question, version: str, way: Way, scope: trio.CancelScope) -> None:
+        patience = self._service.options.question_timeout
+        answer: Json = None
+        with scope:
+            with trio.move_on_after(patience) as limit:
+                try:
+                    answer = await self.request("elicitation/create", form(question, version), Way(way.put))
+                except (CallboardError, *UNREADABLE):  # it refuses to ask, or says what can't be read
+                    answer = None
+            if limit.cancelled_caught:
+                call.expire(question.id, patience)
+            else:
+                call.answer(question.id, answer if isinstance(answer, dict) else {})
 
     # --- both -----------------------------------------------------------------------------------------------
 
     def _tools(self) -> list[dict[str, Json]]:
         return [offer.tool for offer in self._service.offers.values()]
 
-    def _call(self, request: Request, params: Mapping[str, Json], version: str, *, asks: bool) -> bytes | Leg:
-        if request.id in self._legs:
-            raise Refused(INVALID_REQUEST, f"another request with the id {request.id!r} is under way")
-        if len(self._legs) >= MAX_LEGS:
-            raise Refused(INVALID_REQUEST, f"{MAX_LEGS} requests are under way, which is the most")
+    def _call(self, params: Mapping[str, Json], version: str, way: Way, *, asks: bool) -> Json:
+        """What a call comes to at once, or what plays it."""
         offer = self._offer(params.get("name"))
         state, arguments = params.get("requestState"), params.get("arguments")
         if version == MODERN and state is not None:
             call = self._resumed(state, offer, params.get("inputResponses"))
         else:
             if not isinstance(arguments, dict | None):
-                raise Refused(INVALID_PARAMS, "`arguments` must be an object")
+                raise Refusal(INVALID_PARAMS, "`arguments` must be an object")
             try:
                 call = self._service.begin(offer, arguments or {}, asks=asks)
             except (UsageError, ShuttingDown) as error:  # the model's mistake, which it can mend
                 refusal = tool_result(str(error), failed=True)
-                return encode_result(request.id, _complete(refusal) if version == MODERN else refusal)
+                return _complete(refusal) if version == MODERN else refusal
         meta = params.get("_meta")
-        token = meta.get("progressToken") if isinstance(meta, dict) else None
-        leg = Leg(
-            id=request.id,
-            call=call,
-            version=version,
-            token=token if isinstance(token, int | str) else None,
-            scope=trio.CancelScope(),
-        )
-        self._legs[leg.id] = leg
-        return leg
+        return self._play(call, version, meta.get("progressToken") if isinstance(meta, dict) else None, way)
 
     def _offer(self, name: Json) -> Offer:
         offers = self._service.offers
         if not isinstance(name, str) or name not in offers:
             hint = did_you_mean(str(name)[:100], offers) or f"there are: {', '.join(offers)}"
-            raise Refused(INVALID_PARAMS, f"Unknown tool: '{str(name)[:100]}'; {hint}")
+            raise Refusal(INVALID_PARAMS, f"Unknown tool: '{str(name)[:100]}'; {hint}")
         return offers[name]
 
     def _resumed(self, state: Json, offer: Offer, responses: Json) -> Call:
         call = self._service.resume(state, offer.name) if isinstance(state, str) else None
         if call is None:
-            raise Refused(
+            raise Refusal(
                 INVALID_PARAMS,
                 f"no call of '{offer.name}' waits under this `requestState`: it was used before, or given up after "
                 f"{self._service.options.question_timeout:g} s; call again without it",
@@ -333,11 +270,11 @@ def params_of(request: Request) -> dict[str, Json]:
     """The parameters of a request.
 
     Raises:
-        Refused: they are no object, or can't be read.
+        Refusal: they are no object, or can't be read.
     """
     params = _decoded(request.params)
     if not isinstance(params, dict):
-        raise Refused(INVALID_PARAMS, "`params` must be an object")
+        raise Refusal(INVALID_PARAMS, "`params` must be an object")
     return params
 
 
@@ -355,15 +292,10 @@ def version_named(params: Mapping[str, Json]) -> Json:
     return meta.get(META_VERSION) if isinstance(meta, dict) else None
 
 
-def refusal(id: Id | None, refused: Refused) -> bytes:
-    """The answer to a request that was refused."""
-    return encode_failure(id, refused.code, str(refused), refused.data)
-
-
 def _complete(result: Mapping[str, Json]) -> dict[str, Json]:
     """A result as the newer era wants it."""
     return {"resultType": COMPLETE, **result, "_meta": {META_SERVER: SERVER}}
 
 
-def _unknown(request: Request) -> Refused:
-    return Refused(METHOD_NOT_FOUND, f"Method not found: {request.method[:100]}")
+def _unknown(request: Request) -> Refusal:
+    return Refusal(METHOD_NOT_FOUND, f"Method not found: {request.method[:100]}")

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ....protocol.jsonrpc import PARSE_ERROR, Notification, Request, decode_all, encode_failure
 from ....supervisors import Actor
-from ...io.outbox import Outbox
 from ...io.stdio import over_pipes, private_stdio
 from ...runs.root import Root
 from .offers import Offer
 from .service import Options, Service, serve
-from .session import Leg, Refused, Session, refusal
+from .session import Session
 
 
 async def serve_stdio(root: Root, offers: Mapping[str, Offer], *, options: Options | None = None) -> None:
@@ -36,40 +34,11 @@ async def serve_pipes(
 
     async def body(me: Actor) -> None:
         service = Service(me, root, offers, options or Options())
-        session = Session(service)
         with service.answering():
             async with over_pipes(me, source, sink) as (messages, outbox):
+                session = Session(service, outbox.put_nowait)
                 async for line in messages:
-                    _read(me, session, outbox, line)
+                    await session.receive(line)
                 session.close()
 
     await serve(root, body)
-
-
-def _read(me: Actor, session: Session, outbox: Outbox, line: bytes) -> None:
-    """Do what a line says."""
-    try:
-        messages = decode_all(line)
-    except (ValueError, RecursionError) as error:
-        outbox.put_nowait(encode_failure(None, PARSE_ERROR, f"this line is no JSON-RPC message: {error}"))
-        return
-    for message in messages:
-        if isinstance(message, Request):
-            try:
-                answer = session.receive(message)
-            except Refused as refused:
-                answer = refusal(message.id, refused)
-            if isinstance(answer, Leg):
-                me.spawn(_play, session, answer, outbox, name="request", link=False)
-            else:
-                outbox.put_nowait(answer)
-        elif isinstance(message, Notification):
-            session.notified(message)
-        else:
-            session.answered(message)
-
-
-async def _play(_: Actor, session: Session, leg: Leg, outbox: Outbox) -> None:
-    answer = await session.play(leg, outbox.put_nowait)
-    if answer is not None:
-        outbox.put_nowait(answer)

@@ -27,15 +27,15 @@ from callboard.actors.front.mcp_server.call import Call
 VERSION = "io.modelcontextprotocol/protocolVersion"
 LINES = {
     "no json": (b"hello?", -32700),
-    "no message": (b"[1]", -32700),
-    "nothing in it": (b'{"jsonrpc":"2.0"}', -32700),
+    "no message": (b"[1]", -32600),
+    "nothing in it": (b'{"jsonrpc":"2.0"}', -32600),
     "no text": (b"\xff\xfe", -32700),
     "a list as params": (b'{"id":1,"method":"tools/list","params":[]}', -32602),
     "neither handshake nor version": (b'{"id":1,"method":"tools/list"}', -32602),
     "text that is none, inside": (b'{"id":1,"method":"tools/list","params":{"a":"\xff"}}', -32602),
     "deeper than can be read": (
         b'{"id":1,"method":"ping","params":{"a":%b%b}}' % (b"[" * 100_000, b"]" * 100_000),
-        -32700,
+        -32600,
     ),
     "a version alone": (
         b'{"id":1,"method":"tools/list","params":{"_meta":{"%b":"2026-07-28"}}}' % VERSION.encode(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -14,8 +15,8 @@ from waiting import until
 
 from callboard.actors.front.mcp_server.offers import read_agents
 from callboard.actors.front.mcp_server.service import Options, Service
-from callboard.actors.front.mcp_server.session import Leg, Refused, Session
-from callboard.protocol.jsonrpc import Notification, Request, Result, decode, encode_notification, encode_request
+from callboard.actors.front.mcp_server.session import Session, Way
+from callboard.protocol.jsonrpc import Failure, Request, Result, decode, encode_notification, encode_request
 from callboard.supervisors import Actor
 
 CALLS = 40
@@ -32,15 +33,12 @@ class Storm:
     def __init__(self, service: Service, seed: int) -> None:
         self.random = random.Random(seed)
         self.service = service
-        self.modern, self.legacy = Session(service), Session(service)
-        self.receive(self.legacy, "initialize", 0, {"capabilities": {"elicitation": {}}})
+        self.modern, self.legacy = Session(service, self.drop), Session(service, self.drop)
         self.answered = 0
         self.begun = 0
 
-    def receive(self, session: Session, method: str, id: int, params: dict[str, Any]) -> bytes | Leg:
-        request = decode(encode_request(id, method, params))
-        assert isinstance(request, Request)
-        return session.receive(request)
+    def drop(self, message: bytes, /, *, droppable: bool = False) -> None:
+        """What belongs to no request."""
 
     async def one(self, id: int) -> None:
         """One call from its beginning to one of its ends."""
@@ -48,20 +46,21 @@ class Storm:
         session = self.modern if modern else self.legacy
         params: dict[str, Any] = {"name": "asker", "_meta": {**META, "progressToken": id} if modern else {}}
         while True:
-            try:
-                leg = self.receive(session, "tools/call", id, params)
-            except Refused:
+            answers: list[bytes] = []
+            way = Way(partial(self.hear, session), answers.append)
+            ref = await session.take(decode(encode_request(id, "tools/call", params)), way)
+            if ref is not None:
+                self.begun += 1
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self.maybe_cancel, session, id)
+                    await ref.wait()
+                    nursery.cancel_scope.cancel()
+            if not answers:
+                return
+            result = decode(answers[0])
+            if isinstance(result, Failure):
                 assert "requestState" in params  # it came back too late
                 return
-            assert isinstance(leg, Leg)
-            self.begun += 1
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self.maybe_cancel, session, id)
-                answer = await session.play(leg, lambda message, droppable=False: self.hear(session, message))
-                nursery.cancel_scope.cancel()
-            if answer is None:
-                return
-            result = decode(answer)
             assert isinstance(result, Result)
             self.answered += 1
             if b'"input_required"' not in bytes(result.result):
@@ -70,21 +69,19 @@ class Storm:
             if self.random.random() < 0.3:
                 return  # never comes back
             await trio.sleep(self.random.random() * 0.01)
-            answers = {each: self.random.choice(ACTIONS) for each in asked["inputRequests"]}
-            params = {**params, "requestState": asked["requestState"], "inputResponses": answers}
+            chosen = {each: self.random.choice(ACTIONS) for each in asked["inputRequests"]}
+            params = {**params, "requestState": asked["requestState"], "inputResponses": chosen}
 
     async def maybe_cancel(self, session: Session, id: int) -> None:
         await trio.sleep(self.random.random() * 0.03)
         if self.random.random() < 0.5:
-            note = decode(encode_notification("notifications/cancelled", {"requestId": id}))
-            assert isinstance(note, Notification)
-            session.notified(note)
+            await session.take(decode(encode_notification("notifications/cancelled", {"requestId": id})))
 
-    def hear(self, session: Session, message: bytes) -> None:
+    def hear(self, session: Session, message: bytes, /, *, droppable: bool = False) -> None:
         """Answer what the server asks, or don't."""
         heard = decode(message)
         if isinstance(heard, Request) and self.random.random() < 0.7:
-            session.answered(Result(heard.id, msgspec.Raw(msgspec.json.encode(self.random.choice(ACTIONS)))))
+            session._settled(Result(heard.id, msgspec.Raw(msgspec.json.encode(self.random.choice(ACTIONS)))))
 
 
 async def storm(stage: Stage, seed: int) -> None:
@@ -92,6 +89,7 @@ async def storm(stage: Stage, seed: int) -> None:
         service = Service(me, stage.root, read_agents(stage.root)[0], Options(question_timeout=0.02))
         with service.answering():
             run = Storm(service, seed)
+            await run.legacy.take(decode(encode_request(0, "initialize", {"capabilities": {"elicitation": {}}})))
             async with trio.open_nursery() as nursery:
                 for id in range(1, CALLS + 1):
                     nursery.start_soon(run.one, id)
@@ -100,7 +98,7 @@ async def storm(stage: Stage, seed: int) -> None:
             assert not service._by_run
             assert run.modern.idle
             assert run.legacy.idle
-            assert not run.legacy._questions
+            assert not run.legacy._asked
             await until(lambda: not me.child_count)
 
     stage.agent(ASKER, name="asker")
