@@ -8,6 +8,7 @@ left out. What was cut off is told.
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import AsyncGenerator, Sequence
 from typing import final
@@ -15,6 +16,7 @@ from typing import final
 import httpx
 import msgspec
 import trio
+from protego import Protego
 
 from .....protocol.knowledge import Document, Unreadable
 from ..reading.bounds import CantRead
@@ -22,10 +24,18 @@ from ..reading.kinds import suffix
 from ..reading.read import Contents, Raw, read
 from . import github
 from .found import Desk, Finding, Found, Held
-from .robots import Robots
 from .specs import Spec
 from .trail import Trail, Visit
 from .web import Answer, Web
+
+ROBOT = "callboard"
+"""What robots.txt calls us."""
+
+ROBOTS_LARGEST = 500 * 1024
+ROBOTS_LINES = 5000
+"""Characters and lines of a robots.txt that count."""
+
+_VERSION = re.compile(rf"^(\s*+user-agent\s*+:\s*+{ROBOT})/\S*", re.IGNORECASE)
 
 LONGEST = 1000
 DEEPEST = 25
@@ -96,6 +106,12 @@ async def crawl(desk: Desk, spec: Spec) -> AsyncGenerator[Finding, None]:
             yield Unreadable(source=spec.text, reason=run.what_is_left())
 
 
+def robots_in(text: str) -> Protego:
+    """The rules of a robots.txt, as far as it counts. A version behind our name means all versions."""
+    lines = text[:ROBOTS_LARGEST].splitlines()[:ROBOTS_LINES]
+    return Protego.parse("\n".join(_VERSION.sub(r"\1", line) for line in lines))
+
+
 @final
 class _Crawl:
     """One crawl: the queue, and what was seen."""
@@ -106,7 +122,7 @@ class _Crawl:
         self._web = web
         self._trail = trail
         self._scope = _Scope(httpx.URL(spec.target))
-        self._robots: dict[str, Robots] = {}
+        self._robots: dict[str, Protego] = {}
         start = _spelled(httpx.URL(spec.target))
         self._start = start
         self._is_wiki = github.is_wiki(desk, start)
@@ -152,7 +168,7 @@ class _Crawl:
         target = httpx.URL(url)
         try:
             robots = await self._robots_of(target)
-            if not robots.allows(target.raw_path.decode("ascii")):
+            if not robots.can_fetch(url, ROBOT):
                 raise CantRead("its robots.txt wants nobody to read it")
             answer = await self._web.get(url, allowed=self._may_go)
             contents = await read(self._desk.me, self._raw(answer), self._settings.bounds, self._desk.limiter)
@@ -166,7 +182,7 @@ class _Crawl:
     def _may_go(self, url: httpx.URL) -> bool:
         return self._scope.holds(url, loosely=self._visited == 1)
 
-    async def _robots_of(self, url: httpx.URL) -> Robots:
+    async def _robots_of(self, url: httpx.URL) -> Protego:
         """A host without one allows everything; one whose robots.txt is broken allows nothing until it is mended."""
         origin = f"{url.scheme}://{url.netloc.decode('ascii')}"
         if origin not in self._robots:
@@ -177,8 +193,8 @@ class _Crawl:
             except CantRead as error:
                 if "answered 4" not in str(error):
                     raise CantRead(f"its host's robots.txt can't be read: {error}") from error
-            self._robots[origin] = robots = Robots(text)
-            self._web.slow_down(robots.delay)
+            self._robots[origin] = robots = await trio.to_thread.run_sync(robots_in, text)
+            self._web.slow_down(robots.crawl_delay(ROBOT) or 0.0)
         return self._robots[origin]
 
     # --- looking

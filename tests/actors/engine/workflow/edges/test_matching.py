@@ -50,7 +50,8 @@ async def test_one_that_takes_for_ever_holds_nothing_up_and_is_ended(
 
 
 @pytest.mark.parametrize("pattern", ["APPROVED", "[Dd]one|x", r"Score:\s*(\d+)", "a.*b", "(?:ab){3}", "(a+)+$"])
-def test_what_is_quick_is_known_at_once(pattern: str) -> None:
+def test_what_is_quick_is_known_at_once(pattern: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(matching, "AT_ONCE", 1.0)  # of the whole process, which has other threads
     assert isinstance(Pattern(pattern).is_in("a" * 40 + "b"), bool)
 
 
@@ -86,7 +87,8 @@ async def test_what_is_taken_of_a_text_and_for_it_is_bounded(
         await Pattern("(a)|b").spans("ab" * 100_000)
 
 
-async def test_who_waits_for_a_match_can_be_cancelled() -> None:
+async def test_who_waits_for_a_match_can_be_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(matching, "SECONDS", 0.5)
     with trio.move_on_after(0.05) as scope:
         await Pattern("(a|aa)+$").spans("a" * 60 + "b")
     assert scope.cancelled_caught

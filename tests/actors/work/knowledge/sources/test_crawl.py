@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from callboard.actors.work.knowledge.sources.robots import Robots
+from callboard.actors.work.knowledge.sources.crawl import ROBOT, robots_in
 
 if TYPE_CHECKING:
     from .conftest import Bench, Site
@@ -199,13 +201,20 @@ async def test_an_interrupted_crawl_goes_on_where_it_was(bench: Bench, site: Sit
     ],
 )
 def test_robots_rules(rules: str, target: str, allowed: bool) -> None:
-    assert Robots(rules).allows(target) is allowed
+    assert robots_in(rules).can_fetch(f"http://h{target}", ROBOT) is allowed
 
 
 def test_a_delay_that_robots_txt_asks_for_is_known() -> None:
-    assert Robots("User-agent: *\nCrawl-delay: 1.5").delay == 1.5
-    assert Robots("User-agent: *\nCrawl-delay: soon").delay == 0.0
+    assert robots_in("User-agent: *\nCrawl-delay: 1.5").crawl_delay(ROBOT) == 1.5
+    for none in ("soon", "-5", "inf", "nan"):
+        assert robots_in(f"User-agent: *\nCrawl-delay: {none}").crawl_delay(ROBOT) is None
 
 
 def test_a_rule_made_to_keep_us_busy_does_not() -> None:
-    assert Robots("User-agent: *\nDisallow: /" + "*a" * 2000 + "$").allows("/" + "a" * 1999 + "b")
+    robots = robots_in("User-agent: *\nDisallow: /" + "*a" * 2000 + "$")
+    assert robots.can_fetch("http://h/" + "a" * 1999 + "b", ROBOT)
+
+
+@given(st.text(alphabet="\n:/*$%4G#?ü\ufffd ", max_size=60), st.sampled_from(["User-agent: *\n", "Crawl-delay:", ""]))
+def test_any_text_is_a_robots_txt(text: str, before: str) -> None:
+    robots_in(f"User-agent: *\nDisallow: /x{text}\n{before}{text}").can_fetch("http://h/x%2F?a=%", ROBOT)
