@@ -8,8 +8,25 @@ from typing import Any
 import msgspec
 
 from .failure import Failure
-from .kernel.messages import Message
+from .kernel.messages import Down, Message, Resumed
 from .outcome import ErrorReport, Status
+
+__all__ = [
+    "BatchBegun",
+    "Down",
+    "GraphBegun",
+    "Interrupted",
+    "MapBegun",
+    "MapEnded",
+    "Message",
+    "NodeLeft",
+    "PersonSays",
+    "Resumed",
+    "TaskEnded",
+    "TimerFired",
+    "WorkDone",
+    "WorkFailed",
+]
 
 
 class PersonSays(Message, frozen=True, kw_only=True):

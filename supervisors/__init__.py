@@ -20,6 +20,7 @@ from ..protocol.kernel.errors import (
     CallboardError,
     Deadlock,
     DoesNotEnd,
+    EndOfMail,
     MailboxFull,
     NobodyToAsk,
     NoReply,
@@ -37,7 +38,6 @@ from .actor import Actor
 from .alarms import Timer
 from .bus import Bus, Feed, Stream
 from .escalation import HOLD, NOTED, PASS, Desk, FrontEnd, Policy, QuestionTimeout
-from .life import EndOfMail
 from .policy import Backoff
 from .ref import End, Monitor, Ref, Request
 from .root import Root

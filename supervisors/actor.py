@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, TypeVarTuple, final
 import outcome
 import trio
 
-from ..protocol.kernel.errors import NoReply, ShuttingDown
+from ..protocol.kernel.errors import EndOfMail, NoReply, ShuttingDown
 from ..protocol.kernel.events import EventData
 from .alarms import Timer
-from .life import STOP, STOP_WITHIN, Bond, EndOfMail, Life
+from .life import STOP, STOP_WITHIN, Bond, Life
 from .mailbox import BOUND, TURN
 from .ref import Ref, Request
 from .told import M, N, accepted, check

@@ -4,7 +4,7 @@
 is kept here, not by trio. Two things trio does not give make that necessary: a nursery cancels all its children
 at the first error, and it cancels everybody at once; OTP's rules ask for neither. So each actor has a cancel scope
 of its own, a crash is caught in the task it happened in, and stopping is a walk down the tree: an actor's body ends
-first, then its children are ended (see `_end_children`), then its own end is told. Nothing but the root touches a
+first, then its children are ended (see `end_children`), then its own end is told. Nothing but the root touches a
 scope that it does not own, so no scope is ever exited from another task. It is cheap as well: an actor costs a
 task, a scope and 450 bytes, with children or without.
 
@@ -28,6 +28,7 @@ from ..protocol.kernel.events import ActorFailed as ActorFailedEvent
 from ..protocol.kernel.events import ActorSpawned, ActorStopped, ActorStuck, DeadLetter
 from .mailbox import BOUND, TURN
 from .ref import End, Reason, Ref, Request, State, describe
+from .tasks import run
 
 if TYPE_CHECKING:
     from .actor import Actor
@@ -56,10 +57,8 @@ _STOPPED: dict[Reason, ActorStopped] = {
 }
 
 
-class EndOfMail(ActorError):
-    """Raised by `receive` when the actor has been told to stop. Letting it escape is a normal end."""
-
-    code = "end_of_mail"
+NO_SCOPE = trio.CancelScope()
+"""Stands for the scope of an actor whose body does not run; cancelling it does nothing."""
 
 
 class ChildEnded:
@@ -148,7 +147,7 @@ class Life:
         self._children: dict[str, Actor] | None = None
         self._count = 0
         self._callbacks: list[Callable[[End], None]] | None = None
-        self._scope = trio.CancelScope()
+        self._scope = NO_SCOPE
         self._reason: Reason = "normal"
         self._stop_at = 0.0
         self._crash: BaseException | None = None
@@ -184,14 +183,13 @@ class Life:
         stream = self.stream
         if stream.heard:
             stream.publish(self, _SPAWNED)
-        nursery = self.root.nursery
+        context = None
         if self._bond == "supervised":
             # A restart runs in the context of the first start, not in that of whatever crashed.
             if self._context is None:
                 self._context = contextvars.copy_context()
-            self._context.copy().run(nursery.start_soon, self._run)
-        else:
-            nursery.start_soon(self._run, name=self.name)
+            context = self._context.copy()
+        run(self, context)
 
     def started(self, value: Any = None) -> None:
         """Tell whoever started me that I am ready (`value` is what it gets)."""
@@ -282,7 +280,7 @@ class Life:
         """After a supervised life: back to `starting`, with the same place, ref and mail."""
         self.dormant = None
         self.state = "starting"
-        self._scope = trio.CancelScope()
+        self._scope = NO_SCOPE
         self._reason = "normal"
         self._stop_at = 0.0
         self._crash = None
@@ -318,46 +316,32 @@ class Life:
                 message = message.message
             stream.publish(self, DeadLetter(to=self.path, message=repr(message)[:200], reason=reason))
 
-    async def _run(self) -> None:
-        root = self.root
-        task = trio.lowlevel.current_task()
-        root.tasks[task] = self
+    @property
+    def has_children(self) -> bool:
+        """Whether a child of mine lives."""
+        return bool(self._children)
+
+    @property
+    def crashed_with(self) -> BaseException | None:
+        """What a linked child of mine crashed with, if one did."""
+        return self._crash
+
+    def enter(self, scope: trio.CancelScope) -> Awaitable[Any]:
+        """My body is about to run in `scope`, which is mine until I leave it: its coroutine."""
+        self._scope = scope
+        if self.stopping and self._reason != "stopped":
+            scope.cancel()  # I was interrupted before I began
         if self._ready is None:
             self.state = "running"  # nobody waits for `started`
         else:
             self.mailbox.new_turn(0)  # so that the first `receive` looks whether it has to tell them
-        value: Any = None
-        error: BaseException | None = None
-        reason: Reason = "stopped"
-        try:
-            try:
-                with self._scope:
-                    value = await self._body(self, *self._args)
-                    reason = "normal"
-            except EndOfMail:
-                pass
-            except Exception as crashed:  # noqa: BLE001 - a crash is data here: it becomes the actor's end
-                error = _without(EndOfMail, crashed)
-            if self._children:
-                await self._end_children()
-        except BaseException as fatal:
-            # KeyboardInterrupt, SystemExit, or the root's hard deadline: record the end, let it through.
-            deadline = _without(trio.Cancelled, _without(Exception, fatal)) is None
-            error = error or (_without(trio.Cancelled, fatal) if deadline else fatal)
-            self._finish("crashed" if error else "cancelled", None, error, final=True)
-            if not deadline or not isinstance(fatal, BaseExceptionGroup):
-                raise
-            raise _without(Exception, fatal) or fatal from None
-        finally:
-            del root.tasks[task]
-        error = error or self._crash
-        if error is not None:
-            reason = "crashed"
-        elif reason != "normal" and self._scope.cancelled_caught:
-            reason = "cancelled"
-        self._finish(reason, value, error)
+        return self._body(self, *self._args)
 
-    def _finish(self, reason: Reason, value: Any, error: BaseException | None, *, final: bool = False) -> None:
+    def leave(self) -> None:
+        """My body is over, and its scope no longer mine."""
+        self._scope = NO_SCOPE
+
+    def finish(self, reason: Reason, value: Any, error: BaseException | None, *, final: bool = False) -> None:
         """A life is over: settle what hung on it, and leave the rest to the supervisor, if there is one."""
         end = End(reason=reason, value=value, error=error)
         if self._in_hand is not None:
@@ -432,7 +416,7 @@ class Life:
         if request is not None and not request.answered and not request.abandoned:
             request.fail(error)
 
-    async def _end_children(self) -> None:
+    async def end_children(self) -> None:
         """End the children that were started freely all together, then the listed ones in reverse start order."""
         self.state = "stopping"  # from here on `adopt` refuses
         children = list((self._children or {}).values())
@@ -464,13 +448,6 @@ async def end_together(actors: Sequence[Life]) -> None:
     await end_lives(actors)
     for actor in actors:
         actor.bury()
-
-
-def _without(kind: type[BaseException], error: BaseException | None) -> BaseException | None:
-    """What is left of an error, or of a group of them, without those of `kind`."""
-    if isinstance(error, BaseExceptionGroup):
-        return error.split(kind)[1]
-    return None if isinstance(error, kind) else error
 
 
 def _failure(actor: Life, end: End) -> ActorError:

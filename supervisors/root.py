@@ -109,6 +109,8 @@ class Root:
         self.pauses: Pauses | None = None
         self.sent: Sent | None = None
         self.tasks: dict[trio.lowlevel.Task, Life] = {}
+        self.idle: list[trio.lowlevel.Task] = []
+        """Tasks that wait for an actor to run (see `life.work`)."""
         self.nursery: trio.Nursery
         self.actor = Actor(self, None, _keep, (), name="", bond="watched", stop_within=0.0)
         self.own_signals = signals

@@ -41,6 +41,12 @@ class ActorError(CallboardError):
     code = "actor"
 
 
+class EndOfMail(ActorError):
+    """Raised by `receive` when the actor has been told to stop. Letting it escape is a normal end."""
+
+    code = "end_of_mail"
+
+
 class MailboxFull(ActorError):
     """`tell_nowait` found the mailbox full. Use `await tell` to wait for room, or tell less."""
 

@@ -11,8 +11,8 @@ import trio
 from ....protocol.effects import RunNode, Work
 from ....protocol.errors import CallboardError
 from ....protocol.events import GraphFinished, GraphStarted
+from ....protocol.kernel.errors import EndOfMail
 from ....protocol.messages import GraphBegun
-from ....supervisors.life import EndOfMail
 from ...work.record import Record
 from ..driver import Driver, Performer
 from .decider import GraphDecider, GraphResult
