@@ -230,7 +230,7 @@ def test_the_agent_that_was_started_speaks_and_its_children_do_not() -> None:
     ]
 
 
-def test_of_a_graph_nobody_speaks_and_only_its_own_nodes_are_counted() -> None:
+def test_no_event_of_a_graph_is_its_own_speech_and_only_its_own_nodes_are_counted() -> None:
     view = RunView()
     assert not [event for event in STREAMS["graph"] if view.see(event) and view.speaks(event)]
     assert view.home is not None
