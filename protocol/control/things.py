@@ -77,6 +77,7 @@ class ActorInfo(msgspec.Struct, kw_only=True):
         paused: it begins nothing new, nor does anybody below it.
         mailbox: messages that wait for it.
         received: messages that it has taken so far.
+        sent: messages that it has sent since the tree of actors is watched; 0 while nobody watches it.
         children: how many actors are right below it.
         memory: bytes that its process takes, if it is the actor of one; without those that this one has started.
         since: when it was started; "" if that was before anybody looked.
@@ -96,6 +97,7 @@ class ActorInfo(msgspec.Struct, kw_only=True):
     paused: bool = False
     mailbox: int = 0
     received: int = 0
+    sent: int = 0
     children: int = 0
     memory: int = 0
     since: str = ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Self
 
 import trio
@@ -11,7 +12,7 @@ from ....protocol import events as ev
 from ....protocol.control.things import ActorInfo, ActorKind, TreeChange
 from ....protocol.events import Event
 from ....supervisors import Actor
-from ....supervisors.census import Seen, census, find, look_at
+from ....supervisors.census import Seen, census, count_sent, find, look_at
 from ...views.activity import ActorView
 from ...views.run_view import RunView
 from .memory import memory_of_process
@@ -90,6 +91,7 @@ class Tree:
             paused=seen.paused,
             mailbox=seen.mailbox,
             received=seen.received,
+            sent=seen.sent,
             children=seen.children,
             memory=memory_of_process(seen.pid) if seen.pid else 0,
         )
@@ -120,7 +122,7 @@ class Tree:
         Args:
             shown: adds what is not known here.
         """
-        return TreeWatch(self, interval, concerns, self._watches, shown)
+        return TreeWatch(self, interval, concerns, self._watches, shown, count_sent(self._root))
 
 
 class TreeWatch:
@@ -138,21 +140,25 @@ class TreeWatch:
         concerns: Callable[[str], bool],
         all: dict[TreeWatch, None],
         shown: Callable[[ActorInfo], ActorInfo],
+        counting: AbstractContextManager[None],
     ) -> None:
         self._tree = tree
         self._shown = shown
         self._concerns = concerns
         self._interval = interval
         self._all = all
+        self._counting = counting
         self._touched: dict[str, bool] = {}
         self._news = trio.lowlevel.ParkingLot()
 
     def __enter__(self) -> Self:
+        self._counting.__enter__()
         self._all[self] = None
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._all.pop(self, None)
+        if self._all.pop(self, self) is None:
+            self._counting.__exit__(None, None, None)
 
     def note(self, run: str, path: str, *, began: bool = False, ended: bool = False) -> None:
         """Something has happened to this actor.

@@ -30,6 +30,8 @@ def about(actor: ActorDetail) -> list[Row]:
         "since": age(seconds_since(actor.since)),
         "doing": f"{actor.doing}, for {doing}" if doing else actor.doing,
         "mailbox": f"{actor.received} taken, {actor.mailbox} waiting" if actor.received or actor.mailbox else "",
+        "sent": f"{actor.sent} messages since the tree is watched" if actor.sent else "",
+        "memory": f"{actor.memory / 1e6:.0f} MB" if actor.memory else "",
         "children": str(actor.children or ""),
         "turns": str(actor.turns or ""),
         "tokens": f"{amount(actor.input_tokens)} in, {amount(actor.output_tokens)} out" if tokens(actor) else "",

@@ -50,6 +50,7 @@ _COLUMNS = (
     _Column("KIND", 5, lambda actor, _: "" if actor.kind == "actor" else one_line(actor.kind, 5), 1, right=False),
     _Column("MAIL", 5, lambda actor, _: amount(actor.mailbox) if actor.mailbox else "", 5),
     _Column("IN", 5, lambda actor, _: amount(actor.received) if actor.received else "", 2),
+    _Column("OUT", 5, lambda actor, _: amount(actor.sent) if actor.sent else "", 1),
     _Column("TURNS", 5, lambda actor, _: amount(actor.turns) if actor.turns else "", 2),
     _Column("TOKENS", 7, lambda actor, _: amount(tokens(actor)) if tokens(actor) else "", 6),
     _Column("COST", 8, lambda actor, _: money(actor.cost), 4),

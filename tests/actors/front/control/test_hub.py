@@ -20,6 +20,7 @@ from callboard.protocol.control.caller import LOCAL, Caller
 from callboard.protocol.control.own import StartRun
 from callboard.protocol.control.things import QuestionAsked, QuestionClosed
 from callboard.protocol.errors import Conflict, Denied, InvalidFile, NotFound, Saturated, ShuttingDown, UsageError
+from callboard.supervisors import Actor, Message, Ref
 
 
 def _caller(subject: str, *scopes: str) -> Caller:
@@ -319,6 +320,37 @@ async def test_changes_of_the_tree_are_gathered(stage: Stage, hub: Hub) -> None:
             while f"/{info.run}" not in gone:
                 gone.update((await anext(changes)).gone)
     assert not hub._tree._watches
+
+
+class Note(Message, frozen=True):
+    pass
+
+
+async def test_messages_sent_are_counted_while_the_tree_is_watched(stage: Stage, hub: Hub) -> None:
+    async def sink(me: Actor) -> None:
+        async for _ in me:
+            pass
+
+    async def source(me: Actor, to: Ref) -> None:
+        async for _ in me:
+            await to.tell(Note())
+
+    kernel = stage.root.kernel
+    to = kernel.spawn(sink)
+    ref = kernel.spawn(source, to)
+
+    async def sent() -> dict[str, int]:
+        await ref.tell(Note())
+        await trio.testing.wait_all_tasks_blocked()
+        return {actor.name: actor.sent for actor in hub.actors.tree(LOCAL, None) if actor.name in ("sink", "source")}
+
+    assert await sent() == {"sink": 0, "source": 0}
+    with hub.actors.watch_tree(LOCAL, None, 0.02):
+        assert await sent() == {"sink": 0, "source": 1}
+        with hub.actors.watch_tree(LOCAL, None, 0.02):
+            assert await sent() == {"sink": 0, "source": 2}
+        assert await sent() == {"sink": 0, "source": 3}
+    assert kernel.sent is None
 
 
 async def test_a_watcher_hears_of_its_own_runs_only(stage: Stage, hub: Hub) -> None:
