@@ -144,13 +144,11 @@ class Driver:
 
     def _carry_out(self, effects: list[Effect]) -> None:
         for effect in effects:
-            if isinstance(effect, InPlace):
-                self._in_place = effect
-            elif isinstance(effect, Work):
-                self._queue(effect)
-            elif type(effect) is Emit:
+            if type(effect) is Emit:
                 about = self._me if effect.about is None else self._failed[effect.about]
                 about.emit(effect.event, id=effect.id)
+            elif type(effect) in self._performers:
+                self._queue(effect)
             elif type(effect) is Finish:
                 self._finish = effect
                 return
@@ -176,7 +174,10 @@ class Driver:
 
     # --- work ---------------------------------------------------------------------------------------------
 
-    def _queue(self, work: Work) -> None:
+    def _queue(self, work: Any) -> None:
+        if isinstance(work, InPlace):
+            self._in_place = work
+            return
         if work.lane is not None:
             if work.lane in self._lanes:
                 self._lanes[work.lane].append(work)
