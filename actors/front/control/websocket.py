@@ -23,6 +23,7 @@ from wsproto.connection import ConnectionState
 
 from ....protocol.control.caller import Caller
 from ....protocol.errors import CallboardError, Denied, NotFound, Saturated, Unauthorized
+from ...io.http.headers import joined
 from ...io.outbox import Gone, Outbox
 from ...io.unread import Unread
 from .gate import SUBPROTOCOL, Gate
@@ -132,10 +133,7 @@ async def _shake_hands(
 
 def _headers(request: WebSocketRequest) -> dict[str, str]:
     """All of them; wsproto keeps those it understands apart."""
-    headers: dict[str, str] = {}
-    for raw, value in request.headers:  # what is given twice is joined, so that it equals nothing
-        name, text = raw.decode("latin-1").lower(), value.decode("latin-1")
-        headers[name] = f"{headers[name]}, {text}" if name in headers else text
+    headers = joined(request.headers)
     headers.setdefault("host", request._event.host)  # noqa: SLF001 - there is no other way to it
     headers.setdefault("sec-websocket-protocol", ", ".join(request.proposed_subprotocols))
     return headers

@@ -40,6 +40,7 @@ from ....protocol.jsonrpc import (
 )
 from ....protocol.mcp.model import HANDSHAKE, HEADER_MISMATCH, MODERN, UNSUPPORTED_VERSION
 from ....supervisors import Ref
+from ...io.http.headers import joined
 from ...io.peer import Refusal
 from .service import Service
 from .session import Session, Way, params_of, version_named
@@ -112,7 +113,7 @@ class App:
             await _reply(send, reply)
 
     async def _answer(self, scope: MutableMapping[str, Any], receive: Received) -> Reply | _Streamed:
-        headers = _headers(scope)
+        headers = joined(scope["headers"])
         self._admit(scope["path"], headers)
         if scope["method"] == "DELETE":
             self._session(headers).close()
@@ -190,15 +191,6 @@ class App:
 
 
 # --- requests ------------------------------------------------------------------------------------------------
-
-
-def _headers(scope: MutableMapping[str, Any]) -> Headers:
-    """Lower-case names; what is given twice is joined, so that it equals nothing."""
-    headers: Headers = {}
-    for raw, value in scope["headers"]:
-        name, text = raw.decode("latin-1").lower(), value.decode("latin-1")
-        headers[name] = f"{headers[name]}, {text}" if name in headers else text
-    return headers
 
 
 def _host(url: str) -> str | None:

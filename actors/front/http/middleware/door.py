@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .....protocol.control.caller import Caller
 from .....protocol.errors import CallboardError, NotFound, Saturated, Unauthorized
+from ....io.http.headers import joined
 from ....io.server_log import about
 from ...access.audit import Result
 from ...access.gate import Gate
@@ -38,7 +39,7 @@ class Door:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        headers = headers_of(scope)
+        headers = joined(scope["headers"])
         origin = headers.get("origin")
         if origin is not None and self._gate.origins.is_foreign_friend(origin):
             send = _shared(send, origin, credentials=self._gate.settings.cors.allow_credentials)
@@ -116,15 +117,6 @@ class Door:
                 reason=None if status < 400 else f"status {status}",
                 details={"method": scope["method"], "route": found.template},
             )
-
-
-def headers_of(scope: Scope) -> dict[str, str]:
-    """Lower-case names; what is given twice is joined, so that it equals nothing."""
-    headers: dict[str, str] = {}
-    for raw, value in scope["headers"]:
-        name, text = raw.decode("latin-1").lower(), value.decode("latin-1")
-        headers[name] = f"{headers[name]}, {text}" if name in headers else text
-    return headers
 
 
 def _result(status: int) -> Result:

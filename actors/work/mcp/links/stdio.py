@@ -11,6 +11,11 @@ does not end costs the connection. If the output ends, all requests fail with ho
 to stderr at last, and the reader crashes with that, and the owner with the reader, and what is left of the process
 ends with its owner. A request of which the server has not read the last byte was not begun, and may be made again:
 `McpUnsent`.
+
+**Why this is no `io.peer`.** A round trip takes 28 µs of CPU here and 44 µs through a peer with its outbox; 14 and
+21 µs where 1,000 calls are under way at once (2026-11-23, a server that answers at once, best of 5). The peer's writer
+and its events are two more switches of tasks for each call; and it does not know which requests the server has read,
+which decides what may be made again.
 """
 
 from __future__ import annotations

@@ -218,3 +218,18 @@ async def test_trouble_is_told_once_without_secrets_and_the_log_is_put_back(
                 logging.getLogger("opentelemetry.x").error("refused: a-very-secret-key")
     assert [record.message for record in caplog.records] == ["telemetry is not exported: refused: [redacted]"]
     assert (theirs.handlers, theirs.propagate) == before
+
+
+def test_who_wants_no_telemetry_imports_neither_it_nor_the_redactor() -> None:
+    code = (
+        "import os, sys, trio, callboard\n"
+        "from callboard.actors.front.telemetry.export import exporting\n"
+        "async def main():\n"
+        "    root = callboard.Root()\n"
+        "    async with exporting(root, {}), root:\n"
+        "        pass\n"
+        "trio.run(main)\n"
+        "print(*(name for name in sys.modules if 'redact' in name or name.startswith('opentelemetry')))"
+    )
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
+    assert subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True).stdout == "\n"
