@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from callboard.actors.engine.workflow.board.board import Board
 from callboard.actors.engine.workflow.board.dynamic import Unit
-from callboard.actors.engine.workflow.board.perform import Firing, Said, instant, perform
+from callboard.actors.engine.workflow.board.perform import Firing, Said, perform
 from callboard.actors.engine.workflow.board.result import Notice, Result
 from callboard.actors.engine.workflow.board.structure import Structure
 from callboard.actors.engine.workflow.edges.conditions import CODE_FAILED, Functions
@@ -29,6 +29,7 @@ from callboard.actors.engine.workflow.rules import RULES
 from callboard.protocol.errors import CallboardError, GraphMistake, NobodyToAsk, NodeFailed
 from callboard.protocol.problems import Problem
 from callboard.protocol.workflow.known import Known
+from callboard.protocol.workflow.messages import FireNode
 from callboard.protocol.workflow.model import AgentConfig, HumanConfig, PythonConfig, SubgraphConfig, Workflow
 from callboard.protocol.workflow.read import read_workflow
 
@@ -72,15 +73,15 @@ def task(text: str = "TASK") -> list[Message]:
     return [Message(role="user", content=text)]
 
 
-def first(_waiting: Sequence[Firing]) -> int:
+def first(_waiting: Sequence[FireNode]) -> int:
     return 0
 
 
-def last(waiting: Sequence[Firing]) -> int:
+def last(waiting: Sequence[FireNode]) -> int:
     return len(waiting) - 1
 
 
-def shuffled(seed: int) -> Callable[[Sequence[Firing]], int]:
+def shuffled(seed: int) -> Callable[[Sequence[FireNode]], int]:
     """Nodes take as long as they like."""
     chance = random.Random(seed)
     return lambda waiting: chance.randrange(len(waiting))
@@ -98,7 +99,7 @@ class Stage:
         self,
         *,
         answers: Sequence[str] = (),
-        pick: Callable[[Sequence[Firing]], int] = first,
+        pick: Callable[[Sequence[FireNode]], int] = first,
         tell: Callable[[Notice], None] | None = None,
         clock: Callable[[], float] = lambda: 0.0,
         directory: Path | None = None,
@@ -114,20 +115,20 @@ class Stage:
         self._directory = directory
 
     def run(self, found: Structure, given: Sequence[Message] | None = None) -> Result:
-        board = Board(found, clock=self._clock, tell=self._tell)
+        board = Board(found, tell=self._tell)
         return self.play(board, given if given is not None else task())
 
     def play(self, board: Board, given: Sequence[Message]) -> Result:
         """Run a board to its end; `pick` says which of the nodes under way is done next."""
         waiting = self._seen(board.begin(given))
         while waiting:
-            firing = waiting.pop(self._pick(waiting))
-            waiting += self._seen(board.done(firing, now(perform(firing, self._work(board, firing)))))
+            firing = Firing(waiting.pop(self._pick(waiting)), board.structure, self._clock())
+            waiting += self._seen(board.done(now(perform(firing, self._work(board, firing)))))
         assert board.finished
         return board.result()
 
-    def _seen(self, firings: list[Firing]) -> list[Firing]:
-        self.inputs += [(firing.place.id, firing.inputs) for firing in firings]
+    def _seen(self, firings: list[FireNode]) -> list[FireNode]:
+        self.inputs += [(firing.node, firing.inputs) for firing in firings]
         return firings
 
     def _work(self, board: Board, firing: Firing) -> Any:
@@ -138,9 +139,6 @@ class Stage:
         return work
 
     def _one(self, board: Board, firing: Firing, unit: Unit) -> Said:
-        said = instant(firing, unit)
-        if said is not None:
-            return said
         config = firing.node.config
         try:
             if isinstance(config, AgentConfig):
@@ -150,7 +148,8 @@ class Stage:
             if isinstance(config, PythonConfig):
                 return Said(outputs=(Message(role="assistant", content=self._python(config, unit)),))
             assert isinstance(config, SubgraphConfig)
-            return self.play(board.within(firing), unit.inputs).said()
+            inner = Board(board.structure.within(firing.place), tell=self._tell, order=board.order)
+            return self.play(inner, unit.inputs).said()
         except CallboardError as error:
             return Said(error=error)
 

@@ -8,40 +8,15 @@ on unchanged passes its marks on, too.
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
-from ....protocol.chat import Content, text_of
+from ....protocol.workflow.messages import Message
 from ....protocol.workflow.model import Role, Seed
+
+__all__ = ["TASK", "Message", "Queue", "carried", "seeded", "signed"]
 
 TASK = "TASK"
 """The source of the messages that a run begins with."""
-
-
-class Message(msgspec.Struct, frozen=True, kw_only=True):
-    """One message.
-
-    Attributes:
-        source: the node it comes from; None for what a file puts into a queue.
-        keep: it survives trimming and `clear_context`.
-        preserve_role: edges leave its role as it is.
-        dynamic: it came over a dynamic edge, so the next node with such an edge takes it apart.
-        metadata: what functions say about it.
-    """
-
-    role: Role
-    content: Content
-    source: str | None = None
-    keep: bool = False
-    preserve_role: bool = False
-    dynamic: bool = False
-    metadata: dict[str, Any] = {}
-
-    @property
-    def text(self) -> str:
-        """Its text, without images and files."""
-        return self.content if isinstance(self.content, str) else text_of(self.content)
 
 
 def seeded(seed: Seed) -> Message:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ....protocol.outcome import Message as Told
+from ....protocol.outcome import NodeTime
 from ..graph.decider import GraphResult
 
 if TYPE_CHECKING:
@@ -40,10 +41,10 @@ class WorkflowResult(GraphResult, kw_only=True):
         for id, said in outputs.items():
             self.outputs[prefix + id] = (*self.outputs.get(prefix + id, ()), *said)
 
-    def take(self, result: Result) -> None:
-        """Take over how far the workflow's own board has come."""
+    def take(self, result: Result, timing: Mapping[str, tuple[int, float, float]]) -> None:
+        """Take over how far the workflow's own board has come; what a subgraph takes is its node's time."""
         self.output = result.final
-        self.order = result.order
+        self.nodes = {id: NodeTime(visits=visits, seconds=seconds) for id, (visits, seconds, _) in timing.items()}
         self.final_messages = result.final_messages
         self.leftover = result.leftover
         self.keep("", result.outputs)

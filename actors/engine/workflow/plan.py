@@ -113,6 +113,7 @@ class Backstage(msgspec.Struct, frozen=True, kw_only=True):
         record: where the models' texts are written down.
         workspace: the directory that python nodes work in.
         result: filled while the run goes on.
+        parts: what units have said of firings that failed or were cancelled before all of it was there, by node.
     """
 
     plan: Plan
@@ -121,6 +122,7 @@ class Backstage(msgspec.Struct, frozen=True, kw_only=True):
     record: Record
     workspace: Workspace
     result: WorkflowResult
+    parts: dict[str, list[Message]] = msgspec.field(default_factory=dict)
 
 
 class Job(msgspec.Struct, frozen=True):

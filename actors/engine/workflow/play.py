@@ -1,13 +1,13 @@
-"""A workflow on the kernel: its board is driven, and every node that takes its time is an actor.
+"""A workflow as an actor: its decider is played, and every node that takes its time is an actor below it.
 
-    /run-7f3a01bc/writers-room                 the workflow: owns the board
+    /run-7f3a01bc/writers-room                 the workflow: plays its decider
     /run-7f3a01bc/writers-room/Writer#2        a firing: the node's own code, its edges
-    /run-7f3a01bc/writers-room/Review/Critic   a node of a subgraph, whose board belongs to the subgraph's firing
+    /run-7f3a01bc/writers-room/Review/Critic   a node of a subgraph, whose decider the subgraph's firing plays
     /run-7f3a01bc/writers-room/Nurse/Nurse[3]  a unit of a map
 
-Board and readiness are the workflow's, everything else is what graph agents have: `graph.once` tells and times each
-firing, questions and failures travel up the tree, whatever ends an actor ends all below it. Nodes that are done as soon
-as they have begun get no actor; they are told all the same.
+What firings come to, they say in messages (`decider`); they share nothing with it. Questions and failures travel up the
+tree, whatever ends an actor ends all below it. Nodes that are done as soon as they have begun get no actor; they are
+told all the same.
 
 Human nodes of one graph ask one after another, in the order of the file, and python nodes run one at a time: they work
 in the same directory.
@@ -17,32 +17,32 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections import deque
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import trio
 
-from ....protocol.errors import CallboardError, NodeFailed
-from ....protocol.events import GraphFinished, GraphStarted
-from ....protocol.events import Warned as WarnedEvent
-from ....protocol.outcome import NodeTime
-from ....protocol.workflow.edges import FunctionCondition, FunctionProcessor
-from ....protocol.workflow.model import AgentConfig, Graph, HumanConfig, PythonConfig, SubgraphConfig
+from ....protocol.effects import Work
+from ....protocol.errors import CallboardError, NodeFailed, code_of
+from ....protocol.events import GraphFinished, GraphStarted, NodeEntered, NodeExited
+from ....protocol.failure import Failure
+from ....protocol.kernel.errors import EndOfMail
+from ....protocol.workflow.messages import Fired, FireNode, Message, NodeSaid, RunUnit, UnitsBegun, WorkflowBegun
+from ....protocol.workflow.model import AgentConfig, Graph, HumanConfig, SubgraphConfig
 from ...work.record import Record
+from ..driver import Driver, Performer
 from ..graph.failures import ended_with
 from ..graph.logs import log_summary
-from ..graph.once import once
-from ..graph.together import run_together
-from .board.board import Board
-from .board.perform import Fired, Firing, Said, instant, perform
-from .board.result import Notice, Result, Warned
-from .board.structure import Place, Structure
-from .crew import Crew
+from .board.dynamic import Unit
+from .board.perform import Firing, Said, perform
+from .board.result import Result
+from .board.structure import Structure
+from .decider import UnitsDecider, WorkflowDecider, exited
 from .edges.files import EdgeFunctions
-from .messages import Message
+from .messages import signed
 from .nodes import CODE
 from .nodes.code import saves_and_runs
 from .outcome import WorkflowResult
@@ -51,19 +51,13 @@ from .workspace import Workspace
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
-    from ....supervisors.ref import End
     from ...work.context import RunContext
     from .agents.company import Company
-    from .board.dynamic import Unit
 
 AT_ONCE = 1000
 """Firings of one graph that are under way together; more of them wait their turn."""
 
-TURN = 64
-"""Firings without an actor in a row, before others get a look in."""
-
-LANES = {HumanConfig: "human", PythonConfig: "python"}
-"""Nodes of which one runs at a time in a graph."""
+log = logging.getLogger("callboard.graph")
 
 
 async def run_workflow(
@@ -97,18 +91,22 @@ async def run_workflow(
         except CallboardError as error:  # an edge names what is not there
             result.error = error
             return result
-        board = Board(structure, clock=trio.current_time, tell=partial(_tell, me, plan.workflow.graph))
-        playing = Playing(me, board, backstage, plan.name)
+        playing = Playing(me, structure, backstage, plan.name)
+        decider = playing.decider
         try:
             result.error = (await playing.to_the_end(task)).error
+        except EndOfMail:
+            raise
         except CallboardError as error:
             result.error = error
         finally:
-            ended = board.result()
-            result.take(ended)
+            ended = decider.board.result()
+            result.take(ended, decider.timing)
+            for path, said in backstage.parts.items():
+                result.keep("", {path: tuple(said)})
             backstage.record.failures += ended.unaccepted
         if is_logged(logging.INFO, plan.workflow.graph):
-            log_summary(plan.name, playing.timing)
+            log_summary(plan.name, decider.timing)
         return result
 
 
@@ -133,43 +131,41 @@ def is_logged(level: int, graph: Graph) -> bool:
     return graph.log_level is None or level >= logging.getLevelNamesMapping()[graph.log_level]
 
 
-def _tell(me: Actor, graph: Graph, notice: Notice) -> None:
-    if isinstance(notice, Warned) and me.stream.heard and is_logged(logging.WARNING, graph):
-        me.emit(WarnedEvent(code=notice.code, message=notice.message, node=notice.node))
-
-
 class Playing:
-    """One run of one graph: its board, and whoever works for it.
+    """One run of one graph: its decider, and what works for it.
 
     Args:
         me: whose children the firings are.
         above: the nodes of subgraphs in which it stands.
     """
 
-    def __init__(self, me: Actor, board: Board, backstage: Backstage, name: str, above: tuple[str, ...] = ()) -> None:
-        self.timing: dict[str, tuple[int, float, float]] = {}
+    def __init__(
+        self, me: Actor, structure: Structure, backstage: Backstage, name: str, above: tuple[str, ...] = ()
+    ) -> None:
+        self._warns = is_logged(logging.WARNING, backstage.plan.workflow.graph)
+        self.decider = WorkflowDecider(structure, warns=self._warns, order=backstage.result.order)
         self._me = me
-        self._board = board
+        self._structure = structure
         self._backstage = backstage
         self._name = name
         self._above = above
         self._company: Company | None = None
-        self._quick: dict[int, bool] = {}
 
     async def to_the_end(self, task: Sequence[Message]) -> Result:
-        """Fire whoever the board hands out until it is finished.
+        """Fire all that the decider says, until it has finished.
 
         Raises:
             ShuttingDown: no new work is admitted.
         """
-        me, graph = self._me, self._board.structure.graph
+        me, structure, decider = self._me, self._structure, self.decider
         depth = self._backstage.depth + len(self._above)
         began = trio.current_time()
         if me.stream.heard:
-            me.emit(GraphStarted(graph=self._name, start=", ".join(graph.start), depth=depth))
-        async with self._employed(graph):
-            await self._fire_all(task)
-        result = self._board.result()
+            me.emit(GraphStarted(graph=self._name, start=", ".join(structure.graph.start), depth=depth))
+        async with self._employed(structure.graph):
+            afresh = partial(WorkflowDecider, structure, warns=self._warns)
+            driver = Driver(me, decider, {FireNode: self._fire}, at_once=AT_ONCE, afresh=afresh)
+            result: Result = await driver.play(WorkflowBegun(task=tuple(task)))
         if me.stream.heard:
             seconds, error = trio.current_time() - began, ended_with(result.unaccepted, result.error)
             me.emit(
@@ -177,33 +173,12 @@ class Playing:
                     graph=self._name,
                     seconds=seconds,
                     depth=depth,
-                    timing=dict(self.timing),
+                    timing=dict(decider.timing),
                     error=None if error is None else str(error),
                     code="" if error is None else error.code,
                 )
             )
         return result
-
-    async def _fire_all(self, task: Sequence[Message]) -> None:
-        board = self._board
-        todo = deque(board.begin(task))
-        turn = TURN
-        async with Crew[Firing](self._me, AT_ONCE) as crew:
-            while todo or crew:
-                if not todo:
-                    firing, end = await crew.ended()
-                    todo.extend(board.done(firing, _fired(firing, end)))
-                    continue
-                firing = todo.popleft()
-                place = firing.place
-                if not self._is_quick(place):
-                    crew.hire(firing, _name(firing), self._fire, (firing,), lane=LANES.get(type(place.node.config)))
-                    continue
-                turn -= 1
-                if turn == 0:
-                    turn = TURN
-                    await trio.lowlevel.checkpoint()
-                todo.extend(board.done(firing, await self._fire(self._me, firing)))
 
     @contextlib.asynccontextmanager
     async def _employed(self, graph: Graph) -> AsyncIterator[None]:
@@ -230,52 +205,71 @@ class Playing:
         ) as self._company:
             yield
 
-    def _is_quick(self, place: Place) -> bool:
-        """Whether a firing is done at once: the node's own code, and no function that has to be waited for."""
-        quick = self._quick.get(place.index)
-        if quick is None:
-            quick = self._quick[place.index] = place.instant and not any(
-                isinstance(way.edge.condition, FunctionCondition) or isinstance(way.edge.process, FunctionProcessor)
-                for way in place.out
-            )
-        return quick
-
     # --- one firing ---------------------------------------------------------------------------------------
 
-    async def _fire(self, me: Actor, firing: Firing) -> Fired:
-        """Body of a firing's actor; `me` is the graph's own where the firing is quick."""
-        place = firing.place
-        return await once(
-            me,
-            place.id,
-            place.node.type,
-            lambda: perform(firing, partial(self._work, me, firing)),
-            lambda error: Fired(error=error.at(place.id)),
-            _leads,
-            visit=firing.visit,
-            timed=self._timed,
-        )
+    async def _fire(self, me: Actor, work: FireNode) -> Fired:
+        """Body of a firing's actor."""
+        began = trio.current_time()
+        firing = Firing(work, self._structure, began)
+        heard, node = me.stream.heard, firing.node
+        if heard and work.failure is None:
+            me.emit(NodeEntered(node=node.id, type=node.type, visit=work.visit))
+        said: list[Message] = []
+        fired: Fired | None = None
+        try:
+            fired = await perform(firing, partial(self._code, me, firing, said))
+        finally:
+            if said and (fired is None or (fired.failure is not None and not fired.outputs)):
+                path = "/".join((*self._above, node.id))
+                self._backstage.parts.setdefault(path, []).extend(signed(message, node.id) for message in said)
+        fired = msgspec.structs.replace(fired, seconds=trio.current_time() - began)
+        if heard:
+            me.emit(exited(self._structure, work, fired))
+        return fired
 
-    async def _work(self, me: Actor, firing: Firing, units: Sequence[Unit], limit: int) -> list[Said]:
-        """The node's own code, for each unit."""
-        if firing.place.instant:
-            return [said for unit in units if (said := instant(firing, unit)) is not None]
+    async def _code(
+        self, me: Actor, firing: Firing, said: list[Message], units: Sequence[Unit], limit: int
+    ) -> list[Said]:
+        """The node's own code, for each unit; what units have said is added to `said`."""
         if units[0].index is None:
             return [await self._one(me, firing, units[0])]
-        name, part = _name(firing), self._board.part(firing)
-        launches = [(f"{name}[{unit.index}]", self._unit, (firing, unit, part)) for unit in units]
-        return [_said(end) for end in await run_together(me, launches, limit)]
+        name, decider = firing.work.name, UnitsDecider()
+        batch = tuple(
+            RunUnit(
+                key=index,
+                name=f"{name}[{index}]",
+                inputs=unit.inputs,
+                item=unit.item,
+                item_name=unit.item_name,
+            )
+            for index, unit in enumerate(units)
+        )
+        performers: dict[type[Work], Performer] = {RunUnit: partial(self._unit, firing)}
+        driver = Driver(me, decider, performers, at_once=limit, afresh=UnitsDecider)
+        try:
+            results: list[NodeSaid] = await driver.play(UnitsBegun(units=batch))
+        finally:
+            said += [message for each in decider.in_order() for message in each.outputs]
+        return [_restored(each) for each in results]
 
-    async def _unit(self, me: Actor, firing: Firing, unit: Unit, part: dict[int, tuple[Message, ...]]) -> Said:
+    async def _unit(self, firing: Firing, me: Actor, work: RunUnit) -> NodeSaid:
         """Body of a unit's actor."""
-        assert unit.index is not None
-        node = firing.node
-        work = partial(self._one, me, firing, unit)
-        failed = partial(_failed, node.id)
-        said = await once(me, node.id, node.type, work, failed, lambda said: ((), said.error), item=unit.index)
-        if said.outputs:
-            part[unit.index] = said.outputs
-        return said
+        node, index = firing.node, work.key
+        heard, began = me.stream.heard, trio.current_time()
+        if heard:
+            me.emit(NodeEntered(node=node.id, type=node.type, visit=1, item=index))
+        said = await self._one(me, firing, Unit(work.inputs, index, work.item, work.item_name))
+        if heard:
+            told, code = (None, "") if said.error is None else (str(said.error), code_of(said.error))
+            seconds = trio.current_time() - began
+            me.emit(NodeExited(node=node.id, seconds=seconds, item=index, error=told, code=code))
+        return NodeSaid(
+            index,
+            outputs=said.outputs,
+            trace=said.trace,
+            failure=None if said.error is None else Failure.of(said.error),
+            unaccepted=tuple(map(Failure.of, said.unaccepted)),
+        )
 
     async def _one(self, me: Actor, firing: Firing, unit: Unit) -> Said:
         try:
@@ -285,51 +279,24 @@ class Playing:
             return await CODE[type(firing.node.config)](me, job)
         except CallboardError as error:
             return Said(error=error)
+        except Exception as error:  # a bug in a node's code must cost that node, with its traceback in the log
+            log.exception("node '%s' crashed", firing.node.id)
+            return Said(error=NodeFailed(f"{type(error).__name__}: {error}").at(firing.node.id))
 
     async def _subgraph(self, me: Actor, firing: Firing, unit: Unit) -> Said:
-        board = self._board.within(firing)
-        name = board.structure.graph.id or firing.place.id
+        structure = self._structure.within(firing.place)
         above = (*self._above, firing.place.id)
-        inner = Playing(me, board, self._backstage, name, above)
+        inner = Playing(me, structure, self._backstage, structure.graph.id or firing.place.id, above)
         try:
             return (await inner.to_the_end(unit.inputs)).said()
         finally:
-            self._backstage.result.keep("".join(f"{id}/" for id in above), board.result().outputs)
-
-    def _timed(self, id: str, seconds: float) -> None:
-        visits, total, longest = self.timing.get(id, (0, 0.0, 0.0))
-        self.timing[id] = (visits + 1, total + seconds, max(longest, seconds))
-        if self._above:  # what a subgraph takes is its node's time
-            return
-        time = self._backstage.result.nodes.setdefault(id, NodeTime())
-        time.visits += 1
-        time.seconds += seconds
+            self._backstage.result.keep("".join(f"{id}/" for id in above), inner.decider.board.result().outputs)
 
 
-def _name(firing: Firing) -> str:
-    """Of a firing's actor."""
-    name = firing.place.id.replace("/", "_")
-    return name if firing.visit == 1 else f"{name}#{firing.visit}"
-
-
-def _leads(fired: Fired) -> tuple[Iterable[str], CallboardError | None]:
-    targets = dict.fromkeys(effect.way.target.id for effect in fired.effects if effect.fires)
-    return targets, fired.error or fired.tolerated
-
-
-def _fired(firing: Firing, end: End) -> Fired:
-    if end.reason == "normal":
-        fired: Fired = end.value
-        return fired
-    return Fired(error=NodeFailed(f"it was {end.reason}").at(firing.place.id))
-
-
-def _said(end: End) -> Said:
-    if end.reason == "normal":
-        said: Said = end.value
-        return said
-    return Said(error=NodeFailed(f"it was {end.reason}"))
-
-
-def _failed(id: str, error: CallboardError) -> Said:
-    return Said(error=error.at(id))
+def _restored(said: NodeSaid) -> Said:
+    return Said(
+        outputs=said.outputs,
+        trace=said.trace,
+        error=None if said.failure is None else said.failure.restore(),
+        unaccepted=tuple(failure.restore() for failure in said.unaccepted),
+    )

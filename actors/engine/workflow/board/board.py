@@ -4,14 +4,14 @@ A board hands out firings and takes back what came of them:
 
     todo = board.begin(task)
     while todo:
-        firing = todo.pop()                                 # or all of them at once
-        todo += board.done(firing, await perform(firing, work))
+        work = todo.pop()                                   # or all of them at once
+        todo += board.done(await perform(Firing(work, structure), code))
     result = board.result()
 
-It is a state machine: it never waits, and whoever drives it decides what runs at once. The result does not depend on
-that. What a layer's nodes said is delivered when the whole layer is done, in the order of the layer; two cycles of a
-layer run each at their own pace, and what leaves them is delivered when both are over. So the same firings see the
-same inputs however long they take.
+It is a state machine: it never waits, and its driver (see `decider`) decides what runs at once. The result does not
+depend on that. What a layer's nodes said is delivered when the whole layer is done, in the order of the layer; two
+cycles of a layer run each at their own pace, and what leaves them is delivered when both are over. So the same firings
+see the same inputs however long they take.
 
     a node is fired     if the run starts with it or an edge has triggered it, and all its predecessors are over
     it sees             everything in its queue, whatever brought it there
@@ -28,16 +28,14 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Callable, Generator, Iterable, Sequence
-from time import monotonic
 from typing import Any, TypeAlias
 
 import msgspec
 
 from .....protocol.errors import CallboardError, GraphMistake
+from .....protocol.workflow.messages import Crossing, Fired, FireNode, Gate
 from ...graph.failures import together
 from ..messages import TASK, Message, Queue, carried, seeded, signed
-from .loops import Gate
-from .perform import Effect, Fired, Firing
 from .result import Delivered, Dropped, Notice, Result, Warned
 from .strands import Strands
 from .structure import Cycle, Layer, Place, Structure, listed
@@ -45,9 +43,9 @@ from .voting import majority
 
 
 class _Passed(msgspec.Struct):
-    """What a layer or a cycle leaves to whoever is around it: effects that lead out of it, failures, what was said."""
+    """What a layer or a cycle leaves to what is around it: what leads out of it, failures, what was said."""
 
-    effects: list[Effect] = []
+    crossings: list[Crossing] = []
     failures: list[tuple[str, CallboardError]] = []
     said: dict[str, str] = {}
 
@@ -70,33 +68,33 @@ class Board:
 
     Args:
         structure: the graph.
-        clock: seconds, for timers.
         tell: is told of messages and warnings as they come.
-        order: where fired nodes are written down; a subgraph shares its parent's.
+        order: where fired nodes are written down, and never read here; a subgraph shares its parent's.
+
+    Attributes:
+        under_way: the firings that have been handed out, by their keys.
     """
 
     def __init__(
         self,
         structure: Structure,
         *,
-        clock: Callable[[], float] = monotonic,
         tell: Callable[[Notice], None] | None = None,
         order: list[str] | None = None,
     ) -> None:
         self.structure = structure
         self.order = order if order is not None else []
-        self._clock = clock
         self._tell = tell
-        self._strands: Strands[Firing] = Strands()
+        self._strands = Strands()
         self._queues = [Queue() for _ in structure.places]
         self._outputs: list[list[Message]] = [[] for _ in structure.places]
+        self.under_way: dict[int, FireNode] = {}
         self._gates = [Gate() for _ in structure.places]
         self._visits = [0] * len(structure.places)
         self._starts: set[int] = set()
         self._triggered = [False] * len(structure.ways)
-        self._shared: dict[str, Any] = {}
+        self._ways = structure.ways
         self._fired = 0
-        self._parts: dict[Firing, list[dict[int, tuple[Message, ...]]]] = {}
         self._unaccepted: list[CallboardError] = []
 
     # --- for the driver -----------------------------------------------------------------------------------
@@ -106,7 +104,7 @@ class Board:
         """Whether nothing is left to be done."""
         return self._strands.finished
 
-    def begin(self, task: Sequence[Message]) -> list[Firing]:
+    def begin(self, task: Sequence[Message]) -> list[FireNode]:
         """Give the task to the start nodes; returns the first firings."""
         structure = self.structure
         for place in structure.places:
@@ -123,26 +121,16 @@ class Board:
                 self._put(place, signed(message, TASK))
         return self._strands.begin(self._whole())
 
-    def done(self, firing: Firing, fired: Fired) -> list[Firing]:
+    def done(self, fired: Fired) -> list[FireNode]:
         """Take over what came of a firing; returns those that may begin now."""
-        self._outputs[firing.place.index] += fired.outputs
-        self._unaccepted += fired.unaccepted
-        if fired.error is None or fired.outputs:
-            self._parts.pop(firing, None)
+        place = self.structure.by_id[self.under_way.pop(fired.key).node]
+        self._outputs[place.index] += fired.outputs
+        self._unaccepted += [failure.restore() for failure in fired.unaccepted]
+        if fired.gate is not None:
+            self._gates[place.index] = fired.gate
         for warning in dict.fromkeys(fired.warnings):
-            self._warn("edge", warning, firing.place)
-        return self._strands.done(firing, fired)
-
-    def part(self, firing: Firing) -> dict[int, tuple[Message, ...]]:
-        """Where what the units of a batch say is kept, by their numbers, as long as the firing has not said it all."""
-        part: dict[int, tuple[Message, ...]] = {}
-        self._parts.setdefault(firing, []).append(part)
-        return part
-
-    def within(self, firing: Firing) -> Board:
-        """A board for the graph that a subgraph's node runs; a new one for every unit."""
-        inner = self.structure.within(firing.place)
-        return Board(inner, clock=self._clock, tell=self._tell, order=self.order)
+            self._warn("edge", warning, place)
+        return self._strands.done(fired.key, fired)
 
     def result(self) -> Result:
         """How it ended, or how far it has come."""
@@ -157,21 +145,11 @@ class Board:
                 for place in places
                 if self._queues[place.index].messages
             },
-            outputs=self._all_outputs(),
+            outputs={place.id: tuple(said) for place in places if (said := self._outputs[place.index])},
             order=list(self.order),
             unaccepted=tuple(self._unaccepted),
             error=_error(passed.failures) if passed is not None else None,
         )
-
-    def _all_outputs(self) -> dict[str, tuple[Message, ...]]:
-        """What every node has said; of one that failed or was interrupted, what its units have."""
-        found = {place.id: tuple(said) for place in self.structure.places if (said := self._outputs[place.index])}
-        for firing, parts in self._parts.items():
-            id = firing.place.id
-            said = [signed(message, id) for part in parts for index in sorted(part) for message in part[index]]
-            if said:
-                found[id] = (*found.get(id, ()), *said)
-        return found
 
     def _final_messages(self) -> tuple[Message, ...]:
         """What the first of `end` has said that has said anything, else the first node that nothing follows."""
@@ -203,7 +181,7 @@ class Board:
         for i, item in enumerate(items):
             if isinstance(item, Place) and item.instant and _may_leave(item, scope):
                 (ends[i],) = yield [self._firing(item, scope)]
-                if any(effect.fires and not scope.holds(effect.way.target) for effect in ends[i].effects):
+                if any(each.fires and not scope.holds(self._ways[each.way].target) for each in ends[i].crossings):
                     stop = i + 1
                     break
         rest = [i for i in range(stop) if i not in ends]
@@ -211,29 +189,30 @@ class Board:
             ends.update(zip(rest, (yield [self._begun(items[i], scope) for i in rest]), strict=True))
         return self._settled(scope, [(items[i], ends[i]) for i in range(stop)])
 
-    def _begun(self, item: Place | Cycle, scope: _Scope) -> Firing | _Strand:
+    def _begun(self, item: Place | Cycle, scope: _Scope) -> FireNode | _Strand:
         return self._round_and_round(item, scope) if isinstance(item, Cycle) else self._firing(item, scope)
 
-    def _firing(self, place: Place, scope: _Scope) -> Firing:
+    def _firing(self, place: Place, scope: _Scope) -> FireNode:
         """A node begins: it sees its queue, and what triggered it is used up."""
         index = place.index
         self._forget(place)
         for way in place.out:
             self._triggered[way.index] = False
-        self._visits[index] += 1
+        visit = self._visits[index] = self._visits[index] + 1
         self._fired += 1
         self.order.append(place.id)
-        return Firing(
-            number=self._fired,
-            place=place,
-            visit=self._visits[index],
+        name = place.id.replace("/", "_")
+        work = self.under_way[self._fired] = FireNode(
+            key=self._fired,
+            name=name if visit == 1 else f"{name}#{visit}",
+            lane=place.lane,
+            node=place.id,
+            visit=visit,
             inputs=tuple(self._queues[index].messages),
-            rules=self.structure.rules,
             gate=self._gates[index],
-            said=scope.said,
-            shared=self._shared,
-            clock=self._clock,
+            said={id: text for id in place.hears if (text := scope.said.get(id)) is not None},
         )
+        return work
 
     def _settled(self, scope: _Scope, ends: Iterable[tuple[Place | Cycle, Any]]) -> _Passed:
         """A layer is over: windows first, then everything is delivered in the layer's order."""
@@ -246,17 +225,18 @@ class Board:
                 remembers[item.index] = self._windowed(item, end)
                 if end.outputs:
                     said[item.id] = end.outputs[-1].text
-                if end.error is not None:
-                    passed.failures.append((f"at node '{item.id}': {end.error}", end.error))
+                if end.failure is not None:
+                    error = end.failure.restore()
+                    passed.failures.append((f"at node '{item.id}': {error}", error))
             else:
                 said |= end.said
                 passed.failures += end.failures
         for item, end in ends:
-            for effect in end.effects:
-                if scope.holds(effect.way.target):
-                    self._deliver(effect)
+            for crossing in end.crossings:
+                if scope.holds(self._ways[crossing.way].target):
+                    self._deliver(crossing)
                 else:
-                    passed.effects.append(effect)
+                    passed.crossings.append(crossing)
             if isinstance(item, Place) and remembers[item.index]:
                 for message in end.outputs:
                     self._put(item, carried(message, item.id, item.id), item.id)
@@ -282,9 +262,9 @@ class Board:
             roots = [entry] if turn == 0 else [place for place in cycle.places if self._is_triggered(place)]
             for layer in cycle.layers(entry, roots):
                 left = yield from self._layer(scope, layer, forced=entry if turn == 0 else None)
-                passed.effects += left.effects
+                passed.crossings += left.crossings
                 passed.failures += left.failures
-                leaves = any(effect.fires for effect in left.effects)
+                leaves = any(crossing.fires for crossing in left.crossings)
                 if leaves:
                     for place in cycle.places:
                         self._forget(place)
@@ -338,15 +318,15 @@ class Board:
         for way in place.into:
             self._triggered[way.index] = False
 
-    def _deliver(self, effect: Effect) -> None:
-        way = effect.way
+    def _deliver(self, crossing: Crossing) -> None:
+        way = self._ways[crossing.way]
         edge, target = way.edge, way.target
         if edge.clear_context or edge.clear_kept_context:
             kept = edge.clear_kept_context and (edge.clear_context or not self.structure.rules.kept_needs_clear)
             self._told_dropped(target, self._queues[target.index].clear(context=edge.clear_context, kept=kept))
-        if effect.message is not None:
-            self._put(target, effect.message, way.source.id)
-        if effect.fires:
+        if crossing.message is not None:
+            self._put(target, crossing.message, way.source.id)
+        if crossing.fires:
             self._triggered[way.index] = True
 
     def _windowed(self, place: Place, fired: Fired) -> bool:

@@ -3,20 +3,21 @@
     inputs -> the node's own code, once or per unit -> what it said -> each message over each edge
 
 The caller brings the node's own code (`Work`) and decides how units run together; what a literal, a passthrough or a
-gate says is known here (`instant`). A failure that is tolerated becomes what the node said; any other is the firing's.
-Nothing of a run is changed here but what gates remember, so firings may be performed at once: the board takes their
-effects over in its own order.
+gate says is known here. A failure that is tolerated becomes what the node said; any other is the firing's. Nothing of a
+run is changed here, so firings may be performed at once: the board takes over what came of them in its own order.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from inspect import isawaitable
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 
 from .....protocol.errors import CallboardError, GraphMistake
+from .....protocol.failure import Failure
+from .....protocol.workflow.messages import Crossing, Fired, FireNode, Gate
 from .....protocol.workflow.model import (
     LiteralConfig,
     LoopCounterConfig,
@@ -25,13 +26,12 @@ from .....protocol.workflow.model import (
     PassthroughConfig,
 )
 from ...graph.failures import NEVER_TOLERATED, noted, together
-from ..edges.processors import Around
 from ..messages import Message, carried, signed
 from ..prompting import failure_text
 from ..rules import Rules
 from .dynamic import Unit, multiplied
-from .loops import Gate, counted, timed
-from .structure import Place, Way
+from .loops import counted, timed
+from .structure import Place, Structure, Way
 
 MOST_QUEUED = 100_000
 """Messages that a node is given. Who passes all on in a cycle has twice as many every time."""
@@ -44,29 +44,28 @@ class Firing(msgspec.Struct, frozen=True, eq=False):
     """A node that is to run now.
 
     Attributes:
-        number: which firing of its run this is.
-        visit: how often the node has been fired, this time included.
-        inputs: everything that was queued for it.
-        gate: what it remembers, if it is one.
-        said: what nodes have said last, as far as this one may know.
-        shared: what edge functions leave for each other in this run.
-        clock: seconds.
+        work: what the board says of it.
+        now: seconds, for timers.
     """
 
-    number: int
-    place: Place
-    visit: int
-    inputs: tuple[Message, ...]
-    rules: Rules
-    gate: Gate
-    said: Mapping[str, str]
-    shared: dict[str, Any]
-    clock: Callable[[], float]
+    work: FireNode
+    structure: Structure
+    now: float = 0.0
+
+    @property
+    def place(self) -> Place:
+        """Where it stands in the graph."""
+        return self.structure.by_id[self.work.node]
 
     @property
     def node(self) -> Node:
         """The node as the file has it."""
         return self.place.node
+
+    @property
+    def rules(self) -> Rules:
+        """What the guide and the program disagree about."""
+        return self.structure.rules
 
 
 class Said(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,54 +84,38 @@ class Said(msgspec.Struct, frozen=True, kw_only=True):
     unaccepted: tuple[CallboardError, ...] = ()
 
 
-class Effect(msgspec.Struct, frozen=True):
-    """What one edge does with one message.
-
-    Attributes:
-        message: what arrives; None if nothing does.
-        fires: whether it triggers its target.
-    """
-
-    way: Way
-    message: Message | None
-    fires: bool
-
-
-class Fired(msgspec.Struct, frozen=True, kw_only=True):
-    """What a firing came to.
-
-    Attributes:
-        error: why it failed.
-        tolerated: why it, or one of its units, would have failed if its node did not go on with that as its output.
-        unaccepted: failures that it went on over although the author has not said `on_error: continue`.
-        warnings: for the author of the file.
-    """
-
-    outputs: tuple[Message, ...] = ()
-    trace: tuple[Message, ...] = ()
-    effects: tuple[Effect, ...] = ()
-    error: CallboardError | None = None
-    tolerated: CallboardError | None = None
-    unaccepted: tuple[CallboardError, ...] = ()
-    warnings: tuple[str, ...] = ()
-
-
 Work: TypeAlias = Callable[[Sequence[Unit], int], Awaitable[Sequence[Said]]]
 """Runs a node's own code for each unit, so many at once; what came of each, in their order."""
 
 
 async def perform(firing: Firing, work: Work) -> Fired:
     """Carry a firing out. What it fails with is in what is returned."""
-    place, rules = firing.place, firing.rules
+    fire, place = firing.work, firing.place
+    cancelled = None if fire.failure is None else fire.failure.restore()
+    gate = fire.gate
     outputs: tuple[Message, ...] = ()
     trace: tuple[Message, ...] = ()
+    failure: CallboardError | None = None
     tolerated: CallboardError | None = None
     unaccepted: list[CallboardError] = []
+    crossings: list[Crossing] = []
     warnings: list[str] = []
+
+    async def own(units: Sequence[Unit], limit: int) -> Sequence[Said]:
+        nonlocal gate
+        if cancelled is not None:
+            return [Said(error=cancelled)]
+        if not place.instant:
+            return await work(units, limit)
+        results = []
+        for unit in units:
+            said, gate = _instant(firing, unit, gate)
+            results.append(Said(outputs=said))
+        return results
 
     async def run(units: Sequence[Unit], limit: int) -> list[tuple[Message, ...]]:
         nonlocal trace, tolerated
-        results = await work(units, limit)
+        results = await own(units, limit)
         trace = trace or results[0].trace
         unaccepted.extend(_unaccepted(firing.node, results))
         said = _tolerated(firing, units, results)
@@ -140,44 +123,61 @@ async def perform(firing: Firing, work: Work) -> Fired:
         return said
 
     try:
-        if len(firing.inputs) > MOST_QUEUED:
+        if len(fire.inputs) > MOST_QUEUED:
             raise GraphMistake(
-                f"{len(firing.inputs)} messages wait for it, and {MOST_QUEUED} are the most: "
+                f"{len(fire.inputs)} messages wait for it, and {MOST_QUEUED} are the most: "
                 "in a cycle give it a `context_window`, or an edge `clear_context: true`"
             )
-        if place.dynamic is not None:
-            said = await multiplied(place.dynamic, firing.inputs, run, rules)
+        if place.dynamic is not None and cancelled is None:
+            all_said = await multiplied(place.dynamic, fire.inputs, run, firing.rules)
         else:
-            (said,) = await run([Unit(firing.inputs)], 1)
-        outputs = tuple(signed(message, place.id) for message in said)
-        effects = await _effects(firing, outputs, warnings) if place.out else ()
+            (all_said,) = await run([Unit(fire.inputs)], 1)
+        outputs = tuple(signed(message, place.id) for message in all_said)
+        await _cross(firing, outputs, crossings, warnings)
     except CallboardError as error:
-        return Fired(outputs=outputs, error=error.at(place.id), unaccepted=tuple(unaccepted), warnings=tuple(warnings))
+        failure, crossings, trace, tolerated = error.at(place.id), [], (), None
     return Fired(
+        fire.key,
         outputs=outputs,
         trace=trace,
-        effects=effects,
-        tolerated=tolerated,
-        unaccepted=tuple(unaccepted),
+        failure=None if failure is None else Failure.of(failure),
+        unaccepted=tuple(map(Failure.of, unaccepted)),
+        crossings=tuple(crossings),
+        tolerated=None if tolerated is None else Failure.of(tolerated),
         warnings=tuple(warnings),
+        gate=gate if place.instant else None,
     )
 
 
-def instant(firing: Firing, unit: Unit) -> Said | None:
-    """What a node says that is done as soon as it has begun; None if it is none."""
+def performed(firing: Firing) -> Fired:
+    """Carry out a firing of a `quick` place, which has nothing to wait for and so needs no actor."""
+    waiting = perform(firing, _no_work)
+    try:
+        waiting.send(None)
+    except StopIteration as stop:
+        fired: Fired = stop.value
+        return fired
+    raise AssertionError(f"'{firing.place.id}' waits")
+
+
+async def _no_work(_units: Sequence[Unit], _limit: int) -> Sequence[Said]:
+    raise AssertionError("a quick place has no code of its own")
+
+
+def _instant(firing: Firing, unit: Unit, gate: Gate) -> tuple[tuple[Message, ...], Gate]:
+    """What a node says that is done as soon as it has begun, and what it remembers then."""
     match firing.node.config:
         case LiteralConfig(content=content, role=role):
-            return Said(outputs=(Message(role=role, content=content, preserve_role=True),))
+            return (Message(role=role, content=content, preserve_role=True),), gate
         case PassthroughConfig(only_last_message=only_last):
             if not unit.inputs:
-                return Said(outputs=(Message(role="user", content=""),))
-            return Said(outputs=unit.inputs[-1:] if only_last else unit.inputs)
+                return (Message(role="user", content=""),), gate
+            return unit.inputs[-1:] if only_last else unit.inputs, gate
         case LoopCounterConfig() as config:
-            return Said(outputs=counted(config, firing.gate))
-        case LoopTimerConfig() as config:
-            return Said(outputs=timed(config, firing.gate, unit.inputs, firing.clock, firing.rules))
-        case _:
-            return None
+            return counted(config, gate)
+        case config:
+            assert isinstance(config, LoopTimerConfig)
+            return timed(config, gate, unit.inputs, firing.now, firing.rules)
 
 
 # --- failures ---------------------------------------------------------------------------------------------
@@ -219,24 +219,22 @@ def _unaccepted(node: Node, results: Sequence[Said]) -> list[CallboardError]:
 # --- edges ------------------------------------------------------------------------------------------------
 
 
-async def _effects(firing: Firing, outputs: Sequence[Message], warnings: list[str]) -> tuple[Effect, ...]:
+async def _cross(firing: Firing, outputs: Sequence[Message], crossings: list[Crossing], warnings: list[str]) -> None:
     """What the edges do: every message over every edge."""
-    around = Around(firing.said, firing.shared)
-    effects: list[Effect] = []
+    said = firing.work.said
     for message in outputs:
         for way in firing.place.out:
             if not await _is_taken(way, message, warnings):
                 continue
             edge = way.edge
             if not edge.carry_data:
-                effects.append(Effect(way, None, edge.trigger))
+                crossings.append(Crossing(way.index, None, edge.trigger))
                 continue
             payload = carried(
                 message, way.source.id, way.target.id, keep=edge.keep_message, dynamic=edge.dynamic is not None
             )
-            arriving = payload if way.process is None else await _processed(way, payload, around, warnings)
-            effects.append(Effect(way, arriving, edge.trigger and arriving is not None))
-    return tuple(effects)
+            arriving = payload if way.process is None else await _processed(way, payload, said, warnings)
+            crossings.append(Crossing(way.index, arriving, edge.trigger and arriving is not None))
 
 
 async def _is_taken(way: Way, message: Message, warnings: list[str]) -> bool:
@@ -252,10 +250,10 @@ async def _is_taken(way: Way, message: Message, warnings: list[str]) -> bool:
         return True
 
 
-async def _processed(way: Way, payload: Message, around: Around, warnings: list[str]) -> Message | None:
+async def _processed(way: Way, payload: Message, said: Mapping[str, str], warnings: list[str]) -> Message | None:
     assert way.process is not None
     try:
-        result = way.process(payload, around)
+        result = way.process(payload, said)
         arriving = await result if isawaitable(result) else result
     except NEVER_TOLERATED:
         raise

@@ -8,9 +8,10 @@ does not depend on who is quick. Nothing is waited for here; `done` says which j
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
-Job = TypeVar("Job")
+from .....protocol.workflow.messages import FireNode
+
 Strand: TypeAlias = Generator[list[Any], list[Any], Any]
 """Yields jobs and strands, is sent their results, returns its own."""
 
@@ -26,7 +27,7 @@ class _Waiting:
         self.open = 0
 
 
-class Strands(Generic[Job]):
+class Strands:
     """One strand and all below it.
 
     Attributes:
@@ -37,21 +38,21 @@ class Strands(Generic[Job]):
     def __init__(self) -> None:
         self.result: Any = None
         self.finished = False
-        self._open: dict[Job, tuple[_Waiting, int]] = {}
+        self._open: dict[int, tuple[_Waiting, int]] = {}
 
-    def begin(self, strand: Strand) -> list[Job]:
+    def begin(self, strand: Strand) -> list[FireNode]:
         """Start; returns the jobs to begin with."""
         return self._go_on(_Waiting(strand, None, 0))
 
-    def done(self, job: Job, answer: Any) -> list[Job]:
+    def done(self, key: int, answer: Any) -> list[FireNode]:
         """A job is done; returns those that may begin now."""
-        waiting, slot = self._open.pop(job)
+        waiting, slot = self._open.pop(key)
         waiting.answers[slot] = answer
         waiting.open -= 1
         return [] if waiting.open else self._go_on(waiting)
 
-    def _go_on(self, waiting: _Waiting) -> list[Job]:
-        jobs: list[Job] = []
+    def _go_on(self, waiting: _Waiting) -> list[FireNode]:
+        jobs: list[FireNode] = []
         todo = [waiting]
         while todo:
             current = todo.pop()
@@ -74,7 +75,7 @@ class Strands(Generic[Job]):
                 if isinstance(each, Generator):
                     below.append(_Waiting(each, current, slot))
                 else:
-                    self._open[each] = (current, slot)
+                    self._open[each.key] = (current, slot)
                     jobs.append(each)
             todo.extend(reversed(below))
         return jobs

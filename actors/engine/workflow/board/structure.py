@@ -20,22 +20,37 @@ from typing import TypeAlias
 
 from .....protocol.errors import GraphMistake
 from .....protocol.workflow.cycles import cyclic
-from .....protocol.workflow.edges import Dynamic, Edge
+from .....protocol.workflow.edges import (
+    Always,
+    ByDelimiter,
+    ByMatch,
+    Dynamic,
+    Edge,
+    KeywordCondition,
+    Never,
+    Template,
+)
 from .....protocol.workflow.model import (
     Graph,
+    HumanConfig,
     LiteralConfig,
     LoopCounterConfig,
     LoopTimerConfig,
     Node,
     PassthroughConfig,
+    PythonConfig,
     SubgraphConfig,
 )
 from ..edges.conditions import Functions, Missing, Test, predicate_of
+from ..edges.names import names_in
 from ..edges.processors import Process, process_of
 from ..rules import Rules
 
 INSTANT = (LiteralConfig, PassthroughConfig, LoopCounterConfig, LoopTimerConfig)
 """Nodes that are done as soon as they have begun."""
+
+LANES = {HumanConfig: "human", PythonConfig: "python"}
+"""Nodes of which one runs at a time in a graph: people are asked one by one, programs work in one directory."""
 
 MOST_LAYERINGS = 64
 """Ways round one cycle that are kept; each set of triggered nodes is one."""
@@ -49,9 +64,11 @@ class Way:
         process: its processor, likewise.
         missing: the functions that nobody knows.
         index: its number in the graph.
+        pure: nothing that it does can take its time, as functions and patterns may.
+        names: what its template may look up.
     """
 
-    __slots__ = ("edge", "index", "missing", "process", "source", "target", "test")
+    __slots__ = ("edge", "index", "missing", "names", "process", "pure", "source", "target", "test")
 
     def __init__(self, index: int, edge: Edge, source: Place, target: Place, functions: Functions) -> None:
         self.index = index
@@ -62,6 +79,8 @@ class Way:
         process = process_of(edge.process, functions) if edge.process is not None else None
         self.test: Test | None = None if isinstance(test, Missing) else test
         self.process: Process | None = None if isinstance(process, Missing) else process
+        self.pure = _is_pure(edge)
+        self.names = names_in(edge.process.template) if isinstance(edge.process, Template) else {}
         self.missing = [found for found in (test, process) if isinstance(found, Missing)]
 
     def __str__(self) -> str:
@@ -76,15 +95,22 @@ class Place:
         out: the edges that leave it, in the order of the file.
         into: the edges that lead to it.
         dynamic: how it runs per unit; all dynamic edges that lead to it say the same.
+        instant: its own code is done as soon as it has begun.
+        quick: so is all of a firing, and it needs no clock.
+        hears: the nodes whose words its edges may put into a message.
+        lane: see `Work`.
     """
 
-    __slots__ = ("dynamic", "id", "index", "instant", "into", "node", "out")
+    __slots__ = ("dynamic", "hears", "id", "index", "instant", "into", "lane", "node", "out", "quick")
 
     def __init__(self, index: int, node: Node) -> None:
         self.index = index
         self.id = node.id
         self.node = node
         self.instant = isinstance(node.config, INSTANT)
+        self.quick = False
+        self.hears: tuple[str, ...] = ()
+        self.lane = LANES.get(type(node.config))
         self.out: list[Way] = []
         self.into: list[Way] = []
         self.dynamic: Dynamic | None = None
@@ -167,6 +193,9 @@ class Structure:
         self.places = [Place(i, node) for i, node in enumerate(graph.nodes)]
         self.by_id = {place.id: place for place in self.places}
         self.ways = self._joined() if not self.voting else []
+        for place in self.places:
+            place.quick = _is_quick(place)
+            place.hears = tuple(dict.fromkeys(name for way in place.out for name in way.names if name in self.by_id))
         self.start = [self.by_id[id] for id in dict.fromkeys(graph.start)]
         self.layers = _layers(self.places, self._cycles(), self.ways)
         self._known = known if known is not None else {}
@@ -200,6 +229,23 @@ class Structure:
             Cycle(group, self.rules, next((place for place in group if place.index in starts), None))
             for group in _groups(self.places, self.ways)
         ]
+
+
+def _is_pure(edge: Edge) -> bool:
+    condition = edge.condition
+    if not isinstance(condition, Always | Never) and not (
+        isinstance(condition, KeywordCondition) and not condition.regex
+    ):
+        return False
+    return edge.process is None or isinstance(edge.process, Template)
+
+
+def _is_quick(place: Place) -> bool:
+    if not place.instant or isinstance(place.node.config, LoopTimerConfig):
+        return False
+    if place.dynamic is not None and isinstance(place.dynamic.split, ByDelimiter | ByMatch):
+        return False
+    return all(way.pure for way in place.out)
 
 
 def _groups(places: Sequence[Place], ways: Iterable[Way]) -> list[list[Place]]:

@@ -25,8 +25,8 @@ Test: TypeAlias = Callable[[str], bool | Awaitable[bool]]
 Judge: TypeAlias = Callable[[str], bool | Awaitable[bool]]
 """A function of `functions/edge/`, or a built-in one."""
 
-Change: TypeAlias = Callable[[str, dict[str, Any]], Any]
-"""A function of `functions/edge_processor/`: a text and what such functions share in a run. May be awaited."""
+Change: TypeAlias = Callable[[str], Any]
+"""A function of `functions/edge_processor/`, given a text. May be awaited."""
 
 CODE_FAILED = "==CODE EXECUTION FAILED=="
 """How the output of a python node begins whose code failed."""

@@ -124,8 +124,8 @@ class EdgeFunctions:
 
         return test
 
-    def _processor(self, name: str, file: Path) -> Callable[[str, dict[str, Any]], Coroutine[Any, Any, Any]]:
-        def change(text: str, _shared: dict[str, Any]) -> Coroutine[Any, Any, Any]:
+    def _processor(self, name: str, file: Path) -> Callable[[str], Coroutine[Any, Any, Any]]:
+        def change(text: str) -> Coroutine[Any, Any, Any]:
             return self._call("processor", file, name, text)
 
         return change

@@ -40,6 +40,13 @@ def filled(text: str, lookup: Lookup) -> str:
     return _HOLE.sub(put, text) if "{{" in text else text
 
 
+def names_in(text: str) -> dict[str, None]:
+    """All that `filled` may look up for a text, in the order in which it is asked for."""
+    asked: dict[str, None] = {}
+    filled(text, lambda name: asked.setdefault(name))
+    return asked
+
+
 def _inside(path: str, lookup: Lookup) -> Any:
     """What stands at a path into a name's text; of names that begin alike, the longest is meant."""
     for step in reversed(list(_STEP.finditer(path))):

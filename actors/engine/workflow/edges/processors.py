@@ -14,24 +14,12 @@ import msgspec
 
 from .....protocol.workflow.edges import FunctionProcessor, Processor, RegexExtract, Template
 from ..messages import Message
-from .conditions import Functions, Missing
+from .conditions import Change, Functions, Missing
 from .names import filled
 from .patterns import pattern_in
 
-
-class Around(msgspec.Struct, frozen=True):
-    """What a processor may know beside its message.
-
-    Attributes:
-        said: what nodes said last, by their ids.
-        shared: what functions leave for each other in this run.
-    """
-
-    said: Mapping[str, str]
-    shared: dict[str, Any]
-
-
-Process: TypeAlias = Callable[[Message, Around], Message | Awaitable[Message | None] | None]
+Process: TypeAlias = Callable[[Message, Mapping[str, str]], Message | Awaitable[Message | None] | None]
+"""Given a message, and what nodes said last, by their ids."""
 
 
 def process_of(processor: Processor, functions: Functions) -> Process | Missing:
@@ -40,8 +28,8 @@ def process_of(processor: Processor, functions: Functions) -> Process | Missing:
         case RegexExtract():
             return _extract(processor)
         case Template(template=template):
-            return lambda message, around: with_text(
-                message, filled(template, lambda name: message.text if name == "content" else around.said.get(name))
+            return lambda message, said: with_text(
+                message, filled(template, lambda name: message.text if name == "content" else said.get(name))
             )
         case FunctionProcessor(name=name):
             known = {**BUILT_IN, **functions.processors}
@@ -49,8 +37,8 @@ def process_of(processor: Processor, functions: Functions) -> Process | Missing:
             if change is None:
                 return Missing("processor", name, tuple(known))
 
-            async def called(message: Message, around: Around) -> Message | None:
-                result = change(message.text, around.shared)
+            async def called(message: Message, _said: Mapping[str, str]) -> Message | None:
+                result = change(message.text)
                 return _taken(message, await result if isawaitable(result) else result)
 
             return called
@@ -65,7 +53,7 @@ def _extract(processor: RegexExtract) -> Process:
     pattern = pattern_in(processor)
     group = 0 if processor.group is None else processor.group
 
-    async def extract(message: Message, _around: Around) -> Message | None:
+    async def extract(message: Message, _said: Mapping[str, str]) -> Message | None:
         text = message.text
         most = None if processor.multiple or group else 1
         values = [value for value in await pattern.each(text, group, most=most) if value is not None]
@@ -98,5 +86,5 @@ def _taken(message: Message, result: Any) -> Message | None:
     )
 
 
-BUILT_IN: dict[str, Callable[[str, dict[str, Any]], Any]] = {"uppercase_payload": lambda text, _shared: text.upper()}
+BUILT_IN: dict[str, Change] = {"uppercase_payload": lambda text: text.upper()}
 """Processors that need neither a file nor the world outside."""

@@ -12,7 +12,7 @@ import shutil
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -30,11 +30,11 @@ SECONDS = 3.0
 _FILE = re.compile(r"^[ \t#*`]*([\w./-]+\.\w+)[ \t*`:]*\n+```[^\n`]*\n(.*?)```", re.DOTALL | re.MULTILINE)
 
 
-def saves_and_runs(me: Actor, backstage: Backstage) -> Callable[[str, dict[str, Any]], Awaitable[str]]:
+def saves_and_runs(me: Actor, backstage: Backstage) -> Callable[[str], Awaitable[str]]:
     """The processor, for one run."""
     turn = trio.Lock()
 
-    async def save_and_run(text: str, _shared: dict[str, Any]) -> str:
+    async def save_and_run(text: str) -> str:
         async with turn:
             directory = await backstage.workspace.path()
             await trio.to_thread.run_sync(_save, directory, files_in(text))

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from workflow_stage import Stage, first, last, shuffled, task
 
 from callboard.actors.engine.workflow.board.board import Board
-from callboard.actors.engine.workflow.board.perform import Fired, Firing
 from callboard.actors.engine.workflow.board.result import Delivered, Dropped, Notice, Result
 from callboard.actors.engine.workflow.board.structure import Structure
 from callboard.actors.engine.workflow.messages import Message
@@ -31,6 +30,7 @@ from callboard.protocol.workflow.edges import (
     RegexExtract,
     Template,
 )
+from callboard.protocol.workflow.messages import Fired, FireNode
 from callboard.protocol.workflow.model import (
     AgentConfig,
     Graph,
@@ -61,7 +61,7 @@ class Bounded(Stage):
         super().__init__(**given)
         self.fired: list[Fired] = []
 
-    def _seen(self, firings: list[Firing]) -> list[Firing]:
+    def _seen(self, firings: list[FireNode]) -> list[FireNode]:
         for firing in firings:
             if len(firing.inputs) > MOST_MESSAGES or sum(len(each.text) for each in firing.inputs) > 100_000:
                 raise TooMuch
@@ -72,9 +72,9 @@ class Bounded(Stage):
     def play(self, board: Board, given: Sequence[Message]) -> Result:
         done = board.done
 
-        def remembered(firing: Firing, fired: Fired) -> list[Firing]:
+        def remembered(fired: Fired) -> list[FireNode]:
             self.fired.append(fired)
-            return done(firing, fired)
+            return done(fired)
 
         board.done = remembered
         return super().play(board, given)
@@ -258,17 +258,17 @@ def test_messages_are_neither_lost_nor_doubled(examples: int) -> None:
                     del queues[notice.target][index]
 
         class Watched(Bounded):
-            def _seen(self, firings: list[Firing]) -> list[Firing]:
+            def _seen(self, firings: list[FireNode]) -> list[FireNode]:
                 for firing in firings:
-                    assert [id(each) for each in firing.inputs] == [id(each) for each in queues[firing.place.id]]
+                    assert [id(each) for each in firing.inputs] == [id(each) for each in queues[firing.node]]
                 return super()._seen(firings)
 
         stage = Watched(pick=shuffled(seed), tell=keep_book)
         result = played(graph, rules, stage)
         assert result.leftover == {id: tuple(queue) for id, queue in queues.items() if queue}
         if result.error is None:
-            effects = [effect for fired in stage.fired for effect in fired.effects if effect.message is not None]
-            assert all(delivered[id(effect.message)] == 1 for effect in effects)
+            crossings = [each for fired in stage.fired for each in fired.crossings if each.message is not None]
+            assert all(delivered[id(each.message)] == 1 for each in crossings)
 
     law()
 
@@ -281,7 +281,7 @@ def test_without_cycles_whoever_is_triggered_runs_once_and_nobody_else(examples:
         stage = Bounded()
         result = played(graph, rules, stage)
         assert result.error is None
-        triggered = {effect.way.target.id for fired in stage.fired for effect in fired.effects if effect.fires}
+        triggered = {graph.edges[each.way].target for fired in stage.fired for each in fired.crossings if each.fires}
         assert len(result.order) == len(set(result.order))
         assert set(result.order) == {*graph.start, *triggered}
 

@@ -6,15 +6,16 @@ import textwrap
 from collections.abc import Sequence
 
 import pytest
-from workflow_stage import Stage, now, shuffled, structure, task, workflow
+from workflow_stage import Stage, shuffled, structure, task, workflow
 
 from callboard.actors.engine.workflow.board.board import Board
-from callboard.actors.engine.workflow.board.perform import Firing, perform
+from callboard.actors.engine.workflow.board.perform import Firing, performed
 from callboard.actors.engine.workflow.board.result import Delivered, Dropped, Notice, Result, Warned
 from callboard.actors.engine.workflow.board.structure import Structure
 from callboard.actors.engine.workflow.board.voting import majority
 from callboard.actors.engine.workflow.rules import STANDARD
 from callboard.protocol.errors import GraphMistake
+from callboard.protocol.workflow.messages import FireNode
 from callboard.protocol.workflow.model import Graph, LiteralConfig, Node, SubgraphConfig
 
 
@@ -79,10 +80,10 @@ def test_p02_a_layer_waits_for_its_slowest_node() -> None:
     found = structure(workflow(graph(f"A; F1; S; F2; J {PASS}", "A>F1; A>S; F1>F2; F2>J; S>J")))
     board = Board(found)
     (start,) = board.begin(task())
-    quick, slow = board.done(start, now(perform(start, Stage()._work(board, start))))
-    assert (quick.place.id, slow.place.id) == ("F1", "S")
-    assert board.done(quick, now(perform(quick, Stage()._work(board, quick)))) == []
-    assert [each.place.id for each in board.done(slow, now(perform(slow, Stage()._work(board, slow))))] == ["F2"]
+    quick, slow = board.done(performed(Firing(start, found)))
+    assert (quick.node, slow.node) == ("F1", "S")
+    assert board.done(performed(Firing(quick, found))) == []
+    assert [each.node for each in board.done(performed(Firing(slow, found)))] == ["F2"]
 
 
 def test_an_edge_that_never_triggers_is_waited_for_all_the_same() -> None:
@@ -210,9 +211,9 @@ def test_two_loops_of_a_layer_do_not_wait_for_each_other() -> None:
     edges = "S>A; A>B; B>A; B>GA; GA>A; GA>J; S>P; P>Q; Q>P; Q>GP; GP>P; GP>J"
     found = structure(workflow(graph(nodes, edges, start="S")))
 
-    def first_loop_first(waiting: Sequence[Firing]) -> int:
+    def first_loop_first(waiting: Sequence[FireNode]) -> int:
         """The second loop has not done anything before the first is over."""
-        return next((i for i, each in enumerate(waiting) if each.place.id in {"S", "A", "B", "GA"}), 0)
+        return next((i for i, each in enumerate(waiting) if each.node in {"S", "A", "B", "GA"}), 0)
 
     one_sided = Stage(pick=first_loop_first).run(found)
     fair = Stage().run(found)

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from callboard.actors.engine.workflow.board.loops import Gate, counted, timed
+from callboard.actors.engine.workflow.board.loops import counted, timed
 from callboard.actors.engine.workflow.messages import Message
 from callboard.actors.engine.workflow.rules import DEVALL, STANDARD, Rules
+from callboard.protocol.workflow.messages import Gate
 from callboard.protocol.workflow.model import LoopCounterConfig, LoopTimerConfig
 
 IN = (Message(role="user", content="in"),)
 
 
 def counts(config: LoopCounterConfig, visits: int) -> str:
-    gate = Gate()
-    return "".join(str(len(counted(config, gate))) for _ in range(visits))
+    gate, found = Gate(), ""
+    for _ in range(visits):
+        said, gate = counted(config, gate)
+        found += str(len(said))
+    return found
 
 
 def test_a_counter_speaks_at_its_limit_and_counts_again() -> None:
@@ -27,7 +31,7 @@ def test_l20_a_counter_without_reset_speaks_at_every_visit_from_then_on() -> Non
 
 @pytest.mark.parametrize(("message", "said"), [(None, "Loop limit reached (1)"), ("enough", "enough")])
 def test_a_counter_says_its_message(message: str | None, said: str) -> None:
-    (found,) = counted(LoopCounterConfig(max_iterations=1, message=message), Gate())
+    (found,), _ = counted(LoopCounterConfig(max_iterations=1, message=message), Gate())
     assert (found.role, found.text) == ("assistant", said)
 
 
@@ -35,7 +39,7 @@ def times(config: LoopTimerConfig, at: list[float], rules: Rules = STANDARD) -> 
     gate = Gate()
     found = []
     for second in at:
-        said = timed(config, gate, IN, lambda second=second: second, rules)
+        said, gate = timed(config, gate, IN, second, rules)
         found.append(said[0].text if said else "-")
     return found
 

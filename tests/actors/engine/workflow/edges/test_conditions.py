@@ -97,7 +97,7 @@ def test_a_condition_that_breaks_is_told_and_a_budget_is_never_passed_over() -> 
         raise BudgetReached("all tokens are used up")
 
     told: list[Notice] = []
-    always = {"change": lambda text, shared: text}
+    always = {"change": lambda text: text}
     Stage(tell=told.append).run(
         structure(workflow(CONDITION), Functions(conditions={"mine": broken}, processors=always))
     )

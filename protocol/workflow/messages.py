@@ -1,0 +1,150 @@
+"""What nodes of a workflow say to each other; what its deciders (`engine/workflow`) are told, and have done."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from ..chat import Content, text_of
+from ..effects import Work
+from ..failure import Failure
+from ..kernel.messages import Message as Told
+from ..messages import WorkDone
+from .model import Role
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True):
+    """One message between nodes.
+
+    Attributes:
+        source: the node it comes from; None for what a file puts into a queue.
+        keep: it survives trimming and `clear_context`.
+        preserve_role: edges leave its role as it is.
+        dynamic: it came over a dynamic edge, so the next node with such an edge takes it apart.
+        metadata: what functions say about it.
+    """
+
+    role: Role
+    content: Content
+    source: str | None = None
+    keep: bool = False
+    preserve_role: bool = False
+    dynamic: bool = False
+    metadata: dict[str, Any] = {}
+
+    @property
+    def text(self) -> str:
+        """Its text, without images and files."""
+        return self.content if isinstance(self.content, str) else text_of(self.content)
+
+
+class Gate(msgspec.Struct, frozen=True):
+    """What the gate of a loop remembers from one visit to the next.
+
+    Attributes:
+        visits: since it last began to count.
+        since: when its time began, in seconds; None before the first visit.
+        spoken: whether it has ever said its message.
+    """
+
+    visits: int = 0
+    since: float | None = None
+    spoken: bool = False
+
+
+# --- what is to be done -----------------------------------------------------------------------------------
+
+
+class FireNode(Work, frozen=True, kw_only=True):
+    """Run a node's own code, and carry what it says over its edges.
+
+    Attributes:
+        node: its id.
+        visit: how often it has been fired, this time included.
+        inputs: everything that was queued for it.
+        gate: what it remembers, if it is one.
+        said: what nodes have said last, as far as templates of its edges ask for it.
+        failure: its own code was cancelled with this; only its edges are to be done.
+    """
+
+    node: str
+    visit: int
+    inputs: tuple[Message, ...]
+    gate: Gate = Gate()
+    said: dict[str, str] = msgspec.field(default_factory=dict)
+    failure: Failure | None = None
+
+
+class RunUnit(Work, frozen=True, kw_only=True):
+    """Run a node's own code for one unit of a map or tree; `key` is the unit's number.
+
+    Attributes:
+        item, item_name: the unit's text, and how the node's role calls it.
+    """
+
+    inputs: tuple[Message, ...]
+    item: str | None = None
+    item_name: str = "item"
+
+
+# --- what deciders are told -------------------------------------------------------------------------------
+
+
+class WorkflowBegun(Told, frozen=True, kw_only=True):
+    """A graph is to run: its start nodes are given `task`."""
+
+    task: tuple[Message, ...]
+
+
+class UnitsBegun(Told, frozen=True, kw_only=True):
+    """A batch of units is to run."""
+
+    units: tuple[RunUnit, ...]
+
+
+class NodeSaid(WorkDone, frozen=True, kw_only=True):
+    """What a node's own code came to, for one unit or for all.
+
+    Attributes:
+        trace: the turns of its tool loop; a node with a context window remembers them instead of its output.
+        failure: why it failed.
+        unaccepted: failures that it went on over although the author has not said `on_error: continue`.
+    """
+
+    outputs: tuple[Message, ...] = ()
+    trace: tuple[Message, ...] = ()
+    failure: Failure | None = None
+    unaccepted: tuple[Failure, ...] = ()
+
+
+class Crossing(msgspec.Struct, frozen=True):
+    """What one edge does with one message.
+
+    Attributes:
+        way: the edge's number in the graph.
+        message: what arrives; None if nothing does.
+        fires: whether it triggers its target.
+    """
+
+    way: int
+    message: Message | None
+    fires: bool
+
+
+class Fired(NodeSaid, frozen=True, kw_only=True):
+    """What a firing came to.
+
+    Attributes:
+        crossings: what its edges do, in the order of messages and edges.
+        tolerated: why it, or one of its units, would have failed if its node did not go on with that as its output.
+        warnings: for the author of the file.
+        gate: what it remembers now; None if that has not changed.
+        seconds: how long it took.
+    """
+
+    crossings: tuple[Crossing, ...] = ()
+    tolerated: Failure | None = None
+    warnings: tuple[str, ...] = ()
+    gate: Gate | None = None
+    seconds: float = 0.0
