@@ -47,14 +47,15 @@ if TYPE_CHECKING:
     from .census import pause, resume
     from .child import ProcessEnd, ProcessStop
     from .lease import Lease
-    from .pool import Pool, PoolStatistics
+    from .pool import Pool
     from .process import Completed, Process, run_process, start_process
+    from .statistics import PoolStatistics
 
 _HOMES = {
     "Completed": ".process",
     "Lease": ".lease",
     "Pool": ".pool",
-    "PoolStatistics": ".pool",
+    "PoolStatistics": ".statistics",
     "Process": ".process",
     "ProcessEnd": ".child",
     "ProcessStop": ".child",

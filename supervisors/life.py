@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import contextvars
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Literal
 
 import outcome
@@ -26,6 +26,7 @@ import trio
 from ..protocol.kernel.errors import ActorCancelled, ActorDead, ActorError, ActorFailed, CallboardError
 from ..protocol.kernel.events import ActorFailed as ActorFailedEvent
 from ..protocol.kernel.events import ActorSpawned, ActorStopped, ActorStuck, DeadLetter
+from .ending import end_together
 from .mailbox import BOUND, TURN
 from .ref import End, Reason, Ref, Request, State, describe
 from .tasks import run
@@ -423,31 +424,6 @@ class Life:
         await end_together([child for child in children if not child.static])
         for child in sorted((child for child in children if child.static), key=lambda child: -child.static):
             await end_together([child])
-
-
-async def end_lives(actors: Sequence[Life]) -> None:
-    """Interrupt these and wait until none runs, under one deadline; report those that still do."""
-    running = [actor for actor in actors if actor.end is None and actor.dormant is None]
-    if not running:
-        return
-    for actor in running:
-        actor.interrupt()
-    time = max(actor.time_to_end() for actor in running)
-    with trio.move_on_after(time) as limit:
-        for actor in running:
-            await actor.wait_over()
-    if limit.cancelled_caught:
-        await trio.lowlevel.checkpoint()  # their own time was up at this very moment: let them unwind
-        for actor in running:
-            if actor.end is None and actor.dormant is None:
-                actor.report_stuck(time)
-
-
-async def end_together(actors: Sequence[Life]) -> None:
-    """As `end_lives`, for good: a supervised one is not left for its supervisor to decide."""
-    await end_lives(actors)
-    for actor in actors:
-        actor.bury()
 
 
 def _failure(actor: Life, end: End) -> ActorError:

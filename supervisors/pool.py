@@ -32,8 +32,8 @@ from __future__ import annotations
 import contextvars
 import math
 import re
-from collections import OrderedDict, deque
-from collections.abc import Awaitable, Callable, Hashable, Iterable
+from collections import deque
+from collections.abc import Awaitable, Callable, Hashable
 from contextlib import AbstractAsyncContextManager
 from typing import Generic, TypeVar, final
 
@@ -43,10 +43,12 @@ import trio
 from ..protocol.kernel.errors import ActorFailed, PoolClosed, ShuttingDown
 from ..protocol.kernel.events import ResourceClosed, ResourceOpened
 from .actor import Actor
+from .idle import Idle
 from .lease import Holder, Lease
 from .life import STOP_WITHIN
 from .ref import End, describe
 from .root import Root
+from .statistics import PoolStatistics
 from .tally import Tally
 
 K = TypeVar("K", bound=Hashable)
@@ -56,42 +58,6 @@ Opener = Callable[[Actor, K], AbstractAsyncContextManager[R]]
 """Called in the holder's task as `open(me, key)`; entered and left there. What it yields is what is leased."""
 
 _CHECK = object()
-
-
-class PoolStatistics(msgspec.Struct, kw_only=True):
-    """What a pool did so far, and what it holds now.
-
-    Attributes:
-        opened: resources opened.
-        hits: leases that found their resource open.
-        revived: those of them that found it idle.
-        misses: leases that waited for a start.
-        seconds_waited: how long they did, all together.
-        waits: starts that waited for room (`max_open`).
-        failed_starts: starts that crashed.
-        lost: resources that ended by themselves after they were opened.
-        evicted_idle: closed because nobody had used them for `idle_ttl`.
-        evicted_lru: closed as the least recently used, for `max_idle` or to make room.
-        health_ok: checks passed.
-        health_failed: checks failed, each the end of its resource.
-        leased: resources that somebody uses now.
-        idle: open resources that nobody uses now.
-    """
-
-    opened: int = 0
-    hits: int = 0
-    revived: int = 0
-    misses: int = 0
-    seconds_waited: float = 0.0
-    waits: int = 0
-    failed_starts: int = 0
-    lost: int = 0
-    evicted_idle: int = 0
-    evicted_lru: int = 0
-    health_ok: int = 0
-    health_failed: int = 0
-    leased: int = 0
-    idle: int = 0
 
 
 @final
@@ -146,8 +112,7 @@ class Pool(Generic[K, R]):
         self._count = PoolStatistics()
         self._holders: dict[K, Holder[K, R]] = {}  # starting or open, at most one per key
         self._leaving: dict[K, list[Holder[K, R]]] = {}  # no longer leased out, not yet ended
-        # By their `idle_ttl`, each line in the order in which they came, so that its head is due first.
-        self._lines: dict[float, OrderedDict[K, Holder[K, R]]] = {}
+        self._idle: Idle[K, R] = Idle()
         self._slots = 0  # taken, of max_open
         self._queue: deque[Holder[K, R]] = deque()  # starts that wait for a slot
         self._freeing = 0  # slots whose holders are about to end
@@ -218,7 +183,7 @@ class Pool(Generic[K, R]):
     @property
     def statistics(self) -> PoolStatistics:
         """The counters as they are now."""
-        return msgspec.structs.replace(self._count, idle=sum(map(len, self._lines.values())))
+        return msgspec.structs.replace(self._count, idle=len(self._idle))
 
     @property
     def crowded(self) -> bool:
@@ -243,7 +208,7 @@ class Pool(Generic[K, R]):
         if holder is None or not holder.open:
             return None
         if holder.leases == 0:
-            self._wake(holder)
+            self._idle.remove(holder)
             self._count.leased += 1
             self._count.revived += 1
         holder.leases += 1
@@ -322,7 +287,7 @@ class Pool(Generic[K, R]):
             return
         self._count.waits += 1
         self._queue.append(holder)
-        if self.crowded and not self._evict_oldest(self._lines, "room") and self._make_room is not None:
+        if self.crowded and not self._evict_oldest("room") and self._make_room is not None:
             self._make_room()
 
     def _give_slot(self, holder: Holder[K, R]) -> None:
@@ -382,13 +347,9 @@ class Pool(Generic[K, R]):
             return
         now = trio.current_time()
         holder.since = now
-        line = self._lines.get(holder.ttl)
-        if line is None:
-            line = self._lines[holder.ttl] = OrderedDict()
-        line[holder.key] = holder
-        passing = [ttl for ttl in self._lines if ttl != math.inf]
-        if sum(len(self._lines[ttl]) for ttl in passing) > self._max_idle:
-            self._evict_oldest(passing, "lru")
+        self._idle.add(holder)
+        if self._idle.passing > self._max_idle:
+            self._evict_oldest("lru")
         if self._health is not None and self._next_round == math.inf:
             self._next_round = now + self._health_interval
         due = min(now + holder.ttl, self._next_round)
@@ -397,18 +358,12 @@ class Pool(Generic[K, R]):
             if self._nap is not None:
                 self._nap.deadline = due
 
-    def _wake(self, holder: Holder[K, R]) -> None:
-        """It is idle no more."""
-        line = self._lines.get(holder.ttl)
-        if line is not None and line.pop(holder.key, None) is not None and not line:
-            del self._lines[holder.ttl]
-
-    def _evict_oldest(self, lines: Iterable[float], why: str) -> bool:
-        """Close the one of these lines that was used least recently, rather one that isn't kept for good."""
-        heads = [next(iter(self._lines[ttl].values())) for ttl in lines]
-        if not heads:
+    def _evict_oldest(self, why: str) -> bool:
+        """Close the idle one that was used least recently, rather one that isn't kept for good."""
+        oldest = self._idle.oldest()
+        if oldest is None:
             return False
-        self._evict(min(heads, key=lambda holder: (holder.ttl == math.inf, holder.since)), why)
+        self._evict(oldest, why)
         return True
 
     def _evict(self, holder: Holder[K, R], why: str) -> None:
@@ -425,7 +380,7 @@ class Pool(Generic[K, R]):
         holder.retired = why
         holder.open = False
         del self._holders[holder.key]
-        self._wake(holder)
+        self._idle.remove(holder)
         self._leaving.setdefault(holder.key, []).append(holder)
         if holder.lined_up and not holder.slot:
             self._queue.remove(holder)
@@ -484,16 +439,11 @@ class Pool(Generic[K, R]):
             self.closed = True
 
     def _look_round(self, now: float) -> None:
-        for ttl, line in tuple(self._lines.items()):
-            while line and next(iter(line.values())).since + ttl <= now:
-                self._evict(next(iter(line.values())), "idle")
+        for holder in self._idle.due(now):
+            self._evict(holder, "idle")
         if now >= self._next_round:
-            for line in self._lines.values():
-                for holder in line.values():
-                    if not holder.actor.mailbox:
-                        holder.actor.mailbox.put_nowait(_CHECK)
-            self._next_round = now + self._health_interval if self._lines else math.inf
-        self._alarm = min(
-            (next(iter(line.values())).since + ttl for ttl, line in self._lines.items()), default=math.inf
-        )
-        self._alarm = min(self._alarm, self._next_round)
+            for holder in self._idle:
+                if not holder.actor.mailbox:
+                    holder.actor.mailbox.put_nowait(_CHECK)
+            self._next_round = now + self._health_interval if self._idle else math.inf
+        self._alarm = min(self._idle.next_due(), self._next_round)

@@ -29,7 +29,8 @@ import trio
 from ..protocol.kernel.errors import ActorError, DoesNotEnd, ShuttingDown, TooManyRestarts
 from ..protocol.kernel.events import ActorRestarted
 from .actor import Actor
-from .life import STOP_WITHIN, ChildEnded, Life, end_lives
+from .ending import end_lives
+from .life import STOP_WITHIN, ChildEnded, Life
 from .mailbox import BOUND
 from .policy import AutoShutdown, Backoff, Intensity, Restart, Strategy, concerned, shuts_down, verdict
 from .ref import End, Ref, describe

@@ -43,6 +43,7 @@ def test_a_program_that_uses_the_kernel_alone_loads_no_other_room_and_nothing_th
     ours = {name for name in loaded if name.startswith("callboard.")}
     assert {name.split(".")[1] for name in ours} == {"protocol", "supervisors"}
     assert {name for name in ours if name.startswith("callboard.protocol.")} == {
+        "callboard.protocol.version",  # of `callboard` itself
         "callboard.protocol.kernel",
         *(f"callboard.protocol.kernel.{name}" for name in ("errors", "events", "messages", "questions")),
     }
