@@ -64,7 +64,8 @@ def usable(settings: Settings) -> list[dict[str, Any]]:
 
     Without a list in `config.yaml` a client takes any name; `key` is None where none is needed.
     """
-    from ..actors.work.models.catalog import BUILT_IN, READY_MADE, Catalog, key_variables
+    from ..actors.work.models.catalog import Catalog
+    from ..actors.work.models.providers import BUILT_IN, READY_MADE, key_variables
     from ..protocol.settings import ClientSettings
 
     known = [*settings.clients]

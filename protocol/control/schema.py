@@ -57,6 +57,33 @@ NOTIFICATIONS: dict[str, Any] = {
 _VERSION = {"const": "2.0"}
 _ID = {"type": ["string", "integer"]}
 
+_CANCEL: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "jsonrpc": _VERSION,
+        "method": {"const": "$/cancel_request"},
+        "params": {"type": "object", "properties": {"requestId": _ID}, "required": ["requestId"]},
+    },
+    "required": ["jsonrpc", "method", "params"],
+}
+_FAILURE: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "jsonrpc": _VERSION,
+        "id": {"type": ["string", "integer", "null"]},
+        "error": {
+            "type": "object",
+            "properties": {
+                "code": {"type": "integer"},
+                "message": {"type": "string"},
+                "data": {"type": "object", "properties": {"code": {"type": "string"}}, "required": ["code"]},
+            },
+            "required": ["code", "message"],
+        },
+    },
+    "required": ["jsonrpc", "id", "error"],
+}
+
 
 def json_schema() -> dict[str, Any]:
     """The schema (2020-12). Each method and notification is there by name under `$defs`."""
@@ -92,37 +119,13 @@ def json_schema() -> dict[str, Any]:
     ]
     defs["request"] = {"anyOf": calls}
     defs["notification"] = {"anyOf": told}
-    defs["cancel"] = {
-        "type": "object",
-        "properties": {
-            "jsonrpc": _VERSION,
-            "method": {"const": "$/cancel_request"},
-            "params": {"type": "object", "properties": {"requestId": _ID}, "required": ["requestId"]},
-        },
-        "required": ["jsonrpc", "method", "params"],
-    }
+    defs["cancel"] = _CANCEL
     defs["result"] = {
         "type": "object",
         "properties": {"jsonrpc": _VERSION, "id": _ID, "result": {"anyOf": results}},
         "required": ["jsonrpc", "id", "result"],
     }
-    defs["failure"] = {
-        "type": "object",
-        "properties": {
-            "jsonrpc": _VERSION,
-            "id": {"type": ["string", "integer", "null"]},
-            "error": {
-                "type": "object",
-                "properties": {
-                    "code": {"type": "integer"},
-                    "message": {"type": "string"},
-                    "data": {"type": "object", "properties": {"code": {"type": "string"}}, "required": ["code"]},
-                },
-                "required": ["code", "message"],
-            },
-        },
-        "required": ["jsonrpc", "id", "error"],
-    }
+    defs["failure"] = _FAILURE
     kinds = ("request", "notification", "cancel", "result", "failure")
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

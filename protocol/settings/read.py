@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 
 import msgspec
 
 from .. import source
-from ..languages import Language
-from ..mcp.config import PoolSettings, ToolMode
+from ..mcp.config import PoolSettings
 from ..permissions import Permissions
 from ..problems import Problem, did_you_mean
 from ..reading import Reading
 from ..references import REFERENCE, expanded
 from .api import ApiSettings
 from .api_checks import api_problems
+from .keys import FLAG, INT, KEPT, LEAST, NUMBER, TEXT, USED, WORDS, fits, from_text
 from .model import (
     CLIENT_TYPES,
     KNOWLEDGE_TYPES,
@@ -29,70 +29,6 @@ from .model import (
 
 Json = Any
 T = TypeVar("T", bound=msgspec.Struct)
-
-# --- the keys ---------------------------------------------------------------------------------------------
-
-_TEXT, _FLAG, _INT, _NUMBER = "text", "true or false", "a whole number", "a number"
-_SIZE, _COUNT = "a whole number of at least 1", "a whole number of at least 0"
-_LEAST = {_SIZE: 1, _COUNT: 0}
-_MODE, _LANGUAGE = (f"one of {', '.join(get_args(type))}" for type in (ToolMode, Language))
-_WORDS: dict[str, tuple[str, ...]] = {_MODE: get_args(ToolMode), _LANGUAGE: get_args(Language)}
-
-_USED: dict[str, str] = {
-    "model": _TEXT,
-    "temperature": _NUMBER,
-    "top_p": _NUMBER,
-    "max_output_tokens": _INT,
-    "stream": _FLAG,
-    "dry_run": _FLAG,
-    "user_agent": _TEXT,
-    "enabled_tools": _TEXT,
-    "mcp_server_support": _FLAG,
-    "enabled_mcp_servers": _TEXT,
-    "mcp_tools": _MODE,
-    "mcp_tools_budget": _INT,
-    "rag_embedding_model": _TEXT,
-    "rag_reranker_model": _TEXT,
-    "rag_top_k": _SIZE,
-    "rag_chunk_size": _SIZE,
-    "rag_chunk_overlap": _COUNT,
-    "rag_language": _LANGUAGE,
-    "rag_private_pages": _FLAG,
-    "rag_template": _TEXT,
-}
-_KEPT: dict[str, str] = {
-    "save": _FLAG,
-    "keybindings": _TEXT,
-    "editor": _TEXT,
-    "wrap": _TEXT,
-    "wrap_code": _FLAG,
-    "highlight": _FLAG,
-    "light_theme": _FLAG,
-    "theme": _TEXT,
-    "left_prompt": _TEXT,
-    "right_prompt": _TEXT,
-    "save_shell_history": _FLAG,
-    "sync_models_url": _TEXT,
-    "vault_password_file": _TEXT,
-    "function_calling_support": _FLAG,
-    "function_calling": _FLAG,
-    "auto_continue": _FLAG,
-    "max_auto_continues": _INT,
-    "inject_todo_instructions": _FLAG,
-    "continuation_prompt": _TEXT,
-    "repl_prelude": _TEXT,
-    "cmd_prelude": _TEXT,
-    "agent_session": _TEXT,
-    "save_session": _FLAG,
-    "compression_threshold": _INT,
-    "summarization_model": _TEXT,
-    "summarization_threshold": _INT,
-    "summarization_prompt": _TEXT,
-    "summary_context_prompt": _TEXT,
-    "escalation_timeout": _INT,
-    "max_concurrent_agents": _INT,
-    "max_agent_depth": _INT,
-}
 
 
 class _Nested(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,7 +45,7 @@ class _Nested(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _NESTED = _Nested.__struct_fields__
-_SCALARS = {**_USED, **_KEPT}
+_SCALARS = {**USED, **KEPT}
 _TOP = (*_SCALARS, *_NESTED, "clients")
 _IGNORED = {
     "patch": "patches of requests are not applied yet",
@@ -118,7 +54,7 @@ _IGNORED = {
 }
 """Keys of clients and models that Loki knows: accepted, with a warning where ignoring them can be felt."""
 
-_PRIMITIVES: dict[Any, str] = {str: _TEXT, bool: _FLAG, int: _INT, float: _NUMBER, int | None: _INT}
+_PRIMITIVES: dict[Any, str] = {str: TEXT, bool: FLAG, int: INT, float: NUMBER, int | None: INT}
 
 
 def read_settings(text: str, file: str, environ: Mapping[str, str]) -> tuple[Settings, list[Problem]]:
@@ -141,8 +77,8 @@ def read_settings(text: str, file: str, environ: Mapping[str, str]) -> tuple[Set
     if "model" in overrides:
         model_from = "CALLBOARD_MODEL"
     values.update(overrides)
-    used = {key: values.pop(key) for key in _USED if values.get(key) is not None}
-    values = {key: value for key, value in values.items() if key not in _USED}
+    used = {key: values.pop(key) for key in USED if values.get(key) is not None}
+    values = {key: value for key, value in values.items() if key not in USED}
     clients = tuple(reader.clients(root)) if root is not None else ()
     nested = reader.nested(root) if root is not None else _Nested()
     settings = Settings(
@@ -166,12 +102,12 @@ def read_settings(text: str, file: str, environ: Mapping[str, str]) -> tuple[Set
 def json_schema() -> dict[str, Json]:
     """JSON Schema (2020-12) of `config.yaml`, for editors."""
     kinds = {
-        _TEXT: {"type": ["string", "null"]},
-        _FLAG: {"type": ["boolean", "null"]},
-        _INT: {"type": ["integer", "null"]},
-        _NUMBER: {"type": ["number", "null"]},
-        **{kind: {"enum": [*words, None]} for kind, words in _WORDS.items()},
-        **{kind: {"type": ["integer", "null"], "minimum": least} for kind, least in _LEAST.items()},
+        TEXT: {"type": ["string", "null"]},
+        FLAG: {"type": ["boolean", "null"]},
+        INT: {"type": ["integer", "null"]},
+        NUMBER: {"type": ["number", "null"]},
+        **{kind: {"enum": [*words, None]} for kind, words in WORDS.items()},
+        **{kind: {"type": ["integer", "null"], "minimum": least} for kind, least in LEAST.items()},
     }
     schema, components = msgspec.json.schema_components([ClientSettings, _Nested], ref_template="#/$defs/{name}")
     client = components["ClientSettings"]
@@ -233,7 +169,7 @@ class _Reader:
             text = self.environ.get(name, "")
             if not text:
                 continue
-            value = _from_text(text, kind)
+            value = from_text(text, kind)
             if value is None:
                 self.problems.append(
                     Problem(
@@ -368,12 +304,12 @@ class _Reader:
         found = node.value if isinstance(node, source.Scalar) else None
         if isinstance(node, source.Scalar) and isinstance(found, str):
             found = self.expanded(node, found, path)
-            if kind is not _TEXT and REFERENCE.search(node.text):  # a reference may stand for a number
-                found = _from_text(found, kind)
-        if kind is _TEXT and isinstance(node, source.Scalar) and isinstance(found, int | float):
+            if kind is not TEXT and REFERENCE.search(node.text):  # a reference may stand for a number
+                found = from_text(found, kind)
+        if kind is TEXT and isinstance(node, source.Scalar) and isinstance(found, int | float):
             return node.text  # `name: 4` means the text
-        if found is not None and _fits(found, kind):
-            return float(found) if kind is _NUMBER else found
+        if found is not None and fits(found, kind):
+            return float(found) if kind is NUMBER else found
         self.misfit(node, path, kind)
         return None
 
@@ -436,35 +372,6 @@ class _Reader:
 
 def _is_null(node: source.Node) -> bool:
     return isinstance(node, source.Scalar) and node.value is None
-
-
-def _fits(value: Json, kind: str) -> bool:
-    if kind is _TEXT:
-        return isinstance(value, str)
-    if kind is _FLAG:
-        return isinstance(value, bool)
-    if kind in _WORDS:
-        return value in _WORDS[kind]
-    if isinstance(value, bool):
-        return False
-    if kind in _LEAST:
-        return isinstance(value, int) and value >= _LEAST[kind]
-    return isinstance(value, int) if kind is _INT else isinstance(value, int | float)
-
-
-def _from_text(text: str, kind: str) -> Json:
-    """A variable's text as a value of that kind, or None."""
-    if kind is _TEXT:
-        return text
-    if kind is _FLAG:
-        return {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}.get(text.lower())
-    if kind in _WORDS:
-        return text if text in _WORDS[kind] else None
-    try:
-        value = float(text) if kind is _NUMBER else int(text)
-    except ValueError:
-        return None
-    return value if _fits(value, kind) else None
 
 
 def _joined(aliases: Mapping[str, str | tuple[str, ...]]) -> dict[str, str]:

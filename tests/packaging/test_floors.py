@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from .arrows import FILES, HOUSE, MODULES, ROOT, arrows, between_rooms, circle, floor_of, imported, room_of
+from .arrows import HOUSE, MODULES, ROOT, arrows, between_rooms, circle, floor_of, imported, room_of
 
 FLOORS = {name: height for height, name in enumerate(HOUSE)}
 """The floors of the house, the lowest first."""
@@ -17,7 +17,27 @@ FLOORS_OF_ACTORS = {
     f"actors.{name}": height for height, name in enumerate(("io", "work", "engine", "views", "runs", "front"))
 }
 
-MOST_LINES = 500
+MOST_LINES = 450
+MOST_LINES_OF_A_FUNCTION = 60
+
+LONG_FILES = {
+    "actors.runs.target",
+    "protocol.workflow.read",
+    "supervisors.life",
+    "supervisors.pool",
+}
+LONG_FUNCTIONS = {
+    "actors.runs.prepared.__init__",
+    "actors.runs.prepared.play",
+    "actors.work.agent.spawn.spawn_tools",
+    "actors.work.agent.tasks.task_tools",
+    "actors.work.agent.todo.todo_tools",
+    "actors.work.agent.user.user_tools",
+    "cli.serving._serve",
+    "supervisors.process.run_process",
+    "supervisors.process.start_process",
+}
+"""Those that are longer, and still to be taken apart. A file of them has 500 lines at most, a function 100."""
 
 
 @pytest.mark.parametrize("floor", FLOORS)
@@ -92,5 +112,16 @@ def test_the_lowest_floor_knows_neither_trio_nor_files() -> None:
 
 
 def test_no_file_has_outgrown_its_room() -> None:
-    long = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in FILES}
-    assert {name: lines for name, lines in long.items() if lines > MOST_LINES} == {}
+    lines = {name: len(path.read_text().splitlines()) for name, path in MODULES.items()}
+    assert {name: n for name, n in lines.items() if n > (500 if name in LONG_FILES else MOST_LINES)} == {}
+
+
+def test_no_function_is_longer_than_a_screen() -> None:
+    lines = [
+        (f"{name}.{node.name}", (node.end_lineno or 0) - node.lineno + 1)
+        for name, path in MODULES.items()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    most = dict.fromkeys(LONG_FUNCTIONS, 100)
+    assert [(name, n) for name, n in lines if n > most.get(name, MOST_LINES_OF_A_FUNCTION)] == []

@@ -22,24 +22,17 @@ from . import anthropic, gemini, ollama, openai, weights
 from .codec import Codec
 from .engines import require_engine
 from .local import LocalCodec
-
-READY_MADE = {
-    "deepinfra": "https://api.deepinfra.com/v1/openai",
-    "deepseek": "https://api.deepseek.com",
-    "fireworks": "https://api.fireworks.ai/inference/v1",
-    "groq": "https://api.groq.com/openai/v1",
-    "jina": "https://api.jina.ai/v1",
-    "mistral": "https://api.mistral.ai/v1",
-    "openrouter": "https://openrouter.ai/api/v1",
-    "perplexity": "https://api.perplexity.ai",
-    "together": "https://api.together.xyz/v1",
-    "voyageai": "https://api.voyageai.com/v1",
-    "xai": "https://api.x.ai/v1",
-}
-"""Base URLs of `openai-compatible` clients that are known by their name."""
-
-_OF_KNOWLEDGE = {"cohere": "https://api.cohere.com/v2"}
-"""Base URLs of providers that callboard knows for their embedding and reranking models only."""
+from .providers import (
+    BASES,
+    BUILT_IN,
+    KEYLESS,
+    OF_KNOWLEDGE,
+    READY_MADE,
+    WANT_KEYS,
+    base_of,
+    key_variables,
+    variable_of,
+)
 
 Task = Literal["embedding", "reranker"]
 """What a model of knowledge is for; the `type` of its entry in `config.yaml`."""
@@ -49,29 +42,6 @@ _WHO_CAN: dict[Task, tuple[str, ...]] = {
     "reranker": ("openai-compatible", "cohere", "local"),
 }
 """Types of clients, by what callboard can have their models do."""
-
-_WANT_KEYS = frozenset(
-    {openai.DEFAULT_BASE, anthropic.DEFAULT_BASE, gemini.DEFAULT_BASE, *READY_MADE.values(), *_OF_KNOWLEDGE.values()}
-)
-_MORE_VARIABLES = {
-    "openai": "OPENAI_API_KEY",
-    "claude": "ANTHROPIC_API_KEY",
-    "cohere": "CO_API_KEY",
-    "gemini": "GOOGLE_API_KEY",
-}
-_BASES = {"openai": "OPENAI_BASE_URL", "claude": "ANTHROPIC_BASE_URL"}
-_KEYLESS = ("ollama", "local")
-BUILT_IN = {
-    "openai": "openai",
-    "claude": "claude",
-    "anthropic": "claude",
-    "gemini": "gemini",
-    "ollama": "ollama",
-    "local": "local",
-}
-
-PROVIDERS = frozenset({*BUILT_IN, *READY_MADE})
-"""Names by which a provider is known without an entry in `config.yaml`."""
 
 
 class Choice(msgspec.Struct, frozen=True):
@@ -220,7 +190,7 @@ class Catalog:
             return Choice(self.full(settings.model), f"from {settings.model_from or settings.file}")
         for client in settings.clients:
             model = self._first_model(client)
-            if model and (client.type in _KEYLESS or client.api_base or self._key(client)[0]):
+            if model and (client.type in KEYLESS or client.api_base or self._key(client)[0]):
                 return Choice(f"{client.name}:{model}", f"the first client of {settings.file}")
         for variable, default in (
             ("OPENAI_API_KEY", f"openai:{openai.DEFAULT_MODEL}"),
@@ -348,11 +318,11 @@ class Catalog:
         """
         client_name, _, name = model.partition(":")
         client = self._client(client_name)
-        if client is None and client_name in _OF_KNOWLEDGE:
+        if client is None and client_name in OF_KNOWLEDGE:
             client = ClientSettings(type=client_name, name=client_name)
         if client is None or not name:
             raise ConfigError(self._unknown(model).replace("chat", task, 1))
-        if client.type in LATER_TYPES and client.type not in _OF_KNOWLEDGE:
+        if client.type in LATER_TYPES and client.type not in OF_KNOWLEDGE:
             raise Unsupported(f"clients of type '{client.type}' are not supported yet ('{model}')")
         if client.type not in _WHO_CAN[task]:
             raise Unsupported(f"'{model}': clients of type '{client.type}' have no model of type '{task}'")
@@ -377,7 +347,7 @@ class Catalog:
         api_base = self._api_base(client)
         adopted = client.name in self._adopted.values()
         key, variables = (client.api_key, []) if adopted else self._key(client)
-        if not key and api_base in _WANT_KEYS:
+        if not key and api_base in WANT_KEYS:
             tried = " or ".join(variables)
             if adopted:
                 raise CredentialsError(
@@ -395,7 +365,7 @@ class Catalog:
             client = self._clients.get("claude") or self._clients.get("anthropic")
         if client is None and name in BUILT_IN:
             client = ClientSettings(type=BUILT_IN[name], name=name)
-        if client is None and name in READY_MADE and self._environ.get(_variable(name)):
+        if client is None and name in READY_MADE and self._environ.get(variable_of(name)):
             client = ClientSettings(type="openai-compatible", name=name)
         return client
 
@@ -414,7 +384,7 @@ class Catalog:
         if not base:
             raise ConfigError(f"client '{client.name}' in {self._settings.file} has no `api_base`")
         if not base.startswith(("http://", "https://")):
-            variable = "" if client.api_base else _BASES.get(BUILT_IN.get(client.type, client.type), "")
+            variable = "" if client.api_base else BASES.get(BUILT_IN.get(client.type, client.type), "")
             named = variable or f"`api_base` of client '{client.name}'"
             raise ConfigError(f"{named} is '{base}', not a URL that begins with http:// or https://")
         return base
@@ -449,37 +419,3 @@ def _codec(kind: str, *, own: bool) -> Codec:
             return ollama.OllamaCodec()
         case _:
             return openai.OpenAiCodec(own=own)
-
-
-def base_of(client: ClientSettings, environ: Mapping[str, str]) -> str:
-    """Where a client is reached, without a slash at its end; empty if nobody knows."""
-    fixed = {
-        "openai": environ.get(_BASES["openai"]) or openai.DEFAULT_BASE,
-        "claude": _with_version(environ.get(_BASES["claude"], "")) or anthropic.DEFAULT_BASE,
-        "gemini": gemini.DEFAULT_BASE,
-        "ollama": ollama.DEFAULT_BASE,
-        "openai-compatible": READY_MADE.get(client.name, ""),
-        **_OF_KNOWLEDGE,
-    }
-    base = (client.api_base or fixed.get(BUILT_IN.get(client.type, client.type), "")).rstrip("/")
-    return base.removesuffix("/v1").removesuffix("/api") if client.type == "ollama" else base
-
-
-def key_variables(client: ClientSettings) -> list[str]:
-    """The variables of the environment that may hold a client's key, the first that is set counts."""
-    variables = [_variable(client.name)]
-    kind = BUILT_IN.get(client.type, client.type)
-    if kind in _MORE_VARIABLES:
-        variables.append(_MORE_VARIABLES[kind])
-    return list(dict.fromkeys(variables))
-
-
-def _variable(client: str) -> str:
-    """`my-client` as `MY_CLIENT_API_KEY`."""
-    return re.sub(r"[^A-Z0-9]", "_", client.upper()) + "_API_KEY"
-
-
-def _with_version(base: str) -> str:
-    """Anthropic's own tools take the base URL without its `/v1`; both spellings are understood."""
-    base = base.rstrip("/")
-    return base if not base or base.endswith("/v1") else f"{base}/v1"

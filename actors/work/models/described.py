@@ -19,7 +19,7 @@ from ....protocol.errors import GraphMistake
 from ....protocol.problems import did_you_mean
 from ....protocol.settings import ClientSettings, Settings
 from . import gemini
-from .catalog import BUILT_IN, PROVIDERS, READY_MADE, base_of, key_variables
+from .providers import BUILT_IN, PROVIDERS, READY_MADE, base_of, key_variables
 
 
 def providers(settings: Settings) -> frozenset[str]:

@@ -33,6 +33,11 @@ _FAILED = {"search": "MCP search failed", "describe": "MCP describe failed", "in
 _LONGEST_DESCRIPTION = 1_000
 
 _TOOL = {"type": "string", "description": "Name of the tool, as the search tells it."}
+_GIVEN = {"anyOf": [{"type": "object"}, {"type": "string"}], "default": {}, "description": "As described."}
+_SEARCH = {
+    "query": {"type": "string", "description": "What the tool should do, in a few words; empty for any tool."},
+    "top_k": {"type": "integer", "default": FOUND, "description": f"How many tools at most, up to {MOST_FOUND}."},
+}
 
 
 def meta_tools(view: View, taken: Container[str] = ()) -> list[Tool]:
@@ -58,10 +63,8 @@ def meta_tools(view: View, taken: Container[str] = ()) -> list[Tool]:
 
     async def run_describe(me: Actor, arguments: Arguments) -> Json:
         tool = await _named(me, view, arguments["tool"], "describe")
-        schema: dict[str, Json] = {
-            "type": "object",
-            "properties": {"tool": {"type": "string"}, "arguments": tool.input_schema},
-        }
+        properties = {"tool": {"type": "string"}, "arguments": tool.input_schema}
+        schema: dict[str, Json] = {"type": "object", "properties": properties}
         return {"description": tool.description, **schema} if tool.description else schema
 
     async def meant(me: Actor, arguments: Arguments) -> tuple[Tool, Arguments]:
@@ -72,14 +75,9 @@ def meta_tools(view: View, taken: Container[str] = ()) -> list[Tool]:
         tool, given = await meant(me, arguments)
         return await tool.run(me, given)
 
-    query = {"type": "string", "description": "What the tool should do, in a few words; empty for any tool."}
-    top_k = {"type": "integer", "default": FOUND, "description": f"How many tools at most, up to {MOST_FOUND}."}
-    given = {"anyOf": [{"type": "object"}, {"type": "string"}], "default": {}, "description": "As described."}
     return [
         Tool(
-            spec=_spec(
-                taken, "search", name, f"Search the tools of the MCP server '{name}'{about}.", query=query, top_k=top_k
-            ),
+            spec=_spec(taken, "search", name, f"Search the tools of the MCP server '{name}'{about}.", **_SEARCH),
             run=run_search,
             alias=other_name("search", name),
             origin="mcp",
@@ -93,7 +91,7 @@ def meta_tools(view: View, taken: Container[str] = ()) -> list[Tool]:
             origin="mcp",
         ),
         Tool(
-            spec=_spec(taken, "invoke", name, f"Call a tool of the MCP server '{name}'.", tool=_TOOL, arguments=given),
+            spec=_spec(taken, "invoke", name, f"Call a tool of the MCP server '{name}'.", tool=_TOOL, arguments=_GIVEN),
             run=run_invoke,
             alias=other_name("invoke", name),
             means=meant,

@@ -81,27 +81,8 @@ def _declaration(
 ) -> Declaration | None:
     docstring = read_docstring(ast.get_docstring(node, clean=False))
     fine = name == "_instructions" or script.usable_name(name, node.lineno)
-    if not docstring.description and not wordless and name != "_instructions":
-        script.error(
-            "no_description",
-            f"Missing or empty description on function: {node.name}",
-            node.lineno,
-            node.col_offset,
-            expected="a docstring that says what the function does",
-            hint="" if node.name == "run" else f"or rename it to '_{node.name}', which hides it from the model",
-        )
-        fine = False
-    others = [each for each in (node.args.vararg, node.args.kwarg) if each is not None and not wordless]
-    for refused in node.args.posonlyargs + others:
-        script.error(
-            "python_parameter",
-            f"line {refused.lineno}: {UNSUPPORTED}",
-            refused.lineno,
-            refused.col_offset,
-            expected="parameters with a name of their own",
-            hint="a list[str] parameter takes any number of values",
-        )
-        fine = False
+    described = bool(docstring.description) or wordless or name == "_instructions"
+    fine = _is_callable(script, node, described=described, wordless=wordless) and fine
     properties: dict[str, Schema] = {}
     required: list[str] = []
     types = Types(module)
@@ -139,6 +120,30 @@ def _declaration(
         language="python",
         interpreter=script.interpreter,
     )
+
+
+def _is_callable(script: Script, node: Function, *, described: bool, wordless: bool) -> bool:
+    """Whether a model can be offered the function; what is in the way is noted as errors."""
+    if not described:
+        script.error(
+            "no_description",
+            f"Missing or empty description on function: {node.name}",
+            node.lineno,
+            node.col_offset,
+            expected="a docstring that says what the function does",
+            hint="" if node.name == "run" else f"or rename it to '_{node.name}', which hides it from the model",
+        )
+    others = [each for each in (node.args.vararg, node.args.kwarg) if each is not None and not wordless]
+    for refused in node.args.posonlyargs + others:
+        script.error(
+            "python_parameter",
+            f"line {refused.lineno}: {UNSUPPORTED}",
+            refused.lineno,
+            refused.col_offset,
+            expected="parameters with a name of their own",
+            hint="a list[str] parameter takes any number of values",
+        )
+    return described and not node.args.posonlyargs and not others
 
 
 def _with_defaults(arguments: ast.arguments) -> list[tuple[ast.arg, ast.expr | None]]:
