@@ -1,4 +1,4 @@
-"""Server-sent events: how they are written, and a reply that consists of them."""
+"""A reply that consists of server-sent events."""
 
 from __future__ import annotations
 
@@ -7,27 +7,16 @@ from collections.abc import Awaitable, Callable
 import trio
 from starlette.types import Receive, Scope, Send
 
+from ...io.http.sse import HEADERS, PING, PING_EVERY
 from .leaving import while_there
-
-PING_EVERY = 15.0
-"""Seconds of silence after which a client is shown that we are still there."""
-
-HEADERS = [
-    (b"content-type", b"text/event-stream; charset=utf-8"),
-    (b"cache-control", b"no-cache, no-transform"),
-    (b"x-accel-buffering", b"no"),
-]
-PING = b": ping\n\n"
 
 Say = Callable[[bytes], Awaitable[None]]
 
 
-def event(data: bytes, *, name: str = "", id: int | None = None) -> bytes:
-    """One event; `data` is JSON, so it has no line breaks."""
-    head = b"" if id is None else b"id: %d\n" % id
-    if name:
-        head += b"event: " + name.encode() + b"\n"
-    return head + b"data: " + data + b"\n\n"
+_HEADERS = [
+    (name.encode(), value.encode())
+    for name, value in {**HEADERS, "content-type": "text/event-stream; charset=utf-8"}.items()
+]
 
 
 class EventStream:
@@ -43,14 +32,14 @@ class EventStream:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """As an ASGI application; a HEAD does not wait for what there would be to tell."""
         if scope["method"] == "HEAD":
-            await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
+            await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
             await send({"type": "http.response.body", "body": b"", "more_body": False})
             return
         await while_there(receive, lambda: self.run(send))
 
     async def run(self, send: Send) -> None:
         """Begin the reply, tell it, end it. Whoever calls looks after a client that leaves."""
-        await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
+        await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
         line = _Line(send)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(line.ping)

@@ -40,6 +40,7 @@ from ....protocol.jsonrpc import (
 )
 from ....protocol.mcp.model import HANDSHAKE, HEADER_MISMATCH, MODERN, UNSUPPORTED_VERSION
 from ....supervisors import Ref
+from ...io.http import sse
 from ...io.http.headers import joined
 from ...io.peer import Refusal
 from .service import Service
@@ -56,9 +57,6 @@ MAX_BODY = 4 * 1024 * 1024
 MAX_SESSIONS = 1_000
 SESSION_TTL = 1_800.0
 """Seconds after which a session that nobody used may be forgotten."""
-
-PING_EVERY = 15.0
-"""Seconds of silence after which a waiting client is shown that we are still there."""
 
 BEHIND = 1_000
 """Messages that may wait for a slow client before progress is dropped."""
@@ -300,7 +298,7 @@ class _Pieces:
 
     async def take(self) -> list[bytes]:
         """What there is to say; nothing after a long silence."""
-        with trio.move_on_after(PING_EVERY):
+        with trio.move_on_after(sse.PING_EVERY):
             await self._news.wait()
         self._news = trio.Event()
         taken, self.waiting = self.waiting, []
@@ -325,18 +323,15 @@ async def _say(answer: Reply | _Streamed, receive: Received, send: Sent) -> None
                     reply = Reply(200, said[0]) if said else Reply(202)
                     break
                 if not started:
-                    await send({"type": "http.response.start", "status": 200, "headers": _raw(_STREAM)})
+                    await send({"type": "http.response.start", "status": 200, "headers": _raw(sse.HEADERS)})
                     started = True
-                body = b"".join(b"event: message\r\ndata: %b\r\n\r\n" % message for message in said)
-                await send({"type": "http.response.body", "body": body or b": ping\r\n\r\n", "more_body": not over})
+                body = b"".join(sse.event(message, name="message") for message in said)
+                await send({"type": "http.response.body", "body": body or sse.PING, "more_body": not over})
             nursery.cancel_scope.cancel()
     finally:
         ref.cancel()
     if reply is not None:
         await _reply(send, reply)
-
-
-_STREAM = {"content-type": "text/event-stream", "cache-control": "no-cache, no-transform", "x-accel-buffering": "no"}
 
 
 async def _cancel_when_gone(receive: Received, scope: trio.CancelScope) -> None:

@@ -1,4 +1,4 @@
-"""Server-sent events: bytes in, events out.
+"""Server-sent events: bytes in, events out, and the other way round.
 
 The format is https://html.spec.whatwg.org/multipage/server-sent-events.html#parsing-an-event-stream. Lines end
 with CR, LF or CRLF, and the bytes may be split anywhere, between the CR and the LF and inside a character too.
@@ -15,6 +15,25 @@ from ....protocol.errors import UpstreamError
 
 MAX_EVENT = 16 * 1024 * 1024
 """Bytes an unfinished event may grow to; a server that sends more is broken or hostile."""
+
+PING = b": ping\n\n"
+PING_EVERY = 15.0
+"""Seconds of silence after which a client is shown that we are still there."""
+
+HEADERS = {
+    "content-type": "text/event-stream",
+    "cache-control": "no-cache, no-transform",
+    "x-accel-buffering": "no",
+}
+"""Of a reply that is a stream of events, which proxies must not keep or change."""
+
+
+def event(data: bytes, *, name: str = "", id: int | None = None) -> bytes:
+    """One event as it is written; `data` is JSON, so it has no line breaks."""
+    head = b"" if id is None else b"id: %d\n" % id
+    if name:
+        head += b"event: " + name.encode() + b"\n"
+    return head + b"data: " + data + b"\n\n"
 
 
 class SseEvent(msgspec.Struct, frozen=True):

@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Send
 
 from .....protocol.errors import Conflict, UsageError
 from .....protocol.questions import Question
+from ....io.http.sse import event
 from ...control.logs.reading import LoggedEvent
 from ..call import Call
 from ..following import Performed, Running, check_after, follow
@@ -22,7 +23,7 @@ from ..shapes.agui_input import AguiMessage, ResumeEntry, RunAgentInput
 from ..shapes.api import TargetQuery
 from ..shapes.chat_input import ChatMessage
 from ..shapes.conversation import asked
-from ..sse import EventStream, Say, event
+from ..sse import EventStream, Say
 from ..table import SSE, Route
 from .chat import begin as begin_chat
 from .chat import target_of

@@ -15,6 +15,7 @@ from .....protocol.chat import Tool as ToolSpec
 from .....protocol.control.own import StartRun
 from .....protocol.errors import NotFound, ToolFailed, UsageError
 from .....protocol.requests import Overrides, RunRequest
+from ....io.http.sse import event
 from ....runs.hooks import NO_HOOKS, Hooks
 from ....work.tools.tool import Tool
 from ...control.logs.reading import LoggedEvent
@@ -24,7 +25,7 @@ from ..shapes.chat_input import ChatCompletionRequest, ToolOffered
 from ..shapes.conversation import Asked, asked
 from ..shapes.handed import HandedOut, handed_out
 from ..shapes.openai import Chat, ChatCompletionReply
-from ..sse import EventStream, Say, event
+from ..sse import EventStream, Say
 from ..table import SSE, Route
 from .completions import check_model, plain
 

@@ -19,6 +19,7 @@ from .....protocol.control.things import RunInfo
 from .....protocol.errors import CallboardError, ConfigError, UsageError
 from .....protocol.events import TERMINAL
 from .....protocol.requests import Overrides
+from ....io.http.sse import event
 from ....runs.in_session import RoundedOff, on_stage, round_off
 from ...control.logs.reading import LoggedEvent
 from ...control.model_files import check_model as check_file
@@ -26,7 +27,7 @@ from ..call import Call, reply
 from ..errors import NotImplementedYet
 from ..following import Failed, Performed, Running, follow
 from ..shapes.completion import Completion, CompletionReply, CompletionRequest, SessionCompletionRequest, Told
-from ..sse import EventStream, Say, event
+from ..sse import EventStream, Say
 from ..table import SSE, Route
 
 NO_ROLES = "roles are not there yet; an agent's `instructions` do what a role's prompt does"

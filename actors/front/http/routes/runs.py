@@ -11,11 +11,12 @@ from starlette.types import ASGIApp
 from .....protocol.control.own import StartRun
 from .....protocol.control.things import RunInfo
 from .....protocol.errors import Conflict
+from ....io.http.sse import event
 from ...control.logs.reading import LoggedEvent
 from ..call import Call, reply
 from ..following import check_after, follow
 from ..shapes.api import CancelReply, EventsPage, EventsQuery, ListQuery, QuestionsPage, RunsPage
-from ..sse import EventStream, Say, event
+from ..sse import EventStream, Say
 from ..table import SSE, Route
 
 

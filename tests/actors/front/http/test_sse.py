@@ -8,7 +8,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from callboard.actors.front.http.sse import PING, PING_EVERY, EventStream, Say, event
+from callboard.actors.front.http.sse import EventStream, Say
+from callboard.actors.io.http.sse import PING, PING_EVERY, event
 
 
 async def forever() -> Any:

@@ -21,6 +21,7 @@ import callboard.actors.front.mcp_server.asgi as asgi
 from callboard.actors.front.mcp_server.http import serve_http
 from callboard.actors.front.mcp_server.offers import read_agents
 from callboard.actors.front.mcp_server.service import Options
+from callboard.actors.io.http import sse
 from callboard.protocol.errors import ConfigError, UsageError
 
 Site = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
@@ -146,7 +147,7 @@ async def test_a_client_that_hangs_up_before_there_is_a_stream_cancels_the_run_t
 async def test_a_long_silence_is_filled_so_that_nobody_hangs_up(
     stage: Stage, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asgi, "PING_EVERY", 0.01)
+    monkeypatch.setattr(sse, "PING_EVERY", 0.01)
     stage.agent(SLOW, name="slow", work="sleep 0.2; echo {}")
     async with site() as client:
         response = await client.post(**modern("tools/call", name="slow"))
