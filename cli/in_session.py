@@ -9,7 +9,7 @@ from uuid import uuid4
 import msgspec
 
 from .. import Outcome, Root
-from ..actors.runs.begin import load, perform
+from ..actors.runs.begin import perform
 from ..actors.runs.hooks import Hooks
 from ..protocol.chat import Turn
 from ..protocol.errors import CallboardError, ConfigError
@@ -47,7 +47,7 @@ async def run_in_session(root: Root, request: RunRequest, hooks: Hooks, wish: Wi
 
     agent: str | None = None
     if isinstance(request.target, str):
-        loaded = await load(request, hooks, root)
+        loaded = await root.loader.load(request, hooks)
         agent, hooks = agent_of(loaded), msgspec.structs.replace(hooks, loaded=loaded)
     if name == TEMP:
         return await _temporary(root, request, hooks, wish, agent)

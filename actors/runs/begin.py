@@ -14,15 +14,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import trio
-
 from ...protocol.agent import Agent
 from ...protocol.errors import ConfigError, UsageError
 from ...protocol.events import RunStarted
 from ...protocol.outcome import Outcome
 from ...protocol.problems import Problem
 from ...protocol.requests import RunRequest
-from ..engine.graph.compat import MODES
 from ..work.agent.history import History
 from ..work.context import RunContext
 from ..work.meter import Meter
@@ -36,8 +33,8 @@ from .hooks import Hooks
 from .prepared import Input, Prepared
 from .root import Root
 from .saved import Saved
-from .target import GraphAgent, Loaded, LoopAgent, WorkflowAgent, find, read
-from .tool_checks import check_listed, check_user
+from .target import GraphAgent, Loaded, LoopAgent, WorkflowAgent
+from .tool_checks import check_user
 
 if TYPE_CHECKING:
     from ..work.knowledge.of_run import RunKnowledge
@@ -47,14 +44,21 @@ _DIALECTS = {GraphAgent: "graph", LoopAgent: "agent", WorkflowAgent: "workflow"}
 
 async def perform(request: RunRequest, hooks: Hooks, root: Root) -> Outcome:
     """Play a request to its end. Raises and returns as `callboard.run` does."""
-    return await begin(request, hooks, root).run(hooks.on_event)
+    if _in_memory(request, hooks):  # a thread would cost more than it saves
+        execution = begin(request, hooks, root)
+    else:
+        execution = await root.loader.threaded(lambda: begin(request, hooks, root))
+    return await execution.run(hooks.on_event)
 
 
-async def load(request: RunRequest, hooks: Hooks, root: Root) -> Loaded:
-    """The agent or the workflow that a request means, read in a thread. Raises as `loaded` does."""
-    if hooks.loaded is not None:
-        return hooks.loaded
-    return await trio.to_thread.run_sync(loaded, request, hooks, root)
+def _in_memory(request: RunRequest, hooks: Hooks) -> bool:
+    """Whether a run can begin without reading a file: it is of an agent that a program has made, and names none."""
+    agent = hooks.loaded.agent if isinstance(hooks.loaded, LoopAgent) else request.target
+    made = isinstance(agent, Agent) and (hooks.loaded is None or hooks.loaded.directory is None)
+    if not made or request.save or request.attach or request.files or request.knowledge:
+        return False
+    assert isinstance(agent, Agent)
+    return not (agent.global_tools or agent.documents or agent.mcp_servers or agent.permissions or request.servers)
 
 
 def begin(request: RunRequest, hooks: Hooks, root: Root) -> Execution:
@@ -63,7 +67,7 @@ def begin(request: RunRequest, hooks: Hooks, root: Root) -> Execution:
     Raises:
         UsageError, InvalidFile, Unsupported, ConfigError: it can't be started.
     """
-    agent = loaded(request, hooks, root)
+    agent = root.loader.loaded(request, hooks)
     allow = root.shelf.spelled_out(request.allow)
     context = _context(request, hooks, root, allow)
     _check_input(request, agent, root)
@@ -100,31 +104,8 @@ def new_id() -> str:
     return f"run-{secrets.token_hex(4)}"
 
 
-def loaded(request: RunRequest, hooks: Hooks, root: Root) -> Loaded:
-    """The agent or the workflow that a request means.
-
-    Raises:
-        UsageError, InvalidFile: there is none, or it has errors.
-    """
-    if hooks.loaded is not None:
-        return hooks.loaded
-    functions = [tool.name for tool in hooks.tools]
-    if isinstance(request.target, Agent):
-        silent = request.compat in MODES and MODES[request.compat].missing_servers_are_silent
-        return LoopAgent.of(request.target, check_listed(request.target, functions, root.shelf, silent=silent))
-    return read(
-        find(request.target, config_dir=root.config_dir),
-        root.config_dir,
-        strict=request.strict,
-        compat=request.compat,
-        functions=functions,
-        shelf=root.shelf,
-        variables=request.variables,
-    )
-
-
 def _context(request: RunRequest, hooks: Hooks, root: Root, allow: Sequence[str]) -> RunContext:
-    children = Children(root.config_dir, request.compat)
+    children = Children(root.config_dir, request.compat, root.loader)
     here = _directory(request.cwd)
     rules = root.shelf.permissions(root.settings.permissions)
     return RunContext(

@@ -11,12 +11,15 @@ from ...protocol.errors import CallboardError, NodeFailed
 from ...protocol.events import Warned
 from ...protocol.graph.read import read_graph
 from ...protocol.problems import did_you_mean
+from ...protocol.requests import RunRequest
 from ..engine.graph.failures import ended_with, retold
 from ..engine.graph.findings import agents_in
 from ..work.context import AgentCall
 from ..work.library import AGENTS
+from .hooks import NO_HOOKS
+from .loading import Loader
 from .prepared import Input, Prepared
-from .target import Loaded, WorkflowAgent, find, named_file, read
+from .target import Loaded, WorkflowAgent, find, named_file
 
 if TYPE_CHECKING:
     from ...supervisors import Actor
@@ -28,9 +31,11 @@ class Children:
     Args:
         config_dir: its `agents/` come first, then the neighbours of the agent that calls.
         compat: the dialect forced from outside, or None.
+        loader: of the run's root.
     """
 
-    def __init__(self, config_dir: Path, compat: str | None) -> None:
+    def __init__(self, config_dir: Path, compat: str | None, loader: Loader) -> None:
+        self._loader = loader
         self._config_dir = config_dir
         self._compat = compat
         self._read: dict[tuple[str, Path], Loaded] = {}
@@ -42,13 +47,7 @@ class Children:
         Raises:
             CallboardError: it failed; an error of the class that the child failed with.
         """
-        key = (call.name, call.near)
-        agent = self._read.get(key)
-        if agent is None:
-            agent = self._load(call)
-            if not isinstance(agent, WorkflowAgent):  # the variables are in one of those already
-                self._read[key] = agent
-        prepared = Prepared(agent, call.variables, self._compat, call.context)
+        prepared = await self._loader.threaded(lambda: self._prepared(call))
         for problem in prepared.absent:
             if (told := str(problem)) not in self._told:
                 self._told.add(told)
@@ -87,18 +86,20 @@ class Children:
                     homes.setdefault(home.name, home)
         return [(name, _description(home)) for name, home in sorted(homes.items()) if home != near]
 
-    def _load(self, call: AgentCall) -> Loaded:
-        home = named_file(call.name, call.near) if call.by_file else None
-        home = home or self._home(call.name, call.near)
-        if home is None:
-            raise NodeFailed(self.unknown(call.name, call.near) or "")
-        return read(
-            find(home),
-            self._config_dir,
-            compat=self._compat,
-            shelf=call.context.shelf,
-            variables=call.variables,
-        )
+    def _prepared(self, call: AgentCall) -> Prepared:
+        """The agent, ready to be played; reads files."""
+        key = (call.name, call.near)
+        agent = self._read.get(key)
+        if agent is None:
+            home = named_file(call.name, call.near) if call.by_file else None
+            home = home or self._home(call.name, call.near)
+            if home is None:
+                raise NodeFailed(self.unknown(call.name, call.near) or "")
+            request = RunRequest(target=str(home), compat=self._compat, variables=dict(call.variables))
+            agent = self._loader.loaded(request, NO_HOOKS)
+            if not isinstance(agent, WorkflowAgent):  # the variables are in one of those already
+                self._read[key] = agent
+        return Prepared(agent, call.variables, self._compat, call.context)
 
     def _home(self, name: str, near: Path) -> Path | None:
         if name in ("", ".", "..") or os.sep in name or "\0" in name:  # a model may have made it up

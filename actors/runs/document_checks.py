@@ -9,6 +9,7 @@ from ...protocol.agent import Agent
 from ...protocol.graph import Graph, RagNode
 from ...protocol.problems import Problem, did_you_mean
 from ...protocol.source import Path as Keys
+from ..io.stamps import look
 
 _ELSEWHERE = re.compile(r"[*?\[{:;]")
 """In globs, pages, loaders, and several paths in one line: what they name is known when they are looked at."""
@@ -36,9 +37,9 @@ def _missing(
             continue
         try:
             path = directory / Path(document).expanduser()
-            if path.exists():
+            if look(path).exists():
                 continue
-            near = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
+            near = [entry.name for entry in look(path.parent).iterdir()] if path.parent.is_dir() else []
         except (OSError, RuntimeError):  # it can't be looked at: what reads it says why
             continue
         problems.append(

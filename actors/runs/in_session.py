@@ -16,7 +16,7 @@ from ...protocol.outcome import Outcome
 from ...protocol.requests import RunRequest
 from ...protocol.session import Session
 from ...protocol.session_turns import messages_of, system_of
-from .begin import load, perform
+from .begin import perform
 from .hooks import NO_HOOKS, Hooks
 from .sessions.names import as_id
 from .sessions.own import sampled, with_session
@@ -198,7 +198,7 @@ def agent_of(target: Loaded | Agent) -> str | None:
 
 async def session_of_agent(root: Root, request: RunRequest) -> str | None:
     """The session that an LLM agent is always run in: its file's `agent_session`, else the one of the settings."""
-    found = await load(request, NO_HOOKS, root)
+    found = await root.loader.load(request, NO_HOOKS)
     if not isinstance(found, LoopAgent):
         return None
     return found.agent.agent_session or str(root.settings.other.get("agent_session") or "") or None
@@ -232,7 +232,7 @@ async def _target(root: Root, turn: Turn, request: RunRequest, hooks: Hooks) -> 
         wanted = Agent(name="ask", instructions=system_of(session), can_ask_user=False)
     if hooks.loaded is None and isinstance(wanted, Agent):
         return with_session(wanted, session, root.settings)
-    loaded = await load(msgspec.structs.replace(request, target=wanted or ""), hooks, root)
+    loaded = await root.loader.load(msgspec.structs.replace(request, target=wanted or ""), hooks)
     if isinstance(loaded, LoopAgent):
         return msgspec.structs.replace(loaded, agent=sampled(loaded.agent, session))
     return loaded

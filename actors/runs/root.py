@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Callable
 from contextvars import ContextVar, Token
 from pathlib import Path
@@ -31,6 +32,7 @@ from ..io.settings import load_settings
 from ..work.models.engines import LocalEngines
 from ..work.models.gateway import Gateway
 from ..work.tools.collect import Shelf
+from .loading import Loader
 
 if TYPE_CHECKING:
     from ..work.knowledge.service import Knowledge
@@ -83,6 +85,7 @@ class Root:
         settings: what `config.yaml` and the environment say; `problems` what is odd about that.
         gateway: the way to models.
         shelf: the tools there are.
+        loader: loads what is to be run.
 
     Raises:
         ConfigError: `config.yaml` has errors (at the beginning of the block).
@@ -119,6 +122,8 @@ class Root:
         )
         self.gateway: Gateway
         self.shelf = Shelf(self.config_dir, self.settings, os.environ)
+        self.loader = Loader(self.config_dir, self.shelf)
+        self._opening = threading.Lock()
         self._serving = serving
         self._mcp: McpServers | None = None
         self._knowledge: Knowledge | None = None
@@ -158,22 +163,29 @@ class Root:
     def mcp(self) -> McpServers:
         """The MCP servers of `mcp.json`, which is read when this is first asked for; they end with the kernel."""
         if self._mcp is None:
-            from ..io.secrets import EnvironmentSecrets
-            from ..work.mcp.client.connect import Abilities
-            from ..work.mcp.files import load_mcp
-            from ..work.mcp.pool.servers import McpServers
+            with self._opening:  # threads that load targets ask for them, too
+                return self._mcp_servers()
+        return self._mcp
 
-            self._mcp = McpServers(
-                self.kernel,
-                load_mcp(self.config_dir),
-                environ=os.environ,
-                cache=cache_dir(os.environ),
-                secrets=EnvironmentSecrets(os.environ),
-                abilities=Abilities(elicitation=True, sampling=True),
-                settings=self.settings.mcp_pool,
-                serving=self._serving,
-                read_again=lambda: load_mcp(self.config_dir),
-            )
+    def _mcp_servers(self) -> McpServers:
+        if self._mcp is not None:
+            return self._mcp
+        from ..io.secrets import EnvironmentSecrets
+        from ..work.mcp.client.connect import Abilities
+        from ..work.mcp.files import load_mcp
+        from ..work.mcp.pool.servers import McpServers
+
+        self._mcp = McpServers(
+            self.kernel,
+            load_mcp(self.config_dir),
+            environ=os.environ,
+            cache=cache_dir(os.environ),
+            secrets=EnvironmentSecrets(os.environ),
+            abilities=Abilities(elicitation=True, sampling=True),
+            settings=self.settings.mcp_pool,
+            serving=self._serving,
+            read_again=lambda: load_mcp(self.config_dir),
+        )
         return self._mcp
 
     @property

@@ -31,6 +31,7 @@ from ..engine.graph.compat import MODES
 from ..engine.graph.findings import AgentSeen, Surroundings, agents_in
 from ..engine.graph.validate import check_draft, failure_text
 from ..io.directories import config_dir as configured
+from ..io.stamps import look
 from ..work.library import AGENTS
 from ..work.tools.collect import Shelf
 from .document_checks import check_documents
@@ -217,7 +218,7 @@ def find(
     if home is not None:
         return _in_directory(home, name)
     path = Path(name).expanduser()
-    if path.is_file():
+    if look(path).is_file():
         return _in_file(path, str(path))
     if path.is_dir():
         return _in_directory(path, name)
@@ -237,7 +238,7 @@ def _home(name: str, base: Path) -> Path | None:
     if os.sep in name or name in (".", "..") or name.endswith((".yaml", ".yml")):
         return None
     own = base / "agents" / name
-    if own.is_dir():
+    if look(own).is_dir():
         return own
     return AGENTS / name if name in built_in_agents() else None
 
@@ -356,7 +357,7 @@ def _check(
 
 def named_file(name: str, near: Path) -> Path | None:
     """The YAML file that the author of a file in the directory `near` names instead of an agent: a workflow, mostly."""
-    return near / name if name.endswith((".yaml", ".yml")) and (near / name).is_file() else None
+    return near / name if name.endswith((".yaml", ".yml")) and look(near / name).is_file() else None
 
 
 def agents_near(directory: Path, base: Path) -> Callable[[str], AgentSeen]:
@@ -412,12 +413,12 @@ def _in_directory(path: Path, name: str) -> Found:
 
 
 def _agent_files(path: Path) -> list[Path]:
-    return [path / name for name in ("config.yaml", "graph.yaml") if (path / name).is_file()]
+    return [path / name for name in ("config.yaml", "graph.yaml") if look(path / name).is_file()]
 
 
 def _text(path: Path, shown: str) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return look(path).read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise InvalidFile(f"{shown} is not UTF-8 text: {error}") from error
     except OSError as error:

@@ -12,6 +12,7 @@ from ....protocol.graph import Graph
 from ....protocol.problems import Problem, Severity
 from ....protocol.reading import node_of
 from ....protocol.source import Path
+from ...io.stamps import look
 from .compat import Compat
 
 AgentSeen: TypeAlias = Literal["found", "missing", "empty", "both"]
@@ -63,9 +64,9 @@ def agents_in(directory: FilePath) -> Callable[[str], AgentSeen]:
 
     def seen(name: str) -> AgentSeen:
         home = directory / name
-        if not home.is_dir():
+        if not look(home).is_dir():
             return "missing"
-        files = [(home / file).is_file() for file in ("config.yaml", "graph.yaml")]
+        files = [look(home / file).is_file() for file in ("config.yaml", "graph.yaml")]
         return "both" if all(files) else "found" if any(files) else "empty"
 
     return seen

@@ -19,6 +19,7 @@ from pathlib import Path as FilePath
 from ....protocol.graph import Graph, MapNode, ScriptNode
 from ....protocol.problems import slip_of
 from ....protocol.source import Path
+from ...io.stamps import look
 from .findings import WRITING, Findings, Surroundings
 from .keys import SCOPED, known_keys, reads, writes_anything
 from .templates import root_of
@@ -81,13 +82,13 @@ class _Scripts:
         left = _MOST_FILES
         for place in places:
             try:
-                files = sorted(file for file in place.iterdir() if file.suffix in _ENDINGS)[:left]
+                files = sorted(file for file in look(place).iterdir() if file.suffix in _ENDINGS)[:left]
             except OSError:  # a script that is not there is a problem of its own
                 continue
             left -= len(files)
             for file in files:
                 try:
-                    with file.open(encoding="utf-8", errors="replace") as opened:
+                    with look(file).open(encoding="utf-8", errors="replace") as opened:
                         yield opened.read(_MOST_CHARACTERS)
                 except OSError:
                     continue

@@ -20,6 +20,7 @@ from ....protocol.graph import (
 from ....protocol.mcp.config import WHOLE
 from ....protocol.problems import did_you_mean
 from ....protocol.source import Path
+from ...io.stamps import look
 from ...work.tools.collect import bare_name
 from .findings import Findings, Surroundings
 from .key_checks import check_keys
@@ -75,7 +76,7 @@ def _check_script(found: Findings, node: ScriptNode, around: Surroundings) -> No
             expected=f"one of {', '.join(SCRIPT_EXTENSIONS)}",
             hint="write it in bash, Python or TypeScript, or call it from such a script.",
         )
-    if around.directory is None or (around.directory / node.script).is_file() or found.is_full("error"):
+    if around.directory is None or look(around.directory / node.script).is_file() or found.is_full("error"):
         return
     scripts = [str(file.relative_to(around.directory)) for file in sorted(around.directory.glob("scripts/*"))]
     found.error(

@@ -262,13 +262,12 @@ class Side:
 
         That it can be run is seen now, not with the first prompt.
         """
-        from ...runs.begin import load
         from ...runs.hooks import NO_HOOKS
         from ...runs.in_session import agent_of
         from ...runs.target import LoopAgent
 
         request = await self._peer.hub.request(self._peer.caller, StartRun(target=agent))
-        target = await load(request, NO_HOOKS, self._root)
+        target = await self._root.loader.load(request, NO_HOOKS)
         only = f"'{agent}' is no LLM agent: it has the servers that its own file names; send an empty list"
         return agent_of(target), "" if isinstance(target, LoopAgent) else only
 

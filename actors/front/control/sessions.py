@@ -13,7 +13,6 @@ from ....protocol.control.caller import LOCAL
 from ....protocol.control.own import Done, Params, StartRun
 from ....protocol.errors import ActorCancelled, CallboardError
 from ....protocol.requests import RunRequest
-from ...runs.begin import load
 from ...runs.hooks import NO_HOOKS
 from ...runs.in_session import agent_of, on_stage, round_off, session_of_agent
 from ...runs.sessions.names import TEMP
@@ -101,7 +100,7 @@ class HubSessions:
         hooks = NO_HOOKS
         agent = None
         if request.target:
-            hooks = msgspec.structs.replace(hooks, loaded=await load(request, hooks, root))
+            hooks = msgspec.structs.replace(hooks, loaded=await root.loader.load(request, hooks))
             assert hooks.loaded is not None
             agent = agent_of(hooks.loaded)
         async with on_stage(root, caller, session, request, hooks, agent=agent) as act:

@@ -15,7 +15,7 @@ from ....protocol.outcome import Outcome
 from ....protocol.problems import Problem
 from ....protocol.requests import RunRequest
 from ...work.variables import resolve_variables
-from ..begin import loaded, perform
+from ..begin import perform
 from ..hooks import NO_HOOKS, Hooks
 from ..root import Root
 from ..target import GraphAgent, Loaded, LoopAgent, WorkflowAgent
@@ -104,7 +104,7 @@ class Target:
 
     def _read(self, values: tuple[tuple[str, str], ...]) -> Loaded:
         request = msgspec.structs.replace(self._request, variables=dict(values))
-        agent = loaded(request, NO_HOOKS, self._root)
+        agent = self._root.loader.loaded(request, NO_HOOKS)
         if self._problems is None:
             self._problems = agent.problems
         return agent

@@ -9,6 +9,7 @@ import msgspec
 from ....protocol.mcp.config import McpConfig
 from ....protocol.mcp.read_config import read_mcp
 from ....protocol.problems import Problem
+from ...io.stamps import look
 
 MAX_SIZE = 1024 * 1024
 """Bytes of a file. Real ones stay below 20 KiB."""
@@ -21,6 +22,8 @@ def load_mcp(config_dir: Path) -> McpConfig:
     servers is not disturbed. Without a file there are no servers.
     """
     first, second = config_dir / "mcp.json", config_dir / "functions" / "mcp.json"
+    look(first)
+    look(second)
     if not _is_there(first):
         return _load(second) if _is_there(second) else McpConfig(file=str(first))
     config = _load(first)

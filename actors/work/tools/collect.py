@@ -24,6 +24,7 @@ from ....protocol.permissions import Permissions
 from ....protocol.problems import Problem, did_you_mean, errors_in
 from ....protocol.settings import Settings
 from ...io.directories import cache_dir
+from ...io.stamps import MISSING, Stamp, look, settled, stamp
 from .tool import TIMEOUT, Tool
 
 if TYPE_CHECKING:
@@ -84,6 +85,8 @@ class Shelf:
         self.settings = settings
         self._environ = environ
         self._ours: dict[tuple[Path, ...], dict[str, Tool]] = {}
+        self._folder = config_dir / "functions" / "tools"
+        self._listed: tuple[Stamp | None, dict[str, Path]] = None, {}
 
     def global_names(self) -> list[str]:
         """Every global tool, ours first."""
@@ -228,9 +231,16 @@ class Shelf:
 
     def _files(self) -> dict[str, Path]:
         """The user's global tools; of two files of one name the first by `ENDINGS`."""
-        folder = self.config_dir / "functions" / "tools"
+        now = stamp(look(self._folder))
+        listed, files = self._listed
+        if listed != now:
+            files = self._found() if now != MISSING else {}
+            self._listed = (now if settled({self._folder: now}) else None), files
+        return files
+
+    def _found(self) -> dict[str, Path]:
         try:
-            paths = [path for path in folder.iterdir() if path.suffix in ENDINGS and self._visible(path.stem)]
+            paths = [path for path in self._folder.iterdir() if path.suffix in ENDINGS and self._visible(path.stem)]
         except OSError:
             return {}
         paths.sort(key=lambda path: (path.stem, -ENDINGS.index(path.suffix)))
@@ -270,16 +280,11 @@ def read_tool_file(path: Path, *, agent: bool, wordless: bool = False) -> ToolFi
     Raises:
         ConfigError: it is TypeScript, and what reads that is not installed.
     """
-    try:
-        state = path.stat()
-        stamp = (state.st_mtime_ns, state.st_size, state.st_ino)
-    except OSError:
-        stamp = (0, 0, 0)  # the reader says it better
-    return _read_once(path, agent, wordless, stamp)
+    return _read_once(path, agent, wordless, stamp(look(path)))
 
 
 @lru_cache(maxsize=1_024)
-def _read_once(path: Path, agent: bool, wordless: bool, _stamp: tuple[int, int, int]) -> ToolFile:
+def _read_once(path: Path, agent: bool, wordless: bool, _stamp: Stamp) -> ToolFile:
     from .declare import read_tools
 
     return read_tools(path, agent=agent, wordless=wordless)
@@ -291,7 +296,7 @@ def agent_file(directory: Path) -> Path | None:
     Raises:
         InvalidFile: there are two.
     """
-    found = [path for path in (directory / f"tools{ending}" for ending in ENDINGS) if path.is_file()]
+    found = [path for path in (directory / f"tools{ending}" for ending in ENDINGS) if look(path).is_file()]
     if len(found) > 1:
         names = " and ".join(path.name for path in found)
         raise InvalidFile(f"{directory} has {names}; an agent has one tools file: put all functions into one of them")

@@ -1,0 +1,105 @@
+"""Loads the targets of a root: in a thread, one at a time, and once until one of the files that were read changes.
+
+All front ends share it. One at a time, since reading YAML is work for the interpreter: two such threads would make the
+event loop wait twice as long for its turn.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar, final
+
+import trio
+
+from ...protocol.agent import Agent
+from ...protocol.requests import RunRequest
+from ..engine.graph.compat import MODES
+from ..io.stamps import Stamp, recorded, settled, unchanged
+from ..work.tools.collect import Shelf
+from .hooks import Hooks
+from .target import Loaded, LoopAgent, WorkflowAgent, find, read
+from .tool_checks import check_listed
+
+MOST = 512
+"""Targets that are kept."""
+
+Key = tuple[str, str, bool, str | None, tuple[str, ...]]
+T = TypeVar("T")
+
+
+@final
+class Loader:
+    """See the module.
+
+    Args:
+        config_dir: where agents have names.
+        shelf: the global tools.
+    """
+
+    def __init__(self, config_dir: Path, shelf: Shelf) -> None:
+        self._config_dir = config_dir
+        self._shelf = shelf
+        self._kept: OrderedDict[Key, tuple[Loaded, dict[Path, Stamp]]] = OrderedDict()
+        self._lock = threading.Lock()
+        self._one = trio.CapacityLimiter(1)
+
+    async def threaded(self, work: Callable[[], T]) -> T:
+        """Do something that reads files in a thread, after what waits for that already."""
+        return await trio.to_thread.run_sync(work, limiter=self._one)
+
+    async def load(self, request: RunRequest, hooks: Hooks) -> Loaded:
+        """The agent or the workflow that a request means. Raises as `loaded` does."""
+        if hooks.loaded is not None:
+            return hooks.loaded
+        return await self.threaded(lambda: self.loaded(request, hooks))
+
+    def loaded(self, request: RunRequest, hooks: Hooks) -> Loaded:
+        """As `load`, in a thread already.
+
+        Raises:
+            UsageError, InvalidFile: there is no such target, or it has errors.
+        """
+        if hooks.loaded is not None:
+            return hooks.loaded
+        functions = tuple(tool.name for tool in hooks.tools)
+        if isinstance(request.target, Agent):
+            silent = request.compat in MODES and MODES[request.compat].missing_servers_are_silent
+            return LoopAgent.of(request.target, check_listed(request.target, functions, self._shelf, silent=silent))
+        key = (request.target, _here(), request.strict, request.compat, functions)
+        with self._lock:
+            kept = self._kept.get(key)
+            if kept is not None and unchanged(kept[1]):
+                self._kept.move_to_end(key)
+                return kept[0]
+            with recorded() as looked:
+                found = self._read(request, functions)
+            # What a workflow says depends on variables and on the environment, too.
+            if not isinstance(found, WorkflowAgent) and settled(looked):
+                self._kept[key] = found, looked
+                if len(self._kept) > MOST:
+                    self._kept.popitem(last=False)
+            return found
+
+    def _read(self, request: RunRequest, functions: Sequence[str]) -> Loaded:
+        assert isinstance(request.target, str)
+        return read(
+            find(request.target, config_dir=self._config_dir),
+            self._config_dir,
+            strict=request.strict,
+            compat=request.compat,
+            functions=functions,
+            shelf=self._shelf,
+            variables=request.variables,
+        )
+
+
+def _here() -> str:
+    """The working directory, by which relative paths are found; "" if there is none."""
+    try:
+        return os.getcwd()  # noqa: PTH109 - a text is wanted
+    except FileNotFoundError:
+        return ""
