@@ -164,7 +164,7 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, tag="run", omit_defa
 def _plain_state(state: Mapping[str, Any]) -> dict[str, Any]:
     """State as scripts and templates see it: tuples are lists, structs are objects, dates are text."""
     try:
-        plain = msgspec.to_builtins(dict(state), str_keys=True)
+        plain = _listed(msgspec.to_builtins(dict(state), str_keys=True))
     except (TypeError, ValueError) as error:
         raise UsageError(f"`state` must hold JSON values only: {error}") from error
     except RecursionError:
@@ -177,6 +177,13 @@ def _plain_state(state: Mapping[str, Any]) -> dict[str, Any]:
     except UnicodeEncodeError as error:
         raise UsageError(f"`state` holds a text that is not Unicode: {error.reason}") from None
     return plain
+
+
+def _listed(value: Any) -> Any:
+    """A value with lists for its tuples, which `to_builtins` leaves."""
+    if isinstance(value, dict):
+        return {key: _listed(each) for key, each in value.items()}
+    return [_listed(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def _plain_answers(answers: Any) -> list[AnswerText] | dict[str, list[AnswerText]]:

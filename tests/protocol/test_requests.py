@@ -133,6 +133,10 @@ def test_state_that_is_nested_without_end_is_refused() -> None:
             RunRequest(target="x", state={"x": value})
 
 
+def test_tuples_in_state_are_lists_as_after_json() -> None:
+    assert RunRequest(state={"b": {"x": (1, (2,))}}).state == {"b": {"x": [1, [2]]}}
+
+
 def test_answers_are_kept_as_texts_in_order_or_per_visit_of_a_node() -> None:
     assert RunRequest(target="x", answers=[True, None, 1.5, ["a", 2]]).answers == ["yes", "", "1.5", ["a", "2"]]
     assert RunRequest(target="x", answers={"q": ["b", False], "r": 7}).answers == {"q": ["b", "no"], "r": ["7"]}

@@ -356,12 +356,19 @@ class Hub:
                 self._pictures[run] = found
         return found
 
-    def targets(self, caller: Caller) -> builtins.list[TargetInfo]:
+    async def targets(self, caller: Caller) -> builtins.list[TargetInfo]:
         """What can be started by its name."""
         caller.need("read:agents")
         from .targets import targets
 
-        return targets(self.root.config_dir)
+        return await targets(self.root)
+
+    async def target(self, caller: Caller, name: str) -> TargetInfo | None:
+        """What a name starts; None for nothing."""
+        caller.need("read:agents")
+        from .targets import target
+
+        return await target(self.root, name)
 
     # --- questions ----------------------------------------------------------------------------------------
 

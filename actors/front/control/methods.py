@@ -209,7 +209,7 @@ async def _mcp_reload(peer: Peer, params: own.ReloadServers) -> own.Reloaded:
 
 
 async def _targets(peer: Peer, params: own.Nothing) -> own.Targets:  # noqa: ARG001 - it has none
-    return own.Targets(targets=await trio.to_thread.run_sync(peer.hub.targets, peer.caller))  # files are read
+    return own.Targets(targets=await peer.hub.targets(peer.caller))
 
 
 def _server_info(peer: Peer, params: own.Nothing) -> own.ServerInfo:  # noqa: ARG001 - it has none

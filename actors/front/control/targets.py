@@ -3,28 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import trio
 
 from ....protocol.control.things import GraphEdge, GraphNode, GraphPicture, TargetInfo, TargetVariable
 from ....protocol.errors import CallboardError, NotFound
 from ....protocol.graph.model import Variable
-from ...runs.target import GraphAgent, Loaded, LoopAgent, WorkflowAgent, built_in_agents, load
+from ....protocol.requests import RunRequest
+from ...runs.hooks import NO_HOOKS
+from ...runs.target import GraphAgent, Loaded, LoopAgent, WorkflowAgent, built_in_agents, is_installed, load
 from ...work.library import AGENTS
 
+if TYPE_CHECKING:
+    from ...runs.root import Root
 
-def targets(config_dir: Path) -> list[TargetInfo]:
-    """The agents of a configuration directory, then those of the library that it has none of the same name as."""
+
+async def targets(root: Root) -> list[TargetInfo]:
+    """The agents of a configuration directory, then those of the library that it has none of the same name as.
+
+    Each is read in a thread by itself, so that runs which start meanwhile need not wait for all of them.
+    """
+    names = await trio.to_thread.run_sync(_names, root.config_dir)
+    return [await root.loader.threaded(partial(_described, name, root)) for name in names]
+
+
+async def target(root: Root, name: str) -> TargetInfo | None:
+    """The one of this name."""
+    if not await trio.to_thread.run_sync(is_installed, name, root.config_dir):
+        return None
+    return await root.loader.threaded(partial(_described, name, root))
+
+
+def _names(config_dir: Path) -> list[str]:
     own = config_dir / "agents"
     names = sorted(path.name for path in own.iterdir() if path.is_dir()) if own.is_dir() else []
-    found = [_described(name, config_dir) for name in names]
-    return found + [_described(name, config_dir) for name in built_in_agents() if name not in names]
+    return names + [name for name in built_in_agents() if name not in names]
 
 
-def _described(name: str, config_dir: Path) -> TargetInfo:
+def _described(name: str, root: Root) -> TargetInfo:
+    config_dir = root.config_dir
     source = config_dir / "agents" / name
     info = TargetInfo(name=name, dialect="", source="config" if source.is_dir() else "library")
     try:
-        loaded = load(name, config_dir=config_dir)
+        loaded = root.loader.loaded(RunRequest(target=name), NO_HOOKS)
     except CallboardError as error:
         home = source if source.is_dir() else AGENTS / name
         info.dialect = "graph" if (home / "graph.yaml").is_file() else "agent"

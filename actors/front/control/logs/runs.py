@@ -302,7 +302,8 @@ def _looked_at(directory: Path, alive: Alive, most: int | None = None) -> RunInf
         return kept.info
     info = summed_up(directory, kept.info)
     with contextlib.suppress(OSError):  # whoever looks next sums it up again
-        write_kept(directory, Kept(process=kept.process, info=info))
+        # Not synced: what a power cut takes is summed up again, and the event loop may wait for this.
+        write_kept(directory, Kept(process=kept.process, info=info), sync=False)
     return info
 
 

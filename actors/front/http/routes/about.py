@@ -41,13 +41,13 @@ async def info(call: Call) -> Response:
 
 async def models(call: Call) -> Response:
     """Models of the settings, and everything that can be asked like one."""
-    return reply(ModelsList(data=_models(call)))
+    return reply(ModelsList(data=await _models(call)))
 
 
 async def model(call: Call) -> Response:
     """One of them."""
     wanted = call.path("model")
-    found = next((each for each in _models(call) if each.id == wanted), None)
+    found = next((each for each in await _models(call) if each.id == wanted), None)
     if found is None:
         raise NotFound(f"there is no model '{wanted[:60]}'; GET /v1/models lists those there are")
     return reply(found)
@@ -55,7 +55,7 @@ async def model(call: Call) -> Response:
 
 async def agents(call: Call) -> Response:
     """Agents of the configuration directory and of the library."""
-    return reply(AgentsList(agents=[_agent(target) for target in call.hub.targets(call.caller)]))
+    return reply(AgentsList(agents=[_agent(target) for target in await call.hub.targets(call.caller)]))
 
 
 async def roles(_: Call) -> Response:
@@ -74,7 +74,7 @@ def _agent(target: TargetInfo) -> AgentTold:
     )
 
 
-def _models(call: Call) -> list[ModelTold]:
+async def _models(call: Call) -> list[ModelTold]:
     root = call.api.root
     default = root.gateway.choice().model
     found = {default: ModelTold(id=default, owned_by=default.partition(":")[0], callboard={"default": True})}
@@ -85,7 +85,7 @@ def _models(call: Call) -> list[ModelTold]:
                 beside = {"default": id == default, "input_price": each.input_price, "output_price": each.output_price}
                 found[id] = ModelTold(id=id, owned_by=client.name, callboard=beside)
     if call.caller.has("read:agents"):
-        for target in call.hub.targets(call.caller):
+        for target in await call.hub.targets(call.caller):
             if not target.problem:
                 id = f"{target.dialect}/{target.name}"
                 told = {"dialect": target.dialect, "description": target.description}

@@ -153,7 +153,7 @@ async def begin(call: Call, model: str, conversation: Asked) -> Begun:
             raise NotFound(str(error)) from None
         alone = plain(model, instructions=conversation.system)
         return Begun(wanted=StartRun(target="", prompt=prompt), model=alone, history=history, images=images)
-    found = next((target for target in call.hub.targets(call.caller) if target.name == name), None)
+    found = await call.hub.target(call.caller, name)
     if found is None or found.dialect != kind:
         hint = f"; it is a {found.dialect}: {found.dialect}/{name[:60]}" if found is not None else ""
         raise NotFound(f"there is no {kind} '{name[:60]}'{hint}; GET /v1/models lists those there are")

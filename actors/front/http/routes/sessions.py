@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+import trio
 from starlette.responses import Response
 
 from .....protocol.errors import UsageError
@@ -35,9 +36,9 @@ async def create(call: Call, body: NewSession) -> Response:
     if body.role is not None:
         raise NotImplementedYet(NO_ROLES)
     if body.agent is not None:
-        _check_agent(call, body.agent)
+        await _check_agent(call, body.agent)
     if body.rag is not None:
-        _check_rag(call, body.rag)
+        await _check_rag(call, body.rag)
     check_model(call, body.model)
     made = await _sessions(call).create(call.caller, agent=body.agent, alias=body.alias, model=body.model, rag=body.rag)
     return reply(_told(made, body.rag), 201, {"location": f"/v1/sessions/{made.id}"})
@@ -78,7 +79,7 @@ async def role(_: Call) -> Response:
 
 async def set_agent(call: Call, body: AttachBody) -> Response:
     """From now on this agent answers."""
-    _check_agent(call, body.name)
+    await _check_agent(call, body.name)
     return reply(_told(await _sessions(call).set_agent(call.caller, call.path("id"), body.name)))
 
 
@@ -89,7 +90,7 @@ async def clear_agent(call: Call) -> Response:
 
 async def set_rag(call: Call, body: AttachBody) -> Response:
     """From now on prompts are looked up in this knowledge base."""
-    _check_rag(call, body.name)
+    await _check_rag(call, body.name)
     await _sessions(call).set_rag(call.caller, call.path("id"), body.name)
     return await one(call)
 
@@ -100,18 +101,18 @@ async def clear_rag(call: Call) -> Response:
     return await one(call)
 
 
-def _check_agent(call: Call, name: str) -> None:
-    found = {target.name: target for target in call.hub.targets(call.caller)}
-    if name not in found:
+async def _check_agent(call: Call, name: str) -> None:
+    found = await call.hub.target(call.caller, name)
+    if found is None:
         raise UsageError(f"there is no agent '{name[:60]}'; GET /v1/agents lists those there are")
-    if found[name].dialect == "workflow":
+    if found.dialect == "workflow":
         raise UsageError(f"'{name}' is a workflow, and those have no sessions")
 
 
-def _check_rag(call: Call, name: str) -> None:
+async def _check_rag(call: Call, name: str) -> None:
     from ....work.knowledge.shelf import names
 
-    if name not in names(call.api.root.config_dir):
+    if name not in await trio.to_thread.run_sync(names, call.api.root.config_dir):
         raise UsageError(f"there is no knowledge base '{name[:60]}'; GET /v1/rags lists those there are")
 
 

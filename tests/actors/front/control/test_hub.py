@@ -161,11 +161,12 @@ async def test_who_lacks_a_scope_is_told_which(stage: Stage, hub: Hub) -> None:
         (lambda: hub.list(nobody), "read:runs"),
         (lambda: hub.actors.tree(nobody), "read:runs"),
         (lambda: hub.answer(nobody, "q1", "x"), "answer:questions"),
-        (lambda: hub.targets(nobody), "read:agents"),
         (lambda: hub.mcp_status(ANNA), "admin:mcp"),
     ):
         with pytest.raises(Denied, match=scope):
             call()
+    with pytest.raises(Denied, match="read:agents"):
+        await hub.targets(nobody)
 
 
 async def test_who_starts_a_run_may_go_away(stage: Stage, hub: Hub) -> None:
@@ -383,7 +384,7 @@ async def test_the_first_answer_wins_and_the_others_are_told(stage: Stage, hub: 
 async def test_what_can_be_started_is_listed_with_what_is_wrong_with_it(stage: Stage, hub: Hub) -> None:
     stage.agent("start: gone\nnodes: {}", "broken")
     stage.plain("instructions: x\nconversation_starters: [hi, 'how?']", "clerk")
-    targets = {target.name: target for target in hub.targets(LOCAL)}
+    targets = {target.name: target for target in await hub.targets(LOCAL)}
     assert (targets["asks"].dialect, targets["asks"].source, targets["asks"].problem) == ("graph", "config", "")
     assert targets["broken"].problem
     assert targets["clerk"].conversation_starters == ["hi", "how?"]
