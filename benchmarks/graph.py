@@ -18,14 +18,14 @@ CASES = [
         "chain",
         "a no-op node, in a chain of 100",
         100,
-        budgets=(Budget("≤ 1/5 × LangGraph", 1 / 5, "langgraph", goal=1 / 10),),
+        budgets=(Budget("≤ 1/8 × LangGraph", 1 / 8, "langgraph", goal=1 / 10),),
     ),
     Case(
         "fan_map",
         "1,000-way map",
         1_000,
         unit="ms",
-        budgets=(Budget("≤ 1/10 × LangGraph's Send", 1 / 10, "langgraph", goal=1 / 15),),
+        budgets=(Budget("≤ 1/12 × LangGraph's Send", 1 / 12, "langgraph", goal=1 / 15),),
     ),
     Case(
         "fan_nodes",
@@ -33,8 +33,8 @@ CASES = [
         1_000,
         unit="ms",
         budgets=(
-            Budget("≤ 1/10 × LangGraph's Send", 1 / 10, "langgraph", "fan_map", goal=1 / 15),
-            Budget("≤ 1/10 × LangGraph's own", 1 / 10, "langgraph", goal=1 / 15),
+            Budget("≤ 1/12 × LangGraph's Send", 1 / 12, "langgraph", "fan_map", goal=1 / 15),
+            Budget("≤ 1/12 × LangGraph's own", 1 / 12, "langgraph", goal=1 / 15),
         ),
     ),
 ]

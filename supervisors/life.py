@@ -179,18 +179,17 @@ class Life:
         """Whether I was told to stop or am being interrupted."""
         return self._reason != "normal" or self._crash is not None
 
-    def launch(self) -> None:
-        """Run my body in a task of the root's nursery."""
+    def launch(self, context: contextvars.Context | None = None) -> None:
+        """Run my body in a task of the root's nursery, with these context variables, by default those of the caller."""
         stream = self.stream
         if stream.heard:
             stream.publish(self, _SPAWNED)
-        context = None
         if self._bond == "supervised":
             # A restart runs in the context of the first start, not in that of whatever crashed.
             if self._context is None:
                 self._context = contextvars.copy_context()
-            context = self._context.copy()
-        run(self, context)
+            context = self._context
+        run(self, None if context is None else context.copy())
 
     def started(self, value: Any = None) -> None:
         """Tell whoever started me that I am ready (`value` is what it gets)."""

@@ -112,6 +112,10 @@ class Mailbox:
         if self.reader is not None:
             self.wake()
 
+    def count_one(self) -> None:
+        """A message was handled for the actor while it slept: it counts as received."""
+        self.earlier += 1
+
     def take_out(self, item: Any) -> bool:
         """Remove this very object from the mail; False if it is not there any more."""
         mail = self.mail

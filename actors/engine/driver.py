@@ -23,6 +23,7 @@ interrupted and waited for, as long as there is time. The decider counts what th
 
 from __future__ import annotations
 
+import contextvars
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
@@ -67,6 +68,13 @@ class Tape(Protocol):
         """It was told `message` (the request, for `begin`), and said this."""
 
 
+class _Look(Message, frozen=True):
+    """Wakes the driver, which has something to do in its own task."""
+
+
+_LOOK = _Look()
+
+
 class Driver:
     """See the module.
 
@@ -102,7 +110,9 @@ class Driver:
         self._in_place: InPlace | None = None
         self._idle: str | None = None
         self._finish: Finish | None = None
+        self._error: Exception | None = None
         self._ending = False
+        self._context = contextvars.copy_context()  # for work that is begun by a step in another task
 
     async def play(self, request: Any) -> Any:
         """Until the decider finishes; the result of its `Finish`.
@@ -125,16 +135,40 @@ class Driver:
                 elif self._idle is not None and not me.has_mail:
                     await self._tell_idle(self._idle)
                 message = await receive()
-                decider.heard = me.stream.heard
-                self._carry_out(self._hand_over(message))
-                if type(message) is WorkFailed:
-                    self._failed.pop(message.key, None)
+                if message is not _LOOK:
+                    self._step(message)
+                elif self._error is not None:
+                    raise self._error
         finally:
             if self._running:
                 await self._interrupt_all()
         if self._finish.failure is not None:
             raise self._finish.failure.restore()
         return self._finish.result
+
+    def _step(self, message: Message) -> None:
+        self._decider.heard = self._me.stream.heard
+        self._carry_out(self._hand_over(message))
+        if type(message) is WorkFailed:
+            self._failed.pop(message.key, None)
+
+    def _tell(self, message: WorkDone) -> None:
+        """Work has ended; we are in its task. A step waits for nothing, so it is made at once where the driver sleeps.
+
+        Waking it for that would be one more turn of trio's loop per piece of work, which costs as much as the step.
+        """
+        box = self._me.mailbox
+        if box.reader is None:  # it is at something else: there may be older mail
+            box.put_own(message)
+            return
+        try:
+            self._step(message)
+        except Exception as error:  # noqa: BLE001 - it is raised again, in the driver's own task
+            self._error = error
+        if self._finish or self._in_place or self._idle is not None or self._error:
+            box.put_own(_LOOK)
+        else:
+            box.count_one()
 
     def _hand_over(self, message: Message) -> list[Effect]:
         effects = self._decider.on(message)
@@ -192,7 +226,7 @@ class Driver:
             child = self._me.adopt(self._perform, (work,), name=work.name, bond="watched")
             running[work.key] = (child, now)
             child.on_end(partial(self._ended, work))
-            child.launch()
+            child.launch(self._context)
 
     async def _do_in_place(self, work: InPlace) -> None:
         self._in_place = None
@@ -225,7 +259,7 @@ class Driver:
             self._failed[work.key] = child
             seconds, crashed = trio.current_time() - began, end.error is not None
             message = WorkFailed(work.key, failure=Failure.of(_error_of(end)), crashed=crashed, seconds=seconds)
-        self._me.mailbox.put_own(message)
+        self._tell(message)
 
     def _pass_on(self, lane: str) -> None:
         """A lane is free: what waits for it may begin."""
