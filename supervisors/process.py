@@ -149,37 +149,22 @@ async def start_process(
     command = tuple(os.fspath(part) for part in argv)
     stop = stop or ProcessStop()
     started: list[Process] = []
+    processes, tail = me.root.processes, Tail(on_stderr)
 
     async def live(own: Actor) -> ProcessEnd:
         child = await fork(
-            own.root.processes,
-            command,
-            env=env,
-            cwd=cwd,
-            stdin=stdin,
-            stdout=stdout,
-            stop=stop,
-            tail=Tail(on_stderr),
-            pass_fds=pass_fds,
+            processes, command, env=env, cwd=cwd, stdin=stdin, stdout=stdout, stop=stop, tail=tail, pass_fds=pass_fds
         )
         process = Process(command, child, own.ref)
-        end = None
-        own.root.processes.pids[own.path] = child.pid
+        processes.pids[own.path] = child.pid
         try:
-            await own.root.processes.link.register(child.pid, child.start)
+            await processes.link.register(child.pid, child.start)
             started.append(process)
             own.started()
             await _until_exit_or_stop(own, child)
         finally:
-            own.root.processes.pids.pop(own.path, None)
-            try:
-                with own.cleanup():
-                    end = await child.end()
-            finally:
-                if end is None:
-                    end = child.leave()
-                    own.emit(Warned(code="process_left", message=_late(command[0], child.pid, end)))
-                process.settle(end)
+            processes.pids.pop(own.path, None)
+            end = await _end(own, child, process)
         return end
 
     label = name or (PurePath(command[0]).name if command else "process")
@@ -232,21 +217,9 @@ async def run_process(
         stop=stop,
         pass_fds=pass_fds,
     )
-    assert process.stdout is not None
-    output = bytearray()
-    truncated = False
     try:
         with trio.move_on_after(float("inf") if timeout is None else timeout) as limit:
-            async with trio.open_nursery() as nursery:
-                if input is not None:
-                    nursery.start_soon(_send, process, input)
-                while data := await process.stdout.receive_some():
-                    truncated = truncated or len(output) + len(data) > output_limit
-                    output += data[: output_limit - len(output)]
-                    if truncated and on_overflow == "kill":
-                        process.ref.cancel()
-                await process.ref.wait()
-                nursery.cancel_scope.cancel()
+            output, truncated = await _talk(process, input, output_limit, kill=on_overflow == "kill")
             end = await process.wait()  # outside of the nursery, which would wrap its error in a group
     finally:
         if process.ended is None:
@@ -258,7 +231,7 @@ async def run_process(
     return Completed(
         status=end.status,
         signal=end.signal,
-        stdout=bytes(output),
+        stdout=output,
         stderr_tail=end.stderr_tail,
         truncated=truncated,
         swept=end.swept,
@@ -277,6 +250,38 @@ async def _until_exit_or_stop(own: Actor, child: Child) -> None:
         async for _ in own:
             pass  # a process has no use for mail; what it is told is told through its pipes
         nursery.cancel_scope.cancel()
+
+
+async def _end(own: Actor, child: Child, process: Process) -> ProcessEnd:
+    """End the process, and say how it ended; also if the time for it is too short."""
+    end = None
+    try:
+        with own.cleanup():
+            end = await child.end()
+    finally:
+        if end is None:
+            end = child.leave()
+            own.emit(Warned(code="process_left", message=_late(process.argv[0], child.pid, end)))
+        process.settle(end)
+    return end
+
+
+async def _talk(process: Process, input: bytes | None, output_limit: int, *, kill: bool) -> tuple[bytes, bool]:
+    """Send the input and read the output until the process has ended: the output, and whether it was cut."""
+    assert process.stdout is not None
+    output = bytearray()
+    truncated = False
+    async with trio.open_nursery() as nursery:
+        if input is not None:
+            nursery.start_soon(_send, process, input)
+        while data := await process.stdout.receive_some():
+            truncated = truncated or len(output) + len(data) > output_limit
+            output += data[: output_limit - len(output)]
+            if truncated and kill:
+                process.ref.cancel()
+        await process.ref.wait()
+        nursery.cancel_scope.cancel()
+    return bytes(output), truncated
 
 
 async def _send(process: Process, data: bytes) -> None:
