@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tapes import twins
 
 from callboard.actors.engine.graph.compat import STANDARD
 from callboard.actors.engine.graph.decider import GraphResult
@@ -203,17 +205,23 @@ def perform(nodes: list[Node]) -> GraphResult:
     return trio.run(main)
 
 
-@settings(max_examples=150, deadline=None)
-@given(graphs())
-def test_any_graph_runs_as_the_model_says(nodes: list[Node]) -> None:
-    expected = model({node.id: node for node in nodes}, nodes[0].id)
-    result = perform(nodes)
-    assert result.order == expected.order
-    assert result.state == expected.state
-    if expected.error:
-        assert expected.error in str(result.error)
-    else:
-        assert result.error is None
+@pytest.mark.parametrize("examples", [150, pytest.param(500, marks=pytest.mark.soak)])
+def test_any_graph_runs_as_the_model_says_and_its_messages_lead_to_the_same_again(examples: int) -> None:
+    @settings(max_examples=examples, deadline=None)
+    @given(graphs())
+    def law(nodes: list[Node]) -> None:
+        expected = model({node.id: node for node in nodes}, nodes[0].id)
+        with twins() as replayed:
+            result = perform(nodes)
+        assert replayed
+        assert result.order == expected.order
+        assert result.state == expected.state
+        if expected.error:
+            assert expected.error in str(result.error)
+        else:
+            assert result.error is None
+
+    law()
 
 
 @settings(max_examples=100, deadline=None)

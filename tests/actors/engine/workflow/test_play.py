@@ -13,12 +13,14 @@ from trio.testing import MockClock
 from workflow_house import House, Naps, chained, fanned_out, mapped, written
 from workflow_stage import KNOWN, Stage
 
-from callboard.actors.engine.workflow import play
+from callboard.actors.engine.workflow import decider, play
 from callboard.actors.engine.workflow.nodes import custom
+from callboard.actors.engine.workflow.outcome import WorkflowResult
 from callboard.actors.engine.workflow.plan import Job
 from callboard.protocol.errors import GraphMistake, NobodyToAsk, NodeFailed
 from callboard.protocol.workflow import Known
 from callboard.protocol.workflow.model import AgentConfig
+from callboard.supervisors.census import find
 
 RECORDED = Path(__file__).parents[3] / "fixtures" / "workflows" / "devall.json"
 CASES: dict[str, dict[str, Any]] = {
@@ -262,6 +264,78 @@ async def test_what_the_author_should_know_is_a_warning_of_the_run(house: House,
     assert [data.code for data in house.of("run.warning")] == ["max_iterations"]
 
 
+# --- cancelled from outside ---------------------------------------------------------------------------------
+
+
+def with_a_person(edge: str = "", on_error: str = "continue") -> str:
+    return f"""
+        graph:
+          start: [A]
+          nodes:
+            - {{id: A, type: human, on_error: {on_error}, config: {{}}}}
+            - {{id: Z, type: passthrough, config: {{}}}}
+          edges: [{{from: A, to: Z{edge}}}]
+    """
+
+
+async def cancelled(house: House, yaml: str, path: str = "/run-1/A") -> WorkflowResult:
+    """How a run ends if the actor of a node that waits for a person is cancelled."""
+    clerk = house.clerk()
+    ref = house.start(written(house.directory, yaml))
+    await clerk.next()
+    actor = find(house.root, path)
+    assert actor is not None
+    actor.interrupt()
+    result: WorkflowResult = (await ref.wait()).value
+    assert not clerk.open
+    return result
+
+
+@pytest.mark.parametrize("edge", ["", ", condition: {type: regex, config: {pattern: cancelled}}"])
+async def test_a_node_that_is_cancelled_goes_on_with_that_if_its_errors_are_tolerated(house: House, edge: str) -> None:
+    result = await cancelled(house, with_a_person(edge))
+    assert result.error is None
+    assert result.order == ["A", "Z"]
+    assert result.output.startswith("'A' failed: it was cancelled")
+    told = [(event.kind, event.actor) for event in house.events if getattr(event.data, "node", "") == "A"]
+    assert [each for each in told if each[0].startswith("node.")] == [
+        ("node.entered", "/run-1/A"),
+        ("node.exited", "/run-1/A"),
+    ]
+    assert house.of("node.exited")[0].next == ["Z"]
+    assert result.nodes["A"].visits == 1
+
+
+async def test_a_node_that_is_cancelled_fails_the_run_otherwise(house: House) -> None:
+    result = await cancelled(house, with_a_person(on_error="fail"))
+    assert str(result.error) == "it was cancelled"
+    assert result.error is not None
+    assert result.error.node == "A"
+    assert result.order == ["A"]
+    assert [(data.node, data.error) for data in house.of("node.exited")] == [("A", "it was cancelled")]
+
+
+async def test_a_unit_that_is_cancelled_fails_its_node_and_what_the_others_said_is_kept(house: House) -> None:
+    clerk = house.clerk()
+    yaml = """
+        graph:
+          start: [S]
+          nodes:
+            - {id: S, type: literal, config: {content: "a\\nb"}}
+            - {id: H, type: human, config: {}}
+          edges: [{from: S, to: H, dynamic: {type: map, config: {split_type: lines}}}]
+    """
+    ref = house.start(written(house.directory, yaml))
+    first, second = sorted([await clerk.next(), await clerk.next()], key=lambda question: question.actor)
+    house.root.questions.answer(first.id, "yes", by="test")
+    actor = find(house.root, second.actor)
+    assert actor is not None
+    actor.interrupt()
+    result: WorkflowResult = (await ref.wait()).value
+    assert str(result.error) == "unit 1: it was cancelled"
+    assert [message.text for message in result.outputs["H"]] == ["yes"]
+
+
 # --- node types of plugins --------------------------------------------------------------------------------
 
 
@@ -315,6 +389,15 @@ async def test_ten_thousand_nodes_in_a_row(kind: str, house: House, naps: Naps) 
     result = await house.run(plan)
     assert result.error is None
     assert result.order == [f"N{i}" for i in range(10_000)]
+
+
+async def test_nodes_that_are_done_at_once_let_others_have_their_turn(house: House) -> None:
+    ref = house.start(chained(house.directory, 20 * decider.TURN, "passthrough"))
+    turns = 0
+    while ref.alive:
+        await trio.lowlevel.checkpoint()
+        turns += 1
+    assert turns >= 20
 
 
 @pytest.mark.parametrize("kind", ["passthrough", "nap"])
