@@ -121,16 +121,6 @@ async def _serve(request: ServeRequest, /) -> CallboardError | int:
         say(f"stopping{runs}" + (" (again: cancels them)" if count else ""))
         server.drain()
 
-    def listening(served: Served) -> None:
-        say(f"serving at {served.url}" + ("" if served.http else " (the websocket only)"))
-        if not served.http and sys.stderr.isatty():
-            say(MISSING)
-        if served.http and (request.ui or sys.stderr.isatty()):
-            say(f"the page: {served.page}")
-        if sys.stderr.isatty():
-            say("from other terminals: callboard ps, top, attach, answer, stop")
-            say("Ctrl-C here ends the server")
-
     raise_file_limit()
     root = Root(
         config_dir=request.config_dir,
@@ -151,7 +141,7 @@ async def _serve(request: ServeRequest, /) -> CallboardError | int:
             if root.settings.mcp_server_support:
                 root.kernel.spawn(lambda _: root.mcp.warm(), name="warm", link=False)
             root.kernel.spawn(lambda _: terminal.watch(), name="terminal", link=False)
-            await server.serve(root, listening)
+            await server.serve(root, lambda served: _say_where(request, served, say))
         except CallboardError as error:
             return error
         finally:
@@ -161,6 +151,18 @@ async def _serve(request: ServeRequest, /) -> CallboardError | int:
             return 0
         return 128 + root.kernel.signal
     raise AssertionError("unreachable: the root swallows no errors")
+
+
+def _say_where(request: ServeRequest, served: Served, say: Callable[[str], None]) -> None:
+    """The addresses that are served, and what a person at a terminal may want to do next."""
+    say(f"serving at {served.url}" + ("" if served.http else " (the websocket only)"))
+    if not served.http and sys.stderr.isatty():
+        say(MISSING)
+    if served.http and (request.ui or sys.stderr.isatty()):
+        say(f"the page: {served.page}")
+    if sys.stderr.isatty():
+        say("from other terminals: callboard ps, top, attach, answer, stop")
+        say("Ctrl-C here ends the server")
 
 
 def _log_of(root: Root) -> ServerLog | None:

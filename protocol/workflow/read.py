@@ -40,8 +40,9 @@ from .parts.edges import read_edge
 from .parts.ends import check_ids, check_stores, has_ends, line_of, with_ends
 from .parts.memories import read_stores
 from .parts.nodes import read_config, read_seeds
+from .parts.open_file import OpenFile
 from .parts.reading import WorkflowReading, is_null
-from .variables import Resolver, as_node
+from .variables import Resolver, as_node, told_once
 
 MAX_GRAPHS = 1000
 """Files that the subgraphs of one workflow may take, the same file with other variables counted again."""
@@ -87,17 +88,8 @@ def read_workflow(
     # Problems of other files stay together behind those of the first.
     own = [problem for problem in (*problems, *reader.problems) if problem.file == file]
     others = [problem for problem in reader.problems if problem.file != file]
-    found = _told_once([*in_file_order(own, strict=strict), *in_file_order(others, strict=strict)])
+    found = told_once([*in_file_order(own, strict=strict), *in_file_order(others, strict=strict)])
     return (None if errors_in(found) else workflow), found
-
-
-def _told_once(problems: list[Problem]) -> list[Problem]:
-    """Without what is said of a value beside the fact that its variable stands for nothing."""
-    places = {(p.file, p.line, p.column) for p in problems if p.code in _OF_VARIABLES}
-    return [p for p in problems if p.code in _OF_VARIABLES or (p.file, p.line, p.column) not in places]
-
-
-_OF_VARIABLES = ("unknown_variable", "variable_cycle")
 
 
 def _compat_of(root: Mapping) -> str:
@@ -107,23 +99,6 @@ def _compat_of(root: Mapping) -> str:
 
 
 _OF_GRAPHS = dict.fromkeys(Graph.__struct_encode_fields__, "`graph:`")
-
-
-class _Open(msgspec.Struct):
-    """A file while it is read.
-
-    Attributes:
-        inside: how many broken values belong to subgraphs that are read already; the graph around may still be judged.
-    """
-
-    reading: WorkflowReading
-    source: Source
-    variables: dict[str, Node]
-    inside: int = 0
-
-    def broken(self) -> int:
-        """How many values of the graphs that are being read could not be read."""
-        return len(self.reading.broken) - self.inside
 
 
 class _Reader:
@@ -161,14 +136,14 @@ class _Reader:
 
     def _opened(
         self, root: Mapping, text: str, file: str, below: dict[str, Node], above: dict[str, Node]
-    ) -> tuple[_Open, Mapping]:
+    ) -> tuple[OpenFile, Mapping]:
         """A file with its variables put in; `below` is what its own win over, `above` what wins over its own."""
         entry = root.entries.get("vars")
         own = entry.value.entries if entry is not None and isinstance(entry.value, Mapping) else {}
         nodes = {**below, **{name: each.value for name, each in own.items()}, **above}
         reading, source = WorkflowReading(file, self._dialect, self._known), Source(file, text)
         if "${" not in text and not above:
-            return _Open(reading, source, nodes), root
+            return OpenFile(reading, source, nodes), root
         resolver = Resolver(file, self._dialect, nodes, self._environ)
         variables = resolver.variables()
         entries = {
@@ -176,9 +151,9 @@ class _Reader:
             for key, each in root.entries.items()
         }
         self.problems.extend(resolver.problems)
-        return _Open(reading, source, variables), Mapping(entries, root.line, root.column)
+        return OpenFile(reading, source, variables), Mapping(entries, root.line, root.column)
 
-    def _root_graph(self, opened: _Open, root: Mapping) -> Graph:
+    def _root_graph(self, opened: OpenFile, root: Mapping) -> Graph:
         entry = root.entries.get("graph")
         reading = opened.reading
         if entry is None or is_null(entry.value):
@@ -197,7 +172,7 @@ class _Reader:
         mapping = reading.mapping(entry.value, ("graph",), "`graph`", "`graph:` with `nodes:` and `edges:` under it")
         return Graph() if mapping is None else self._graph(opened, mapping, ("graph",), "", "DEBUG", whole_file=False)
 
-    def _file(self, opened: _Open, path: Path, node: Mapping, level: LogLevel) -> SubgraphConfig | None:
+    def _file(self, opened: OpenFile, path: Path, node: Mapping, level: LogLevel) -> SubgraphConfig | None:
         """The subgraph in the file that `node` names."""
         reading = opened.reading
         name = reading.block(_Path, node, path, what="the `config` of a subgraph in a file").path
@@ -230,7 +205,7 @@ class _Reader:
                 self._files.pop()
         return SubgraphConfig(file=name, graph=self._graphs[key])
 
-    def _graph_of_file(self, opened: _Open, text: str, file: str, level: LogLevel) -> Graph | None:
+    def _graph_of_file(self, opened: OpenFile, text: str, file: str, level: LogLevel) -> Graph | None:
         root, problems = parse_mapping(text, file)
         self.problems.extend(problems)
         if root is None:
@@ -265,7 +240,7 @@ class _Reader:
     # one graph
 
     def _graph(
-        self, opened: _Open, node: Mapping, path: Path, prefix: str, level: LogLevel, *, whole_file: bool
+        self, opened: OpenFile, node: Mapping, path: Path, prefix: str, level: LogLevel, *, whole_file: bool
     ) -> Graph:
         """The graph at `path`; `prefix` is how its nodes are called before their id."""
         reading = opened.reading
@@ -312,7 +287,7 @@ class _Reader:
         return Mapping({key: each for key, each in node.entries.items() if key != "vars"}, node.line, node.column)
 
     def _nodes(
-        self, opened: _Open, graph: Mapping, path: Path, prefix: str, level: LogLevel
+        self, opened: OpenFile, graph: Mapping, path: Path, prefix: str, level: LogLevel
     ) -> tuple[tuple[WorkflowNode, ...], dict[str, int], bool]:
         """The nodes that could be read, the ids of all that have one with their lines, and whether all have."""
         reading = opened.reading
@@ -353,7 +328,7 @@ class _Reader:
             )
         return tuple(nodes), lines, bool(items) and len(lines) == len(items)
 
-    def _node(self, opened: _Open, node: Mapping, path: Path, level: LogLevel) -> WorkflowNode | None:
+    def _node(self, opened: OpenFile, node: Mapping, path: Path, level: LogLevel) -> WorkflowNode | None:
         reading = opened.reading
         dialect = reading.dialect
         block = reading.typed(
@@ -400,7 +375,7 @@ class _Reader:
         on_error = made.on_error or ("continue" if answers else "fail")
         return msgspec.structs.replace(made, on_error=on_error, by_dialect=made.on_error is None and answers)
 
-    def _config(self, opened: _Open, kind: str, config: Mapping, path: Path, level: LogLevel) -> NodeConfig | None:
+    def _config(self, opened: OpenFile, kind: str, config: Mapping, path: Path, level: LogLevel) -> NodeConfig | None:
         reading = opened.reading
         if kind == "subgraph":
             return self._subgraph(opened, config, path, level)
@@ -413,7 +388,7 @@ class _Reader:
             config = reading.misplaced(config, path, {"max_iterations": "a timer has `max_duration`."}, what)
         return reading.block(NODE_TYPES[kind], config, path, what=what)
 
-    def _subgraph(self, opened: _Open, config: Mapping, path: Path, level: LogLevel) -> SubgraphConfig | None:
+    def _subgraph(self, opened: OpenFile, config: Mapping, path: Path, level: LogLevel) -> SubgraphConfig | None:
         reading = opened.reading
         config = self._without_vars(reading, config, path)
         block = reading.typed(config, path, what="a subgraph", kinds=("config", "file"))

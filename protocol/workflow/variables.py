@@ -205,3 +205,12 @@ def _as_written(value: Any) -> str:
 def _as_text(node: Node) -> str:
     """A value inside of a longer text, as DevAll writes it: `True`, `None`, `[1, 2]`."""
     return str(plain(node))
+
+
+_OF_VARIABLES = ("unknown_variable", "variable_cycle")
+
+
+def told_once(problems: list[Problem]) -> list[Problem]:
+    """Without what is said of a value beside the fact that its variable stands for nothing."""
+    places = {(p.file, p.line, p.column) for p in problems if p.code in _OF_VARIABLES}
+    return [p for p in problems if p.code in _OF_VARIABLES or (p.file, p.line, p.column) not in places]

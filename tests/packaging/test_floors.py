@@ -20,12 +20,7 @@ FLOORS_OF_ACTORS = {
 MOST_LINES = 450
 MOST_LINES_OF_A_FUNCTION = 60
 
-LONG_FILES = {
-    "actors.runs.target",
-    "protocol.workflow.read",
-    "supervisors.life",
-    "supervisors.pool",
-}
+LONG_FILES = {"actors.runs.target"}
 LONG_FUNCTIONS = {
     "actors.runs.prepared.__init__",
     "actors.runs.prepared.play",
@@ -33,7 +28,6 @@ LONG_FUNCTIONS = {
     "actors.work.agent.tasks.task_tools",
     "actors.work.agent.todo.todo_tools",
     "actors.work.agent.user.user_tools",
-    "cli.serving._serve",
     "supervisors.process.run_process",
     "supervisors.process.start_process",
 }
