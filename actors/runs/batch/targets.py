@@ -52,13 +52,13 @@ class Target:
             InvalidFile: tasks that it can't be given, each with its line.
         """
         if not any(task.vars for task in tasks):
-            self._of(tasks[0])
+            await self._found(tasks[0])
         problems: list[Problem] = []
         name = str(self._request.target)
         for task in tasks:
-            await trio.lowlevel.checkpoint()  # a workflow is read for each of them
+            await trio.lowlevel.checkpoint()
             try:
-                name = self._of(task).name
+                name = (await self._found(task)).name
             except CallboardError as error:
                 told, _, more = str(error).partition("\n")
                 message = f"task '{task.id}' can't be begun: {told}"
@@ -78,7 +78,7 @@ class Target:
 
     async def perform(self, task: Task) -> Outcome:
         """One run."""
-        agent = self._of(task)
+        agent = await self._found(task)
         attached = tuple(task.attachments)
         flows = isinstance(agent, WorkflowAgent)
         request = msgspec.structs.replace(
@@ -89,6 +89,12 @@ class Target:
             files=() if flows else attached,
         )
         return await perform(request, Hooks(loaded=agent), self._root)
+
+    async def _found(self, task: Task) -> Loaded:
+        """What this task is for; a workflow is read for each of them, in a thread."""
+        if self._agent is not None:
+            return self._of(task)
+        return await self._root.loader.threaded(lambda: self._of(task))
 
     def _of(self, task: Task) -> Loaded:
         values = {**self._request.variables, **task.vars}

@@ -136,7 +136,7 @@ class Sessions:
     async def _lock(self, stored: Stored, wait: float, on_wait: Callable[[CallboardError], None] | None) -> Lock:
         until = trio.current_time() + wait
         told = False
-        while (lock := self.store.try_hold(stored.id, stored.agent)) is None:
+        while (lock := await _threaded(self.store.try_hold, stored.id, stored.agent)) is None:
             if trio.current_time() >= until:
                 raise self.store.in_use(stored)
             if not told and on_wait is not None:
