@@ -264,6 +264,13 @@ class Hub:
         check_owner(caller, info.owner, info.run)
         return info
 
+    async def look(self, caller: Caller, run: str) -> RunInfo:
+        """As `get`; what another process may have changed is read in a thread."""
+        past = self.logs.past.get(run)
+        if run in self._runs.live or (past is not None and past.over):
+            return self.get(caller, run)
+        return await trio.to_thread.run_sync(self.get, caller, run)
+
     async def wait(self, caller: Caller, run: str) -> Outcome:
         """How the run ends, or ended. Who waits may be cancelled: the run goes on.
 

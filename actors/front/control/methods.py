@@ -54,8 +54,8 @@ def _list(peer: Peer, params: own.ListRuns) -> own.Runs:
     return own.Runs(runs=runs, next=next)
 
 
-def _get(peer: Peer, params: own.OfRun) -> own.OneRun:
-    return own.OneRun(run=peer.hub.get(peer.caller, params.run))
+async def _get(peer: Peer, params: own.OfRun) -> own.OneRun:
+    return own.OneRun(run=await peer.hub.look(peer.caller, params.run))
 
 
 def _cancel(peer: Peer, params: own.OfRun) -> own.Cancelled:

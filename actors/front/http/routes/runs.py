@@ -34,7 +34,7 @@ async def listed(call: Call, query: ListQuery) -> Response:
 
 async def one(call: Call) -> Response:
     """How it stands."""
-    return reply(call.hub.get(call.caller, call.path("run")))
+    return reply(await call.hub.look(call.caller, call.path("run")))
 
 
 async def delete(call: Call) -> Response:
