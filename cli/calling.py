@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from .. import GraphAgent, LoopAgent, Root
+from ..actors.engine.conversation.calls import Calls
 from ..actors.io.json_schema import schema_errors
 from ..actors.runs.target import load_agent
-from ..actors.work.tools.calls import Calls
 from ..actors.work.tools.collect import ToolOptions
 from ..actors.work.tools.permissions import Permissions
 from ..actors.work.tools.tool import Tool

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from .chat import Turn
 from .events import EventData
 from .failure import Failure
 
@@ -59,6 +60,42 @@ class RunNode(Work, frozen=True, kw_only=True):
 
 class RunTask(Work, frozen=True, kw_only=True):
     """Run a task of a batch: the one of number `key`, from 0."""
+
+
+class CallModel(InPlace, frozen=True, kw_only=True):
+    """Ask the model of a conversation for its reply to these turns."""
+
+    messages: tuple[Turn, ...]
+
+
+class CallTool(Work, frozen=True, kw_only=True):
+    """Play one call of a model.
+
+    Attributes:
+        call: its id.
+        tool: name of the tool.
+        arguments: they fit the tool's schema.
+    """
+
+    call: str
+    tool: str
+    arguments: dict[str, Any]
+
+
+class Summarize(InPlace, frozen=True, kw_only=True):
+    """Have a model write a summary of the first turns of a conversation, which it takes the place of."""
+
+    turns: tuple[Turn, ...]
+
+
+class LookAround(InPlace, frozen=True, kw_only=True):
+    """Look what has changed around a conversation: what it may call, its todo list, what its children ask.
+
+    Attributes:
+        after_calls: results of calls stand at its end, and a notice may be put behind them.
+    """
+
+    after_calls: bool
 
 
 class Cancel(Effect, frozen=True):

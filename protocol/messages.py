@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from .chat import ChatReply, Content, Tool, ToolCall, Turn
 from .failure import Failure
 from .kernel.messages import Down, Message, Resumed
 from .outcome import ErrorReport, Status
@@ -138,6 +139,83 @@ class TaskEnded(WorkDone, frozen=True, kw_only=True):
     error: ErrorReport | None = None
     exit_code: int = 0
     lost: str | None = None
+
+
+class ConversationBegun(Message, frozen=True):
+    """A model is to reply to these turns."""
+
+    turns: tuple[Turn, ...]
+
+
+class CallsBegun(Message, frozen=True):
+    """These calls are to be played."""
+
+    calls: tuple[ToolCall, ...]
+
+
+Stop: TypeAlias = Literal["done", "handed_out", "todo_limit", "todo_stuck"]
+"""Why a conversation is over: the model calls no more tools, or a tool that the caller of the run plays; the todo list
+had open items still, and the model has gone on as often as it may, or does nothing any more."""
+
+
+class ConversationEnded(Message, frozen=True):
+    """What a conversation has come to: what the model said to the last thing it was told, and why it is over."""
+
+    text: str
+    stop: Stop
+
+
+class Replied(WorkDone, frozen=True, kw_only=True):
+    """A model's reply, with its calls."""
+
+    reply: ChatReply
+
+
+class ToolDone(WorkDone, frozen=True, kw_only=True):
+    """A tool call came to a result."""
+
+    content: Content
+
+
+class Summarized(WorkDone, frozen=True, kw_only=True):
+    """The summary of a conversation's first turns, and what is to stand behind it word for word."""
+
+    summary: str
+    pinned: str = ""
+
+
+class OfferedTool(msgspec.Struct, frozen=True, kw_only=True):
+    """What a conversation knows of a tool that it was offered after it had begun; see `work/tools/tool`.
+
+    Attributes:
+        name: as calls have it.
+        listed: the model is offered it; it may call the others if it knows of them.
+    """
+
+    name: str
+    spec: Tool
+    origin: Literal["builtin", "file", "function", "family", "mcp"]
+    ordered: bool
+    elsewhere: bool
+    waits: bool
+    synonyms: dict[str, str]
+    listed: bool
+
+
+class LookedAround(WorkDone, frozen=True, kw_only=True):
+    """What has changed around a conversation.
+
+    Attributes:
+        offered: all that may be called from now on; None for what there was.
+        todos: the todo list as the model reads it; "" if there is nothing on it.
+        open_todos: how many of its items are not done.
+        notice: what the model is to read behind the results of its calls; "" for nothing.
+    """
+
+    offered: tuple[OfferedTool, ...] | None = None
+    todos: str = ""
+    open_todos: int = 0
+    notice: str = ""
 
 
 class TimerFired(Message, frozen=True):

@@ -14,6 +14,7 @@ from typing import Any
 
 import trio
 
+from callboard.actors.engine.conversation.calls import Calls
 from callboard.actors.work.agent.children import Children
 from callboard.actors.work.agent.escalations import Escalations, escalation_tools
 from callboard.actors.work.agent.mail import mail_tools
@@ -23,11 +24,11 @@ from callboard.actors.work.agent.user import user_tools
 from callboard.actors.work.context import AgentCall, RunContext
 from callboard.actors.work.letters import Seat
 from callboard.actors.work.record import Record
-from callboard.actors.work.tools.calls import Calls
 from callboard.actors.work.tools.guard import RepeatGuard
 from callboard.actors.work.tools.permissions import Permissions
 from callboard.protocol.agent import Agent
 from callboard.protocol.chat import ToolCall
+from callboard.protocol.errors import ShuttingDown
 from callboard.protocol.questions import Question
 from callboard.protocol.requests import Limits
 from callboard.supervisors import Actor, Root
@@ -91,9 +92,13 @@ class Parent:
 
     async def turn(self, *calls: tuple[str, dict[str, Any]]) -> list[Any]:
         """Several calls at once; their results."""
-        turns = await self._calls.play(
-            self.me, [ToolCall(id=f"c{i}", name=name, arguments=given) for i, (name, given) in enumerate(calls)]
-        )
+        wanted = [ToolCall(id=f"c{i}", name=name, arguments=given) for i, (name, given) in enumerate(calls)]
+        turns = []
+        with trio.CancelScope() as scope:  # the test's task reads the parent's mail, which its end does not wake
+            self.me.on_end(lambda _: scope.cancel())
+            turns = await self._calls.play(self.me, wanted)
+        if scope.cancelled_caught:
+            raise ShuttingDown("the parent has ended")
         return [json.loads(str(turn.content)) for turn in turns]
 
     async def spawn(self, agent: str, prompt: str = "work", **more: Any) -> str:

@@ -18,12 +18,12 @@ from ...protocol.chat import Part
 from ...protocol.errors import CallboardError, InvalidFile, RunFailed, Unsupported
 from ...protocol.graph import AgentNode, AnyNode, Graph, LlmNode, RagNode
 from ...protocol.problems import Problem
+from ..engine.conversation.agent import Cast, run_agent
 from ..engine.graph.compat import MODES
 from ..engine.graph.compile import compile_graph
 from ..engine.graph.decider import GraphResult
 from ..engine.graph.plan import Plan
 from ..engine.graph.run import run_graph
-from ..work.agent.agent import Cast, run_agent
 from ..work.agent.history import History
 from ..work.agent.synonyms import renamed
 from ..work.agent.user import user_tools

@@ -1,5 +1,5 @@
-"""LLM agents (`config.yaml`): the loop, its prompt and history, and the families of built-in tools.
+"""What LLM agents (`config.yaml`) are made of: prompt, history and its shortening, the families of built-in tools.
 
-`agent` puts an agent together and plays it; `loop` is the conversation, which llm nodes use as well. `todo`, `tasks`,
-`mail`, `user`, `children` with `spawn`, and `escalations` are the families. Start with `loop`, then `agent`.
+`todo`, `tasks`, `mail`, `user`, `lookup`, `children` with `spawn`, and `escalations` are the families. How an agent
+works with them is in `engine/conversation`.
 """

@@ -9,18 +9,11 @@ may get it wrong. When the summary can't be had, the conversation goes on as it 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from ....protocol.chat import AssistantTurn, ChatRequest, TokenUsage, ToolTurn, Turn, UserTurn, text_of
-from ....protocol.errors import BudgetReached, ModelError, TurnsReached
-from ....protocol.events import HistoryCompacted, Warned
 from ..tools.rendering import shortened
 from ..tools.rendering import text_of as as_text
-
-if TYPE_CHECKING:
-    from ....supervisors import Actor
-    from ..context import RunContext
 
 KEEP_LAST = 6
 """Turns that stay as they are, where the agent's `compression_keep_last` says no other number."""
@@ -37,34 +30,20 @@ HEAD = "[Summary of the conversation so far; its older turns are no longer here]
 
 
 class Compaction:
-    """See the module.
+    """Decides when a history is to be shortened, and does it once there is a summary.
 
     Args:
-        agent: name of the agent, for the event.
-        model: who writes the summary.
         threshold: tokens from which on the conversation is shortened.
         keep_last: turns that stay.
-        pinned: what is put behind the summary word for word (the todo list); "" for nothing.
+
+    Attributes:
+        tokens: how many the history had when `cut` was last asked.
     """
 
-    def __init__(
-        self,
-        context: RunContext,
-        *,
-        agent: str,
-        model: str,
-        threshold: int,
-        keep_last: int | None = None,
-        pinned: Callable[[], str] = lambda: "",
-        node: str | None = None,
-    ) -> None:
-        self._context = context
-        self._agent = agent
-        self._model = model
+    def __init__(self, threshold: int, keep_last: int | None = None) -> None:
+        self.tokens = 0
         self._threshold = threshold
         self._keep = KEEP_LAST if keep_last is None else keep_last
-        self._pinned = pinned
-        self._node = node
         self._counted = 0
         self._at = 0
 
@@ -73,41 +52,36 @@ class Compaction:
         self._counted = usage.input_tokens + usage.output_tokens or estimate(messages)
         self._at = len(messages)
 
-    async def shorten(self, me: Actor, messages: list[Turn]) -> None:
-        """Shorten the history in place, if it is too long and long enough to be shortened."""
-        tokens = self._counted + estimate(messages[self._at :])
-        cut = self._cut(messages) if tokens > self._threshold else 0
-        if cut < 2:
-            return
-        try:
-            summary = await self._summary(me, messages[:cut])
-        except (BudgetReached, TurnsReached):
-            raise
-        except ModelError as error:
-            text = f"the conversation of '{self._agent}' could not be shortened and goes on as it is: {error}"
-            me.emit(Warned(code="not_compacted", message=text, node=self._node))
-            self._threshold = 2 * tokens
-            return
-        pinned = self._pinned()
-        text = f"{HEAD}\n{summary}" + (f"\n\n[Todo list]\n{pinned}" if pinned else "")
-        messages[:cut] = [UserTurn(text)]
-        self._counted, self._at = estimate(messages), len(messages)
-        me.emit(
-            HistoryCompacted(agent=self._agent, turns=cut, tokens=tokens, summary_tokens=estimate([UserTurn(text)]))
-        )
-
-    def _cut(self, messages: Sequence[Turn]) -> int:
-        """How many turns go: all but the last ones; who then stands first is not the result of a call that went."""
+    def cut(self, messages: Sequence[Turn]) -> int:
+        """How many of the oldest turns are to give way to a summary; 0 if none: it is not too long, or too short."""
+        self.tokens = self._counted + estimate(messages[self._at :])
+        if self.tokens <= self._threshold:
+            return 0
         cut = max(0, len(messages) - max(1, self._keep))
-        while cut > 0 and isinstance(messages[cut], ToolTurn):
+        while cut > 0 and isinstance(messages[cut], ToolTurn):  # what stands first is no result of a call that went
             cut -= 1
-        return cut
+        return cut if cut >= 2 else 0
 
-    async def _summary(self, me: Actor, turns: Sequence[Turn]) -> str:
-        record = "\n\n".join(told(turn) for turn in turns)
-        request = ChatRequest(model=self._model, system=SUMMARIZER, messages=(UserTurn(record),))
-        reply = await self._context.chat(me, request, node=self._node, need_text=True)
-        return reply.text.strip()
+    def shorten(self, messages: list[Turn], cut: int, summary: str, pinned: str) -> int:
+        """Put the summary in the place of the first turns; returns how many tokens it has.
+
+        Args:
+            pinned: what stands behind the summary word for word (the todo list); "" for nothing.
+        """
+        said = UserTurn(f"{HEAD}\n{summary}" + (f"\n\n[Todo list]\n{pinned}" if pinned else ""))
+        messages[:cut] = [said]
+        self._counted, self._at = estimate(messages), len(messages)
+        return estimate([said])
+
+    def failed(self) -> None:
+        """There is no summary to be had: not asked again before the conversation is twice as long."""
+        self._threshold = 2 * self.tokens
+
+
+def summary_request(model: str, turns: Sequence[Turn]) -> ChatRequest:
+    """What is asked of the model that writes the summary of these turns."""
+    record = "\n\n".join(told(turn) for turn in turns)
+    return ChatRequest(model=model, system=SUMMARIZER, messages=(UserTurn(record),))
 
 
 def estimate(turns: Sequence[Turn]) -> int:

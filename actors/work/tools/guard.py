@@ -22,6 +22,12 @@ class RepeatGuard:
         self._chain = chain
         self._calls: list[tuple[str, str]] = []
 
+    def copy(self) -> RepeatGuard:
+        """Another that remembers the same calls."""
+        copied = RepeatGuard(self._repeats, self._chain)
+        copied._calls = list(self._calls)
+        return copied
+
     def alert(self, call: ToolCall) -> Json | None:
         """What to tell the model instead of playing this call, or None; the call is remembered."""
         key = (call.name, text_of(call.arguments))

@@ -10,9 +10,9 @@ import msgspec
 from .....protocol.chat import ChatRequest, UserTurn
 from .....protocol.errors import ModelError, NodeFailed
 from .....protocol.graph.model import LlmNode
-from ....work.agent.loop import Conversation, OutOfTurns, Renewal, Renewed
-from ....work.tools.calls import Calls
+from ....work.tools.calls import Player
 from ....work.tools.tool import Tool
+from ...conversation.play import Conversation, OutOfTurns, Renewal, Renewed, Talk
 from ..plan import Job, Result
 from ..structured import ExtractionFailed, schema_hint, structured
 
@@ -100,20 +100,22 @@ async def _talk(
         return reply.text
     # A shape for the reply and tools to call exclude each other at most providers; the shape is seen to afterwards.
     request = msgspec.structs.replace(_request(job, system, prompt, None), messages=())
-    talk = Conversation(
-        job.context,
-        Calls(tools, job.context.permissions, unlisted=unlisted, own=job.plan.permissions),
-        request,
-        job.record,
+    context, listed = job.context, {tool.name: tool for tool in tools}
+    settled = Talk(
+        name=me.name,
+        tools=listed,
+        unlisted=unlisted,
         max_turns=node.max_iterations,
         bound="max_iterations",
         node=node.id,
-        attempts=node.max_attempts,
-        need_text=True,
-        renewal=renewal,
+        looks_around=renewal is not None,
+    )
+    player = Player({**unlisted, **listed}, context.permissions, own=job.plan.permissions, meter=context.meter)
+    talk = Conversation(
+        context, settled, player, request, job.record, attempts=node.max_attempts, need_text=True, renewal=renewal
     )
     try:
-        return await talk.say(me, prompt)
+        return (await talk.say(me, prompt)).text
     except OutOfTurns as error:
         failed = NodeFailed(str(error))
         failed.exit_code = error.exit_code

@@ -11,7 +11,7 @@ own, and is told inputs, role and memories as one prompt. Its name may be a YAML
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -23,10 +23,10 @@ from .....protocol.errors import CallboardError, GraphMistake, NodeFailed, Timed
 from .....protocol.events import Warned
 from .....protocol.workflow.agents import Stage
 from .....protocol.workflow.model import AgentConfig, Node
-from ....work.agent.loop import Conversation, OutOfTurns
 from ....work.context import AgentCall
 from ....work.record import Record
-from ....work.tools.calls import Calls
+from ....work.tools.calls import Player
+from ...conversation.play import Conversation, OutOfTurns, Talk
 from ..agents.asking import Params, attempts_of, read_params
 from ..agents.company import Company
 from ..agents.providers import CALLBOARD, model_of
@@ -41,7 +41,8 @@ from ..prompting import conversation, headed_text, remembering
 
 if TYPE_CHECKING:
     from .....supervisors import Actor
-    from ....work.mcp.tools.talk import Talk
+    from ....work.mcp.tools.talk import Talk as ServersTalk
+    from ....work.tools.tool import Tool
 
 
 async def run_agent_node(me: Actor, node: Node, unit: Unit, company: Company) -> Said:
@@ -101,34 +102,35 @@ class _Agent:
             tools = await tools_of_node(self._me, company, self._node.id, config.tooling, talk)
             if skills:
                 tools.append(skill_tool(skills))
-            calls = Calls(tools, company.context.permissions)
-            said, turns = await self._answer(params, model, messages, calls)
+            listed = {tool.name: tool for tool in tools}
+            said, turns = await self._answer(params, model, messages, listed)
             if config.thinking is not None:
                 late = await company.memories.recall(self._me, self._node, "post_gen_thinking", inputs, said)
                 prompt = reflection(messages, said, _merged(early, late), config.thinking.reflection_prompt)
-                thought, _ = await self._answer(params, model, [Message(role="user", content=prompt)], calls)
+                thought, _ = await self._answer(params, model, [Message(role="user", content=prompt)], listed)
                 said = thought
         return said, _trace(turns)
 
     async def _answer(
-        self, params: Params, model: str, messages: Sequence[Message], calls: Calls
-    ) -> tuple[str, list[Turn]]:
+        self, params: Params, model: str, messages: Sequence[Message], tools: Mapping[str, Tool]
+    ) -> tuple[str, Sequence[Turn]]:
         """What the model says at last, and all turns that came of it."""
         company = self._company
         system, turns = _as_turns(messages)
         request = params.completed(ChatRequest(model=model, system=system, messages=turns), self._config.params)
         if not self._node.log_output:  # what comes in pieces is told in pieces
             request = msgspec.structs.replace(request, stream=False)
-        talk = Conversation(
-            company.context,
-            calls,
-            request,
-            company.record,
+        settled = Talk(
+            name=self._me.name,
+            tools=tools,
             max_turns=params.tool_loop_limit,
             bound="tool_loop_limit",
             node=self._node.id,
-            attempts=attempts_of(self._config.retry),
         )
+        context = company.context
+        player = Player(tools, context.permissions, meter=context.meter)
+        attempts = attempts_of(self._config.retry)
+        talk = Conversation(context, settled, player, request, company.record, attempts=attempts)
         try:
             await self._in_time(talk, params.timeout)
         except OutOfTurns as error:
@@ -148,15 +150,15 @@ class _Agent:
         raise TimedOut(f"{self._config.name} did not answer within {seconds:g} s (`params.timeout`)")
 
     @contextmanager
-    def _talk(self, model: str) -> Iterator[Talk | None]:
+    def _talk(self, model: str) -> Iterator[ServersTalk | None]:
         """What the conversation has of servers; nothing is made where it has none."""
         if not wants_servers(self._config.tooling):
             yield None
             return
-        from ....work.mcp.tools.talk import Talk
+        from ....work.mcp.tools.talk import Talk as ServersTalk
 
         with self._company.servers(self._me).inner(self._me.path) as scope:
-            yield Talk(scope=scope, context=self._company.context, model=model)
+            yield ServersTalk(scope=scope, context=self._company.context, model=model)
 
     # --- by an agent of ours
 

@@ -123,10 +123,10 @@ async def test_a_hostile_reply_leaves_a_living_run(stage: Stage) -> None:
 
 async def test_an_escalation_notice_stands_behind_the_last_result(stage: Stage) -> None:
     # `Conversation.notice` is how an agent learns of its children's questions; see test_escalations.py for its content.
-    from callboard.actors.work.agent.loop import Conversation
+    from callboard.actors.engine.conversation.play import Conversation, Talk
     from callboard.actors.work.context import RunContext
     from callboard.actors.work.record import Record
-    from callboard.actors.work.tools.calls import Calls
+    from callboard.actors.work.tools.calls import Player
     from callboard.actors.work.tools.permissions import Permissions
     from callboard.protocol.chat import ChatRequest
     from callboard.protocol.requests import Limits
@@ -135,13 +135,18 @@ async def test_an_escalation_notice_stands_behind_the_last_result(stage: Stage) 
     context = RunContext(
         gateway=stage.root.gateway, limits=Limits(), config_dir=stage.config_dir, environ={}, run_agent=None
     )
-    calls = Calls([callboard.function_tool(add)], Permissions())
+    tools = {"add": callboard.function_tool(add)}
     talk = Conversation(
-        context, calls, ChatRequest(messages=()), Record(), max_turns=5, notice=lambda: {"pending_escalations": []}
+        context,
+        Talk(name="x", tools=tools, max_turns=5, looks_around=True),
+        Player(tools, Permissions()),
+        ChatRequest(messages=()),
+        Record(),
+        notice=lambda: {"pending_escalations": []},
     )
 
     async def body(me: Any) -> str:
-        return await talk.say(me, "go")
+        return (await talk.say(me, "go")).text
 
     assert await stage.root.kernel.actor.spawn(body).result() == "done"
     told = stage.models.requests[1].results

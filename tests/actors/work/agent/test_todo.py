@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from callboard.actors.engine.conversation.calls import Calls
 from callboard.actors.work.agent.todo import MOST, TodoList, todo_tools
-from callboard.actors.work.tools.calls import Calls
 from callboard.actors.work.tools.guard import RepeatGuard
 from callboard.actors.work.tools.permissions import Permissions
 from callboard.protocol.chat import ToolCall

@@ -9,7 +9,8 @@ import pytest
 import trio
 import trio.testing
 
-from callboard.actors.work.tools.calls import MOST_CALLS, Calls, tame
+from callboard.actors.engine.conversation.calls import Calls
+from callboard.actors.work.tools.checking import MOST_CALLS, tame
 from callboard.actors.work.tools.permissions import Permissions
 from callboard.actors.work.tools.tool import Arguments, Tool, ToolSpec
 from callboard.protocol.chat import ToolCall, ToolTurn

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from mcp_house import House, tiny
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from callboard.actors.engine.conversation.calls import Calls
 from callboard.actors.io.json_schema import quick, schema_errors
 from callboard.actors.work.mcp.links.link import Caller
 from callboard.actors.work.mcp.pool.leases import ROOM_WITHIN
@@ -27,7 +28,6 @@ from callboard.actors.work.mcp.tools.meta import meta_tools
 from callboard.actors.work.mcp.tools.search import search
 from callboard.actors.work.mcp.tools.view import CallHost, View
 from callboard.actors.work.mcp.tools.view import Talk as Conversation
-from callboard.actors.work.tools.calls import Calls
 from callboard.actors.work.tools.files.asking import Clock
 from callboard.actors.work.tools.permissions import Permissions
 from callboard.protocol.errors import McpError, McpLost

@@ -14,6 +14,7 @@ from family_stage import context_of
 from hypothesis import given
 from hypothesis import strategies as st
 
+from callboard.actors.engine.conversation.calls import Calls
 from callboard.actors.work.mcp.links.link import Caller
 from callboard.actors.work.mcp.pool.catalog import Catalog
 from callboard.actors.work.mcp.tools.chosen import Choice, Wanted
@@ -23,7 +24,7 @@ from callboard.actors.work.mcp.tools.names import legal, offered_name, owner_of
 from callboard.actors.work.mcp.tools.offer import Offered, Offering, offer
 from callboard.actors.work.mcp.tools.talk import Talk
 from callboard.actors.work.mcp.tools.view import View
-from callboard.actors.work.tools.calls import LONGEST_NAME, Calls
+from callboard.actors.work.tools.checking import LONGEST_NAME
 from callboard.actors.work.tools.permissions import Permissions
 from callboard.protocol.chat import ToolCall
 from callboard.protocol.errors import McpLost, PoolClosed

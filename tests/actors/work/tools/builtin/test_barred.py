@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from callboard.actors.engine.conversation.calls import Calls
 from callboard.actors.work.tools.builtin.searches import ADDRESSES
 from callboard.actors.work.tools.builtin.specs import SPECS
 from callboard.actors.work.tools.builtin.table import builtin_tools
-from callboard.actors.work.tools.calls import Calls
 from callboard.actors.work.tools.permissions import Permissions
 from callboard.protocol.chat import ToolCall
 from callboard.protocol.permissions import PermissionRule

@@ -22,33 +22,32 @@ import trio
 from ....protocol.agent import Agent
 from ....protocol.chat import ChatRequest, Content, Part, TextPart
 from ....protocol.errors import Unsupported, code_of
-from ....protocol.events import AgentContinued, AgentFinished, AgentStarted
-from ..record import Record
-from ..tools.calls import RESULT_LIMIT, Calls
-from ..tools.guard import AS_CHILD, AT_ROOT, RepeatGuard
-from ..tools.of_agent import ToolsOfAgent
-from ..tools.tool import Tool
-from .compaction import PART, Compaction
-from .history import History
-from .loop import Conversation, Renewed
-from .prompt import blocks, filled_in, system_prompt
-from .synonyms import renamed
-from .todo import refusing_todo_tools, todo_tools
-from .user import user_tools
+from ....protocol.events import AgentFinished, AgentStarted
+from ....protocol.messages import Stop
+from ...work.agent.compaction import PART
+from ...work.agent.history import History
+from ...work.agent.prompt import blocks, filled_in, system_prompt
+from ...work.agent.synonyms import renamed
+from ...work.agent.todo import refusing_todo_tools, todo_tools
+from ...work.agent.user import user_tools
+from ...work.record import Record
+from ...work.tools.calls import RESULT_LIMIT, Player
+from ...work.tools.guard import AS_CHILD, AT_ROOT
+from ...work.tools.of_agent import ToolsOfAgent
+from ...work.tools.tool import Tool
+from .decider import CONTINUE
+from .play import Conversation, Renewed, Talk
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
-    from ..context import RunContext
-    from ..knowledge.recipe import Recipe
-    from ..letters import Seat
-    from ..mcp.tools.chosen import Wanted
-    from ..mcp.tools.offer import Offered, Offering
-    from ..mcp.tools.talk import Talk
-    from .children import Children
-    from .escalations import Escalations
-
-CONTINUE = """[The todo list still has open items]
-Go on with the next one now. Call tools; don't announce what you are about to do."""
+    from ...work.agent.children import Children
+    from ...work.agent.escalations import Escalations
+    from ...work.context import RunContext
+    from ...work.knowledge.recipe import Recipe
+    from ...work.letters import Seat
+    from ...work.mcp.tools.chosen import Wanted
+    from ...work.mcp.tools.offer import Offered, Offering
+    from ...work.mcp.tools.talk import Talk as ServersTalk
 
 
 class Cast(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,8 +102,8 @@ async def run_agent(
     brings = depth == 0 and bool(context.servers)
     if cast.servers is None and not brings:
         return await agent.play(said)
-    from ..mcp.tools.chosen import with_guests
-    from ..mcp.tools.offer import servers_at_work
+    from ...work.mcp.tools.chosen import with_guests
+    from ...work.mcp.tools.offer import servers_at_work
 
     model, timeout = cast.agent.model or "", cast.agent.tool_timeout
     with (
@@ -155,9 +154,9 @@ class _Agent:
         self._add_families(None if depth == 0 else waits)
         self._add_synonyms()
 
-    async def take_up(self, talk: Talk, wanted: Wanted) -> None:
+    async def take_up(self, talk: ServersTalk, wanted: Wanted) -> None:
         """Take the tools of servers as well."""
-        from ..mcp.tools.offer import Offering
+        from ...work.mcp.tools.offer import Offering
 
         self._offering = Offering(talk, wanted, taken={tool.name for tool in self._tools})
         self._take(await self._offering.first(self._me))
@@ -185,7 +184,7 @@ class _Agent:
         if agent.can_spawn_agents:
             self._add_children()
         elif parent:
-            from .mail import mail_tools
+            from ...work.agent.mail import mail_tools
 
             assert self._seat is not None
             self._tools += mail_tools(self._seat)
@@ -197,7 +196,7 @@ class _Agent:
             self._tools += user_tools(timeout=patience)
         self._said_about = blocks(agent, teammates=parent or agent.can_spawn_agents, user=agent.can_ask_user)
         if self._cast.recipes:
-            from .lookup import explained, lookup_tool
+            from ...work.agent.lookup import explained, lookup_tool
 
             self._tools.append(lookup_tool(self._context.knowledge, self._cast.recipes))
             self._said_about.append(explained(self._cast.recipes))
@@ -206,7 +205,7 @@ class _Agent:
         """Tools by the names that Loki's successor has for them; see `synonyms`."""
         others = renamed(self._tools)
         if self._children is not None:
-            from .spawn import available_tool
+            from ...work.agent.spawn import available_tool
 
             others["agent__list_available"] = available_tool(self._children)
         said = self._agent.instructions
@@ -214,12 +213,12 @@ class _Agent:
         self._unlisted = {**others, **self._unlisted}
 
     def _add_children(self) -> None:
-        from ..letters import Seat
-        from .children import Children
-        from .escalations import Escalations, escalation_tools
-        from .mail import mail_tools
-        from .spawn import spawn_tools
-        from .tasks import TaskQueue, task_tools
+        from ...work.agent.children import Children
+        from ...work.agent.escalations import Escalations, escalation_tools
+        from ...work.agent.mail import mail_tools
+        from ...work.agent.spawn import spawn_tools
+        from ...work.agent.tasks import TaskQueue, task_tools
+        from ...work.letters import Seat
 
         seat = self._seat or Seat()
         self._escalations = Escalations(self._me, self._agent.escalation_timeout)
@@ -253,7 +252,7 @@ class _Agent:
         try:
             talk = await self._conversation()
             try:
-                stop = await self._go_on(talk, prompt)
+                stop = await self._talk(talk, prompt)
             finally:
                 self._history.over(talk.messages, talk.unfinished)
             error = code = ""
@@ -277,56 +276,56 @@ class _Agent:
                 )
         return self._record.output
 
-    async def _go_on(self, talk: Conversation, prompt: Content) -> str:
+    async def _talk(self, talk: Conversation, prompt: Content) -> Stop:
         """Talk until the agent is done; why it stopped."""
-        agent, todos = self._agent, self._todos
         goes_on = self._history.waits_for_the_model and not prompt
-        said = await (talk.reply(self._me) if goes_on else talk.say(self._me, prompt))
-        count = 0
-        while agent.auto_continue and todos.incomplete and not talk.handed_out:
-            if count >= agent.max_auto_continues:
-                return "todo_limit"
-            count += 1
-            before, played = todos.render(), self._record.tool_calls
-            self._me.emit(
-                AgentContinued(agent=agent.name, count=count, most=agent.max_auto_continues, open=len(todos.incomplete))
-            )
-            answer = await talk.say(self._me, f"{agent.continuation_prompt or CONTINUE}\n\n{before}")
-            idle = self._record.tool_calls == played and todos.render() == before
-            if answer == said and idle and not talk.handed_out:
-                return "todo_stuck"
-            said = answer
-        return "handed_out" if talk.handed_out else "done"
+        ended = await (talk.reply(self._me) if goes_on else talk.say(self._me, prompt))
+        return ended.stop
 
     async def _conversation(self) -> Conversation:
-        agent, context = self._agent, self._context
-        own = agent.tool_timeout
-        calls = Calls(
-            self._offered.tools,
-            context.permissions,
-            unlisted=self._offered.unlisted,
-            own=self.permissions,
-            guard=RepeatGuard(*(AT_ROOT if self._depth == 0 else AS_CHILD)),
-            timeout=own,
-            result_limit=agent.max_tool_result_chars or RESULT_LIMIT,
-        )
+        agent, context, offered = self._agent, self._context, self._offered
         model = context.model or agent.model or ""
+        limit = agent.max_tool_result_chars or RESULT_LIMIT
+        system = await self._system()
+        tools = {tool.name: tool for tool in offered.tools}
+        talk = Talk(
+            name=self._me.name,
+            tools=tools,
+            unlisted=offered.unlisted,
+            max_turns=agent.max_turns,
+            agent=agent.name,
+            repeats=AT_ROOT if self._depth == 0 else AS_CHILD,
+            result_limit=limit,
+            looks_around=self._escalations is not None or self._offering is not None,
+            threshold=self._threshold(model),
+            keep_last=agent.compression_keep_last,
+            auto_continue=agent.auto_continue,
+            max_auto_continues=agent.max_auto_continues,
+            continuation=agent.continuation_prompt or CONTINUE,
+        )
+        player = Player(
+            {**offered.unlisted, **tools},
+            context.permissions,
+            own=self.permissions,
+            timeout=agent.tool_timeout,
+            result_limit=limit,
+            meter=context.meter,
+        )
+        request = ChatRequest(
+            model=model,
+            messages=self._history.turns,
+            system=system,
+            temperature=agent.temperature,
+            top_p=agent.top_p,
+        )
         return Conversation(
             context,
-            calls,
-            self._history.overrides.asked(
-                ChatRequest(
-                    model=model,
-                    messages=self._history.turns,
-                    system=await self._system(),
-                    temperature=agent.temperature,
-                    top_p=agent.top_p,
-                )
-            ),
+            talk,
+            player,
+            self._history.overrides.asked(request),
             self._record,
-            max_turns=agent.max_turns,
-            bound="max_turns",
-            compaction=self._compaction(model),
+            summarizer=agent.summarization_model or model,
+            todos=self._todos,
             notice=None if self._escalations is None else self._escalations.notice,
             renewal=None if self._offering is None else self._renewed,
         )
@@ -349,19 +348,10 @@ class _Agent:
         )
         return system_prompt(instructions, self._said_about)
 
-    def _compaction(self, model: str) -> Compaction | None:
-        agent = self._agent
-        threshold = agent.compression_threshold
+    def _threshold(self, model: str) -> int | None:
+        """Tokens from which on the history is shortened; None for never."""
+        threshold = self._agent.compression_threshold
         if threshold is None:
             window = self._context.gateway.window(model)
             threshold = None if window is None else int(window * PART)
-        if threshold is None or threshold <= 0:
-            return None
-        return Compaction(
-            self._context,
-            agent=agent.name,
-            model=agent.summarization_model or model,
-            threshold=threshold,
-            keep_last=agent.compression_keep_last,
-            pinned=lambda: self._todos.render() if self._todos.items else "",
-        )
+        return threshold if threshold is not None and threshold > 0 else None

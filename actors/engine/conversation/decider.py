@@ -1,0 +1,305 @@
+"""What a conversation with a model decides: ask it, play the tools it calls, tell it the results, until it calls none.
+
+    turn      look around (other tools? questions of children?) if there is something to look at
+              what people have written meanwhile is the user's next words
+              shorten the history if it has grown too long
+              ask the model
+    reply     its calls are played, all of them at once; then the next turn
+              without a call: the next turn, if people have written; or it goes on while its todo list has open items
+    end       that, or a call that the caller of the run plays (`Offer.elsewhere`), or its bound of turns, or an error
+
+A decider (`engine/driver`). A turn begins when no mail waits and nothing is paused (`WhenIdle`): so what was written to
+a paused agent is read when it goes on. What people write while the model replies, or calls are played, is kept until
+the next turn: nothing may stand between a call and its result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+from ....protocol.chat import AssistantTurn, Content, TextPart, ToolTurn, Turn, UserTurn
+from ....protocol.effects import CallModel, Effect, Emit, Finish, LookAround, Reject, Summarize, WhenIdle
+from ....protocol.errors import TurnsReached
+from ....protocol.events import AgentContinued, AgentTold, HistoryCompacted, Warned
+from ....protocol.failure import Failure
+from ....protocol.kernel.messages import Message
+from ....protocol.messages import (
+    ConversationBegun,
+    ConversationEnded,
+    Idle,
+    Interrupted,
+    LookedAround,
+    PersonSays,
+    Replied,
+    Stop,
+    Summarized,
+    ToolDone,
+    WorkFailed,
+)
+from ...work.agent.compaction import Compaction
+from ...work.record import Record
+from ...work.tools.calls import RESULT_LIMIT
+from ...work.tools.checking import Offer, tame
+from ...work.tools.guard import AT_ROOT, RepeatGuard
+from .rounds import Rounds
+
+LONGEST_TEXT = 4_000_000
+"""Characters of one reply that are kept."""
+
+CONTINUE = """[The todo list still has open items]
+Go on with the next one now. Call tools; don't announce what you are about to do."""
+
+_READS_NO_MORE = "an agent at work reads nothing but what people say to it"
+
+
+class OutOfTurns(TurnsReached):
+    """A conversation's own bound was reached, not one of the run."""
+
+
+class Talk(msgspec.Struct, frozen=True, kw_only=True):
+    """What is settled about a conversation before it begins.
+
+    Attributes:
+        name: of its actor, for events.
+        tools: what the model may call, by name.
+        unlisted: what it may call though it is not offered it.
+        max_turns: model replies to one thing it is told; the last one must call no tool.
+        bound: how errors call that bound (`max_turns (200)`).
+        agent: name of the agent.
+        node: id of the graph node on whose account it goes.
+        repeats: how often, and in how long chains, the same calls may come; see `RepeatGuard`.
+        result_limit: characters of one result.
+        looks_around: there is something that may change around it.
+        threshold: tokens from which on its history is shortened; None for never.
+        keep_last: turns that stay then.
+        auto_continue: it goes on while its todo list has open items, so many times; 0 for never.
+        continuation: what it is told then.
+    """
+
+    name: str
+    tools: Mapping[str, Offer]
+    unlisted: Mapping[str, Offer] = {}
+    max_turns: int
+    bound: str = "max_turns"
+    agent: str = ""
+    node: str | None = None
+    repeats: tuple[int, int] = AT_ROOT
+    result_limit: int = RESULT_LIMIT
+    looks_around: bool = False
+    threshold: int | None = None
+    keep_last: int | None = None
+    auto_continue: bool = False
+    max_auto_continues: int = 0
+    continuation: str = CONTINUE
+
+
+class ConversationDecider:
+    """See the module.
+
+    Args:
+        record: where turns, texts and calls are written down, so that they can be read whatever ends the conversation.
+
+    Attributes:
+        messages: the history, oldest first.
+    """
+
+    def __init__(self, talk: Talk, record: Record | None = None) -> None:
+        self.heard = True
+        self.messages: list[Turn] = []
+        self._talk = talk
+        self._record = Record() if record is None else record
+        self._rounds = Rounds(talk.tools, talk.unlisted, RepeatGuard(*talk.repeats), talk.result_limit)
+        self._compaction = None if talk.threshold is None else Compaction(talk.threshold, talk.keep_last)
+        self._cut = 0
+        self._written: list[PersonSays] = []  # what people have written that is not in the history yet
+        self._left = talk.max_turns
+        self._said: list[str] = []
+        self._after: Literal["turn", "answer"] = "turn"  # what is decided once it has looked around
+        self._looked = False
+        self._after_calls = False
+        self._handed_out = False
+        self._continued = 0
+        self._before = ("", "", 0)  # the answer, todo list and number of calls before it went on last
+
+    def begin(self, request: ConversationBegun) -> list[Effect]:
+        """The first turn."""
+        self.messages = list(request.turns)
+        return self._turn()
+
+    def on(self, message: Message) -> list[Effect]:
+        """Something was done, or a person has written."""
+        match message:
+            case Idle():
+                return self._next()
+            case Replied():
+                return self._replied(message)
+            case ToolDone():
+                return self._call_ended(message)
+            case LookedAround():
+                return self._looked_around(message)
+            case Summarized():
+                return self._summarized(message)
+            case WorkFailed():
+                return self._failed(message)
+            case PersonSays():
+                self._written.append(message)
+                return []
+            case Interrupted():
+                return []
+        return [Reject(message, _READS_NO_MORE)]
+
+    # --- a turn -------------------------------------------------------------------------------------------
+
+    def _turn(self) -> list[Effect]:
+        """A new turn, when there is nothing to read first."""
+        if self._left <= 0:
+            talk = self._talk
+            return self._fail(Failure.of(OutOfTurns(f"the tool loop hit {talk.bound} ({talk.max_turns})")))
+        self._left -= 1
+        self._looked = not self._talk.looks_around
+        return [WhenIdle("turn")]
+
+    def _next(self) -> list[Effect]:
+        """All mail is read, nothing is paused: the next step of this turn."""
+        if not self._looked:
+            return self._look_around("turn")
+        effects = self._hear()
+        if self._compaction is not None:
+            self._cut = self._compaction.cut(self.messages)
+            if self._cut:
+                turns = tuple(self.messages[: self._cut])
+                return [*effects, Summarize(key=self._next_key(), turns=turns)]
+        effects.append(CallModel(key=self._next_key(), messages=tuple(self.messages)))
+        return effects
+
+    def _hear(self) -> list[Effect]:
+        """What people have written is the user's next words."""
+        if not self._written:
+            return []
+        written, self._written = self._written, []
+        self.messages += [UserTurn(message.text) for message in written]
+        name = self._talk.name
+        return [Emit(AgentTold(agent=name, text=message.text, by=message.by)) for message in written]
+
+    def _look_around(self, after: Literal["turn", "answer"]) -> list[Effect]:
+        self._after, self._looked = after, True
+        after_calls, self._after_calls = self._after_calls, False
+        return [LookAround(key=self._next_key(), after_calls=after_calls)]
+
+    def _looked_around(self, message: LookedAround) -> list[Effect]:
+        if message.offered is not None:
+            listed: dict[str, Offer] = {tool.name: tool for tool in message.offered if tool.listed}
+            unlisted: dict[str, Offer] = {tool.name: tool for tool in message.offered if not tool.listed}
+            self._rounds.renew(listed, unlisted)
+        if message.notice:
+            self._put_behind_results(message.notice)
+        if self._after == "turn":
+            return [WhenIdle("turn")]
+        return self._turn() if self._written else self._go_on(message.todos, message.open_todos)
+
+    def _put_behind_results(self, notice: str) -> None:
+        last = self.messages[-1]
+        assert isinstance(last, ToolTurn)
+        content: Content = last.content
+        content = f"{content}\n\n{notice}" if isinstance(content, str) else (*content, TextPart(notice))
+        self.messages[-1] = msgspec.structs.replace(last, content=content)
+
+    def _next_key(self) -> int:
+        self._rounds.key += 1
+        return self._rounds.key
+
+    # --- what came of it ----------------------------------------------------------------------------------
+
+    def _replied(self, message: Replied) -> list[Effect]:
+        reply, record = message.reply, self._record
+        text = reply.text[:LONGEST_TEXT]
+        record.turns += 1
+        if text:
+            record.texts.append(text)
+            self._said.append(text)
+        calls = tame(reply.tool_calls)
+        self.messages.append(AssistantTurn(text, calls))
+        self._after_calls = False
+        if self._compaction is not None:
+            self._compaction.count(reply.usage, self.messages)
+        if not calls:
+            return self._turn() if self._written else self._answered()
+        own = tuple(call for call in calls if not self._rounds.elsewhere(call))
+        self._handed_out = len(own) < len(calls)
+        if not own:
+            return self._answered()
+        played = self._rounds.played
+        effects = self._rounds.begin(own, heard=self.heard)
+        record.tool_calls += self._rounds.played - played
+        return effects if self._rounds.running else [*effects, *self._round_over()]
+
+    def _call_ended(self, message: ToolDone | WorkFailed) -> list[Effect]:
+        self._rounds.on(message)
+        return [] if self._rounds.running else self._round_over()
+
+    def _round_over(self) -> list[Effect]:
+        """All calls of a reply have results."""
+        if self._rounds.ending is not None:
+            return self._fail(self._rounds.ending)
+        self.messages += self._rounds.turns()
+        self._after_calls = True
+        return self._answered() if self._handed_out else self._turn()
+
+    def _summarized(self, message: Summarized) -> list[Effect]:
+        compaction, cut = self._compaction, self._cut
+        assert compaction is not None
+        tokens = compaction.shorten(self.messages, cut, message.summary, message.pinned)
+        event = HistoryCompacted(agent=self._talk.agent, turns=cut, tokens=compaction.tokens, summary_tokens=tokens)
+        self._cut = 0
+        return [Emit(event), WhenIdle("turn")]
+
+    def _failed(self, message: WorkFailed) -> list[Effect]:
+        """A call, a summary, or the model's reply."""
+        failure = message.failure
+        if self._rounds.running:
+            return self._call_ended(message)
+        if not self._cut or "ModelError" not in failure.kinds:
+            return self._fail(failure)
+        assert self._compaction is not None
+        self._compaction.failed()
+        self._cut = 0
+        agent = self._talk.agent
+        text = f"the conversation of '{agent}' could not be shortened and goes on as it is: {failure.text}"
+        return [Emit(Warned(code="not_compacted", message=text, node=self._talk.node)), WhenIdle("turn")]
+
+    # --- the end, or not yet ------------------------------------------------------------------------------
+
+    def _answered(self) -> list[Effect]:
+        """The model has given its answer, or waits for calls that others play."""
+        if self._handed_out:
+            return self._end("handed_out")
+        return self._look_around("answer") if self._talk.auto_continue else self._end("done")
+
+    def _go_on(self, todos: str, open_todos: int) -> list[Effect]:
+        """The model has given its answer, and its todo list is this now."""
+        talk = self._talk
+        now = ("\n".join(self._said), todos, self._rounds.played)
+        if self._continued and now == self._before:
+            return self._end("todo_stuck")
+        if not open_todos:
+            return self._end("done")
+        if self._continued >= talk.max_auto_continues:
+            return self._end("todo_limit")
+        self._continued += 1
+        self._before = now
+        self._left, self._said = talk.max_turns, []
+        self.messages.append(UserTurn(f"{talk.continuation}\n\n{todos}"))
+        event = AgentContinued(agent=talk.agent, count=self._continued, most=talk.max_auto_continues, open=open_todos)
+        return [Emit(event), *self._turn()]
+
+    def _end(self, stop: Stop) -> list[Effect]:
+        return [*self._unread(), Finish(ConversationEnded("\n".join(self._said), stop))]
+
+    def _fail(self, failure: Failure) -> list[Effect]:
+        return [*self._unread(), Finish(failure=failure)]
+
+    def _unread(self) -> list[Effect]:
+        return [Reject(message, "the conversation ended before it came to it") for message in self._written]

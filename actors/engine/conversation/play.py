@@ -1,0 +1,209 @@
+"""A conversation as part of an actor: its decider played on the actor's mail, and those who do what it decides.
+
+An LLM agent (`agent`) has one, and an llm node of a graph or an agent node of a workflow its own short one. Each call
+is a child of that actor; the model's replies are waited for in the actor's own task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ....protocol.chat import ChatRequest, Content, Delta, Restarted, TextDelta, Turn, UserTurn
+from ....protocol.effects import CallModel, CallTool, LookAround, Summarize, Work
+from ....protocol.messages import (
+    ConversationBegun,
+    ConversationEnded,
+    LookedAround,
+    OfferedTool,
+    Replied,
+    Summarized,
+)
+from ...work.agent.compaction import summary_request
+from ...work.agent.todo import TodoList
+from ...work.record import Record
+from ...work.tools.calls import Player
+from ...work.tools.checking import MOST_CALLS
+from ...work.tools.rendering import text_of
+from ...work.tools.tool import Tool
+from ..driver import Driver, Performer
+from .decider import LONGEST_TEXT, ConversationDecider, OutOfTurns, Talk
+
+if TYPE_CHECKING:
+    from ....supervisors import Actor
+    from ...work.context import RunContext
+    from ...work.models.retry import Attempts
+
+__all__ = ["Conversation", "Notice", "OutOfTurns", "Renewal", "Renewed", "Talk"]
+
+Notice = Callable[[], Any]
+"""Asked after each round of calls for something the model should read behind the results; None for nothing."""
+
+
+class Renewed(msgspec.Struct, frozen=True, kw_only=True):
+    """What the model may call from now on.
+
+    Attributes:
+        tools: what it is offered.
+        unlisted: what it may call besides, by name.
+        system: the system prompt, which may name them; None for the one there is.
+    """
+
+    tools: tuple[Tool, ...]
+    unlisted: Mapping[str, Tool]
+    system: str | None = None
+
+
+Renewal = Callable[["Actor"], Awaitable[Renewed | None]]
+"""Asked before each turn whether there are other tools by now; None for no."""
+
+
+class Conversation:
+    """See the module.
+
+    Args:
+        context: the run.
+        talk: what is settled about it.
+        player: plays the calls.
+        request: model, system prompt and sampling of every request; its messages are how the history begins.
+        record: where it is written down.
+        attempts: tries per request where errors may pass.
+        need_text: an answer without a word counts as an error that may pass.
+        summarizer: the model that shortens the history; "" for the one that is talked to.
+        todos: the todo list.
+        notice: see `Notice`.
+        renewal: see `Renewal`.
+
+    Attributes:
+        messages: the history, oldest first.
+        unfinished: what the model had said of a reply that did not come to its end.
+    """
+
+    def __init__(
+        self,
+        context: RunContext,
+        talk: Talk,
+        player: Player,
+        request: ChatRequest,
+        record: Record,
+        *,
+        attempts: int | Attempts = 3,
+        need_text: bool = False,
+        summarizer: str = "",
+        todos: TodoList | None = None,
+        notice: Notice | None = None,
+        renewal: Renewal | None = None,
+    ) -> None:
+        self.messages: Sequence[Turn] = request.messages
+        self.unfinished = ""
+        self._context = context
+        self._talk = talk
+        self._player = player
+        self._request = request
+        self._record = record
+        self._attempts = attempts
+        self._need_text = need_text
+        self._summarizer = summarizer
+        self._todos = todos
+        self._notice = notice
+        self._renewal = renewal
+        self._offer(player.tools[name] for name in talk.tools)
+
+    async def say(self, me: Actor, content: Content) -> ConversationEnded:
+        """Say something to the model; all it said in return, until it called no more tools.
+
+        Raises:
+            OutOfTurns: it still called tools in its last turn.
+            TurnsReached, BudgetReached, ModelError, ConfigError: see `RunContext.chat`.
+        """
+        self.messages = [*self.messages, UserTurn(content)]
+        return await self.reply(me)
+
+    async def reply(self, me: Actor) -> ConversationEnded:
+        """Like `say`, to what the history ends with."""
+        talk = self._talk
+        decider = ConversationDecider(talk, self._record)
+        performers: dict[type[Work], Performer] = {
+            CallModel: self._ask,
+            CallTool: self._player.play,
+            Summarize: self._summarize,
+            LookAround: self._look_around,
+        }
+        driver = Driver(me, decider, performers, at_once=MOST_CALLS, afresh=partial(ConversationDecider, talk))
+        begun = ConversationBegun(tuple(self.messages))
+        try:
+            ended: ConversationEnded = await driver.play(begun)
+        finally:
+            self.messages = decider.messages
+        return ended
+
+    # --- who does it --------------------------------------------------------------------------------------
+
+    async def _ask(self, me: Actor, work: CallModel) -> Replied:
+        """The model's reply; of one that does not come to its end, what was said of it is kept."""
+        pieces: list[str] = []
+
+        def hears(delta: Delta) -> None:
+            if isinstance(delta, TextDelta):
+                pieces.append(delta.text)
+            elif isinstance(delta, Restarted):
+                pieces.clear()
+
+        request = msgspec.structs.replace(self._request, messages=work.messages)
+        node, attempts, need_text = self._talk.node, self._attempts, self._need_text
+        try:
+            reply = await self._context.chat(
+                me, request, node=node, attempts=attempts, need_text=need_text, hears=hears
+            )
+        except BaseException:  # cancelled too: what was said is kept
+            if pieces:
+                self.unfinished = "".join(pieces)[:LONGEST_TEXT]
+                self._record.texts.append(self.unfinished)
+            raise
+        return Replied(work.key, reply=reply)
+
+    async def _summarize(self, me: Actor, work: Summarize) -> Summarized:
+        request = summary_request(self._summarizer or self._request.model, work.turns)
+        reply = await self._context.chat(me, request, node=self._talk.node, need_text=True)
+        pinned = self._todos.render() if self._todos is not None and self._todos.items else ""
+        return Summarized(work.key, summary=reply.text.strip(), pinned=pinned)
+
+    async def _look_around(self, me: Actor, work: LookAround) -> LookedAround:
+        notice = self._notice() if work.after_calls and self._notice is not None else None
+        renewed = None if self._renewal is None else await self._renewal(me)
+        todos = self._todos
+        return LookedAround(
+            work.key,
+            offered=None if renewed is None else self._renew(renewed),
+            todos="" if todos is None else todos.render(),
+            open_todos=0 if todos is None else len(todos.incomplete),
+            notice="" if notice is None else text_of(notice),
+        )
+
+    def _renew(self, renewed: Renewed) -> tuple[OfferedTool, ...]:
+        """Play and offer these from now on; what the decider is told of them."""
+        self._player.tools = {**renewed.unlisted, **{tool.name: tool for tool in renewed.tools}}
+        self._offer(renewed.tools)
+        if renewed.system is not None:
+            self._request = msgspec.structs.replace(self._request, system=renewed.system)
+        listed = [_offered(tool, tool.name, listed=True) for tool in renewed.tools]
+        return (*listed, *(_offered(tool, name, listed=False) for name, tool in renewed.unlisted.items()))
+
+    def _offer(self, tools: Iterable[Tool]) -> None:
+        self._request = msgspec.structs.replace(self._request, tools=tuple(tool.spec for tool in tools))
+
+
+def _offered(tool: Tool, name: str, *, listed: bool) -> OfferedTool:
+    return OfferedTool(
+        name=name,
+        spec=tool.spec,
+        origin=tool.origin,
+        ordered=tool.ordered,
+        elsewhere=tool.elsewhere,
+        waits=tool.waits,
+        synonyms=dict(tool.synonyms),
+        listed=listed,
+    )

@@ -1,0 +1,150 @@
+"""What a model's calls are worth, before any is played: pure, on what the tools say of themselves.
+
+A model's text is a stranger's text: names, arguments and the number of calls are bounded before anything is done
+with them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from ....protocol.chat import Tool as ToolSpec
+from ....protocol.chat import ToolCall
+from ....protocol.problems import did_you_mean
+from ...io.json_schema import errors_by, quick, validator
+from .rendering import shortened, text_of
+from .tool import Arguments, Json, Origin
+
+if TYPE_CHECKING:
+    from jsonschema.protocols import Validator
+
+MOST_CALLS = 64
+"""Calls of one turn that are played; the rest is refused."""
+
+LONGEST_NAME = 64
+_ILLEGAL = re.compile(r"[^A-Za-z0-9_-]")
+LONGEST_ARGUMENTS = 2_000_000
+
+
+class Offer(Protocol):
+    """What is to be known of a tool to decide about its calls: a `Tool`, or an `OfferedTool` of a message."""
+
+    @property
+    def spec(self) -> ToolSpec: ...
+    @property
+    def origin(self) -> Origin: ...
+    @property
+    def ordered(self) -> bool: ...
+    @property
+    def elsewhere(self) -> bool: ...
+    @property
+    def waits(self) -> bool: ...
+    @property
+    def synonyms(self) -> Mapping[str, str]: ...
+
+
+class Misfit(Exception):
+    """A call that can't be played; the model is told why."""
+
+
+class Checks:
+    """Compares calls with the schemas of their tools."""
+
+    def __init__(self) -> None:
+        self._validators: dict[str, Validator] = {}
+
+    def clear(self) -> None:
+        """The tools are others now."""
+        self._validators.clear()
+
+    def arguments(self, tool: Offer, call: ToolCall) -> Arguments:
+        """The arguments as the tool takes them.
+
+        Raises:
+            Misfit: they don't fit its schema.
+        """
+        if call.malformed:
+            raise Misfit(
+                f"The call '{call.name}' has invalid arguments: a JSON object was expected, and this came: "
+                f"{shortened(call.malformed, 300)}"
+            )
+        arguments = _without_nulls(_by_own_names(call.arguments, tool), tool)
+        wrong = self._misfits(tool, arguments)
+        if wrong:
+            raise Misfit(f"The call '{call.name}' has invalid arguments: {'; '.join(wrong)}")
+        return arguments
+
+    def _misfits(self, tool: Offer, arguments: Arguments) -> list[str]:
+        name = tool.spec.name
+        try:
+            check = self._validators.get(name)
+            if check is None:
+                parameters = tool.spec.parameters
+                schema = quick(parameters) if tool.origin == "mcp" else parameters
+                check = self._validators[name] = validator(json.dumps(schema))
+            return errors_by(check, arguments)
+        except Exception:  # jsonschema raises all kinds of errors for a schema that is none
+            if tool.origin != "mcp":
+                raise
+            return []  # a stranger's schema that is none: the server has to look for itself
+
+
+def unknown(name: str, tools: Mapping[str, Offer]) -> str:
+    """What a model reads that has called what is not there."""
+    near = did_you_mean(name[:LONGEST_NAME], tools)
+    there = f"there are: {', '.join(list(tools)[:50])}" if tools else "there is none"
+    return f"Unknown tool '{shortened(name, LONGEST_NAME)}': {near or there}"
+
+
+def tame(calls: Sequence[ToolCall]) -> tuple[ToolCall, ...]:
+    """A model's calls as they may go into the history: ids there and unique, names and arguments bounded.
+
+    A provider refuses a history with a name that could not have been offered, and that would end the conversation.
+    """
+    seen: set[str] = set()
+    tamed = []
+    for number, call in enumerate(calls[: 2 * MOST_CALLS]):
+        name = _ILLEGAL.sub("_", call.name[:LONGEST_NAME]) or "unknown"
+        malformed = shortened(call.malformed, 1_000)
+        arguments = call.arguments
+        if len(text_of(arguments)) > LONGEST_ARGUMENTS:
+            arguments, malformed = {}, f"(an object of more than {LONGEST_ARGUMENTS} characters)"
+        id = (
+            call.id
+            if call.id and call.id not in seen and len(call.id) <= LONGEST_NAME
+            else f"call_{number}_{len(seen)}"
+        )
+        seen.add(id)
+        tamed.append(msgspec.structs.replace(call, id=id, name=name, arguments=arguments, malformed=malformed))
+    return tuple(tamed)
+
+
+def _by_own_names(arguments: Arguments, tool: Offer) -> Arguments:
+    """With the tool's own names of its parameters; one that is given by both names stays as it is."""
+    names = {name: own for name, own in tool.synonyms.items() if own not in arguments}
+    return {names.get(name, name): value for name, value in arguments.items()} if names else arguments
+
+
+def _without_nulls(arguments: Arguments, tool: Offer) -> Arguments:
+    """Models write null for what they leave out; where the schema wants no null, it is left out."""
+    if None not in arguments.values():
+        return arguments
+    required = tool.spec.parameters.get("required", ())
+    properties = tool.spec.parameters.get("properties", {})
+    return {
+        name: value
+        for name, value in arguments.items()
+        if value is not None or name in required or _takes_null(properties.get(name))
+    }
+
+
+def _takes_null(schema: Json) -> bool:
+    if not isinstance(schema, dict):
+        return True
+    kind = schema.get("type")
+    return kind is None or kind == "null" or (isinstance(kind, list) and "null" in kind)
