@@ -63,4 +63,4 @@ def twins() -> Iterator[list[Twin]]:
         yield made
     finally:
         Driver.tapes = before
-    assert differences == []
+    assert differences == [], "\n".join(differences)
