@@ -75,7 +75,7 @@ class Agents:
         root = self.root
         self._runs += 1
         run = f"run-{self._runs}"
-        children = Children(root.config_dir, None)
+        children = Children(root.config_dir, None, root.loader)
         context = self.context = RunContext(
             gateway=root.gateway,
             limits=limits or Limits(),
