@@ -17,6 +17,8 @@ from trio.testing import wait_all_tasks_blocked
 from callboard.protocol.errors import ActorError
 from callboard.supervisors import Actor, Backoff, ChildSpec, Root, Supervisor
 
+from .notes import Note
+
 KINDS = ("permanent", "transient", "temporary")
 STRATEGIES = ("one_for_one", "one_for_all", "rest_for_one")
 RUNNING, WAITING, IDLE = "running", "waiting", "idle"
@@ -177,7 +179,7 @@ class SupervisorMachine(RuleBasedStateMachine):
             raise OSError
         self.diary.append(f"{name} starts")
         try:
-            if await me.receive() == "crash":
+            if (await me.receive()).said == "crash":
                 raise ValueError
         finally:
             self.diary.append(f"{name} ends")
@@ -233,7 +235,7 @@ class SupervisorMachine(RuleBasedStateMachine):
         if name is not None:
             child = self.site.child(name)
             assert child is not None
-            self.stage.call(child.tell, "crash" if crash else "return")
+            self.stage.call(child.tell, Note("crash" if crash else "return"))
             self.model.states[name] = WAITING
             self.model.diary.append(f"{name} ends")
             self.model.ended(name, crashed=crash)
