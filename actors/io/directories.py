@@ -1,4 +1,4 @@
-"""Where configuration lives: one rule, in one place."""
+"""The directories of configuration, cache and state."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def cache_dir(environ: Mapping[str, str]) -> Path:
 
 
 def state_dir(environ: Mapping[str, str]) -> Path:
-    """What outlives a process and is nobody's to edit: `$XDG_STATE_HOME/callboard`, else `~/.local/state/callboard`.
+    """For files that callboard writes and keeps: `$XDG_STATE_HOME/callboard`, else `~/.local/state/callboard`.
 
     As the standard wants it, a relative `XDG_STATE_HOME` counts as unset.
     """

@@ -1,4 +1,4 @@
-"""Checks values against JSON Schemas (2020-12, or the draft that a schema's `$schema` names).
+"""Validates values against JSON Schemas (2020-12, or the draft that a schema's `$schema` names).
 
 Schemas come from files, from tools and from strangers' servers: `$ref`s to other documents are not fetched.
 """
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from jsonschema.protocols import Validator
 
 SHOWN = 5
-"""Errors of one value that are told at most."""
+"""Errors that are reported per value."""
 
 
 _ENDLESS = "$: the value nests too deep to be checked, or the schema refers to itself without end"
@@ -25,7 +25,7 @@ def schema_errors(value: Any, schema: dict[str, Any]) -> list[str]:
 
 
 def errors_by(check: Validator, value: Any) -> list[str]:
-    """As `schema_errors`, for whoever keeps the `validator`."""
+    """`schema_errors` for a caller that keeps the `validator`."""
     from referencing.exceptions import Unresolvable
 
     try:

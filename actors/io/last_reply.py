@@ -1,4 +1,4 @@
-"""What was answered last at this machine, for `-f %%`: one file in the cache directory, for its owner's eyes only."""
+"""Keeps this machine's last reply for `-f %%`: one file in the cache directory that only its owner can read."""
 
 from __future__ import annotations
 

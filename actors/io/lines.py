@@ -1,8 +1,8 @@
-"""Lines for files, terminals, pipes and syslog, written by a thread.
+"""Writes lines to files, terminals, pipes and syslog from a thread.
 
-A terminal that is stopped, a full disk or a reader that stands still must not hold a run or the server up, so who has a
-line leaves it here and goes on. What waits is bounded. Beyond that a log drops lines, counts them, and says with the
-next one that is written how many; a result, of which each line matters, takes its reader for gone.
+A stopped terminal, a full disk or a reader that does not read must not hold a run or the server up, so callers queue a
+line here and go on. The queue is bounded. When it is full, a log drops lines, counts them, and says so with the next
+line it writes; a result, of which each line matters, treats its reader as gone.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def _encoded(text: str) -> bytes:
 
 @final
 class StreamSink:
-    """Lines on a stream that somebody else owns.
+    """Writes lines to a stream, which it never closes.
 
     They go to its file descriptor: a thread that is stuck inside a Python stream would hold its lock and keep the
     interpreter from ending.

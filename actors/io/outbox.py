@@ -1,8 +1,8 @@
-"""What is on its way to one client: frames gather in a bounded buffer, and one task writes them, many at a time.
+"""Sends frames to one client: they gather in a bounded buffer, and one task writes them, many at a time.
 
-Whoever sends is cancelled now and then (a subscription that is ended, a request that is taken back). Had it to write
-to the socket itself, half a frame could be left there, and the client would read nonsense from then on. So senders only
-put whole frames in here, and wait while it is full; the writer alone touches the stream, and ends with the connection.
+Senders get cancelled (a subscription ends, a request is withdrawn). If they wrote to the socket themselves, a cancelled
+one could leave half a frame there, and the client could not parse what follows. So senders only put whole frames in
+here, and wait while it is full; the writer alone touches the stream, and ends with the connection.
 """
 
 from __future__ import annotations

@@ -127,7 +127,7 @@ class Peer:
         return contextlib.nullcontext()
 
     def told(self, request: Request, error: Exception) -> ErrorData:
-        """How an error is told."""
+        """The JSON-RPC error for `error`."""
         name = request.method
         if isinstance(error, Refusal):
             return ErrorData(error.code, str(error), error.data)
@@ -193,7 +193,7 @@ class Peer:
         return None
 
     async def _not_understood(self, frame: bytes, why: str) -> None:
-        """Refuse it, by its id if it has one: whoever waits for an answer gets it."""
+        """Refuse the frame; with its id if it has one, so that the request ends."""
         head = _ided(frame)
         id = head.id if isinstance(head.id, int | str) and not isinstance(head.id, bool) else None
         if head.method is msgspec.UNSET and id in self._asked:  # an answer to us, but none that can be read
@@ -209,7 +209,7 @@ class Peer:
             result = await self.begin(request, send)
             if inspect.iscoroutine(result):
                 return self._spawn(request, result, send)
-        except Exception as error:  # noqa: BLE001 - each is told to the client, and a bug to the log
+        except Exception as error:  # noqa: BLE001 - the client gets each, the log gets bugs
             await self._failed(request, error, send)
             return None
         await self.succeeded(request, result, send)
@@ -261,7 +261,7 @@ class Peer:
                     answering = self._under_way.pop(id, None) is not None
                     if answering:
                         await self.succeeded(request, result, send)
-                except Exception as error:  # noqa: BLE001 - each is told to the client, and a bug to the log
+                except Exception as error:  # noqa: BLE001 - the client gets each, the log gets bugs
                     if answering or self._under_way.pop(id, None) is not None:
                         await self._failed(request, error, send)
         except Gone:
@@ -292,7 +292,7 @@ class Peer:
         await self._send(frame)
 
     async def request(self, method: str, params: Json, send: Send | None = None) -> Json:
-        """Ask the other side; its result. Cancelled, the other side is told.
+        """Call a method of the other side; its result. When cancelled, it notifies the other side.
 
         Args:
             send: the way to it, if not the connection's.
@@ -311,7 +311,7 @@ class Peer:
             await asked.settled.wait()
         except Gone:
             raise Refused("the client is gone") from None
-        except trio.Cancelled:  # somebody else has answered: it need not show the question any more
+        except trio.Cancelled:  # another front end has answered: the client withdraws the question
             if not self._closed:
                 self.withdraw(encode_notification(self.cancelling, {"requestId": id}), send)
             raise

@@ -1,8 +1,8 @@
-"""Secrets are taken out of whatever is written down or sent: logs, audit lines, events.
+"""Removes secrets from logs, audit lines and events.
 
-Two things are looked for. Secrets that we know (the keys of the configured providers, the server's own token) are found
-wherever they stand. Others are known by their form: bearer tokens, signed tokens, keys of ours and of the usual
-providers. Events are only searched for the former: they hold the words of models and people, which look like anything.
+It looks for two things. Known secrets (the keys of the configured providers, the server's own token) are found
+wherever they stand. Others are found by their form: bearer tokens, signed tokens, keys of ours and of the usual
+providers. Events are searched for the former only: text of models and people may look like the latter by chance.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ def about(**what: str | None) -> Iterator[None]:
 def install(
     stream: TextIO, *, format: str = "json", level: str = "info", redactor: Redactor | None = None
 ) -> ServerLog:
-    """Have the program's log written this way, on a stream that somebody else owns."""
+    """Send the program's log to `stream` in this format; the caller closes the stream."""
     handler = ServerLog(stream, format, redactor or Redactor())
     root = logging.getLogger("callboard")
     root.handlers = [handler]

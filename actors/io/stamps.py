@@ -1,12 +1,12 @@
-"""What a reading of files has looked at, so that its result can be kept until one of them changes.
+"""Records which files a read looks at, so that its result can be cached until one of them changes.
 
     with recorded() as looked:
         thing = read(file)          # whatever it consults, it passes to `look` first
     ...
     if unchanged(looked): use thing again
 
-A file's stamp is its time of modification, its size and its inode; a directory's changes with the names in it. A path
-that is not there has a stamp, too: that it is missing may be what was found out.
+A file's stamp is its time of modification, its size and its inode; a directory's changes with the names in it. A
+missing path has a stamp, too: the result may depend on its absence.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Messages over two pipes, one line each: with the one client that has started us, over our stdin and stdout.
+"""Exchanges messages, one per line, with the client that has started this process, over stdin and stdout.
 
-Nothing else may get in between. So while we serve, descriptor 1 is stderr and descriptor 0 is empty, for all of this
-process and for what it starts; the protocol has private copies of the real ones. The end of the input is the client's
-goodbye: what has been said is still sent.
+No other output may get in between. So while we serve, descriptor 1 is stderr and descriptor 0 is empty, for all of this
+process and for what it starts; the protocol has private copies of the real ones. At the end of the input what waits in
+the outbox is still sent.
 
-The client may be slow to read. What it is sent waits in the outbox; beyond `BEHIND` bytes no more messages are read.
+The client may read slowly. Messages to it wait in the outbox; beyond `BEHIND` bytes we read no more from it.
 """
 
 from __future__ import annotations

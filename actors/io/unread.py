@@ -1,8 +1,8 @@
-"""What the connections of one key together have not read yet: how much of it may be kept for them.
+"""Bounds the bytes that wait for all connections of one key together.
 
-A connection has little room of its own (see `outbox`), but a key may have many, and may ask on each for as much as one
-answer holds. So what waits for a key is counted over all its connections, and its next request waits while that is too
-much. Requests whose answer may be long and is made in steps take turns besides: each of them holds what it has made.
+A connection buffers little (see `outbox`), but a key may have many, and may request a large answer on each. So the
+bytes that wait for a key are counted over all its connections, and its next request waits while there are too many.
+Requests whose answer may be long and is made in steps take turns besides: each of them holds what it has made.
 
     with unread.of(caller.subject) as mine:
         await mine.room()

@@ -1,8 +1,8 @@
-"""Files that are replaced as a whole: whoever reads one finds what was there before or all that is new, never half.
+"""Replaces files atomically: a reader finds the old content or all of the new, never half.
 
-The new one is made beside the old one and then takes its name. What a process leaves that is killed in between is
-called like its file, with more behind it (`unfinished`); it is written over when that process id comes round, and
-whoever clears the place up may take it away.
+The new file is written beside the old one and then renamed over it. A process killed in between leaves a file whose
+name begins with the target's (`unfinished`); a process that gets the same id overwrites it, and a clean-up may
+remove it.
 """
 
 from __future__ import annotations

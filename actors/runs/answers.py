@@ -1,4 +1,4 @@
-"""Answers prepared before the run: given in the order asked, or by the id of the node that asks.
+"""Answers prepared before a run: used in the order of the questions, or by the id of the asking node.
 
 They are a policy of the run's actor (see `supervisors.escalation`), so they come before any person is asked.
 """

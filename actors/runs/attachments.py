@@ -1,4 +1,4 @@
-"""Files that come with a workflow's task: shown to models as images and files, and put into the workspace."""
+"""The files of a workflow's task: models get them as images and files, and the workspace gets copies."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""From a `RunRequest` to its run: what is wrong before the run's actor starts is raised here.
+"""Starts the run of a `RunRequest`, and raises the errors that precede the run's actor.
 
-Such are: no such target, an invalid file, a missing variable, an unknown model. What goes wrong afterwards is the
-outcome's `error` (see `execution`).
+Such are: no such target, an invalid file, a missing variable, an unknown model. Later errors are the outcome's `error`
+(see `execution`).
 """
 
 from __future__ import annotations

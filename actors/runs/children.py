@@ -1,4 +1,4 @@
-"""Agents called by agents: found, read once per run, and played as children of whoever calls."""
+"""Agents that agents call: found, read once per run, and played as the caller's children."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether the documents that an agent looks things up in are where its file says."""
+"""Checks that the documents of an agent's knowledge are where its file says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DevAll workflows as targets: what is around the file when it is read, and where the files of its subgraphs are.
+"""Reads DevAll workflows as targets: with their variables, and with the files of their subgraphs.
 
 `${NAME}` in a workflow is what the caller says (`--var`), what `vars` of the file say, and then the environment and the
 `.env` files beside the workflow and in the working directory; what is set already wins.

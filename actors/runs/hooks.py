@@ -1,4 +1,4 @@
-"""What goes beside a `RunRequest` and is no data: callbacks, Python functions, objects that live in this process."""
+"""The parts of a run's request that are no data: callbacks, Python functions, objects of this process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run in a session: it goes on from what was said, and what it says is kept."""
+"""Runs an agent in a session: from the session's history, to which it adds its own."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ class RoundedOff(msgspec.Struct, frozen=True, kw_only=True):
 async def round_off(root: Root, act: Act, *, compress: bool = True) -> RoundedOff:
     """After a turn that brought something: the session gets a title, and is shortened if it has become long.
 
-    One that nobody has named gets its title and its name from a model, where `save_session` is true.
+    An unnamed one gets its title and its name from a model, where `save_session` is true.
     """
     turn = act.turn
     if not turn.keeps or not turn.dirty:
@@ -190,7 +190,7 @@ async def keep_temporary(root: Root, turns: list[Said], *, agent: str | None, mo
 
 
 def agent_of(target: Loaded | Agent) -> str | None:
-    """Whose sessions a target's are; those of an agent without a file are nobody's."""
+    """The agent that a target's sessions belong to; None for an agent without a file."""
     if isinstance(target, Agent) or (isinstance(target, LoopAgent) and target.directory is None):
         return None
     return target.name.replace("/", "_")
@@ -252,7 +252,7 @@ def variables_of(target: Loaded | Agent, turn: Turn, given: Mapping[str, str]) -
 
 
 def _keeps(session: Session, root: Root, wanted: bool | None) -> bool:
-    """Whether what is said is kept: a session with a name is, unless somebody says no."""
+    """Whether the turn is kept: a named session's is, unless an option says no."""
     return (wanted if wanted is not None else _wish(session, root)) is not False
 
 
@@ -279,4 +279,4 @@ async def _forget(root: Root, stored: Stored) -> None:
     try:
         await root.sessions.delete(None, stored.id)
     except CallboardError:
-        return  # somebody else works with it already
+        return  # another turn has it already

@@ -1,7 +1,7 @@
-"""Loads the targets of a root: in a thread, one at a time, and once until one of the files that were read changes.
+"""Loads the targets of a root: in a thread, one at a time, cached until one of the files that were read changes.
 
-All front ends share it. One at a time, since reading YAML is work for the interpreter: two such threads would make the
-event loop wait twice as long for its turn.
+All front ends share it. One at a time, since reading YAML holds the interpreter's lock: two such threads would make
+the event loop wait twice as long for its turn.
 """
 
 from __future__ import annotations

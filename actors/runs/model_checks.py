@@ -1,6 +1,6 @@
-"""Whether the models that an agent's file names are models that can be asked: their clients are known, and have them.
+"""Checks that the models in an agent's file exist: their clients are configured, and offer them.
 
-Keys and weights are no matter of the file: a run that lacks them says so.
+Missing keys and weights are no error of the file: the run reports them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""An agent made ready to work: variables resolved, tools found, graph compiled, what can't be run yet refused.
+"""Prepares an agent for a run: resolves variables, finds tools, compiles the graph, refuses what can't run.
 
 The same for the agent that the user named and for those that other agents call (`children`).
 """
@@ -316,7 +316,7 @@ def _recipes_of(
 
 
 async def _its_end(me: Actor, ref: Ref[Any]) -> End:
-    """Wait for the child's end; whoever is interrupted meanwhile leaves no child behind that works on."""
+    """Wait for the child's end; a cancelled caller stops the child first."""
     try:
         return await ref.wait()
     except trio.Cancelled:

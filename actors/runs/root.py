@@ -77,7 +77,7 @@ class Root:
         on_signal: called with a signal's number and how many there were.
         patient: questions wait for a front end that is not there yet.
         dry_run: no request goes to a model; see `Settings.dry_run`.
-        serving: we are here for long: MCP servers that nobody uses are kept for a while.
+        serving: the process lives long: unused MCP servers are kept for a while.
         on_hangup, hangup_ends, on_drain: see `supervisors.Root`.
 
     Attributes:

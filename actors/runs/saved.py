@@ -1,4 +1,4 @@
-"""A run kept as files, when somebody asks for it (`--save DIR`): `DIR/<run id>/`, readable by its owner alone.
+"""Saves a run as files (`--save DIR`): `DIR/<run id>/`, readable by its owner alone.
 
 log.jsonl       every event, as it came
 outcome.json    what `-o json` prints

@@ -1,12 +1,12 @@
 """Targets: what the user names, and the agent that is found there.
 
 A target is the name of an agent in the configuration directory (`agents/<name>/`) or of a built-in one, an agent's
-directory, or a YAML file. A directory holds either a `graph.yaml` or a `config.yaml`. A file of another name is told by
-what it says: a mapping with `nodes` is a graph, one with a mapping `graph` is a DevAll workflow.
+directory, or a YAML file. A directory holds either a `graph.yaml` or a `config.yaml`. In a file of another name
+the content decides: a mapping with `nodes` is a graph, one with a mapping `graph` is a DevAll workflow.
 
-A bare name means those agents first, and what the working directory calls so only if there is none: `coder` is the same
-agent wherever one stands, also inside of a repository of somebody else's that has a `coder/`. A path is never a name:
-`./coder`, `coder.yaml`, a `Path`.
+A bare name means those agents first, and a file of the working directory only if there is none: `coder` is the same
+agent in every directory, also inside of a foreign repository that has a `coder/`. A path is never a name: `./coder`,
+`coder.yaml`, a `Path`.
 """
 
 from __future__ import annotations

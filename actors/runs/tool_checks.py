@@ -1,4 +1,4 @@
-"""What is wrong with the tools that an agent's file lists, and with the agent's own tools file."""
+"""Checks the tools that an agent's file lists, and the agent's own tools file."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def own_tools(directory: Path) -> tuple[list[str], list[Problem]]:
 
 
 class KnownServers:
-    """The MCP servers of a configuration directory; `mcp.json` is read when somebody asks for one."""
+    """The MCP servers of a configuration directory; `mcp.json` is read at the first look-up."""
 
     def __init__(self, base: Path, settings: Settings) -> None:
         self._base = base

@@ -1,7 +1,7 @@
-"""What others know of a run that its events do not say: who asked for it, and which conversation it is a turn of.
+"""What traces say of a run and its events do not: who requested it, and the conversation that it is a turn of.
 
-Both are context variables, so they reach the run through the tasks that start it. Setting them costs next to nothing,
-whether or not anybody traces.
+Both are context variables, so they reach the run through the tasks that start it. Setting them is cheap, with
+or without tracing.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ _RAW = {name: re.compile(rf"</{name}", re.IGNORECASE) for name in ("script", "st
 
 
 class Tags(Protocol):
-    """Is told what comes by."""
+    """Receives the tags and text."""
 
     def begins(self, tag: str, attributes: str) -> None:
         """A tag; `attributes` is the text between its name and its end."""

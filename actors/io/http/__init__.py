@@ -1,4 +1,4 @@
-"""An HTTP/1.1 client on trio under httpx: our own connections, since httpcore's pool grows worse than linearly.
+"""An HTTP/1.1 transport for httpx on trio: with our own pool, since httpcore's grows worse than linearly.
 
 Measured: 1,000 concurrent one-tool agents cost 18 to 21 CPU-seconds on httpcore's pool and 0.5 on this one. Start with
 `transport`.

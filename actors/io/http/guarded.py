@@ -1,11 +1,11 @@
-"""Gets pages whose URLs models and pages made up: http and https only, a few redirects, and not everywhere.
+"""Fetches untrusted URLs (from models and pages): http and https only, few redirects, and no refused address.
 
 Refused are the addresses where clouds hand out credentials (link-local, such as 169.254.169.254), and where the caller
 wants it, this machine and private networks; a developer's own servers live there, so some callers allow them. What
-counts is the address that a connection leads to. So a name is looked up and refused before anything is connected, and
-the other end is looked at once more when it is, for a name may lead elsewhere the second time it is looked up; neither
-a name nor a redirect nor an odd spelling gets around it. A proxy is exempt: it was set up by who runs us. It decides
-where its requests go, and so only addresses that are written out are refused then.
+counts is the address that a connection leads to. So a name is resolved and checked before anything is connected, and
+the peer's address is checked once more afterwards, since a second look-up may give another address (DNS rebinding);
+neither a name nor a redirect nor an odd spelling gets around it. A proxy is exempt: the user has configured it. It
+resolves names itself, so that only URLs with a literal address are refused then.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _PRIVATE_TOO = tuple(map(ipaddress.ip_network, ("192.0.0.0/24", "::/96", "64:ff9
 
 
 class CantFetch(Exception):
-    """There is no page to be had. The text says why."""
+    """The page can't be fetched. The text says why."""
 
 
 class Refused(CantFetch):

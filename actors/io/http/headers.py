@@ -1,4 +1,4 @@
-"""The headers of a request, as servers look at them."""
+"""Turns a request's raw headers into a dictionary."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 
 def joined(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
-    """By lower-case name; what is given twice is joined, so that it equals nothing."""
+    """Values by lower-case name; repeated ones are joined, so that they equal nothing."""
     headers: dict[str, str] = {}
     for name, value in raw:
         key, text = name.decode("latin-1").lower(), value.decode("latin-1")

@@ -43,7 +43,7 @@ class ResponseReader:
         headed: status and headers of the final response are there (1xx ones are skipped).
         complete: the whole response has been read.
         reusable: once complete, whether the connection may carry another request.
-        chunks: pieces of the body that nobody has taken yet.
+        chunks: pieces of the body that the reader has not taken.
     """
 
     def __init__(self, *, bodiless: bool = False) -> None:

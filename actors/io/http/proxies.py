@@ -1,4 +1,4 @@
-"""Which proxy a URL goes through, by the variables that everybody knows.
+"""Which proxy a URL goes through, by the standard variables.
 
 `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY`, in capitals or small letters (small ones win, as in curl).
 As in Go, nothing on this machine itself is ever sent to a proxy, so that a local model server works on a desk where

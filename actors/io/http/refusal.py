@@ -1,4 +1,4 @@
-"""What an HTTP answer that is no success says: why, and when to come again."""
+"""Reads HTTP error responses: the reason, and when to try again."""
 
 from __future__ import annotations
 

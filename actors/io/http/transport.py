@@ -8,7 +8,7 @@ request, and has no task in the background:
 
 A connection carries one request at a time, in the task that asked, and is kept only after its response was read to
 the end. In every other case (cancellation, timeout, an error, a reader that stops early) it is closed on the spot,
-which is how a provider learns that nobody waits any more.
+so that the provider can stop working on the response.
 
 A server may close an idle connection just when we use it again. If not a byte of an answer had come, the request
 is sent once more on a new connection; not so one with the extension `once`, whose work must not be done twice. A body
@@ -83,7 +83,7 @@ class TrioTransport(httpx.AsyncBaseTransport):
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close every connection; whoever still reads from one gets `httpx.ReadError`. Never waits."""
+        """Close every connection; pending reads raise `httpx.ReadError`. Never waits."""
         self.connections.close()
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:

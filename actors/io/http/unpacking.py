@@ -1,4 +1,4 @@
-"""Compressed bodies, unpacked a little at a time. We never ask for them; some servers compress all the same."""
+"""Decompresses bodies in small pieces. We never ask for compression; some servers compress all the same."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ UNPACKED = 64 * 1024
 def unpacker_of(encoding: str) -> zlib._Decompress | None:
     """What unpacks a body. Not httpx's way, which unpacks all of a piece at once, however much that is."""
     if encoding.strip().lower() not in ("gzip", "x-gzip", "deflate"):
-        return None  # not packed; or in a way that we don't know, and whoever reads it will say what it looks like
+        return None  # not packed; or in an unknown way, which the reader of the body reports
     return zlib.decompressobj(zlib.MAX_WBITS | 32)  # 32: it finds out by itself which of the two it is
 
 

@@ -33,11 +33,11 @@ class Wire(Protocol):
         ...
 
     def is_stale(self) -> bool:
-        """Whether an idle wire is of no use: closed by the other side, or with bytes that nobody asked for."""
+        """Whether an idle wire is unusable: the server has closed it, or has sent unrequested bytes."""
         ...
 
     def close(self) -> None:
-        """Close at once; whoever waits on the wire is woken with an error."""
+        """Close at once; tasks that wait on the wire get an error."""
         ...
 
 
@@ -129,7 +129,7 @@ async def connect(host: str, port: int) -> PlainWire:
     """Connect to a host by name or address.
 
     Raises:
-        OSError: nobody there; for a name, after all of its addresses were tried.
+        OSError: nothing accepts there; for a name, at none of its addresses.
     """
     address = _as_address(host)
     if address is not None:

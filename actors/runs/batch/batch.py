@@ -1,4 +1,4 @@
-"""A batch as an actor: its decider played, each task a run of its own whose result is kept as soon as it has ended."""
+"""The actor of a batch: it plays the decider; each task is a run of its own whose result is kept when it ends."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Perform = Callable[[Task], Awaitable[Outcome]]
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True):
-    """What is told of a task that has ended."""
+    """A task's end and its result."""
 
     task: Task
     outcome: Outcome

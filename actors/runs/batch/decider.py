@@ -1,8 +1,8 @@
-"""What a batch decides: which task is begun next, and when no more of them are.
+"""Decides which task of a batch begins next, and when the batch ends.
 
-A run that fails is a failure of its task and of no other. One that is interrupted has no result: it is not done.
-What would fail the same way for all of them, a key that is missing, a model that does not exist, ends the batch when
-the first of them has found it out; so does a number of failures, if the caller has set one.
+A run that fails is a failure of its task and of no other. An interrupted one has no result: it is not done.
+An error that all tasks would share, such as a missing key or an unknown model, ends the batch at the first task that
+meets it; so does a number of failures, if the caller has set one.
 """
 
 from __future__ import annotations

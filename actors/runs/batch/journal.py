@@ -1,10 +1,10 @@
-"""What came of a batch's tasks: a file with a line of JSON for each that is done, and one beside it for the failed.
+"""Writes the results of a batch's tasks: a JSON line for each done task, and a second file for the failed.
 
-The first is the batch's memory. A line is appended whole and is on the disk before its task counts as done; half a line
-is what a crash has left, and is cut off. So a batch that was interrupted or killed goes on where it was when it is
-called again: what is done stays, what has failed is tried once more, and the file of failures begins anew.
+The next call resumes from the first. A line is appended whole and is on the disk before its task counts as done; half
+a line is the remains of a crash, and is cut off. So a batch that was interrupted or killed resumes when it is called
+again: done tasks stay done, failed ones run once more, and the file of failures begins anew.
 
-A thread writes and waits for the disk; lines that come meanwhile go there together the next time.
+A thread writes and waits for the disk; lines that come meanwhile are written together the next time.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class Journal:
     async def flush(self) -> None:
         """Have all on the disk that was handed over. Raises like `keep`."""
         async with self._turn:
-            if self.behind:  # else somebody else has written ours
+            if self.behind:  # else another call has written our lines
                 lines = tuple(self._waiting)
                 try:
                     await trio.to_thread.run_sync(self._write, lines)

@@ -1,4 +1,4 @@
-"""The target of a batch, read once for all tasks; a workflow once per vars, since `${NAME}` is part of its text."""
+"""Reads a batch's target once for all tasks; a workflow once per vars, since `${NAME}` is part of its text."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""The tasks of a batch: a CSV, JSON Lines or Excel file with a row for each.
+"""Reads the tasks of a batch: a CSV, JSON Lines or Excel file with a row for each.
 
 id           its name in the results; the number of the row if no row has one
 task         the prompt
 attachments  a JSON list of files, relative to the tasks' file
 vars         a JSON object: what `--var` sets, for this task
 
-All but `task` may be left out, and so may `task` where there are attachments or vars. Whatever is wrong is told at
-once, all of it, before anything runs: a batch that stops at row 800 has been paid for.
+All but `task` may be left out, and so may `task` where there are attachments or vars. All errors are
+reported together, before anything runs: a batch that stops at row 800 has cost money.
 """
 
 from __future__ import annotations

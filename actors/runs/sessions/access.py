@@ -1,7 +1,7 @@
 """Who may do what with a session.
 
 Its owner may do all. Another's session is denied, unless the caller has the scope `admin:sessions`. One without an
-owner (a file of an older program) may be read by all, and belongs to whoever changes it first. Without a caller it is
+owner (a file of an older program) may be read by all, and belongs to the first who changes it. No caller stands for
 the person at this machine, who may do all.
 """
 
@@ -38,16 +38,16 @@ def may_see(caller: Caller | None, meta: Meta) -> bool:
 
 
 def check_read(caller: Caller | None, meta: Meta, id: str) -> None:
-    """Raise `Denied` if it is somebody else's."""
+    """Raise `Denied` if the caller may not see it."""
     if not may_see(caller, meta):
         raise Denied(f"session {id} belongs to somebody else")
 
 
 def claim(caller: Caller | None, meta: Meta, id: str) -> bool:
-    """Before a change: see that it is allowed; whether the session has got its owner by it.
+    """Check that the caller may change it; whether this has made the caller its owner.
 
     Raises:
-        Denied: it is somebody else's.
+        Denied: it has another owner.
     """
     check_read(caller, meta, id)
     if meta.owner is not None:

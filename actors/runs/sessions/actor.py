@@ -1,9 +1,9 @@
-"""A session that somebody works with: an actor that gives out turns, one at a time, in the order of the asking.
+"""The actor of a session in use: it gives out turns, one at a time, in the order of the requests.
 
-So two writers of one process never meet; what keeps out another process is the lock (see `disk.files`).
+So two writers of one process never meet; the lock keeps out other processes (see `disk.files`).
 
-Who has the turn has the session: it may change it until it gives the turn back. A holder that ends without giving it
-back can't be: the turn is a context manager (see `live`).
+The holder of the turn may change the session until it gives the turn back. It always does: the turn is a context
+manager (see `live`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .store import Stored
 
 IDLE = 300.0
-"""Seconds after which a session that nobody asks for is forgotten; its file stays."""
+"""Seconds after which an unused session is forgotten; its file stays."""
 
 
 class TakeTurn(msgspec.Struct, frozen=True, tag="take-turn"):
@@ -30,7 +30,7 @@ class Loan:
     """The right to work with a session.
 
     Attributes:
-        known: the session as the last holder left it; None if nobody had it yet.
+        known: the session as the last holder left it; None before the first.
     """
 
     def __init__(self, known: Stored | None) -> None:
@@ -51,7 +51,7 @@ class LiveSession:
     """Body of a session's actor.
 
     Attributes:
-        busy: whether somebody has the turn.
+        busy: whether the turn is taken.
     """
 
     def __init__(self) -> None:

@@ -1,11 +1,11 @@
-"""The sessions of a process: who wants to work with one takes a turn.
+"""The sessions in use in a process: work on one happens in turns.
 
     async with root.sessions.turn(None, "bridges", agent="researcher") as turn:
         outcome = await callboard.run("researcher", "And arches?", history=turn.history, on_history=turn.keep)
 
-Turns of one session come one after another, in the order in which they were asked for; the session's file is read when
-a turn begins (if somebody has changed it) and written when it ends, whatever ended it. Everything else that can be done
-with a session is here as well, for callers from outside, too: see `access` for what they may.
+Turns of one session come one after another, in the order of their requests; the session's file is read when a turn
+begins (if it has changed) and written when it ends, whatever ended it. All other operations on sessions are here as
+well, for outside callers, too: see `access` for what they may.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Sessions:
             on_wait: told, once, that it is waited for another process.
 
         Raises:
-            NotFound, Denied: there is none, or it is somebody else's.
+            NotFound, Denied: there is none, or it has another owner.
             Conflict: another process works with it.
             CallboardError: at the end of the turn: what it has brought could not be written (`Turn.unkept`).
         """
@@ -93,10 +93,10 @@ class Sessions:
             loan.give_back()
 
     async def _finish(self, turn: Turn, loan: Loan) -> None:
-        """What the turn has brought comes into the file; why it does not, if so, is told in `turn.unkept`."""
+        """Write the turn's changes to the file; a reason why that fails is in `turn.unkept`."""
         if turn.keeps and not turn.dirty:
             return
-        loan.known = None  # until it is written nobody knows it
+        loan.known = None  # unknown until it is written
         if not turn.keeps:
             return
         with self._services.kernel.shield(SAVE_WITHIN):
@@ -147,7 +147,7 @@ class Sessions:
 
     @property
     def live(self) -> int:
-        """How many sessions somebody works with, or has worked with a moment ago."""
+        """How many sessions are in use, or were a moment ago."""
         return len(self._live)
 
     # --- what else can be done ------------------------------------------------------------------------------
@@ -252,7 +252,7 @@ class Sessions:
     async def set_owner(
         self, caller: Caller | None, name: str, owner: str | None, *, agent: str | None = None
     ) -> SessionMeta:
-        """Give it to somebody."""
+        """Set the owner."""
         async with self._change(caller, name, agent) as turn:
             turn.session.meta.owner = owner
         return await self._meta(turn.stored)

@@ -1,4 +1,4 @@
-"""What sessions are called: a UUID, always; an alias, if somebody gave one; and the agent whose they are.
+"""The names of sessions: a UUID, an optional alias, and the agent that they belong to.
 
 All three become parts of paths, so they are checked here and nowhere else.
 """
@@ -14,7 +14,7 @@ TEMP = "temp"
 """The session that is not kept."""
 
 AUTOMATIC = re.compile(r"\d{8}T\d{6}(-.+)?")
-"""Aliases that nobody chose: `20261103T100000-what-holds-a-bridge-up`."""
+"""Generated aliases: `20261103T100000-what-holds-a-bridge-up`."""
 
 LONGEST = 120
 _FAMILY = uuid.UUID("3c0c9d7e-7d2b-5e0e-9a35-0b6f2d4c8e11")
@@ -37,7 +37,7 @@ def as_id(text: str) -> str | None:
 
 
 def legacy_id(agent: str | None, alias: str) -> str:
-    """The id of a session that an older program has kept; the same for whoever looks."""
+    """The id of a session that an older program has kept; a pure function of its name."""
     return str(uuid.uuid5(_FAMILY, f"{agent or ''}/{alias}"))
 
 
@@ -94,5 +94,5 @@ def _shown(text: str) -> str:
 
 
 def is_automatic(alias: str | None) -> bool:
-    """Whether nobody chose this alias."""
+    """Whether this alias was generated."""
     return alias is not None and AUTOMATIC.fullmatch(alias) is not None

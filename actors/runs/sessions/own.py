@@ -1,4 +1,4 @@
-"""What a session itself says of who plays in it: sampling always, the rest where no agent's file says it."""
+"""A session's own settings of its agent: sampling always, the rest where no agent's file has them."""
 
 from __future__ import annotations
 

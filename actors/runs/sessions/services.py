@@ -1,4 +1,4 @@
-"""What sessions use of the process that they are in; `runs.root.Root` has it. An interface, so that the root may make
+"""The interface of what sessions use of their process. `runs.root.Root` implements it, so that the root makes
 `live.Sessions` and sessions need not know the root.
 """
 

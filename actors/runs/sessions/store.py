@@ -5,10 +5,10 @@
     kept.session.messages.append({"role": "user", "content": "..."})
     store.save(kept)
 
-A file is replaced whole. Who changes one holds its lock meanwhile (`hold`), so that two processes never write at once;
-what was changed without the lock, with an editor say, is noticed by its time and never overwritten: `Conflict`.
+A file is replaced whole. Its writer holds its lock meanwhile (`hold`), so that two processes never write at once; a
+change without the lock, by an editor say, shows in the file's stamp and is never overwritten: `Conflict`.
 
-`caller` is whoever asks from outside (see `access`); without one it is the person at this machine.
+`caller` is an outside caller (see `access`); None is the person at this machine.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ NAMES_WITHIN = 10.0
 def _on_disk(
     method: Callable[Concatenate[SessionStore, P], R],
 ) -> Callable[Concatenate[SessionStore, P], R]:
-    """What the disk refuses is told as `NotKept`."""
+    """Raise `NotKept` for errors of the disk."""
 
     @wraps(method)
     def told(self: SessionStore, /, *args: P.args, **options: P.kwargs) -> R:
@@ -60,7 +60,7 @@ def _on_disk(
 
 
 class SessionStore:
-    """See the module. `warn` is told what is odd about the files."""
+    """See the module. `warn` gets oddities of the files."""
 
     def __init__(self, config_dir: Path, *, warn: Callable[[str], None] = log.warning) -> None:
         self.config_dir = config_dir
@@ -75,7 +75,7 @@ class SessionStore:
 
     @_on_disk
     def resolve(self, name: str, agent: str | None = None, *, caller: Caller | None = None) -> str:
-        """The id of the session that somebody calls `name`: an id or an alias. Hints name none but those of `caller`.
+        """The id of the session `name`, an id or an alias. Hints name only sessions of `caller`.
 
         Raises:
             NotFound: there is none.
@@ -160,7 +160,7 @@ class SessionStore:
         """The session with this id.
 
         Raises:
-            NotFound, Denied: there is none, or it is somebody else's.
+            NotFound, Denied: there is none, or it has another owner.
             InvalidFile: its file can't be read.
         """
         scope = scope_of(self.config_dir, agent)
@@ -187,7 +187,7 @@ class SessionStore:
         """The session of this name, made if there is none.
 
         Raises:
-            Denied: it is somebody else's.
+            Denied: it has another owner.
         """
         scope = scope_of(self.config_dir, agent)
         alias = checked_alias(alias)
@@ -201,7 +201,7 @@ class SessionStore:
 
     @_on_disk
     def fresh(self, stored: Stored) -> Stored:
-        """The session as it is now: `stored` itself if nobody has changed the file."""
+        """The session as it is now: `stored` itself if the file is unchanged."""
         scope = scope_of(self.config_dir, stored.agent)
         path = scope.state(stored.id)
         if path.is_file() and stamp(path) == stored.stamp:
@@ -239,7 +239,7 @@ class SessionStore:
 
         Raises:
             NotFound: it was deleted.
-            Conflict: somebody else has changed the file.
+            Conflict: the file was changed meanwhile.
         """
         path = scope_of(self.config_dir, stored.agent).state(stored.id)
         if not path.is_file():
@@ -251,7 +251,7 @@ class SessionStore:
 
     @_on_disk
     def save_beside(self, stored: Stored) -> Path:
-        """Write it where nobody looks for it but a person, since its file holds something that can't be read."""
+        """Write it to a new file beside its own, which can't be read; only people look there."""
         path = self.path(stored.id, stored.agent).with_name(f"state-{new_id()[:8]}.yaml")
         write_whole(path, write_session(stored.session))
         return path
@@ -287,7 +287,7 @@ class SessionStore:
         try:
             self._for_change(id, agent, caller)
         except InvalidFile:
-            if caller is not None:  # nobody knows whose it is
+            if caller is not None:  # its owner is unknown
                 raise
         with self._names(scope):
             for alias in aliases_of(scope, id):
@@ -326,7 +326,7 @@ class SessionStore:
     def set_owner(
         self, id: str, owner: str | None, agent: str | None = None, *, caller: Caller | None = None
     ) -> Stored:
-        """Give it to somebody. Hold the lock meanwhile."""
+        """Set the owner. Hold the lock meanwhile."""
         stored = self._for_change(id, agent, caller)
         stored.session.meta.owner = owner
         self.save(stored)

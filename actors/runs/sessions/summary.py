@@ -1,4 +1,4 @@
-"""What models write about a session: the summary that stands for what was said, and its title."""
+"""Has models write a session's title, and the summary that replaces its messages."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def first_words(text: str) -> str:
 
 
 def automatic_alias(title: str, now: datetime | None = None) -> str:
-    """The alias of a session that nobody named: `20261103T100000-what-holds-a-bridge-up`."""
+    """The alias of an unnamed session: `20261103T100000-what-holds-a-bridge-up`."""
     plain = unicodedata.normalize("NFKC", title).lower()
     slug = re.sub(r"[^\w]+", "-", plain).strip("-_")[:40].strip("-_")
     stamp = (now or datetime.now(UTC).astimezone()).strftime("%Y%m%dT%H%M%S")

@@ -1,4 +1,4 @@
-"""A session in the hands of whoever has its turn, and how what the turn has brought comes into its file."""
+"""A turn of a session: its holder changes the session, and `write` puts the changes into the file."""
 
 from __future__ import annotations
 
@@ -73,10 +73,10 @@ class Turn:
         return values
 
     def write(self, store: SessionStore) -> Stored:
-        """Write what the turn has brought; behind what somebody has written past the lock. The session as it is then.
+        """Write the turn's messages, after any that were written without the lock. The session as it is then.
 
         Raises:
-            Conflict: somebody has changed the file, and nothing was said that could be put behind it; or it can't be
+            Conflict: the file was changed meanwhile, and the turn has no messages to append; or it can't be
                 read any more, then the session is written beside it.
             NotFound, NotKept: it was deleted; the disk refuses.
         """

@@ -1,4 +1,4 @@
-"""The files of sessions: where they lie, how one is written whole and locked, what they are called, and lists of them.
+"""The files of sessions: their paths, atomic writes, locks, names, and lists of them.
 
-All of it blocks. `SessionStore` (`store`) is the door; nobody else changes anything here. Begin with `places`.
+All of it blocks. Only `SessionStore` (`store`) calls what changes files here. Begin with `places`.
 """

@@ -1,7 +1,7 @@
-"""What sessions are called: the files of aliases, ours and those of older programs.
+"""Reads and writes the aliases of sessions: our files and those of older programs.
 
-An older program's file counts as an alias until its session, once copied, was given another. `warn` is told of files
-that are of no use; they count as missing.
+An older program's file counts as an alias until its copied session gets another. `warn` is called for unusable files;
+they count as missing.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def alias_of(scope: Scope, id: str, guess: str | None = None) -> str | None:
 
 
 def aliases_of(scope: Scope, id: str) -> list[str]:
-    """All that it is called: one, unless somebody was killed while they gave it another."""
+    """Its aliases: one, unless a process was killed while it renamed the session."""
     return [path.name for path in scope.pointers() if pointed(path, scope) == id]
 
 

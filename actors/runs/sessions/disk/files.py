@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, locks that end with their process, and what a disk says that refuses."""
+"""Atomic writes, locks that the kernel releases when their process ends, and the errors of a full or broken disk."""
 
 from __future__ import annotations
 
@@ -65,13 +65,13 @@ def beginning_of(path: Path) -> str:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Put `text` into the file, for nobody else to read: it is the old text or the new one, also after a crash."""
+    """Replace the file's text; only its owner can read it. After a crash it is the old or the new text."""
     private(path.parent)
     whole_file.write_whole(path, text.encode(), private=True, durable=True)
 
 
 def private(folder: Path) -> None:
-    """Make the directory, for nobody else to look into."""
+    """Make the directory, with access for its owner only."""
     if not folder.is_dir():
         private_from = next(parent for parent in (folder, *folder.parents) if parent.parent.is_dir())
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -108,7 +108,7 @@ class Lock:
 
 
 def try_lock(path: Path) -> Lock | None:
-    """The lock that the file stands for; None while somebody else has it.
+    """The lock that the file stands for; None while another has it.
 
     Raises:
         FileNotFoundError: there is no directory for it.
@@ -124,8 +124,8 @@ def try_lock(path: Path) -> Lock | None:
             os.close(fd)
             raise
         try:
-            if os.path.samestat(os.fstat(fd), path.stat()):  # else it was deleted meanwhile, and is nobody's
-                with contextlib.suppress(OSError):  # whose it is matters less than that it is somebody's
+            if os.path.samestat(os.fstat(fd), path.stat()):  # else it was deleted meanwhile: no lock
+                with contextlib.suppress(OSError):  # the pid is only for people
                     os.ftruncate(fd, 0)
                     os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
                 return Lock(fd)
@@ -145,7 +145,7 @@ def holder(path: Path) -> int | None:
 
 
 def wait_lock(path: Path, seconds: float) -> Lock | None:
-    """As `try_lock`, but waits; for names, which nobody holds for long."""
+    """As `try_lock`, but waits; for names, whose locks are short."""
     until = time.monotonic() + seconds
     while (lock := try_lock(path)) is None and time.monotonic() < until:
         time.sleep(0.01)

@@ -1,7 +1,7 @@
-"""Sessions that older programs have kept: `<alias>.yaml`, and `_/<time>-<title>.yaml` of those that nobody named.
+"""Sessions that older programs have kept: `<alias>.yaml`, and `_/<time>-<title>.yaml` of unnamed ones.
 
-They are copied when somebody first opens them, and never changed: the program that wrote them can go on with them.
-Their ids follow from their names, so it does not matter who copies them, or how often.
+The first `open` copies one and never changes it: the program that wrote it can go on with it.
+Its id follows from its name, so that every copy gets the same.
 """
 
 from __future__ import annotations

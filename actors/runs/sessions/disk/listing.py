@@ -1,4 +1,4 @@
-"""Lists of sessions: the beginning of each file is read, not what was said in it. What can't be read spoils no list."""
+"""Lists sessions: reads the head of each file, not its messages. Unreadable files are skipped."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _shown(
 
 
 def _tidy(scope: Scope) -> None:
-    """Remove what is left of sessions whose maker or remover was killed; not while somebody makes or removes one."""
+    """Remove remains of sessions whose maker or remover was killed; not while one is made or removed."""
     if not scope.hollow():
         return
     try:

@@ -1,4 +1,4 @@
-"""Where sessions lie: of no agent in `sessions/`, of an agent in `agents/<agent>/sessions/`, each with
+"""The paths of sessions: of no agent in `sessions/`, of an agent in `agents/<agent>/sessions/`, each with
 
     by-id/<uuid>/state.yaml       the session
     by-id/<uuid>/lock             held by the process that works with it
@@ -43,7 +43,7 @@ class Scope(NamedTuple):
         return sorted(path.name for path in found if (path / "state.yaml").is_file())
 
     def hollow(self) -> list[Path]:
-        """Directories of sessions that were never finished, or not quite removed: somebody was killed meanwhile."""
+        """Directories of sessions that a killed process has half made or half removed."""
         found = entries(self.home / "by-id")
         return [path for path in found if as_id(path.name) is not None and not (path / "state.yaml").is_file()]
 

@@ -1,4 +1,4 @@
-"""A session as the store gives it out, and as a list shows it."""
+"""A session as the store returns it, and as a list shows it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class SessionMeta(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         last_modified: RFC 3339.
-        is_autoname: nobody chose its alias.
+        is_autoname: its alias is generated.
         legacy: an older program's, which was not opened here yet.
     """
 
