@@ -6,7 +6,7 @@ An actor is an async function that is given its own `Actor` as first argument, b
         async for message in me:
             me.reply(message.n)
 
-Others hold its `ref`. How it starts and ends is told in `life`, what it may rely on in docs/kernel.md.
+Others hold its `ref`. `life` says how it starts and ends, docs/kernel.md what it may rely on.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Args = TypeVarTuple("Args")
 
 @final
 class Actor(Life, Generic[M]):
-    """An actor as its own body sees it, by custom called `me`; `Actor[Ping]` is one that is told pings."""
+    """An actor as its own body sees it, by custom called `me`; `Actor[Ping]` receives pings."""
 
     __slots__ = ()
 
@@ -296,5 +296,5 @@ class Actor(Life, Generic[M]):
             stream.publish(self, data, id=id, corr=corr)
 
     async def ask_person(self, question: Question) -> Answer:
-        """Put a question to whoever is above me, up to a person (see `escalation`)."""
+        """Put a question to my ancestors, then to a person (see `escalation`)."""
         return await self.root.questions.ask(self, question)

@@ -1,11 +1,11 @@
 """Events: one gapless stream per run, and a bus that sees them all.
 
-An actor publishes on its run's `Stream`; whoever listens is called at once, in the publisher's task, so a callback
+An actor publishes on its run's `Stream`, which calls its listeners at once, in the publisher's task: a callback
 must be quick and must not await. A reader that may be slow (a websocket, a file on a network disk) takes a
-`Feed` instead: a bounded queue of its own, so that it stalls nobody. What a full feed does is the reader's choice: drop
-the oldest event (and count it), or end the feed.
+`Feed` instead: a bounded queue of its own, so it stalls no publisher. What a full feed does is the reader's choice:
+drop the oldest event (and count it), or end the feed.
 
-Nobody listening costs one attribute look-up per event: publishers ask `stream.heard` first.
+Without listeners an event costs one attribute look-up: publishers ask `stream.heard` first.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ An actor that has to read its mail meanwhile does not wait: it asks to be signal
     if me.root.pauses is not None and me.root.pauses.signal_when_free(me):
         ...  # hold back what was to be begun; `Resumed` comes
 
-Time goes on for those who wait: a deadline that somebody has set for a paused step is kept.
+Time goes on for those who wait: the deadline of a paused step still holds.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Seen(msgspec.Struct, frozen=True, gc=False):
         path, parent, name: its place; the parent of one at the top is "".
         run: id of the run whose stream it reports to; "" for none.
         state: see `ref.State`.
-        paused: itself, or somebody above it.
+        paused: itself, or an ancestor.
         mailbox: messages that wait.
         received: messages that it has taken so far.
         sent: messages that its task has told, asked and signalled since `count_sent`; 0 while that is not counted.
@@ -168,7 +168,7 @@ def pause(actor: Actor) -> bool:
 
 
 def resume(actor: Actor) -> bool:
-    """Let it go on, unless somebody above it is paused as well. False if it was not paused itself."""
+    """Let it go on, unless an ancestor is paused as well. False if it was not paused itself."""
     pauses = actor.root.pauses
     return pauses is not None and pauses.remove(actor)
 
@@ -184,7 +184,7 @@ class Pauses:
         self._to_signal: dict[Life, None] = {}
 
     def holds(self, actor: Life) -> bool:
-        """Whether it is paused, itself or by somebody above it."""
+        """Whether it is paused, itself or by an ancestor."""
         above: Life | None = actor
         while above is not None:
             if above in self._paused:
@@ -197,7 +197,7 @@ class Pauses:
         while self.holds(actor):
             await self._lot.park()
         later = self._root.pauses
-        if later is not None and later is not self:  # everybody went on, and somebody was paused again
+        if later is not None and later is not self:  # all were resumed, then an actor was paused again
             await later.passed(actor)
 
     def signal_when_free(self, actor: Life) -> bool:

@@ -14,7 +14,7 @@ of them bounded:
 
 A child without a stdin to close starts at step 3. When the root is in a hurry, all graces are skipped; so they are for
 a child that uses them to start more and more processes (see `forks`). The leader stays a zombie until step 6, so its
-number can't be given to anybody else and no signal hits a stranger.
+pid can't go to another process and no signal hits a stranger.
 
 If the time for all this is over before step 5 is done, its group is killed, the exit status is handed over all the same
 (`leave`), and the sweep goes on behind (`sweep_on`).
@@ -94,7 +94,7 @@ class ProcessEnd(msgspec.Struct, frozen=True, kw_only=True):
 
 @final
 class Child:
-    """One process. Whoever gets one from `fork` must call `end`, whatever happens.
+    """One process. The caller of `fork` must call `end` in every case.
 
     Attributes:
         pid: of the leader; also the number of its session and group.
@@ -124,7 +124,7 @@ class Child:
         self._stop = stop
         self._strays: dict[int, int] = {}
         self._swept: set[int] = set()
-        self._at_first: int | None = None  # how many there were when it was told to end
+        self._at_first: int | None = None  # how many there were when its end began
         self._out_of_hand = trio.Event()
 
     async def pump(self) -> None:

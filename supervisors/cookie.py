@@ -4,9 +4,9 @@
 
     <tokens of an outer Callboard>:<token of the root>:<token of the process>
 
-It is inherited by whatever a child starts, in whatever session, until somebody clears the environment. Because
+All descendants of a child inherit it, in any session, until one clears its environment. Because
 it nests, an outer Callboard finds the children of an inner one; because the last token is the process' own, the
-strays of one process are told from its siblings'. The host never puts it into its own environment: it would
+strays of one process differ from its siblings'. The host never puts it into its own environment: it would
 hunt itself.
 """
 

@@ -2,13 +2,13 @@
 
 `me.ask_person(question)` walks up the tree. Every ancestor that has a `policy` may answer at once (a list of
 prepared answers, "always yes"), keep the question to itself and answer later (`HOLD`), let it pass and perhaps answer
-later all the same (`NOTED`: a parent whose model may know), or let it pass. What nobody answers is put on the *desk*
-at the root and shown to every attached front end (terminal, websocket, HTTP) at once. The first answer wins; the
-others are told that the question is closed.
+later all the same (`NOTED`: a parent whose model may know), or let it pass. What no ancestor answers is put on the
+*desk* at the root and shown to every attached front end (terminal, websocket, HTTP) at once. The first answer wins and
+closes the question for the others.
 
 The asker waits, and only the asker: its siblings go on, up to `MOST_OPEN` questions may be open, and they are answered
 in any order. One more fails at once with `Saturated`: no person reads that many, and each takes memory.
-A question that nobody can answer (no front end is there, no ancestor has noted it) gets its own
+An unanswerable question (no front end is there, no ancestor has noted it) gets its own
 default, else `NobodyToAsk`. Deadline (`timeout`) and default belong to the question; when the asker is interrupted
 the question is withdrawn.
 """
@@ -73,7 +73,7 @@ class FrontEnd(Protocol):
 
 
 class QuestionTimeout(TimedOut):
-    """Nobody answered within the question's own `timeout`."""
+    """No answer came within the question's own `timeout`."""
 
     code = "question_timeout"
 
@@ -146,9 +146,9 @@ class Desk:
         """Ask on behalf of `actor` and wait for the answer.
 
         Raises:
-            NobodyToAsk: nobody can answer, and the question has no default.
-            QuestionTimeout: nobody answered within the question's `timeout`.
-            ShuttingDown: the root stops; people are not troubled any more.
+            NobodyToAsk: no front end or ancestor can answer, and there is no default.
+            QuestionTimeout: no answer came within the question's `timeout`.
+            ShuttingDown: the root stops and asks people nothing more.
             Saturated: as many questions as may be are open.
         """
         if actor.root.stopping:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .processes import Processes
 
 FORKS = 16
-"""Processes that may be started on top of those there are while a child ends; whoever starts more has no graces."""
+"""Processes that a child may start while it ends; one that starts more loses its grace periods."""
 
 POLL = 0.01
 

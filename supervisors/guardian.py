@@ -1,12 +1,12 @@
 """The process that tidies up after us when we can't, and the look at `/proc` that it shares with us.
 
-However the host dies (SIGKILL, the OOM killer, `os._exit`, a crash in C), somebody must still be there to end
-what it started. `PR_SET_PDEATHSIG` is no answer: it is bound to the *thread* that forked, and trio retires idle
-threads after ten seconds. So the first subprocess of a root starts this file as a script of its own,
+However the host dies (SIGKILL, the OOM killer, `os._exit`, a crash in C), another process has to end what it started.
+`PR_SET_PDEATHSIG` is no answer: it is bound to the *thread* that forked, and trio retires idle threads after ten
+seconds. So the first subprocess of a root starts this file as a script of its own,
 
     python -I -S guardian.py <pid of the host> <token of the root>
 
-in its own session, with INT, TERM and HUP blocked by whoever starts it, and with a SEQPACKET socket to the host
+in its own session, with INT, TERM and HUP blocked by the host, and with a SEQPACKET socket to the host
 as its stdin. One packet is one line, each answered by `ok`:
 
     group <pid> <start>     the session (and group) of this leader is the host's; <start> guards against pid reuse
@@ -108,7 +108,7 @@ class Strangers:
 
     Only a descendant of ours can come to carry our token, to be in a session of ours or to have a parent of ours. So a
     process that is none, and is past the moment between its fork and its exec, is a stranger for good. It is known
-    again by the number of its directory in `/proc`, which the listing tells for nothing: the next process that gets
+    again by the inode of its directory in `/proc`, which the listing holds anyway: the next process that gets
     its pid has another. A look then costs what *our* processes cost, beside 1 to 2 microseconds for each stranger.
     """
 
@@ -119,7 +119,7 @@ class Strangers:
         return pid in self._known
 
     def start_of(self, pid: int) -> int | None:
-        """When this stranger began; None if it is not known as one."""
+        """The start time of a known stranger; None for others."""
         known = self._known.get(pid)
         return known[1] if known else None
 
@@ -128,9 +128,9 @@ class Strangers:
         self._known = {pid: known for pid, known in self._known.items() if listed.get(pid) == known[0]}
 
     def learn(self, census: Census, ours: set[int], host: int) -> None:
-        """Whoever is in the census, and is not `ours`, nor the host, nor a descendant of these, is a stranger."""
+        """Mark each process of the census that is not `ours`, the host or a descendant of these as a stranger."""
         if host == 1 or len(set(census.inodes.values())) < len(census.inodes):
-            return  # the orphans of the whole container are ours to reap; or these numbers identify nobody
+            return  # the orphans of the whole container are ours to reap; or inodes aren't unique here
         near = {host, *ours}
         grew = True
         while grew:
@@ -147,8 +147,8 @@ class Census:
     """Everybody alive at one moment who may be ours, by pid. Costs about 30 microseconds for each of them.
 
     Args:
-        strangers: those that are left out. None, and everybody is read.
-        seize: whoever carries one of these tokens is stopped at sight, so that it does not fork while others are read.
+        strangers: processes that are left out. None reads every process.
+        seize: a process with one of these tokens is stopped at sight, so it can't fork while others are read.
 
     Raises `OSError` if there are too many files open to look.
     """
@@ -193,7 +193,7 @@ class Census:
         Args:
             token: of a root or of a single process.
             known: pid -> start of processes that are ours, dead or alive.
-            spare: the host's pid, never part of the answer, nor is its session or whoever asks.
+            spare: the host's pid, never part of the answer, nor is its session or the caller.
         """
         host = self.seen.get(spare)
         foreign = {0, host.session if host else 0}  # 0: led from outside of our pid namespace
@@ -242,7 +242,7 @@ def _read(path: str) -> bytes | None:
         fd = os.open(path, os.O_RDONLY)
     except OSError as error:
         if error.errno in (errno.EMFILE, errno.ENFILE):
-            raise  # not to be taken for a proof that nobody is there
+            raise  # no proof that the process is gone
         return None  # it is gone, or another user's
     parts = []
     try:
@@ -317,7 +317,7 @@ def _hunt(host: int, session: int, token: bytes, leaders: dict[int, int]) -> Non
         if new:
             freeze(new, session)
             frozen.update((seen.pid, seen.start) for seen in new)
-            continue  # whoever they started before that is seen by the next look
+            continue  # the next look sees what they started before that
         for seen in alive:
             kill(seen, KILL)
         time.sleep(LOOK_EVERY)

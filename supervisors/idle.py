@@ -16,7 +16,7 @@ R = TypeVar("R")
 
 @final
 class Idle(Generic[K, R]):
-    """Holders of open resources that nobody uses.
+    """Holders of open resources without a lease.
 
     They stand in lines by their `ttl`, each in the order in which they came, so that the head of a line is due first.
     There are few different `ttl`, so to look at all heads is cheap.

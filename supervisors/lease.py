@@ -63,7 +63,7 @@ class Lease(Generic[K, R]):
             self._released = True
 
     def report_lost(self) -> None:
-        """I have seen that the resource is gone: nobody else gets it, however long its own actor takes to notice."""
+        """Report that the resource is gone: it is leased no more, even before its own actor notices."""
         self._pool.lose(self._entered)
 
     async def __aenter__(self) -> R:

@@ -4,11 +4,11 @@
 is kept here, not by trio. Two things trio does not give make that necessary: a nursery cancels all its children
 at the first error, and it cancels everybody at once; OTP's rules ask for neither. So each actor has a cancel scope
 of its own, a crash is caught in the task it happened in, and stopping is a walk down the tree: an actor's body ends
-first, then its children are ended (see `end_children`), then its own end is told. Nothing but the root touches a
+first, then its children are ended (see `end_children`), then it reports its end. Nothing but the root touches a
 scope that it does not own, so no scope is ever exited from another task. It is cheap as well: an actor costs a
 task, a scope and 450 bytes, with children or without.
 
-**Time to end.** Whoever ends a child waits for it for a bounded time: the child's `stop_within` seconds, and for a
+**Time to end.** Ending a child waits for a bounded time: the child's `stop_within` seconds, and for a
 child with children theirs plus half a second. What does not end in that time is reported as stuck, with its stack, and
 no longer waited for; the root's deadline disposes of it.
 """
@@ -192,7 +192,7 @@ class Life:
         run(self, None if context is None else context.copy())
 
     def started(self, value: Any = None) -> None:
-        """Tell whoever started me that I am ready (`value` is what it gets)."""
+        """Tell my starter that I am ready (`value` is what it gets)."""
         if self.state == "starting":
             self.state = "running"
             self.mailbox.new_turn(TURN)
@@ -309,7 +309,7 @@ class Life:
             self.stream.publish(self, ActorStuck(seconds=seconds, stack=self.root.stack_of(self)))
 
     def dead_letter(self, message: Any, reason: str) -> None:
-        """Report a message that was meant for me and reached nobody."""
+        """Report a message to me that was never handled."""
         stream = self.stream
         if stream.heard:
             if isinstance(message, Request):
@@ -332,7 +332,7 @@ class Life:
         if self.stopping and self._reason != "stopped":
             scope.cancel()  # I was interrupted before I began
         if self._ready is None:
-            self.state = "running"  # nobody waits for `started`
+            self.state = "running"  # no task waits for `started`
         else:
             self.mailbox.new_turn(0)  # so that the first `receive` looks whether it has to tell them
         return self._body(self, *self._args)
@@ -358,7 +358,7 @@ class Life:
             final = True
         if final:
             for child in list((self._children or {}).values()):
-                child.bury()  # one that ended while nobody was left to decide about it
+                child.bury()  # one that ended when no body was left to decide about it
         if self._bond == "supervised" and parent is not None and not final:
             self.dormant = end
             self.state = "stopping"

@@ -165,7 +165,7 @@ class Mailbox:
         return self._unpark
 
     def close(self) -> list[Any]:
-        """Refuse everything from now on; returns the mail that nobody will handle.
+        """Refuse everything from now on; returns the mail left unhandled.
 
         Senders that wait for room get `ActorDead`, and their messages are theirs to report.
         """

@@ -1,7 +1,7 @@
 """Our ends of a child's pipes.
 
-Why not `trio.lowlevel.FdStream`? Two parties hold each end: whoever talks to the process, and the supervisor that
-ends it. The supervisor has to take an end over in the middle of somebody's read or write without either of them
+Why not `trio.lowlevel.FdStream`? Two tasks hold each end: the one that talks to the process, and the supervisor that
+ends it. The supervisor has to take an end over in the middle of a read or write without either of them
 seeing a `BusyResourceError`, must know whether a grandchild still holds the other end, and must not lose what the
 process wrote just before it ended.
 """
@@ -19,7 +19,7 @@ import trio
 
 CHUNK = 65536
 REST = 1024 * 1024
-"""What can be left in a pipe that nobody writes to any more: the largest capacity a user may give one."""
+"""Bytes that a pipe without writers can still hold: the largest capacity an unprivileged user may give one."""
 
 
 class Input(trio.abc.SendStream):
@@ -117,7 +117,7 @@ class Output(trio.abc.ReceiveStream):
         return await self.receive_soon(max_bytes)
 
     async def receive_soon(self, max_bytes: int | None = None) -> bytes:
-        """As `receive_some`, but a checkpoint only if there is nothing to be had yet."""
+        """As `receive_some`, but a checkpoint only if nothing is there yet."""
         while not self._taken:
             if self._fd < 0:
                 raise trio.ClosedResourceError("this process' output was closed before")
@@ -159,7 +159,7 @@ class Output(trio.abc.ReceiveStream):
                     pass
 
     def settle(self) -> bytes:
-        """Nobody writes any more: keep what the pipe still holds for the receiver, and close it.
+        """No writer is left: keep what the pipe still holds for the receiver, and close it.
 
         Returns what is kept; nothing the second time.
         """

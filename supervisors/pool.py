@@ -10,10 +10,10 @@
         ...
 
 **Who owns what.** Every resource is owned by an actor of its own, a child of the pool's: that actor's task enters the
-context manager and leaves it, and nobody else does, so no cancel scope is ever left from another task. What
+context manager and leaves it, and no other task does, so no cancel scope is left from another task. What
 `open` spawns with `me.spawn` dies with the resource, and the crash of a linked child is the end of the resource.
 
-**One start per key.** The first lease of a key starts its holder; whoever comes while it starts waits for that
+**One start per key.** The first lease of a key starts its holder; later leases wait for that
 same start. It fails for all who wait, and the next lease tries again. It goes on as long as one of them still waits.
 A new holder of a key begins when the old one has ended, so two never fight over a port or a lock file.
 
@@ -22,8 +22,8 @@ task and without a checkpoint. One reaper looks after all that is idle. There is
 where returned last stands last, so its head is due first, and the reaper's one deadline is moved only when it would be
 too late.
 
-**Leases that are kept.** Whoever keeps a lease for longer than it is used (so that the resource stays as it is) can
-hold up others: those who reload it, and with `max_open` those who need the room. `lease.stale` says that it is to
+**Leases that are kept.** A lease that is kept longer than it is used (so that the resource stays as it is) can
+hold up a reload, and with `max_open` leases of other keys that need the room. `lease.stale` says that it is to
 go, and `make_room` asks for some to be returned.
 """
 
@@ -145,7 +145,7 @@ class Pool(Generic[K, R]):
         """Open the key's resource anew (without a key: every open one), and wait until that is done.
 
         Those who lease the old one keep it until they are done; it is closed after the last, and the new one is
-        opened after that. Whoever leases meanwhile waits for the new one. So don't call it while leasing the key.
+        opened after that. Leases made meanwhile wait for the new one. So don't call it while leasing the key.
 
         Raises:
             ActorFailed: a new start failed; several that failed come as an `ExceptionGroup`.
@@ -170,7 +170,7 @@ class Pool(Generic[K, R]):
             raise ExceptionGroup(f"{len(errors)} resources could not be opened again", errors)
 
     def retire(self, key: K) -> None:
-        """Lease the key's open resource to nobody else: it closes when those who lease it are done."""
+        """Give out no more leases of the key's open resource: it closes when its leases are returned."""
         holder = self._holders.get(key)
         if holder is not None and holder.open:
             self._retire(holder, "reload")
@@ -187,7 +187,7 @@ class Pool(Generic[K, R]):
 
     @property
     def crowded(self) -> bool:
-        """Whether somebody waits for room."""
+        """Whether a lease waits for room."""
         return len(self._queue) > self._freeing
 
     def leases(self, key: K) -> int:
@@ -216,7 +216,7 @@ class Pool(Generic[K, R]):
         return holder
 
     async def wait_for(self, key: K) -> Holder[K, R]:
-        """Lease the key's resource when its start is done; start it if nobody did."""
+        """Lease the key's resource when its start is done; start it if needed."""
         if self.closed:
             raise PoolClosed(f"pool {self._me.path} is closed")
         self._count.misses += 1
@@ -230,7 +230,7 @@ class Pool(Generic[K, R]):
                 self.give_back(holder)
                 raise
             holder.waiting -= 1
-            if holder.waiting == 0:  # nobody is left who wants it
+            if holder.waiting == 0:  # no lease is left that wants it
                 self._retire(holder, "unwanted")
             raise
         finally:
@@ -298,7 +298,7 @@ class Pool(Generic[K, R]):
         """Body of a holder: open, keep until told to stop, close."""
         for old in tuple(self._leaving.get(holder.key, ())):
             await old.actor.ref.wait()
-        if not holder.lined_up and not holder.retired:  # else nobody wants it any more, and we are about to be ended
+        if not holder.lined_up and not holder.retired:  # else no lease wants it any more, and we are about to end
             self._line_up(holder)
         await holder.turn.wait()
         since = trio.current_time()
@@ -341,7 +341,7 @@ class Pool(Generic[K, R]):
     # --- closing ------------------------------------------------------------------------------------------
 
     def _rest(self, holder: Holder[K, R]) -> None:
-        """Nobody uses it now: keep it for a while, unless its slot is wanted."""
+        """The last lease is returned: keep it for a while, unless its slot is wanted."""
         if self.crowded:
             self._evict(holder, "room")
             return
@@ -374,7 +374,7 @@ class Pool(Generic[K, R]):
         self._retire(holder, why)
 
     def _retire(self, holder: Holder[K, R], why: str) -> None:
-        """Lease it out no more; it closes when nobody uses it."""
+        """Lease it out no more; it closes with its last lease."""
         if holder.retired:
             return
         holder.retired = why
@@ -396,13 +396,13 @@ class Pool(Generic[K, R]):
             holder.actor.interrupt()  # in the middle of its start, where it reads no mail
 
     def _free(self, holder: Holder[K, R]) -> None:
-        """Its slot will soon be free, so nothing else need be closed for whoever waits."""
+        """Its slot will soon be free, so nothing else need be closed for waiting leases."""
         if holder.slot and not holder.freeing:
             holder.freeing = True
             self._freeing += 1
 
     def _lose(self, holder: Holder[K, R]) -> None:
-        """From here on the resource is closed, whoever uses it."""
+        """From here on the resource is closed, in use or not."""
         if not holder.retired:
             if not self.closed:
                 self._count.lost += 1
@@ -429,7 +429,7 @@ class Pool(Generic[K, R]):
             self._slots -= 1
 
     async def _keep(self, me: Actor) -> None:
-        """Body of the pool's actor: close what nobody has used for long, check the health of the rest."""
+        """Body of the pool's actor: close what is idle for too long, check the health of the rest."""
         try:
             while True:
                 with trio.CancelScope(deadline=self._alarm) as self._nap:

@@ -9,7 +9,7 @@
     print(done.status, done.stdout)
 
 Each process belongs to a child actor of `me`, which lives exactly as long as the process and everything it left
-behind: whatever ends the actor (its process exits, somebody stops or cancels it, `me` ends, the root stops) goes
+behind: whatever ends the actor (its process exits, it is stopped or cancelled, `me` ends, the root stops) goes
 through the same ladder (see `child`). What is alive when even we are killed is ended by the guardian (see `guardian`).
 
 An exit status other than 0 is not a crash of that actor: it is its result.
@@ -61,7 +61,7 @@ class Completed(msgspec.Struct, frozen=True, kw_only=True):
 
 @final
 class Process:
-    """A running process, for whoever talks to it.
+    """A running process, for its users.
 
     Attributes:
         argv: what was started.
@@ -137,7 +137,7 @@ async def start_process(
         env: its whole environment; None for ours. A cookie is added (see `cookie`).
         cwd: where it starts; None for our working directory.
         stdin: `pipe` to send to it; `null` and it reads the end of its input at once.
-        stdout: `pipe` to receive from it. Somebody has to: it stands still when 64 KiB are unread.
+        stdout: `pipe` to receive from it. Do so: the process blocks when 64 KiB are unread.
         on_stderr: called with each line it writes to stderr, cut at 8 KiB. Stderr is always read.
         stop: how patiently it is ended.
         pass_fds: our descriptors that it inherits under the same numbers; they stay ours to close.
@@ -248,7 +248,7 @@ async def _until_exit_or_stop(own: Actor, child: Child) -> None:
         nursery.start_soon(child.pump)
         nursery.start_soon(until_exit, nursery.cancel_scope)
         async for _ in own:
-            pass  # a process has no use for mail; what it is told is told through its pipes
+            pass  # a process has no use for mail; its input comes through its pipes
         nursery.cancel_scope.cancel()
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 PR_SET_CHILD_SUBREAPER = 36
 
 UNCLAIMED = 60.0
-"""Seconds after which a dead child that this root did not start, and nobody reaped, is taken for a stray."""
+"""Seconds after which an unreaped dead child that this root did not start is taken for a stray."""
 
 
 @final
@@ -43,7 +43,7 @@ class Processes:
         link: to the guardian.
         limiter: bounds the threads that fork and that look at `/proc`.
         hurry: set when graces are to be skipped.
-        strangers: those that looks need not read.
+        strangers: processes that looks skip.
         forks: watches those who end.
     """
 
@@ -132,7 +132,7 @@ class Processes:
         """A look at `/proc` that begins after this call. Those who ask meanwhile share the next one.
 
         Args:
-            seize: whoever carries this token is stopped at sight.
+            seize: a process with this token is stopped at sight.
         """
         mine = self._round
         mine.wanted = True
@@ -192,9 +192,9 @@ class Processes:
     def _reap(self, census: Census) -> None:
         """Take the status of dead strays that were given to us as subreaper (or as pid 1).
 
-        Never `waitpid(-1)`, which would steal from trio and from whoever runs subprocesses beside us. A dead child is
+        Never `waitpid(-1)`, which would steal from trio and from other libraries' subprocesses. A dead child is
         taken if it was seen among our strays; or if it is neither in our session nor leads one, since then this
-        program did not fork it and nobody waits for it; or if it leads one and nobody has asked for it in a minute.
+        program did not fork it and does not wait for it; or if it leads one and stays unreaped for a minute.
         """
         us, session, now = os.getpid(), os.getsid(0), trio.current_time()
         dead = [seen for seen in census.seen.values() if seen.dead and seen.parent == us and seen.session != session]
@@ -230,7 +230,7 @@ async def all_dead(strays: list[Seen]) -> None:
 
 
 def reap(pid: int) -> None:
-    """Take the status of this one dead child, if it is ours and nobody was faster."""
+    """Take the status of this one dead child, if it is ours and not reaped yet."""
     try:
         os.waitpid(pid, os.WNOHANG)
     except ChildProcessError:

@@ -57,9 +57,9 @@ class End(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 @final
 class Request:
-    """A message that somebody waits to have answered: the asker's end is `answer`, the actor's `reply`/`fail`.
+    """A message whose sender waits for an answer: the asker's end is `answer`, the actor's `reply`/`fail`.
 
-    One shot: the first reply counts, a reply that nobody waits for any more becomes a dead letter.
+    One shot: the first reply counts; one that comes after the asker gave up becomes a dead letter.
     """
 
     __slots__ = ("_actor", "_outcome", "_task", "abandoned", "message")
@@ -98,7 +98,7 @@ class Request:
 
     @property
     def waits(self) -> bool:
-        """Whether somebody waits for the reply that has not come."""
+        """Whether the asker still waits for a reply."""
         return self._outcome is None and not self.abandoned
 
     def expire(self, seconds: float) -> None:
@@ -332,7 +332,7 @@ class Ref(Generic[M_contra, T_co]):
     # --- its end ------------------------------------------------------------------------------------------
 
     def cancel(self) -> None:
-        """Interrupt it now, in the middle of whatever it does; returns at once.
+        """Interrupt it now, in the middle of its work; returns at once.
 
         Its body sees `trio.Cancelled`; what it does under `me.cleanup()` gets `stop_within` seconds.
         """

@@ -1,7 +1,7 @@
 """Fork and exec in a thread, and wait for a death without taking its status away.
 
-`wait_for_death` never reaps. As long as the leader of a session is a zombie, its number can't be given to anyone
-else, so signals to its group hit nobody by mistake; the leader is reaped last, when its session is proven empty.
+`wait_for_death` never reaps. As long as the leader of a session is a zombie, its pid can't go to another
+process, so no signal to its group hits another; the leader is reaped last, when its session is proven empty.
 That, and the choice of signals blocked in the child, is what trio's own `Process` does not offer.
 """
 
@@ -123,7 +123,7 @@ async def _poll_for_death(pid: int) -> None:
 
 
 def refusal(error: OSError | ValueError, program: str, cwd: str | os.PathLike[str] | None = None) -> ProcessError:
-    """What to tell whoever wanted to start `program`."""
+    """The error of a failed start: why, and what to do."""
     return ProcessError(f"can't start {program!r}: {_reason(error, program, cwd)}")
 
 

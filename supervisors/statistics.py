@@ -17,12 +17,12 @@ class PoolStatistics(msgspec.Struct, kw_only=True):
         waits: starts that waited for room (`max_open`).
         failed_starts: starts that crashed.
         lost: resources that ended by themselves after they were opened.
-        evicted_idle: closed because nobody had used them for `idle_ttl`.
+        evicted_idle: closed because they were unused for `idle_ttl`.
         evicted_lru: closed as the least recently used, for `max_idle` or to make room.
         health_ok: checks passed.
         health_failed: checks failed, each the end of its resource.
-        leased: resources that somebody uses now.
-        idle: open resources that nobody uses now.
+        leased: resources with a lease.
+        idle: open resources without one.
     """
 
     opened: int = 0

@@ -204,7 +204,7 @@ class Supervisor:
 
     @asynccontextmanager
     async def _alone(self) -> AsyncIterator[None]:
-        """One thing at a time, whoever's task does it. A checkpoint only if it has to wait."""
+        """Admit one task at a time. A checkpoint only if it has to wait."""
         try:
             self._lock.acquire_nowait()
         except trio.WouldBlock:

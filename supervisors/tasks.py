@@ -31,7 +31,7 @@ _IDLE = contextvars.Context()
 
 
 def run(actor: Life, context: contextvars.Context | None) -> None:
-    """Run the actor's body in a task of the root's nursery; `context` is that of whoever calls by default."""
+    """Run the actor's body in a task of the root's nursery; by default `context` is the caller's."""
     idle = actor.root.idle
     if idle:
         task = idle.pop()

@@ -30,7 +30,7 @@ MOST = 4096
 """Classes that are remembered at most: a program may make classes without end."""
 
 accepted: set[type] = set()
-"""Classes whose instances were told before, so they are frozen structs."""
+"""Classes that passed the check before: frozen structs."""
 
 
 def check(message: object, to: str) -> None:
