@@ -18,8 +18,8 @@ MAX_SIZE = 1024 * 1024
 def load_mcp(config_dir: Path) -> McpConfig:
     """The MCP servers of a configuration directory.
 
-    Never raises: what is wrong with the file, or that it can't be read, is in `problems`, so that whoever needs no
-    servers is not disturbed. Without a file there are no servers.
+    Never raises: what is wrong with the file, or that it can't be read, is in `problems`, so runs without
+    servers go on. Without a file there are no servers.
     """
     first, second = config_dir / "mcp.json", config_dir / "functions" / "mcp.json"
     look(first)

@@ -1,4 +1,4 @@
-"""How often something is told that a stranger may say as often as it likes."""
+"""Rate-limits log lines and events that untrusted peers cause."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ EVERY = 0.1
 
 @final
 class Sparingly:
-    """True when one more may be told: the first `AT_ONCE` always, later ones when `EVERY` seconds have gone by."""
+    """True when one more may pass: the first `AT_ONCE` always, later ones `EVERY` seconds apart."""
 
     def __init__(self) -> None:
         self._told = 0
         self._due = 0.0
 
     def __call__(self) -> bool:
-        """Whether this one may."""
+        """Count and decide one."""
         now = trio.current_time()
         if self._told >= AT_ONCE and now < self._due:
             return False

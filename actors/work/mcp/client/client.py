@@ -3,7 +3,7 @@
     result = await client.call_tool("add", {"a": 1, "b": 2}, Caller(me=me))
 
 Any number of tasks call at the same time; up to `MAX_PENDING` of their requests are under way, the others wait in line.
-A call that is cancelled is gone: the server is told, its questions end, a late answer is dropped. In the modern era
+A cancelled call is gone: the server learns it, its questions end, a late answer is dropped. In the modern era
 every request carries what we are and can, and a result may be a question back (`input_required`): then the same request
 is made again with the answers, and with the server's own note to itself just as it was. Callers see none of that.
 """
@@ -307,7 +307,7 @@ class McpClient:
         if self._taken < MAX_PENDING:
             self._taken += 1
         else:
-            await self._line.park()  # whoever wakes us leaves us its place
+            await self._line.park()  # the call that ends leaves us its place
         id = self.next_id()
         began = trio.current_time()
         try:

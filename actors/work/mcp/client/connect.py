@@ -64,10 +64,10 @@ async def connect(
     Args:
         server: its entry, with all values put in.
         environ: ours.
-        abilities: what the server is told that it may ask.
+        abilities: what we declare that the server may ask.
         host: answers what the server asks outside of calls that have a host of their own.
-        on_change: told `tools`, `resources`, `prompts` or a resource's URI; it must neither wait nor raise.
-        on_log: told what the server logs, as `on_change`.
+        on_change: gets `tools`, `resources`, `prompts` or a resource's URI; it must neither wait nor raise.
+        on_log: gets what the server logs, as `on_change`.
         remembered: the revision it spoke the last time; "" for unknown.
 
     Raises:

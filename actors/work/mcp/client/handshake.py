@@ -41,7 +41,7 @@ class Abilities(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         elicitation: questions to people. sampling: answers of a model.
-        roots: `file://` URIs they are told to work in.
+        roots: `file://` URIs for them to work in.
     """
 
     elicitation: bool = True

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _UPDATED = "notifications/resources/updated"
 CHANGES = {f"notifications/{kind}/list_changed": kind for kind in ("tools", "resources", "prompts")} | {_UPDATED: ""}
-"""The notifications, and what `on_change` is told."""
+"""The notifications, and what `on_change` gets."""
 
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 
@@ -41,7 +41,7 @@ class _Listens(Protocol):
 
 @final
 class Listening:
-    """Of one connection. `on_change` is told `tools`, `resources`, `prompts`, or the URI of a resource."""
+    """Of one connection. `on_change` gets `tools`, `resources`, `prompts`, or the URI of a resource."""
 
     def __init__(self, client: _Listens, me: Actor, on_change: Callable[[str], None] | None) -> None:
         self._client = client

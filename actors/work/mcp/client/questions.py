@@ -3,7 +3,7 @@
 `elicitation/create` is for a person, `sampling/createMessage` for a model, `roots/list` for us. Each question is a
 child actor of the call it belongs to, so that it goes up from there with its path, and is gone when the call is. A
 server of the old era does not say which call its request belongs to. If several are under way, it is asked on behalf of
-the connection's owner and answered as for the oldest of them; but if they are of several runs, it is nobody's business.
+the connection's owner and answered as for the oldest of them; but if they are of several runs, it is refused.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Questions:
             ref.cancel()
 
     def call_over(self, call: int) -> None:
-        """This call of ours has its answer, or nobody waits for it any more: its questions end with it."""
+        """This call of ours has its answer, or was cancelled: its questions end with it."""
         for id in self._of_call.pop(call, ()) if self._of_call else ():
             if (ref := self._open.get(id)) is not None:
                 ref.cancel()
@@ -154,7 +154,7 @@ async def _answer(ref: Ref[Never, dict[str, Json]]) -> dict[str, Json]:
 
 
 def _failure(id: jsonrpc.Id, error: BaseException | None) -> bytes:
-    """The refusal of a server's request. What is no error of ours is not for strangers to read."""
+    """The refusal of a server's request. Texts of foreign exceptions may hold secrets: servers don't get them."""
     if isinstance(error, McpError):
         return jsonrpc.encode_failure(id, error.rpc_code or jsonrpc.INTERNAL_ERROR, str(error), error.data)
     text = str(error) if isinstance(error, CallboardError) else "it can't be answered"

@@ -1,9 +1,9 @@
 """A link over Streamable HTTP, in both eras.
 
 Every request is a POST of its own, made in the task that asks; its answer is JSON, or a stream of events in which the
-server may say other things first. So there is no connection that could break for all at once, and whoever is
-cancelled closes a response: that is how a server of the modern era learns that nobody waits any more. One of an earlier
-revision is told by `notifications/cancelled`.
+server may say other things first. So there is no connection that could break for all at once, and a cancelled
+request closes its response: that is how a server of the modern era learns of it. Servers of earlier revisions get
+`notifications/cancelled`.
 
 Earlier revisions may have more:
 
@@ -248,7 +248,7 @@ class HttpLink:
                 headers["mcp-session-id"] = self._session
         return headers
 
-    # --- what nobody waits for
+    # --- what no task waits for
 
     def notify(self, method: str, params: Mapping[str, Json]) -> None:
         """See `Link`."""

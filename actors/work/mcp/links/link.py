@@ -1,8 +1,8 @@
 """Between what is said to a server (`client`) and how it gets there (`stdio`, `http`, `sse`).
 
-A `Link` belongs to one connection and is opened by one actor, its owner, which closes it by ending. Everybody else
-calls `request` from a task of their own; any number of requests may be under way at once. Whoever waits in `request`
-and is cancelled leaves nothing behind: the link tells the server, in the way its transport has for that, and drops a
+A `Link` belongs to one connection and is opened by one actor, its owner, which closes it by ending. Other tasks
+call `request` from where they are; any number of requests may be under way at once. A `request` that is
+cancelled leaves nothing behind: the link tells the server, in the way its transport has for that, and drops a
 late answer. When the connection is lost, every request under way fails at once with `McpLost`.
 
 What the server sends by itself goes to a `Receiver`, in whichever task reads it; receivers never wait.

@@ -1,7 +1,7 @@
-"""Messages over HTTP that nobody waits for: notifications, and our answers to what the server asks.
+"""Sends messages over HTTP that need no reply: notifications, and our answers to what the server asks.
 
 Each is sent by a child of the link's own actor, a few at a time. What can't be sent is dropped and counted, since
-nobody would know what to do about it; that the server is gone shows with the next request.
+no caller could act on it; that the server is gone shows with the next request.
 """
 
 from __future__ import annotations

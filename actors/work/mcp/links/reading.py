@@ -79,5 +79,5 @@ class Reading:
 
 
 def _answers(message: Result | Failure, request: Outgoing) -> bool:
-    """Some servers refuse what they could not read under an id of their own; nobody else's answer is in a response."""
+    """Some servers refuse what they could not read under an id of their own; a response holds no other's answer."""
     return message.id == request.id or (isinstance(message, Failure) and not isinstance(message.id, int))

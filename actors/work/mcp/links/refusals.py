@@ -1,6 +1,6 @@
 """What a server's HTTP status means, as an error that says what to do about it.
 
-An error of JSON-RPC may come under any status and is told as what it is. The others are about HTTP itself: missing
+An error of JSON-RPC may come under any status and stays what it is. The others are about HTTP itself: missing
 credentials, the wrong address, a session that the server no longer knows.
 """
 

@@ -74,7 +74,7 @@ class SseLink:
         self.version = ""
         self.posts = Posts(self._post)
         self.stray = 0
-        """Answers that nobody waited for."""
+        """Answers without a request."""
         self._web = web
         self._receiver = receiver
         self._parser = SseParser(web.server.max_message_bytes)

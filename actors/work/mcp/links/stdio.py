@@ -2,8 +2,8 @@
 
 **Who does what.** The owner starts the process; a child of the owner reads. A request is written by the task that
 makes it, straight into the pipe, and that task sleeps until the reader wakes it with the answer: between the two
-nobody else runs. Only when the pipe is full does the rest go to an outbox of bounded size, which a second child
-empties. So a server that does not read holds up whoever talks to it and nobody else.
+no other task runs. Only when the pipe is full does the rest go to an outbox of bounded size, which a second child
+empties. So a server that does not read holds up only its own callers.
 
 **What servers write that they should not.** Lines that are no messages (banners, prints) are skipped and counted, as
 long as there are not too many between two messages. A line that is too long costs the request that it answers, one that
@@ -109,7 +109,7 @@ class _Waiting:
         self.task = trio.lowlevel.current_task()
 
     def give_up(self, _: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
-        """It was cancelled: the server is told, and what it answers all the same finds nobody."""
+        """It was cancelled: tell the server, and drop what it answers all the same."""
         link = self.link
         del link.waiting[self.outgoing.id]
         if self.outgoing.method not in UNCANCELLABLE:
@@ -124,7 +124,7 @@ class StdioLink:
     Attributes:
         process: the server's.
         waiting: the requests under way.
-        stray: answers that nobody waited for. junk: lines that were no messages.
+        stray: answers without a request. junk: lines that were no messages.
     """
 
     def __init__(self, server: Server, process: Process, receiver: Receiver, on_junk: Callable[[bytes], None]) -> None:
@@ -171,7 +171,7 @@ class StdioLink:
             self._send(message)
 
     def close(self) -> None:
-        """The owner is done with it: whoever still waits is told so."""
+        """The owner is done with it: requests under way fail and say so."""
         self._lose("is being stopped", "")
 
     # --- sending ----------------------------------------------------------------------------------------------
@@ -196,7 +196,7 @@ class StdioLink:
             self._more.set()
 
     async def write(self, _: Actor) -> None:
-        """The writer's life: empty the outbox, until nobody reads what is written."""
+        """The writer's life: empty the outbox, until the server stops reading."""
         with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
             while True:
                 await self._more.wait()

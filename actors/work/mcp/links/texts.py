@@ -1,4 +1,4 @@
-"""How requests to a server, their refusals and the end of a connection are told: the same for every transport."""
+"""Texts of errors about requests, their refusals and the end of a connection: the same for every transport."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ UNKNOWN = "whether it was done is not known"
 """What is left of a request whose answer does not come."""
 
 BAD_URL = (httpx.InvalidURL, ValueError)
-"""What a stranger's URL raises; of names that begin with `xn--`, only when the host is looked at."""
+"""What a malformed URL raises; of names that begin with `xn--`, only when the host is looked at."""
 
 JSON = "application/json"
 EVENTS = "text/event-stream"
@@ -63,7 +63,7 @@ class Web:
             ) from error
 
     def close(self) -> None:
-        """Close all connections, now; whoever reads from one gets `McpLost`."""
+        """Close all connections, now; reads under way raise `McpLost`."""
         self._transport.connections.close()
 
     async def send(
@@ -123,7 +123,7 @@ class Web:
 
         Raises:
             McpLost: the rest of it will not come.
-            McpError: it is packed in a way that nobody asked for.
+            McpError: it has an encoding that we did not ask for.
         """
         stream = response.stream
         assert isinstance(stream, Exchange)

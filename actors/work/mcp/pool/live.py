@@ -45,7 +45,7 @@ class Live:
         since: when its start began.
         busy: uses under way; `used` is when the last one was over.
         may_warn: whether one more of its log messages may become a warning.
-        changed, learning: whether its tools are other ones by now, and whether somebody asks for them.
+        changed, learning: whether its tools are other ones by now, and whether a task fetches them.
         learned: set while the catalogue is what the server has, as far as it says.
     """
 
@@ -63,7 +63,7 @@ class Live:
         self.may_warn = Sparingly()
 
     def begin(self) -> None:
-        """Somebody uses it."""
+        """Count one more use."""
         self.busy += 1
 
     def end(self) -> None:

@@ -1,7 +1,7 @@
 """The life of one server, in the task of the actor that owns it: wait, connect, learn, serve, end.
 
-Each of these steps is told: to the events of the server's actor and of the run that wanted it, to its `Record`, and
-to the `Catalogs`.
+Each step goes to the events of the server's actor and of the run that wanted it, to its `Record`, and to the
+`Catalogs`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Opening:
         causes: who wanted what is starting.
         tolerated: failed pings that were only told.
 
-    `on_lost` is told of each server that died after it was open; it must neither wait nor raise.
+    `on_lost` gets each server that died after it was open; it must neither wait nor raise.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Opening:
         self._on_lost = on_lost
 
     def declared(self, server: Server) -> Abilities:
-        """What this server is told that we can do."""
+        """The abilities that we declare to this server."""
         can = self._abilities
         return msgspec.structs.replace(
             can,

@@ -6,7 +6,7 @@
     `most`                    none for COOLDOWN seconds: calls fail at once. Then one more is tried
 
 That one try decides. Until it has answered a call, one failure more means another COOLDOWN; when it has, all is
-forgiven. A failure is a start that came to nothing, or the end of a server that nobody had told to end.
+forgiven. A failure is a start that came to nothing, or a server's end that we did not ask for.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Restarts:
 
     Attributes:
         count: starts after a failure.
-        down: whether it has failed, and nobody has wanted it since.
+        down: whether it has failed, and no start followed.
         not_before: when the next start may begin.
     """
 
@@ -84,7 +84,7 @@ class Restarts:
         return max(0.0, self.not_before - now)
 
     def over(self) -> None:
-        """The start is done, or nobody wanted it any more."""
+        """The start is done, or was given up unwanted."""
         self._trying = False
 
     def failed(self, why: str, now: float) -> None:
@@ -105,7 +105,7 @@ class Restarts:
             self.forgive()
 
     def forgive(self) -> None:
-        """Begin anew: somebody has mended it."""
+        """Forget all failures: a reload mended it."""
         self._state = "closed"
         self._failures = Intensity(self._most - 1, self._window)
         self.not_before = 0.0

@@ -10,7 +10,7 @@ there for the next call, however short idle servers live. Who keeps it depends o
     per-run            the run's, which ends with it
     never              the conversation's (`Scope.inner`)
 
-A lease that is only kept holds nobody up: it is returned when its server is reloaded, or when another server needs
+A lease that is only kept blocks nothing: it is returned when its server is reloaded, or when another server needs
 the room. Leaving a scope is no checkpoint and may happen in any task, also while calls are under way.
 """
 
@@ -88,7 +88,7 @@ class Scope:
         self.give_back(None)
 
     def inner(self, conversation: str) -> Scope:
-        """One conversation of this agent, for servers that are shared with nobody."""
+        """One conversation of this agent, for servers that are not shared."""
         scope = Scope(self._scopes, self._leases, self._run, self._agent, conversation, self)
         self._inner.add(scope)
         return scope

@@ -57,7 +57,7 @@ class McpServers:
         secrets: what `${NAME}` stands for.
         settings: `mcp_pool` of `config.yaml`.
         serving: whether we are here for long, so that idle servers are worth keeping.
-        abilities: what servers are told that we can do, as far as their entries let them.
+        abilities: what we declare to servers, as far as their entries allow it.
         read_again: reads `mcp.json` anew, for `reload`.
         rand: the chance in the waiting times before restarts.
     """
@@ -147,7 +147,7 @@ class McpServers:
 
         Raises:
             UsageError: there is no such server, or its entry can't be used any more.
-            McpError, McpLost, ConfigError: one can't be started again; all of them are told.
+            McpError, McpLost, ConfigError: one can't be started again; the text names all.
             InvalidFile: `mcp.json` can't be read any more. Nothing has changed.
         """
         if self._read_again is not None:
@@ -295,11 +295,11 @@ class McpServers:
             self._scopes.give_back({min(unused, key=lambda live: live.used).key})
 
     async def _answer(self, request: Inquiry) -> dict[str, Json]:
-        """What other processes are told."""
+        """The answer to another process."""
         if request.ask == "reload":
             return {"reloaded": await self.reload(request.server)}
         found = self.status()
-        # There may be many processes to look at, and nobody else is to wait for that.
+        # There may be many processes to look at: in a thread, so the loop goes on.
         used = await trio.to_thread.run_sync(memory_of, [each.pid for each in found if each.pid is not None])
         servers = [msgspec.structs.replace(each, rss=used.get(each.pid or 0)) for each in found]
         return {"counters": self.statistics(), "servers": servers}

@@ -6,8 +6,8 @@ user may enter. One line of JSON goes in, one comes out:
     {"ask":"status"}                        {"pid":4711,"counters":{...},"servers":[...]}
     {"ask":"reload","server":"time"}        {"pid":4711,"reloaded":["time"]} or {"pid":4711,"error":"..."}
 
-The socket is there from the first start of a server to the end. What a process that was killed left behind is
-removed by whoever looks next.
+The socket is there from the first start of a server to the end. The next look removes
+what a killed process left behind.
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ class Counters(msgspec.Struct, kw_only=True):
         acquire_active_hit, acquire_idle_hit, acquire_miss: leases that found their server in use, found it idle, or
             waited for a start.
         acquire_seconds: what those waited, all together.
-        idle_evicted, lru_evicted: servers stopped because nobody used them for long; or as the least recently used.
+        idle_evicted, lru_evicted: servers stopped because they were idle for long; or as the least recently used.
         health_ok, health_failed: pings of idle servers.
         failed_starts, lost: starts that came to nothing, and servers that ended by themselves.
         restarts: starts after either.
-        reloads: how often somebody asked for one.
+        reloads: how many were asked for.
     """
 
     spawned: int = 0
@@ -90,7 +90,7 @@ def status_of(
     live: Live | None = None,
     leases: int = 0,
 ) -> ServerStatus:
-    """The line of one server; without a digest nobody has wanted it yet."""
+    """The line of one server; without a digest it was never leased."""
     about: dict[str, Json] = {"name": server.name, "type": server.type, "share": server.share, "state": "cold"}
     now = trio.current_time()
     if record is not None:
@@ -165,7 +165,7 @@ Answerer: TypeAlias = Callable[[Inquiry], Awaitable[dict[str, Json]]]
 
 
 async def answer_inquiries(me: Actor, directory: Path, answer: Answerer) -> None:
-    """Body of the actor that answers for this process. Where there can be no socket nobody asks, and that is all."""
+    """Body of the actor that answers for this process. Does nothing where there can be no socket."""
     try:
         listener, path = _listening(directory)
     except OSError as error:
@@ -192,7 +192,7 @@ def _listening(directory: Path) -> tuple[trio.socket.SocketType, Path]:
         number += 1  # another root of this process
     raw = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        with replacing(path) as part:  # so that who finds it and is refused knows that nobody listens
+        with replacing(path) as part:  # so a refused connection proves that no process listens
             with _short(part) as address:
                 raw.bind(address)
             part.chmod(0o600)
@@ -226,18 +226,18 @@ async def _hear(asker: trio.SocketStream, answer: Answerer, free: trio.Semaphore
             with trio.fail_after(ASK_WITHIN):
                 await asker.send_all(data + b"\n")
     except (OSError, trio.TooSlowError, trio.BrokenResourceError):
-        pass  # whoever asked has gone, or asks too slowly
+        pass  # the asker has gone, or asks too slowly
     finally:
         free.release()
 
 
 async def _answered(answer: Answerer, line: bytes) -> bytes:
-    """The answer's line; whatever goes wrong with this one, others are heard."""
+    """The answer's line; errors become one too, so the socket serves on."""
     try:
         return msgspec.json.encode({"pid": os.getpid(), **await answer(_INQUIRIES.decode(line))})
     except (CallboardError, msgspec.MsgspecError) as error:
         why = str(error)
-    except Exception as error:  # noqa: BLE001 - the asker is told, and so is not left alone
+    except Exception as error:  # noqa: BLE001 - the asker gets the error
         why = f"it crashed: {error!r}"
     return msgspec.json.encode({"pid": os.getpid(), "error": why})
 
@@ -248,7 +248,7 @@ async def _answered(answer: Answerer, line: bytes) -> bytes:
 async def ask_all(directory: Path, request: Mapping[str, Json]) -> list[dict[str, Json]]:
     """Ask every process that has servers, all at the same time, and return their answers by process id.
 
-    A process that does not answer is told as `{"pid": 4711, "error": "..."}`, one that ended before it could as
+    A process that does not answer becomes `{"pid": 4711, "error": "..."}`, one that ended before it could as
     `{"pid": 4711, "ended": true}`.
     """
     answers: list[dict[str, Json]] = []

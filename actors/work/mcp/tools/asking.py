@@ -2,8 +2,7 @@
 
 A form becomes questions on behalf of the call, one after another, in the order of its fields; they travel to the root
 like any other (`supervisors.escalation`), and only people may answer: what a server wants to know is theirs to give.
-Whoever does not want to tell chooses `decline`; where nobody is there, or nobody answers in time, the server is told
-`cancel`.
+A person who refuses chooses `decline`; without a person, or an answer in time, the server gets `cancel`.
 
 Source: https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation
 """
@@ -32,7 +31,7 @@ TRIES = 5
 """How often a field is asked again after an answer that does not fit."""
 
 UNANSWERED = "mcp_question"
-"""Code of the warning that a server asked and nobody was there."""
+"""Code of the warning that a server asked and no person was there."""
 
 DECLINE = "decline"
 LEAVE_OUT = "leave this out"
@@ -40,7 +39,7 @@ _LONGEST = 4_000
 
 
 class _Ended(Exception):
-    """The form is not filled in; the text is the action that the server is told."""
+    """The form is not filled in; the text is the action that the server gets."""
 
 
 class _NobodyThere(_Ended):
@@ -154,7 +153,7 @@ async def _one(
         raise _NobodyThere("cancel") from None
     except (QuestionTimeout, Saturated, ShuttingDown):
         raise _Ended("cancel") from None
-    if answer.by == "default":  # nobody was there to agree to it
+    if answer.by == "default":  # no person agreed to it
         raise _NobodyThere("cancel")
     value = answer.value
     said = value if isinstance(value, list) else [value]

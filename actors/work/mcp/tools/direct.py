@@ -1,7 +1,6 @@
 """Tools of servers offered one by one, as `<server>__<tool>`.
 
-What a server says of a tool's effects are hints of
-a stranger, so they decide only as far as its `trust` goes:
+A server's hints on a tool's effects are untrusted input, so they decide only as far as its `trust` goes:
 
     trust: full    every call goes ahead
     trust: hints   it goes ahead unless the tool says that it destroys something; then it asks, as our own writers do

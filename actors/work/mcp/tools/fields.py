@@ -75,7 +75,7 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
         if isinstance(value, bool):
             return "yes" if value else "no"
         shown = next((shown for shown, meant in self.options.items() if meant == value), str(value))
-        return shown if len(shown) <= _LONGEST else None  # nobody can read what an empty answer would mean
+        return shown if len(shown) <= _LONGEST else None  # too long to show what an empty answer would mean
 
     @property
     def rule(self) -> str:

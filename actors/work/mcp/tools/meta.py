@@ -110,7 +110,7 @@ def _spec(taken: Container[str], verb: str, server: str, description: str, **pro
 
 
 def _invoked(view: View, tool: ServerTool) -> Tool:
-    """The tool as `mcp_invoke_*` calls it: the same for permissions, but its answer is told as it came."""
+    """The tool as `mcp_invoke_*` calls it: the same for permissions, but its answer stays as it came."""
     name = offered_name(view.server.name, tool.name)
 
     async def run(me: Actor, arguments: Arguments) -> Json:

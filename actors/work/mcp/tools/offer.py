@@ -6,7 +6,7 @@
               with the most to say go to meta, until the rest fits
 
 For direct tools the servers' lists are needed: from the cache, else from the servers, all asked at the same time. A
-server that can't be asked costs its own tools only: a warning tells it, and the agent works without.
+server that can't be asked costs its own tools only: a warning says so, and the agent works without.
 
 Servers may change their tools while the conversation lasts: `Offering.renewed` is asked before each turn.
 """
@@ -230,14 +230,14 @@ class _Collected:
         self.add([direct_tool(view, tool, name)])
 
     def refuse(self, names: Iterable[str], why: Exception) -> None:
-        """Names whose server can't be asked: not offered, but whoever calls them is told."""
+        """Names whose server can't be asked: not offered, and calls of them say why."""
         self.unlisted.update((name, _refusing(name, why)) for name in names)
 
 
 async def _tools_of_all(
     me: Actor, views: Iterable[View], node: str | None
 ) -> dict[str, list[ServerTool] | CallboardError]:
-    """What each server has, or why it can't be asked; the latter is told once."""
+    """What each server has, or why it can't be asked; one warning says the latter."""
     found: dict[str, list[ServerTool] | CallboardError] = {}
 
     async def look(view: View) -> None:
