@@ -10,7 +10,7 @@ Up to `WHOLE` characters go into the prompt as they are, each document under its
 knowledge base which lives as long as it takes to look the prompt up in it; what fits best goes into the prompt, and a
 warning says so. Commands are run because the user typed them: nothing that a file or a model says ends up here.
 
-What gives no document at all is wrong usage: whoever attaches a file means it to be read.
+What gives no document at all is wrong usage: an attached file is meant to be read.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Having a base there before anybody looks something up in it, at the start of a run.
 
-    it is there             used as it is; if its files are no longer as they were, that is told, not mended
+    it is there             used as it is; changed files are reported, not read again
     Loki's own file is      taken over, vectors and all
-    enough is said          built, told by events only
+    enough is said          built, with events only
     a person can be asked   asked whether to fetch the model's weights and build it; a no ends the run
     else                    an error that says what to write or to run
 
@@ -45,7 +45,7 @@ async def make_ready(
 
     Args:
         me: events and questions are this actor's.
-        rebuild: make it anew, whatever is there.
+        rebuild: make it anew in any case.
         agreed: it may be built without asking a person.
 
     Raises:
@@ -113,7 +113,7 @@ def _needs_rebuild(recipe: Recipe, meta: Meta) -> bool:
 
 
 async def _build(knowledge: Knowledge, me: Actor, recipe: Recipe, *, rebuild: bool = False) -> None:
-    """Build it, after whoever else builds it. An empty first base is told, and one of nothing readable an error."""
+    """Build it, after builds under way. An empty first base is a warning, one of nothing readable an error."""
     try:
         report = await knowledge.build(me, recipe, rebuild=rebuild)
     except KnowledgeBusy as busy:
@@ -144,7 +144,7 @@ async def _have_leave(knowledge: Knowledge, me: Actor, recipe: Recipe, *, agreed
     """Ask a person whether it may be built, and have the weights here that it takes.
 
     Raises:
-        KnowledgeError: it may not, or nobody is there to ask.
+        KnowledgeError: it may not, or no person is there to ask.
     """
     pulls = recipe.settled(knowledge.settings).embedding_model is None and not _has_weights(knowledge)
     if not agreed and not await _is_allowed(me, recipe, pulls=pulls):

@@ -19,6 +19,6 @@ async def loaded() -> None:
 
 def _load() -> None:
     for name in HEAVY:
-        with suppress(ImportError):  # whoever needs it says what to install
+        with suppress(ImportError):  # its user says what to install
             import_module(name)
     import_module(".of_run", __package__)

@@ -90,7 +90,7 @@ def read_head(path: Path) -> Head | None:
 
 
 def read_whole(path: Path) -> Whole:
-    """All of the file, which takes seconds if it is large. It ends early if nobody waits any more.
+    """All of the file, which takes seconds if it is large. It ends early if the caller gave up.
 
     Raises:
         KnowledgeError: it can't be read, or is one of another kind.
@@ -230,7 +230,7 @@ def _opened(path: Path, read: Callable[[_Cursor], T]) -> T:
 
 @final
 class _Bounded:
-    """A file that ends, and that is read only as long as somebody waits for it."""
+    """A file whose reading ends at a bound, or when the caller gives up."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -248,7 +248,7 @@ class _Bounded:
 
 @final
 class _Cursor:
-    """Goes through the events of one document. Whoever is given a key takes its value next."""
+    """Goes through the events of one document. A caller that gets a key takes its value next."""
 
     def __init__(self, file: _Bounded) -> None:
         self._events: Iterator[Any] = yaml.parse(file, Loader=_Parser)

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 @final
 class RunKnowledge:
-    """See the module. Nothing is opened, nor asked for, before somebody looks something up.
+    """See the module. Nothing is opened, nor asked for, before the first look-up.
 
     Args:
         service: the process's.
         meter: counts what the run uses.
         rebuild: every base that the run needs is built anew, once.
-        agreed: nobody is asked whether a base may be built.
+        agreed: bases are built without asking.
     """
 
     def __init__(

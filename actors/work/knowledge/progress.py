@@ -24,12 +24,12 @@ SHOWN = 3
 
 @final
 class Telling:
-    """An `on_progress` that makes events of what it is told.
+    """An `on_progress` that turns reports into events.
 
     Args:
         me: whose events they are.
         what: is built.
-        also: is told everything, at once.
+        also: gets every report, at once.
     """
 
     def __init__(self, me: Actor, what: str, also: Callable[[Progress], None] | None = None) -> None:

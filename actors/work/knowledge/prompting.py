@@ -30,7 +30,7 @@ __INPUT__"""
 """How a prompt is put together, unless the settings say it."""
 
 QUERY = 8_000
-"""Characters of a query that count: a prompt may be a whole book, and nobody looks for all of it."""
+"""Characters of a query that count: a prompt may be a whole book, too much to look for."""
 
 _PLACES = re.compile("__(?:CONTEXT|SOURCES|INPUT)__")
 

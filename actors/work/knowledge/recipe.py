@@ -1,6 +1,6 @@
 """A recipe: what a knowledge base is made of, and how.
 
-Whoever has one can have the base built, looked up in, and brought up to date (see `service`). Recipes come from the rag
+With one, `service` builds the base, looks things up in it and brings it up to date. Recipes come from the rag
 nodes of graphs and the `documents` of agents (`recipes`) and from the shelf of bases with names of their own. Each base
 keeps the one that it was built by, as `recipe.json`, so that its directory alone is enough to build it again.
 """
@@ -20,10 +20,10 @@ from .base.places import Places
 
 
 class Recipe(msgspec.Struct, frozen=True, kw_only=True):
-    """See the module. None is what nobody has said: then the settings' `rag_*` count, else the default.
+    """See the module. None is unset: then the settings' `rag_*` count, else the default.
 
     Attributes:
-        what: as people are told: `rag node 'lookup' of 'researcher'`, `knowledge base 'handbook'`.
+        what: its name in messages: `rag node 'lookup' of 'researcher'`, `knowledge base 'handbook'`.
         target: what `callboard kb build` calls it: `researcher:lookup`, `handbook`.
         directory: of the base.
         documents: where it comes from; see `sources.specs`.

@@ -4,7 +4,7 @@
     await make_ready(knowledge, me, recipe)  # see `lifecycle`
     found = await knowledge.retrieve(me, recipe, "how long is the warranty?")
 
-Open bases are kept in the kernel's pool, one per directory, however many agents read it; one that nobody has used for a
+Open bases are kept in the kernel's pool, one per directory, however many agents read it; one that is idle for a
 while is closed. All that blocks is done in threads: of the base, of the embedder, of those who read.
 
 A base is looked up in with the model that it was built with, whatever the settings say by now. What a recipe leaves
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from .base.model import Floats
 
 IDLE = 300.0
-"""Seconds that a base which nobody looks into stays open."""
+"""Seconds that an idle base stays open."""
 
 LATELY = 2.0
 """Seconds for which it counts what has changed since a base was built."""
@@ -147,7 +147,7 @@ class Knowledge:
         Raises:
             KnowledgeBusy: another process builds it, for longer than `wait`.
             KnowledgeError: it can't be built as the recipe says.
-            ConfigError, CredentialsError, UpstreamError: the embedding model is not to be had.
+            ConfigError, CredentialsError, UpstreamError: the embedding model is not available.
         """
         known = None if rebuild else await self.meta(recipe)
         telling = Telling(me, recipe.what, on_progress)
@@ -212,7 +212,7 @@ class Knowledge:
         """Remove the base from the disk. Who reads it at this moment reads on.
 
         Raises:
-            KnowledgeBusy: somebody is building it.
+            KnowledgeBusy: a build of it is running.
         """
         self._pool.retire(str(recipe.directory))
         await building.drop(recipe.directory)
@@ -243,13 +243,13 @@ class Knowledge:
         )
 
     async def changes_lately(self, me: Actor, recipe: Recipe) -> Changes:
-        """What had changed a moment ago, if somebody has just looked: a hundred runs that begin at once look once."""
+        """What has changed, from a look a moment ago if there was one: a hundred runs that begin at once look once."""
         now = trio.current_time()
         then, seen = self._seen.get(recipe, (-math.inf, None))
         if seen is None or now - then > LATELY:
             try:
                 seen = await self.changes(me, recipe)
-            except trio.Cancelled:  # it takes too long: nobody needs to try that a hundred times
+            except trio.Cancelled:  # it takes too long: a hundred runs needn't all try
                 self._seen[recipe] = trio.current_time(), Changes()
                 raise
             self._seen[recipe] = trio.current_time(), seen
@@ -282,7 +282,7 @@ class Knowledge:
         Raises:
             KnowledgeMissing: nothing was built.
             KnowledgeError: the base is broken.
-            ConfigError, CredentialsError, UpstreamError: the model is not to be had.
+            ConfigError, CredentialsError, UpstreamError: the model is not available.
         """
         began = trio.current_time()
         settled = (await _filled(recipe)).settled(self.settings)
@@ -337,7 +337,7 @@ class Knowledge:
             lease.release()
 
     def _reranked(self, me: Actor, text: str, recipe: Recipe) -> Rerank:
-        """The recipe's reranker, which is always told the query, also where the words of it were not looked for."""
+        """The recipe's reranker, which always gets the query, also where its words were not looked for."""
         reranker = self._rerankers.of(recipe.reranker_model or "")
 
         async def rerank(_: str, texts: Sequence[str]) -> Sequence[float]:
@@ -428,7 +428,7 @@ _LEFT_OUT = "not looked at"
 
 
 async def _with(found: AsyncIterator[Finding], left_out: Sequence[str]) -> AsyncIterator[Finding]:
-    """What was found, and what was not looked at, of which nobody knows whether it is still there."""
+    """What was found, and what was not looked at and so may be gone or not."""
     for name in left_out:
         yield Unreadable(source=name, reason=_LEFT_OUT)
     async for finding in found:

@@ -44,7 +44,7 @@ def file_of(name: str, config_dir: Path) -> Path | None:
 
 
 def warnings(name: str, config_dir: Path) -> list[Problem]:
-    """What is odd in the file of the base of this name, and keeps nobody from using it.
+    """What is odd in the file of the base of this name, and does not prevent its use.
 
     Raises:
         InvalidFile: it has errors.

@@ -8,7 +8,7 @@
 Opening takes milliseconds, however large it is: everything is mapped into memory, not read. All that blocks is done in
 threads, of which a base has two: more would only wait for the interpreter, and have the event loop wait with them.
 
-A base goes on reading the generation it has opened, whatever is built meanwhile; `refresh` changes to a newer one.
+A base goes on reading the generation it has opened, also while a build runs; `refresh` changes to a newer one.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class Base:
             return list((await self._in_thread(generation.catalogue.known)).values())
 
     async def lost(self) -> Lost:
-        """What could not be read the last time that somebody built."""
+        """What the last build could not read."""
         return await self._in_thread(self._places.lost)
 
     async def export(self, write: Callable[[Sequence[Chunk]], None]) -> None:
@@ -146,7 +146,7 @@ class Base:
             return True
 
     def close(self) -> None:
-        """Close the files, once nobody reads any more. Harmless when it is closed already."""
+        """Close the files, after the last read. Harmless when it is closed already."""
         if not self._closed:
             self._closed = True
             self._retire(self._generation)

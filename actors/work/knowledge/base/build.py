@@ -4,7 +4,7 @@
 
 First all sources are read that are not as they were, then what is new in them is embedded, then the indexes of the new
 generation are made from those of the one before; at the very end it becomes the current one. All of it is kept as it
-goes (see `work`), so whoever is killed, cancelled, or out of disk goes on from there the next time.
+goes (see `work`), so after a kill, a cancellation or a full disk the next build goes on from there.
 
 A source with the size and the time of change that it had is not read; one with the digest that it had is not split;
 a chunk that came out as it was is not embedded. Sources that are no longer named are removed. What can't be
@@ -116,7 +116,7 @@ async def drop(directory: Path) -> None:
     """Remove a base, and the directory if nothing else is in it. Who has it open reads on.
 
     Raises:
-        KnowledgeBusy: somebody is building it.
+        KnowledgeBusy: a build of it is running.
     """
     places = Places(directory)
     limiter = trio.CapacityLimiter(1)

@@ -86,7 +86,7 @@ def row(values: tuple[Any, ...]) -> Row:
 
 @final
 class Catalogue:
-    """A finished catalogue, which nobody writes to. Everything here blocks; any thread may call it."""
+    """A finished catalogue, which is read-only. Everything here blocks; any thread may call it."""
 
     def __init__(self, path: Path) -> None:
         # Immutable: no locks, no journal, and no look whether another process has changed it.

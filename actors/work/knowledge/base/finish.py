@@ -80,7 +80,7 @@ def finish(work: Work, number: int, dimension: int) -> Iterator[tuple[int, int]]
 
 
 def _seal(home: Path, meta: Meta) -> None:
-    """Check the indexes against the catalogue, and have all of it on disk before anybody is told of it."""
+    """Check the indexes against the catalogue, and have all of it on disk before readers see it."""
     found = len(Words(home / "words", meta.settings.language)), len(open_vectors(home))
     if found != (meta.chunks, meta.chunks):
         raise KnowledgeError(

@@ -1,7 +1,7 @@
-"""What could not be read the last time that somebody built, or tried to.
+"""What the last build, finished or not, could not read.
 
 It stands beside the generations, in `unreadable.json`: a build that finds nothing else makes none. A source of which
-nothing can be read is remembered as it was, so that nobody is told at every run that it is new. Builds try it again all
+nothing can be read is remembered as it was, so that runs don't report it as new each time. Builds try it again all
 the same, for what was missing may have been a permission, or a library.
 """
 

@@ -79,7 +79,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """How a base is built.
 
     Attributes:
-        chunk_size, chunk_overlap, unit: what the splitter was told. If they change, all sources are split again; what
+        chunk_size, chunk_overlap, unit: the splitter's settings. If they change, all sources are split again; what
             comes out as before is not embedded again.
         language: whose words are reduced to their stems, as `en`; `none` for no language's. A base keeps its own.
         exact_below: up to so many chunks every vector is compared; beyond it, a graph finds the near ones.
@@ -128,7 +128,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     """How far a build is.
 
     Attributes:
-        phase: `read` counts sources, of which nobody knows how many there will be; `embed` and `index` count chunks.
+        phase: `read` counts sources, whose total is unknown; `embed` and `index` count chunks.
         done, total: of this phase.
         seconds_left: of the `embed` phase at its present pace; None as long as there is none.
         source: the one that was read last.

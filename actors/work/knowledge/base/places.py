@@ -5,11 +5,12 @@
     building/         the next one, unfinished: plan.json, catalogue.sqlite
     work.sqlite       what the unfinished one has that a finished one has not: vectors not yet in an index
     builder.lock      who builds
-    recipe.json       what it is made of, as whoever built it last has said; nothing here reads it
+    recipe.json       what it is made of, by its last build; nothing here reads it
     unreadable.json   what could not be read the last time (`lost`); not there if that is nothing
 
-Locks are `flock`s: the kernel takes them from whoever dies, so none is ever stale. The builder holds `builder.lock`; a
-reader holds a shared lock on its generation's `readers`, and an old generation is removed by whoever gets it alone.
+Locks are `flock`s: the kernel takes them from dead processes, so none is ever stale. The builder holds `builder.lock`;
+a reader holds a shared lock on its generation's `readers`, and an old generation is removed by the process that gets it
+alone.
 """
 
 from __future__ import annotations
@@ -138,7 +139,7 @@ class Places:
             if (self.generation(newer) / "meta.json").exists():
                 number = newer
                 self.swap(number)
-            else:  # somebody was killed while they removed it
+            else:  # its removal was interrupted by a kill
                 shutil.rmtree(self.generation(newer))
         if not self.building.is_dir():
             self.drop_work()
@@ -156,7 +157,7 @@ class Places:
             path.unlink()
 
     def sweep(self) -> None:
-        """Remove the old generations that nobody reads."""
+        """Remove the old generations without readers."""
         current = self.number()
         for number in self.generations():
             if number < current:
@@ -168,7 +169,7 @@ class Places:
         """Remove all that is ours, `current` first, and the directory if that was all."""
         self.current.unlink(missing_ok=True)
         for number in self.generations():
-            (self.generation(number) / "meta.json").unlink(missing_ok=True)  # so nobody takes half of it for complete
+            (self.generation(number) / "meta.json").unlink(missing_ok=True)  # so half of it never counts as complete
         self.drop_building()
         for number in self.generations():
             shutil.rmtree(self.generation(number))
@@ -222,7 +223,7 @@ class Places:
         """Be the one who builds, until the descriptor is closed. Makes the directory if need be.
 
         Raises:
-            KnowledgeBusy: somebody else is.
+            KnowledgeBusy: another process is.
             KnowledgeError: it is a directory of something else.
         """
         for _ in range(TRIES):
@@ -232,7 +233,7 @@ class Places:
                 raise KnowledgeError(
                     f"{self.directory} holds other things; a knowledge base needs a directory of its own"
                 )
-            with suppress(FileNotFoundError):  # somebody has just removed it all
+            with suppress(FileNotFoundError):  # all of it has just been removed
                 handle = os.open(self.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
                 with _closed_unless_kept(handle) as keep:
                     self._lock_alone(handle)
@@ -244,7 +245,7 @@ class Places:
         raise KnowledgeBusy(f"{self.directory} is removed all the time; try again")
 
     def builder(self) -> str:
-        """Who builds it at this moment, in words; "" for nobody. For people who ask: it locks for an instant."""
+        """Who builds it at this moment, in words; "" if none. Only to show: it locks for an instant."""
         try:
             handle = os.open(self.lock, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
@@ -287,7 +288,7 @@ def sync_all(directory: Path) -> dict[str, int]:
 
 @contextmanager
 def _alone(path: Path) -> Iterator[None]:
-    """Hold the only lock on it; BlockingIOError if there is another. A file that is gone is nobody's."""
+    """Hold the only lock on it; BlockingIOError if there is another. A missing file is free."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -302,7 +303,7 @@ def _alone(path: Path) -> Iterator[None]:
 
 @contextmanager
 def _closed_unless_kept(handle: int) -> Iterator[Callable[[], None]]:
-    """Close it at the end, unless what it gives was called: a lock that somebody forgot is held for ever."""
+    """Close it at the end, unless what it gives was called: a forgotten lock is held for ever."""
     kept = False
 
     def keep() -> None:

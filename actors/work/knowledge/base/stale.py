@@ -65,6 +65,6 @@ async def changes(base: Base, sources: AsyncIterable[Source | Unreadable]) -> Ch
 
 
 def same_stamp(known: Known, source: Source) -> bool:
-    """Whether it has the size, the time of change and the reader that it had, so that nobody needs to read it."""
+    """Whether size, time of change and reader are as they were, so it need not be read."""
     stamp = (source.size, source.mtime)
     return known.mtime is not None and (known.size, known.mtime) == stamp and known.digest.startswith(source.reader)

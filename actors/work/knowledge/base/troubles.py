@@ -19,7 +19,7 @@ NO_FAULT = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOLCK)
 SQLITE_FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
 FULL_WORDS = ("No space left", "disk is full", "quota exceeded", "File too large")
 NEXT_TO_NOTHING = 1024 * 1024
-"""Bytes free, at which whatever went wrong went wrong for that."""
+"""Bytes free, below which an error counts as a full disk."""
 
 
 @contextmanager

@@ -125,7 +125,7 @@ class Work:
     def close(self) -> None:
         """Keep what there is, if that goes, and close the files. Harmless when they are closed."""
         try:
-            with suppress(sqlite3.Error):  # a full disk, which somebody else is telling already
+            with suppress(sqlite3.Error):  # a full disk: the error under way says so
                 self.commit()
         finally:
             self._db.close()

@@ -2,7 +2,7 @@
 
 The key is a checksum of the model and the text, so the file says nothing about the texts. Vectors are kept in half
 precision, which no ranking notices. When the file has grown beyond its bound, what was not used for longest goes.
-It is only a cache: a file that is broken is begun anew, and whoever can't read or write it does without.
+It is only a cache: a file that is broken is begun anew, and a process that can't read or write it does without.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 MOST = 1 << 30
-"""Bytes of vectors and what belongs to them, unless somebody says otherwise."""
+"""Bytes of vectors and what belongs to them, by default."""
 
 OF_A_ROW = 120
 """Bytes that a vector takes beside its own; the triggers below count with it."""
@@ -183,14 +183,14 @@ def _connected(path: Path) -> sqlite3.Connection:
             raise sqlite3.DatabaseError(f"{path} is of another version")
         if version == 0:
             connection.executescript(_SCHEMA)
-    except BaseException:  # whatever it was, the file does not stay open
+    except BaseException:  # on any error the file is closed
         connection.close()
         raise
     return connection
 
 
 def _write_ahead(connection: sqlite3.Connection) -> None:
-    """Switch to WAL. While somebody else does the same this fails at once, whatever the timeout says."""
+    """Switch to WAL. While another process does the same this fails at once, despite the timeout."""
     deadline = time.monotonic() + _PATIENCE
     while True:
         try:
@@ -205,11 +205,11 @@ def _write_ahead(connection: sqlite3.Connection) -> None:
 
 @contextmanager
 def _writing(connection: sqlite3.Connection) -> Iterator[None]:
-    """A transaction that waits for its turn at the start: one that only becomes a writer later may be told no."""
+    """A transaction that waits for its turn at the start: one that only becomes a writer later may be refused."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
-    except BaseException:  # whatever it was, it is not half written
+    except BaseException:  # on any error nothing is half written
         if connection.in_transaction:  # where the disk is full, SQLite has ended it already
             connection.execute("ROLLBACK")
         raise

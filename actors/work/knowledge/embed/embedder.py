@@ -28,7 +28,7 @@ class Embedder(Protocol):
 
     @property
     def dimension(self) -> int | None:
-        """Numbers per vector; None as long as nobody has been embedded and nothing else says so."""
+        """Numbers per vector; None until a text is embedded, unless the model states it."""
         ...
 
     async def embed(
@@ -41,14 +41,14 @@ class Embedder(Protocol):
         Args:
             me: whom the events are about: retries, and warnings about texts that were cut.
             texts: any number of them.
-            query: they are what somebody looks for, not what is to be found; some models tell the two apart.
-            on_progress: told of every part that is done.
+            query: they are queries, not documents; some models embed the two differently.
+            on_progress: called after every part.
 
         Raises:
-            ConfigError, CredentialsError: the model or its key is not to be had.
+            ConfigError, CredentialsError: the model or its key is missing.
             ModelError: the provider refused them, or its answer makes no sense.
             UpstreamError: the tries are spent.
-            BudgetReached: whoever counts what the run uses said so.
+            BudgetReached: the run's budget is used up.
         """
         ...
 

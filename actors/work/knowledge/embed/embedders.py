@@ -5,7 +5,7 @@
     vectors = await embedder.embed(me, ["a text", "another"])
 
 Ids are `client:model` as everywhere: a client of `config.yaml`, or a provider by its own name (`openai`, `ollama`,
-`cohere`, `gemini`), and three that need nobody else: `local:static`, `local:minilm` and `local:words`. Like the
+`cohere`, `gemini`), and three that need no provider: `local:static`, `local:minilm` and `local:words`. Like the
 gateway, one `Embedders` serves a whole process, and everybody who names a model shares its connections, its engine
 and its limits.
 """
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from ...models.client import Endpoint
 
 DEFAULT = static.MODEL
-"""The model when nobody chose one: it needs no key and no network."""
+"""The model when none is chosen: it needs no key and no network."""
 
 MINILM = "local:minilm"
 

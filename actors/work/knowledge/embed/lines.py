@@ -27,13 +27,13 @@ ATTEMPTS = 3
 """Tries of one request, the first included."""
 
 WITHIN = 300.0
-"""Seconds for the answer to one request. Nobody thinks here: a server that takes longer is stuck."""
+"""Seconds for the answer to one request. Embedding needs no thinking: a slower server is stuck."""
 
 AT_ONCE = 4
 """Requests under way at once for one model, unless the settings say otherwise."""
 
 OnUsage = Callable[[Emitter, str, TokenUsage, float], UsageUpdate | None]
-"""Told what a request has used, where the provider says it: for whom it was, the model's id, tokens, cost in USD. It
+"""Gets what a request has used, where the provider says it: for whom it was, the model's id, tokens, cost in USD. It
 may return the run's totals, to be announced as an event, and may raise `BudgetReached`, which the caller then gets."""
 
 Door = Callable[[], AbstractAsyncContextManager[tuple["Endpoint", Mapping[str, str]]]]
@@ -76,7 +76,7 @@ class Line:
         """The answer to one request, which is tried again where that may help.
 
         Args:
-            me: told of every wait.
+            me: gets an event per wait.
             hopeless: which errors no other try would mend.
 
         Raises:
@@ -107,7 +107,7 @@ class Line:
         """Tell what a request has used, if the provider said how many tokens it was.
 
         Raises:
-            BudgetReached: that was too much for whoever counts.
+            BudgetReached: the run's budget is used up.
         """
         if not tokens or self._on_usage is None:
             return
@@ -154,7 +154,7 @@ class Lines:
         )
 
     def of_an_engine(self, model: str, door: Door) -> Line:
-        """The line to a model on this machine: one request at a time, and nobody counts its tokens."""
+        """The line to a model on this machine: one request at a time, and its tokens are not counted."""
         return Line(model, door, at_once=1, input_price=0.0, on_usage=None, rng=self._rng)
 
     def endpoint(self, api_base: str, proxy: str, connect_timeout: float) -> AbstractContextManager[Endpoint]:

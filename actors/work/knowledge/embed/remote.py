@@ -1,6 +1,6 @@
 """Embedding over HTTP: texts in batches, several batches at a time, each over one `Line`.
 
-A text that is too long for a model is cut rather than failing the whole knowledge base, and the caller is told by an
+A text that is too long for a model is cut rather than failing the whole knowledge base, and the caller gets an
 event. How long is too long only the model knows: what settings or the wire say is a first estimate, and where
 a provider still refuses, the batch is halved until the culprit is alone, which then loses a quarter at a time.
 """

@@ -91,7 +91,7 @@ class Static:
                 files = (self._matrix_file, self._tokenizer_file)
                 try:
                     self._loaded = await trio.to_thread.run_sync(_read, *files, limiter=self._limiter)
-                except Exception as error:  # tokenizers has no error of its own; whatever it is, they are no weights
+                except Exception as error:  # tokenizers has no error of its own; any means they are no weights
                     raise ConfigError(
                         f"the weights of {MODEL} in {self._matrix_file.parent} can't be read: {error};"
                         f" run: callboard models pull {PULLED_AS}"

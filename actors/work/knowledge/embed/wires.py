@@ -5,7 +5,7 @@
     cohere               POST {base}/embed                              version 2
     gemini               POST {base}/models/{model}:batchEmbedContents
 
-Where a provider would cut long texts without a word, it is told not to, so that `remote` can do it and say so.
+Where a provider would cut long texts silently, the request forbids it, so that `remote` can do it and say so.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Wire(msgspec.Struct, frozen=True, kw_only=True):
         encode: path and body for a model, texts, and whether they are queries.
         decode: what an answer says, its rows in the order of the texts.
         most: texts in one request.
-        batch: the same, unless somebody says otherwise.
+        batch: the same, by default.
         tokens: what a text may have, where the provider cuts in silence or the model is known.
     """
 

@@ -1,4 +1,4 @@
-"""Reading: bytes of whatever kind become text.
+"""Reading: bytes of any kind become text.
 
 `read` is the way in: it looks at the contents, then at the name (`kinds`), and hands over to `encodings` (what the
 letters are), `io.html`, `pdf` or `office/`. Everything is bounded by `bounds`; what can't be read raises `CantRead`,

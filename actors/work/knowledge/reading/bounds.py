@@ -47,7 +47,7 @@ class Watch:
 
         Raises:
             CantRead: the time is up.
-            trio.Cancelled: nobody waits any more.
+            trio.Cancelled: the caller gave up.
         """
         trio.from_thread.check_cancelled()
         if time.monotonic() > self._until:

@@ -69,7 +69,7 @@ def decoded(data: bytes, declared: str = "") -> str:
     """The text, its lines ended by `\\n`.
 
     Args:
-        declared: the encoding that somebody says it is in; believed after the bytes themselves.
+        declared: the encoding that its source states; believed after the bytes themselves.
     """
     return cleaned(_decoded(data, declared))
 

@@ -1,7 +1,7 @@
 """PDF to text, by pypdf (of the extra `docs`) in a process of its own.
 
 A PDF can keep any reader busy for hours or fill the memory, and a thread can't be stopped in the middle. The process
-has limits on both, and may die of whatever it meets without any of us.
+has limits on both, and may die of a bad file without any of us.
 """
 
 from __future__ import annotations

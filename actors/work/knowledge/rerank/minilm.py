@@ -1,6 +1,6 @@
 """`local:minilm` as a reranker: it reads query and texts apart and compares their vectors.
 
-Less than a model that reads both at once can do, yet it needs nobody else, and a base that was built with the quick
+Less than a model that reads both at once can do, yet it needs no provider, and a base that was built with the quick
 `local:static` is looked up in with MiniLM's judgement where it counts: at the top. Texts that were looked at once
 are in the cache of embeddings.
 """

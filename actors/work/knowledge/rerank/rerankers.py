@@ -5,7 +5,7 @@
     found = await base.retrieve(query, vector, rerank=partial(reranker.rerank, me))
 
 Ids are `client:model`: a client of `config.yaml` of the type `cohere` or `openai-compatible`, one of these by its own
-name (`cohere`, `jina`, `voyageai`), and `local:minilm`, which needs nobody else. Like `Embedders`, one `Rerankers`
+name (`cohere`, `jina`, `voyageai`), and `local:minilm`, which needs no provider. Like `Embedders`, one `Rerankers`
 serves a whole process.
 """
 
@@ -42,10 +42,10 @@ class Reranker(Protocol):
             me: whom the events are about.
 
         Raises:
-            ConfigError, CredentialsError: the model or its key is not to be had.
+            ConfigError, CredentialsError: the model or its key is missing.
             ModelError: the provider refused them, or its answer makes no sense.
             UpstreamError: the tries are spent.
-            BudgetReached: whoever counts what the run uses said so.
+            BudgetReached: the run's budget is used up.
         """
         ...
 
@@ -56,8 +56,8 @@ class Rerankers:
     Args:
         settings: what `config.yaml` says.
         environ: the environment: keys, base URLs, proxies.
-        embedders: where `local:minilm` comes from; whoever made them closes them.
-        on_usage: told of the tokens that providers count.
+        embedders: where `local:minilm` comes from; their maker closes them.
+        on_usage: gets the tokens that providers count.
         rng: where the jitter of the waits comes from.
     """
 

@@ -1,8 +1,8 @@
-"""Sources: from what somebody wrote under `documents:` to the things that can be read.
+"""Sources: from the lines under `documents:` to the things that can be read.
 
 `specs` says what a word means (file, directory, glob, URL, crawl, loader), `gather` goes through all of them. What
-comes out is a `Found`, which is read when somebody asks for it, by the room `reading`. `files` and `globs` look on
-disk; `web` gets pages, and decides with `addresses` where nobody is to go; `crawl` follows links, held back by
+comes out is a `Found`, which the room `reading` reads on demand. `files` and `globs` look on
+disk; `web` gets pages, and decides with `addresses` what is off limits; `crawl` follows links, held back by
 robots.txt and remembered by `trail`; `loaders` runs other programs. Nothing here stops at a source that can't be
 read: it is reported as `Unreadable`, and the others come all the same.
 """

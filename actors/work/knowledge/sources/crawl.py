@@ -3,7 +3,7 @@
 A few pages are got at a time and then looked at in the order of the queue, so the same site gives the same sources in
 the same order. A site may be endless by mistake or on purpose. So pages and depth are capped; a page whose bytes were
 seen under another URL is no source, and its links are not followed; and URLs that grow the way traps make them grow are
-left out. What was cut off is told.
+left out. What was cut off is reported.
 """
 
 from __future__ import annotations
@@ -256,7 +256,7 @@ class _Crawl:
 
 @final
 class Seen(Found):
-    """A page that an interrupted crawl has seen. It is got again only if somebody wants to read it."""
+    """A page that an interrupted crawl has seen. Only reading it gets it again."""
 
     def __init__(self, desk: Desk, visit: Visit) -> None:
         super().__init__(visit.source, size=visit.size)

@@ -119,7 +119,7 @@ class Found(ABC):
 
     @abstractmethod
     async def documents(self) -> Sequence[Document | Unreadable]:
-        """What it says. What can't be read is told instead."""
+        """Its documents; what can't be read is `Unreadable`."""
 
     def unreadable(self, reason: str) -> Unreadable:
         """The report that this source can't be read."""

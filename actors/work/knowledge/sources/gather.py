@@ -63,9 +63,9 @@ async def gather(
         base: what relative paths are relative to: the agent's directory.
         environ: for `~`, proxies and loaders.
         secrets: what references in loaders' commands stand for; by default `environ`.
-        trail: a directory for what crawls have seen, so that the same call goes on after an interruption; whoever has
-            used all that was found removes it.
-        on_found: told the name of each source, readable or not.
+        trail: a directory for what crawls have seen, so that the same call goes on after an interruption; the
+            caller removes it after using all that was found.
+        on_found: gets the name of each source, readable or not.
     """
     desk = Desk(me, _normal(base), settings, environ, secrets or EnvironmentSecrets(environ), trail)
     seen: set[str] = set()
@@ -95,7 +95,7 @@ async def _findings(desk: Desk, text: str) -> AsyncGenerator[Finding, None]:
         return
     for number, entry in enumerate(entries or (), 1):
         if number % AT_ONCE == 0:
-            await trio.lowlevel.checkpoint()  # a hundred thousand that nobody needs to read are no reason to stall
+            await trio.lowlevel.checkpoint()  # a hundred thousand unchanged files must not stall the loop
         yield _file(desk, spec, entry)
     if entries is not None:
         return

@@ -2,8 +2,8 @@
 
 Of directories, hidden files (`.x`), version control, Python's caches and knowledge bases are left out (an agent's own
 stands among its files, and would feed on itself); who names one gets it. Links are followed, but none into a circle.
-What is no file (a pipe, a socket, a device) is only told of: opening it may wait for ever. All of it blocks and belongs
-into a thread.
+What is no file (a pipe, a socket, a device) is only reported: opening it may wait for ever. All of it blocks and
+belongs into a thread.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class Walk:
     # --- directories
 
     def _tree(self, top: str) -> None:
-        """All files of a directory. No recursion: directories are as deep as somebody likes."""
+        """All files of a directory. No recursion: directories may be of any depth."""
         above: list[Id] = []
         levels: list[Iterator[os.DirEntry[str]]] = []
         self._enter(top, above, levels)
@@ -192,7 +192,7 @@ class Walk:
             self._problem(path, f"it is {_kind(status.st_mode)}, not a file")
 
     def _status(self, path: str) -> os.stat_result | None:
-        """What a path leads to; None if that is nothing of ours, which has been told then."""
+        """What a path leads to; None if that is nothing of ours, which is reported then."""
         try:
             status = os.stat(path)  # noqa: PTH116 - texts: a tree may have a million of them
         except OSError as error:

@@ -1,6 +1,6 @@
 """Where a text that is too long for one chunk is cut.
 
-Whoever fills chunks to the brim cuts every later one elsewhere as soon as a word is put in at the top, and all of them
+Filling chunks to the brim moves every later cut as soon as a word is put in at the top, and all of them
 have to be embedded again. So a cut does not depend on how full the chunk is, but on what is written there: of the
 strongest places in the last part of the room (paragraphs before sentences before words), the one whose next few
 characters have the smallest checksum is taken. Two versions of a text, whatever came before, agree on such a

@@ -22,10 +22,10 @@ from . import code, items, markdown, prose, table
 from .cutter import Cutter, Lines, Piece, Unit
 
 SIZE = 1000
-"""Units of a chunk, unless somebody says otherwise."""
+"""Units of a chunk by default."""
 
 OVERLAP = 20
-"""The overlap, unless somebody says otherwise, is the size divided by this."""
+"""The default overlap is the size divided by this."""
 
 
 def split(

@@ -11,7 +11,7 @@ from .archive import Archive, beside
 
 
 class Handler(Protocol):
-    """Is told what comes by."""
+    """Gets the events."""
 
     def start(self, name: str, given: Mapping[str, str]) -> None:
         """An element begins."""
