@@ -1,4 +1,4 @@
-"""Which model an id means, how it is reached, and which one is used when nobody says.
+"""Which model an id means, how it is reached, and which one is the default.
 
 An id is `client:model`. The client is one of `config.yaml`, or a provider by its own name (`openai`, `claude`
 or `anthropic`, `gemini`, `ollama`, `local`), which needs no entry there. Everything here is decided without I/O.
@@ -314,7 +314,7 @@ class Catalog:
         Raises:
             ConfigError: no such client or model, or a base URL is missing.
             CredentialsError: there is no key for it.
-            Unsupported: nobody knows how to have that client do it.
+            Unsupported: clients of that type can.t do that task.
         """
         client_name, _, name = model.partition(":")
         client = self._client(client_name)

@@ -50,7 +50,7 @@ class Endpoint:
     async def ask(
         self, target: Target, headers: Mapping[str, str], request: ChatRequest, on_delta: Callable[[Delta], None]
     ) -> ChatReply:
-        """Send `request` and wait for the whole reply; `on_delta` is told its text, in one piece.
+        """Send `request` and wait for the whole reply; `on_delta` gets its text, in one piece.
 
         Raises:
             CredentialsError, ModelError, UpstreamError: see `refused` and `broken`.
@@ -64,7 +64,7 @@ class Endpoint:
     async def stream(
         self, target: Target, headers: Mapping[str, str], request: ChatRequest, on_delta: Callable[[Delta], None]
     ) -> ChatReply:
-        """Like `ask`, but `on_delta` is told every piece as it comes."""
+        """Like `ask`, but `on_delta` gets every piece as it comes."""
         outgoing = target.codec.encode(request, target.name, stream=True)
         reader = outgoing.reader()
 

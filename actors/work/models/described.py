@@ -2,9 +2,9 @@
 
     provider: openai                                     a client of config.yaml, or a provider by its own name
     provider: openai, base_url: ..., api_key: ...        the same elsewhere, or on another account
-    provider: my-lab, base_url: ...                      a name that nobody knows speaks OpenAI's format
+    provider: my-lab, base_url: ...                      an unknown name speaks OpenAI's format
 
-Whoever describes the same shares its connections: see `Catalog.adopt`. A key that the file does not name goes to the
+Equal descriptions share connections: see `Catalog.adopt`. A key that the file does not name goes to the
 provider's own address alone, as environment and settings have it: else the file of a stranger could collect keys.
 """
 
@@ -39,10 +39,10 @@ def client_of(
     """The client that is described; None where the provider's name is enough.
 
     Args:
-        also: names that mean something to whoever asks, for the hint.
+        also: names that the caller knows, for the hint.
 
     Raises:
-        GraphMistake: nobody knows that provider.
+        GraphMistake: the provider is unknown.
     """
     known = providers(settings)
     if provider not in known and not base_url:

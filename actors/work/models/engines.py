@@ -1,7 +1,7 @@
 """Local engines: one process per model file, started when it is first needed, shared by all callers.
 
 The kernel's pool does the sharing: never two starts for one file, a new process after one has died, an end when
-nobody has used it for a while. Give one `LocalEngines` to the gateway:
+it has been idle for a while. Give one `LocalEngines` to the gateway:
 
     engines = LocalEngines(root, os.environ)
     gateway = Gateway(settings, os.environ, engines=engines)
@@ -33,7 +33,7 @@ LONGEST_LINE = 64 * 1024
 """Bytes of the line in which it says where it listens."""
 
 IDLE_TTL = 300.0
-"""Seconds an engine that nobody uses is kept."""
+"""Seconds an idle engine is kept."""
 
 CONTEXT = 4096
 """Tokens of the engine's context: prompt and reply together."""

@@ -55,7 +55,7 @@ _ANY_NUMBER = nullcontext()
 
 
 class Emitter(Protocol):
-    """Whoever the events are about; the kernel's `Actor` is one."""
+    """Emits events about itself; the kernel's `Actor` is one."""
 
     def emit(self, data: EventData, *, id: str = "", corr: str = "") -> None:
         """Publish an event."""
@@ -160,7 +160,7 @@ class Gateway:
             need_text: a reply without text and tool calls counts as an error that may pass.
 
         Raises:
-            ConfigError, CredentialsError: the model or its key is not to be had.
+            ConfigError, CredentialsError: the model or its key is missing.
             ModelError: the provider refused the request, or its answer makes no sense.
             UpstreamError: the tries are spent, or there is no time left for the wait before the next.
             TimedOut: the deadline passed.
@@ -250,7 +250,7 @@ class Gateway:
 
 
 class _Call:
-    """One `chat`: the request as it goes out, and what the world is told about it."""
+    """One `chat`: the request as it goes out, and its events."""
 
     def __init__(
         self,

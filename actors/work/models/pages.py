@@ -1,4 +1,4 @@
-"""A web page where a model's reply should be, told as what it is.
+"""Reports a web page that comes in place of a model's reply.
 
 A wrong `api_base` is often some website, and the login of a hotel's Wi-Fi answers every request with a page and status
 200. Neither is a reply that broke off, and another try gets the same page.

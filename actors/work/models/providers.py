@@ -51,7 +51,7 @@ PROVIDERS = frozenset({*BUILT_IN, *READY_MADE})
 
 
 def base_of(client: ClientSettings, environ: Mapping[str, str]) -> str:
-    """Where a client is reached, without a slash at its end; empty if nobody knows."""
+    """Where a client is reached, without a slash at its end; empty if unknown."""
     fixed = {
         "openai": environ.get(BASES["openai"]) or openai.DEFAULT_BASE,
         "claude": _with_version(environ.get(BASES["claude"], "")) or anthropic.DEFAULT_BASE,

@@ -10,10 +10,11 @@
 
     await callboard.run("clerk", "Where is order 7?", tools=[lookup])
 
-The docstring is what the model is told, the annotations are the JSON Schema and the check: whatever msgspec can decode
+The docstring describes it to the model, the annotations are the JSON Schema and the check: whatever msgspec can decode
 may be a parameter (dataclasses, TypedDicts, structs, enums, dates ...). A function without annotations takes JSON as it
 comes. Async functions run in the run's own event loop, plain ones in a thread, which is left behind if the call is
-interrupted: a thread can't be ended. What is returned is told as JSON unless it is text; what is raised, as an error.
+interrupted: a thread can't be ended. The model gets what is returned as JSON unless it is text, what is raised as an
+error.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def function_tool(function: Function, *, name: str | None = None, timeout: float
 
 
 def _described(function: Function, called: str) -> tuple[ToolSpec, dict[str, Any]]:
-    """What the model is told, and the parameters' types; found out once per function, not once per run."""
+    """The spec for the model, and the parameters' types; found out once per function, not once per run."""
     known = _known.get(function) if inspect.isfunction(function) else None
     if known is not None and known[0].name == called:
         return known

@@ -9,8 +9,8 @@ Three voices, in this order:
    denies to all that works below it as well (`below`), at any depth.
 
 `--yes` answers every `ask` with yes, and so does, for one tool and one run, a person who says `always`; neither changes
-a `deny`. `ask` is a question to a person (see `supervisors.escalation`) that no model can answer; where nobody is
-there, the call is refused and the model is told. What is to be run is shown whole, or not run.
+a `deny`. `ask` is a question to a person (see `supervisors.escalation`) that no model can answer; without a
+person, the call is refused and the model learns why. What is to be run is shown whole, or not run.
 
 Patterns are matched with the call's subject: the command, the path, the URL, or else the JSON text of all arguments.
 `*` stands for any text, `?` for one character.
@@ -83,7 +83,7 @@ class Permissions:
         rules: `permissions` of the settings.
         allowed: names given with `--allow`.
         yes: whether every question is answered with yes.
-        once: there is but one call, made by a person: nobody is asked about further ones.
+        once: there is but one call, made by a person: there is no offer to allow further ones.
         here: the run's directory; None for the process's own.
     """
 
@@ -162,7 +162,7 @@ class Permissions:
         """Return what the call may show and touch, if it may go ahead; asks a person on behalf of `me` if need be.
 
         Raises:
-            ToolFailed: it may not; the text says why, for the model and for whoever reads along.
+            ToolFailed: it may not; the text says why, for the model and for people reading along.
         """
         verdict, sight = self._judged(tool, arguments, own)
         if verdict == "allow":

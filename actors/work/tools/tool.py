@@ -6,9 +6,9 @@
     tool = Tool(spec=ToolSpec(name="add", description="Adds two numbers.", parameters={...}), run=add)
 
 `run` is the body of the call's own actor, `me`, a child of the agent that calls: it may spawn, ask a person, start
-processes, and is interrupted by cancelling `me`. Its arguments fit the JSON Schema already. What it returns is told to
-the model: a text as it is, `Shown` as texts, images and files, anything else as JSON. What goes wrong it raises as
-`ToolFailed`, which the model is told as `{"tool_call_error": ...}`; any other exception is a bug in the tool, told the
+processes, and is interrupted by cancelling `me`. Its arguments fit the JSON Schema already. The model gets what it
+returns: a text as it is, `Shown` as texts, images and files, anything else as JSON. What goes wrong it raises as
+`ToolFailed`, which the model gets as `{"tool_call_error": ...}`; any other exception is a bug in the tool, shown the
 same way.
 """
 
@@ -58,7 +58,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         spec: name, description and JSON Schema (of type object) that the model is offered.
         run: does it.
-        effect: decides with `origin` what the permission policy says when nobody has said anything.
+        effect: decides with `origin` what the permission policy says by default.
         origin: where it comes from.
         timeout: seconds; None for a call that waits for people or other agents, and has a clock of its own.
         ordered: calls of one turn to ordered tools are played one after another, as the model wrote them. For those

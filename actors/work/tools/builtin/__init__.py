@@ -1,6 +1,6 @@
 """Our own tools, with the names and parameters of Loki's: files, commands, the web.
 
-`table.builtin_tools` makes them and imports nothing heavy; `specs` is what models are told. Files: `places` decides
+`table.builtin_tools` makes them and imports nothing heavy; `specs` describes them to models. Files: `places` decides
 what may be touched, then `reading`, `finding`, `writing`, `patching` (`diff` is its pure half). Programs: `running`,
 with `commands` above it. The web: `fetching`, with `web`, `searches` and `readable` above it. `workers/` are small
 programs that run as processes of their own and import nothing of callboard. Start with `table`, then `places`.

@@ -21,7 +21,7 @@ _SHOWN = 12
 
 
 class DiffError(ValueError):
-    """The diff can't be read or does not fit; the text is for whoever wrote it."""
+    """The diff can't be read or does not fit; the text is for its author."""
 
 
 class Hunk(msgspec.Struct, frozen=True, kw_only=True):
@@ -156,7 +156,7 @@ def _hunk(number: int, header: str, body: list[str]) -> Hunk:
 
 
 def _without_padding(body: list[str], old: int, new: int) -> list[str]:
-    """Empty lines after a hunk's end are no context; by its counts they are told from those that are."""
+    """Empty lines after a hunk's end are no context; the hunk's counts tell which are."""
     body = list(body)
     while body and body[-1] == "":
         befores = sum(line[:1] in ("", " ", "-") for line in body)

@@ -6,7 +6,7 @@ check and the use. So the file is opened from its root downwards, one directory 
 the one above it, and no link is followed any more: what was put there in the meantime is refused. So is a path that
 leads elsewhere than it did when the call was permitted (`Sight`), however long a person thought about it.
 
-Refused as well: a NUL, `~` (nobody expands it here, and a directory of that name helps nobody), what lies in /proc,
+Refused as well: a NUL, `~` (it is not expanded here, and a directory of that name is a mistake), what lies in /proc,
 /sys or /dev, and whatever is neither a file nor a directory, such as a pipe that would keep us waiting. Hard links are
 files like any other; who can make one below a root could have copied the file.
 

@@ -26,7 +26,7 @@ RESULT = 128 * 1024
 """Bytes of a file that one call returns at most."""
 
 LINES = 2000
-"""Lines that fs_read returns if nobody says how many."""
+"""Lines that fs_read returns by default."""
 
 WIDTH = 2000
 """Bytes of a line that fs_read shows."""

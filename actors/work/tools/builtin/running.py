@@ -2,7 +2,7 @@
 
 Of a long output the beginning and the end are kept, since the first error and the final summary stand there. A program
 that prints without end, starts processes without end, or outlives the time of the call is ended, and what it printed so
-far is told with the error.
+far is in the error.
 """
 
 from __future__ import annotations
@@ -110,9 +110,9 @@ class Printed:
 async def run_program(
     me: Actor, tool: str, argv: Sequence[str], setting: Setting, *, input: bytes | None = None
 ) -> Ran:
-    """Run a program to its end. It writes to stdout only: whoever starts it has joined stderr to it.
+    """Run a program to its end. It writes to stdout only: the caller has joined stderr to it.
 
-    It gets the time that the call has, or `setting.timeout` if nobody has set a deadline.
+    It gets the time that the call has, or `setting.timeout` without a deadline.
 
     Raises:
         ToolFailed: it could not be started, took too long, printed too much or ran wild; it has been ended.

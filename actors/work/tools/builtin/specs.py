@@ -1,4 +1,4 @@
-"""What models are told about the built-in tools, and what each of them does to the world.
+"""Specs of the built-in tools for models, and the effect each has on the world.
 
 Names and parameters are Loki's. Where Loki has no parameter for something a model needs (`fs_cat --offset`, the
 database of `execute_sql_code`), ours is optional.

@@ -1,6 +1,6 @@
 """fs_write, fs_mkdir and fs_rm, and `replace`, the one way in which a file is changed.
 
-A file is replaced as a whole: the new one is written beside it and renamed over it, so that nobody ever reads half of
+A file is replaced as a whole: the new one is written beside it and renamed over it, so that no reader sees half of
 it, and a call that is cancelled changes nothing or everything. Its mode stays. While a file is read, changed and
 replaced, its directory is locked (`flock`), so that two calls of one turn, or of two agents, come one after the other.
 """
@@ -31,7 +31,7 @@ LARGEST = 8 * 1024 * 1024
 """Bytes that may be written at once."""
 
 LOCKED_FOR = 5.0
-"""Seconds to wait for somebody else's lock; ours are held for milliseconds."""
+"""Seconds to wait for another program's lock; ours last milliseconds."""
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 

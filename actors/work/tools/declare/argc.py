@@ -232,7 +232,7 @@ def _notations(rest: _Line) -> list[str]:
         found.append(match[1].strip() or "VALUE")
 
 
-# --- what the model is told -------------------------------------------------------------------------------
+# --- the spec for the model -------------------------------------------------------------------------------
 
 
 def _schema(argument: Argument, kind: str) -> tuple[Schema, str]:

@@ -1,6 +1,6 @@
 """Python's annotations as JSON Schemas.
 
-What JSON has is told exactly: `str`, `int`, `list[T]`, `dict[str, T]`, `Literal`, unions, tuples, and the file's own
+What JSON has is exact: `str`, `int`, `list[T]`, `dict[str, T]`, `Literal`, unions, tuples, and the file's own
 aliases, dataclasses, TypedDicts, enums and the like, written out where they are used. A type that comes from elsewhere
 can't be known without importing it: it is a text for the model, and a warning for the author.
 """

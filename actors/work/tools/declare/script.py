@@ -1,6 +1,6 @@
 """A tool file's text while it is read, and what was found in it.
 
-Readers raise `Unreadable` deep inside a signature; whoever reads the function catches it, notes it as a problem and
+Readers raise `Unreadable` deep inside a signature; the reader of the function catches it, notes a problem and
 goes on with the next function, so that one pass finds everything.
 """
 

@@ -1,6 +1,6 @@
 """TypeScript's types as JSON Schemas.
 
-What JSON has is told exactly: primitive types, arrays, tuples, unions, literals, object types, `Record`, and the
+What JSON has is exact: primitive types, arrays, tuples, unions, literals, object types, `Record`, and the
 file's own interfaces, aliases and enums, written out where they are used. Anything else is an error with its place:
 a `Date` or a `Map` would not be what the function gets.
 """

@@ -103,7 +103,7 @@ class AskSocket:
         self._theirs.close()
 
     async def serve(self, me: Actor, clock: Clock, tool: str) -> None:
-        """Let the call begin, and answer its questions, on behalf of `me`, until nobody can ask any more."""
+        """Let the call begin, and answer its questions, on behalf of `me`, until its socket is closed."""
         await self._send(["go"])
         try:
             while fields := await self._receive():

@@ -77,7 +77,7 @@ class Host(msgspec.Struct, frozen=True):
 
     Attributes:
         script: a Python file; its `enter(given, ask)` returns an object with `arguments(function)` and `result(value)`.
-        given: what that is told.
+        given: passed to it.
     """
 
     script: Path
@@ -96,7 +96,7 @@ def handed_over(
 
     Args:
         environ: the call's environment, where an argument may have a variable stand in for it.
-        raw: variables that bash is told here if the environment has them not. Programs that the file starts don't
+        raw: variables set in bash here if the environment lacks them. Programs that the file starts don't
             see these.
         host: of a Python function that has one.
 
@@ -143,7 +143,7 @@ def to_arguments(declaration: Declaration, arguments: Arguments) -> list[str]:
     for name, value in arguments.items():
         if name not in known:
             words += _guessed(name, value)
-    # A positional that looks like an option is one to any parser, unless it is told that options are over.
+    # A positional that looks like an option is one to any parser, unless `--` ends the options.
     dashed = any(word.startswith("-") for word in positional)
     return [*words, *(["--"] if dashed else []), *positional]
 

@@ -103,7 +103,7 @@ async def watch(me: Actor, process: Process, output: Path | None, limits: Limits
             continue
         before = now if before is None else min(before, now)
         if limits.memory is not None:
-            # Where nobody was started since, the call is its leader.
+            # If no process was added, the call is its leader.
             members = await _members(me, process) if now > before else [process.pid]
             if _resident(members or [process.pid]) > limits.memory:
                 end(f"used more than {_in_words(limits.memory)} of memory")
@@ -126,7 +126,7 @@ def kill(process: Process) -> None:
 
 
 def _signal(process: Process, number: signal.Signals) -> None:
-    # Until its end is told it is not reaped, so this number can't have become anybody else's.
+    # Until `ended` is set it is not reaped, so its pid can't have been reused.
     if process.ended is None:
         with suppress(OSError):
             os.killpg(process.pid, number)

@@ -59,7 +59,7 @@ def read_output(file: Path, limit: int) -> Written:
 
 
 def result(written: Written) -> Json:
-    """What the model is told."""
+    """The model's result."""
     if not written.size:
         return DONE
     if written.size <= len(written.data):

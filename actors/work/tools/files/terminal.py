@@ -1,8 +1,8 @@
-"""A terminal that nobody sits at, for bash tools that write to one.
+"""A terminal without a person, for bash tools that write to one.
 
 Loki's documents teach `name=$(input "Name?" 2>/dev/tty)`. Without a controlling terminal bash can't open `/dev/tty`,
 and then it does not even call `input`. So a file that mentions `/dev/tty` gets a terminal (its runner, which leads a
-session, takes it by opening it), and what is written there counts as printed. Nobody types on it; the questions go
+session, takes it by opening it), and what is written there counts as printed. It gets no input; the questions go
 over the socket like all others. Other files get none, because with one `ssh` or `git` would wait on it for a password
 for good.
 """
@@ -56,7 +56,7 @@ class Terminal:
             self._read()
 
     def finish(self) -> None:
-        """Nobody writes any more."""
+        """No writer is left."""
         while self._read():
             pass
         self._tail.close()

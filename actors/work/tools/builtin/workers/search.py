@@ -39,7 +39,7 @@ Segments = list["re.Pattern[str] | None"]
 
 
 class Mistake(Exception):
-    """The pattern can't be used; the text is for whoever wrote it."""
+    """The pattern can't be used; the text is for its author."""
 
 
 class OutOfTime(BaseException):

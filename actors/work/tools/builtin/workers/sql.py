@@ -65,7 +65,7 @@ def cell(value: Any) -> str:
 
 
 def say(line: str) -> None:
-    """To whoever reads our stdout."""
+    """Write a line to stdout."""
     sys.stdout.write(line + "\n")
 
 

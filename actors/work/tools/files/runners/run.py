@@ -224,7 +224,7 @@ def _plain(value: typing.Any) -> object:
 
 
 class Unanswered(EOFError):
-    """Nobody answers."""
+    """No answer came."""
 
 
 def ask(**fields: str) -> str:
