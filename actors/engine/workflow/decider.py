@@ -1,6 +1,6 @@
 """What a workflow decides: its board, played on messages (see `engine/driver`).
 
-It is told `Fired` for each firing, and answers with those that may begin now. What is done as soon as it has begun
+It gets `Fired` for each firing, and answers with those that may begin now. What is done as soon as it has begun
 (`Place.quick`) is done right here, some at a time: a timer of no seconds lets other actors have their turn.
 
 A firing that was cancelled from outside fails, and with `on_error: continue` its edges are done like those of any
@@ -34,7 +34,7 @@ class WorkflowDecider:
     """One run of one graph.
 
     Args:
-        warns: whether warnings are told.
+        warns: whether it emits warnings.
         order: see `Board`.
 
     Attributes:
@@ -129,7 +129,7 @@ class WorkflowDecider:
 
 
 def exited(structure: Structure, work: FireNode, fired: Fired) -> NodeExited:
-    """What is told of a firing that is over."""
+    """The event of a firing that is over."""
     targets = dict.fromkeys(structure.ways[each.way].target.id for each in fired.crossings if each.fires)
     why = fired.failure or fired.tolerated
     told, code = (None, "") if why is None else (why.text, code_of(why.restore()))

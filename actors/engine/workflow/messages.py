@@ -67,7 +67,7 @@ class Queue:
     def trim(self, window: int) -> list[Message]:
         """Drop what does not fit into a window; returns what was dropped.
 
-        All kept messages stay and count: the newest others get the room that they leave. 0 is room for nobody else, and
+        All kept messages stay and count: the newest others get the room that they leave. 0 is room for no others, and
         below that there is no limit.
         """
         if window < 0 or not self.messages:

@@ -28,9 +28,9 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
         unknown_functions_pass: a condition by an unknown name is met, an unknown processor changes nothing; both warn.
             Else: the run fails.
         early_memories_count: what is read at `pre_gen_thinking` is there when the agent thinks; if it doesn't, when it
-            answers. What is read at `finished` is told to the functions of its edges. Else: nobody sees either.
+            answers. What is read at `finished` goes to the functions of its edges. Else: both are unused.
         bare_stores_work: a simple or file store without `embedding` has the user's own model. Else: it stays empty.
-        words_stand_in: a simple or file store for which no vectors are to be had is searched by its words. Else: that
+        words_stand_in: a simple or file store that can get no vectors is searched by its words. Else: that
             is an error, see `memories_must_answer`.
         stores_persist: a simple store without a path is there again in the next run. Else: it ends with this one.
         memories_are_whole: a simple store keeps what was said. Else: the first three sentences, or 500 characters.

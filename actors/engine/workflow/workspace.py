@@ -1,6 +1,6 @@
 """The directory that the python nodes of a run work in; what one writes there, the next finds.
 
-It is made when it is first asked for. One that somebody gave stays; another is removed with the run.
+It is made when it is first asked for. A given one stays; another is removed with the run.
 """
 
 from __future__ import annotations

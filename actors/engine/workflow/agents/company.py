@@ -3,7 +3,7 @@
     async with Company(context, graph, directory=..., workflow=..., rules=..., ...) as company:
         said = await run_agent_node(me, node, unit, company)
 
-Nothing is opened before somebody uses it, and everything is given back at the end of the block. A graph that runs
+Nothing is opened before its first use, and everything is given back at the end of the block. A graph that runs
 twice, as that of a subgraph does, has a company each time.
 """
 

@@ -2,7 +2,7 @@
 
 They are described without being run, and each call runs in a process of its own. There they find what DevAll's own
 engine gives them: modules (`workers.devall`), and a `_context` with the run's workspace and a way to ask its person.
-What a function returns is told as text or JSON; a message or an attachment of DevAll's shows its images and files too.
+What a function returns becomes text or JSON; a message or an attachment of DevAll's shows its images and files too.
 """
 
 from __future__ import annotations

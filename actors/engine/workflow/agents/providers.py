@@ -24,7 +24,7 @@ def model_of(config: AgentConfig, context: RunContext) -> str:
     """The model's id.
 
     Raises:
-        GraphMistake: nobody knows that provider.
+        GraphMistake: the provider is unknown.
     """
     client = client_of(
         config.provider, config.base_url, config.api_key, context.settings, context.environ, also=[CALLBOARD]

@@ -1,6 +1,6 @@
 """What a function's result shows beside its text: texts, images and files, as a model can be given them.
 
-Text files are text. PDFs and images go as they are. Anything else is told by its name and size, since what models take
+Text files are text. PDFs and images go as they are. Anything else shows its name and size, since what models take
 of it differs too much.
 """
 

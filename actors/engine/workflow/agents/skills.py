@@ -2,7 +2,7 @@
 
     .agents/skills/<name>/SKILL.md     a head of YAML between two lines of `---` (`name`, `description`), then the text
 
-They are looked for beside the workflow, beside its directory, and in the working directory. The agent is told names and
+They are looked for beside the workflow, beside its directory, and in the working directory. The agent gets names and
 descriptions; `skill__read` gives it the text, or another file of the skill's directory and nothing outside of that.
 `allowed-tools` of a skill is not ours to say: which tools may be called, permissions decide.
 """
@@ -59,7 +59,7 @@ def skills_of(skills: Skills | None, directory: Path) -> list[Skill]:
 
 
 def told(skills: Collection[Skill]) -> str:
-    """What the agent is told of them; "" for none."""
+    """Their text in the prompt; "" for none."""
     if not skills:
         return ""
     lines = [f"- {skill.name}: {skill.description}" for skill in skills]

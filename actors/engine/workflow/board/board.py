@@ -17,11 +17,11 @@ see the same inputs however long they take.
     it sees             everything in its queue, whatever brought it there
     then                its window is applied, its edges deliver, and with a window it remembers what it said
     a cycle             runs from its one entry, round after round, while something in it triggers the entry again; any
-                        edge that triggers somebody outside ends it, and what else was triggered in it is forgotten
+                        edge that triggers a node outside ends it, and what else was triggered in it is forgotten
     a failure           lets the layer finish and ends the run; what was said until then is kept
 
 Of a layer in a cycle, nodes that are done at once are fired first, one by one, if they may leave the cycle: one that
-does keeps back whoever comes after it in the layer. Nodes that take their time are fired together and all finish.
+does keeps back the later nodes of the layer. Nodes that take their time are fired together and all finish.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Board:
 
     Args:
         structure: the graph.
-        tell: is told of messages and warnings as they come.
+        tell: gets messages and warnings as they come.
         order: where fired nodes are written down, and never read here; a subgraph shares its parent's.
 
     Attributes:

@@ -26,7 +26,7 @@ MOST_UNITS = 100_000
 """Units that a node runs for: a text of some megabytes may hold millions of items."""
 
 DEEPEST_TREE = 100
-"""Layers of a tree. Only a target that says as much as it is told gets there; what is left then is the result."""
+"""Layers of a tree. Only a target that says as much as it gets comes that far; what is left then is the result."""
 
 
 class Unit(msgspec.Struct, frozen=True):

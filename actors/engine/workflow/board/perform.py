@@ -72,7 +72,7 @@ class Said(msgspec.Struct, frozen=True, kw_only=True):
     """What a node's own code came to.
 
     Attributes:
-        outputs: what it says; nothing holds back whoever comes after it.
+        outputs: what it says; nothing holds back the nodes after it.
         trace: the turns of its tool loop; a node with a context window remembers them instead of its output.
         error: why it failed.
         unaccepted: failures that agents and subgraphs it has played went on over (see `graph.execute`).
@@ -245,7 +245,7 @@ async def _is_taken(way: Way, message: Message, warnings: list[str]) -> bool:
         return bool(await met if isawaitable(met) else met)
     except NEVER_TOLERATED:
         raise
-    except Exception as error:  # noqa: BLE001 - somebody's function; a broken condition counts as met
+    except Exception as error:  # noqa: BLE001 - a user's function; a broken condition counts as met
         warnings.append(f"{way}: its condition failed and counts as met: {_told(error)}")
         return True
 
@@ -257,7 +257,7 @@ async def _processed(way: Way, payload: Message, said: Mapping[str, str], warnin
         arriving = await result if isawaitable(result) else result
     except NEVER_TOLERATED:
         raise
-    except Exception as error:  # noqa: BLE001 - somebody's function; the message arrives as it was
+    except Exception as error:  # noqa: BLE001 - a user's function; the message arrives as it was
         warnings.append(f"{way}: its processor failed and the message arrives unchanged: {_told(error)}")
         return payload
     if arriving is not None and len(arriving.text) > LONGEST:

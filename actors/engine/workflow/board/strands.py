@@ -1,6 +1,6 @@
 """Work that splits and joins, without tasks: generators that say what they wait for.
 
-A strand is a generator. It yields a list of what it waits for: jobs that somebody outside carries out, and strands
+A strand is a generator. It yields a list of what it waits for: jobs carried out elsewhere, and strands
 below it. It goes on with a list of what came of them, in the same order, once all are there, so what a strand does
 does not depend on who is quick. Nothing is waited for here; `done` says which jobs may begin next.
 """

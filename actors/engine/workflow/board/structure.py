@@ -1,12 +1,12 @@
 """All that can be known of a graph before it runs: its edges made callable, its cycles, its layers.
 
-A graph runs layer by layer. A layer holds what waits for nobody but the layers before it; an edge makes its target
+A graph runs layer by layer. A layer holds what waits only for the layers before it; an edge makes its target
 wait also if it never triggers. Whatever can be gone round is one item of its layer, a `Cycle`, and runs as a graph of
 its own. Inside of it only edges that trigger make anybody wait, those to the nodes that it begins with are left out,
 and what can be gone round then is a cycle in its turn. What a cycle looks like depends on where it is entered and on
 who is triggered when it goes round again, so it is worked out when it is first asked for, and kept.
 
-The order within a layer is part of the contract, since messages arrive in it: nodes that wait for nobody stand in the
+The order within a layer is part of the contract, since messages arrive in it: nodes that wait for none stand in the
 order of the file, the others as the edges of the layer before find them. In a layer with cycles the cycles are looked
 at first, and then the nodes in the order of the file.
 
@@ -60,9 +60,9 @@ class Way:
     """An edge, ready to be taken.
 
     Attributes:
-        test: its condition; None if nobody knows the function and that counts as met.
+        test: its condition; None if the function is unknown and that counts as met.
         process: its processor, likewise.
-        missing: the functions that nobody knows.
+        missing: the unknown functions.
         index: its number in the graph.
         pure: nothing that it does can take its time, as functions and patterns may.
         names: what its template may look up.
@@ -268,14 +268,14 @@ def _layers(places: Sequence[Place], cycles: Sequence[Cycle], ways: Iterable[Way
     after: list[dict[int, None]] = [{} for _ in items]
     for way in ways:
         source, target = number[way.source.index], number[way.target.index]
-        if source != target or not cycles:  # without cycles, whoever leads to himself waits for himself: `rules`
+        if source != target or not cycles:  # without cycles, a node that leads to itself waits for itself: `rules`
             after[source][target] = None
     following = [list(targets) if not cycles else sorted(targets) for targets in after]
     return [[items[i] for i in layer] for layer in _waves(following)]
 
 
 def _waves(after: Sequence[Sequence[int]]) -> list[list[int]]:
-    """Kahn's layers; whoever waits for himself is in none."""
+    """Kahn's layers; a node that waits for itself is in none."""
     waits = [0] * len(after)
     for targets in after:
         for target in targets:

@@ -1,8 +1,8 @@
 """What the nodes of a converted workflow get to see, worked out anew from what they have said.
 
 The nodes of workflow.json run layer by layer. One runs if the run begins with it or an edge has triggered it; it sees
-every message that was delivered to it until then. What nodes that ask somebody have said is in the state, under their
-keys; all others are worked out here.
+every message that was delivered to it until then. Answers of nodes that ask a person or model are in the state, under
+their keys; all others are worked out here.
 """
 
 from __future__ import annotations

@@ -177,7 +177,7 @@ class EdgeFunctions:
         process = await self._running()
         assert process.stdin is not None
         assert process.stdout is not None
-        with suppress(trio.BrokenResourceError):  # it is told below that it has ended, and why
+        with suppress(trio.BrokenResourceError):  # the code below says that it has ended, and why
             await process.stdin.send_all(line)
         read = bytearray()
         while not read.endswith(b"\n"):

@@ -1,7 +1,7 @@
 """Processors of edges: what becomes of a message on its way.
 
-A processor gets the message as it would arrive and gives one back, or None: then nothing arrives and nobody is
-triggered. What goes wrong in one is told, and the message arrives unchanged.
+A processor gets the message as it would arrive and gives one back, or None: then nothing arrives and nothing is
+triggered. One that fails causes a warning, and the message arrives unchanged.
 """
 
 from __future__ import annotations

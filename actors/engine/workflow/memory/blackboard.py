@@ -1,4 +1,4 @@
-"""A blackboard: what nodes have said, in order; who reads it sees the latest, whatever he was looking for."""
+"""A blackboard: what nodes have said, in order; a look-up returns the latest, whatever the query."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The mem0 service, over HTTP: it is told what nodes were given, and makes memories of that by itself.
+"""The mem0 service, over HTTP: it gets the nodes' inputs, and makes memories of them by itself.
 
     POST {base}/v1/memories/            {messages, user_id, agent_id, ...}
     POST {base}/v2/memories/search/     {query, filters, top_k}

@@ -3,7 +3,7 @@
     agent    at every stage that has a use for it (not `finished`), unless `retrieve_stage` says when
     human    before it asks, unless `retrieve_stage` names later stages only
 
-What can't be written is told as a warning, since what the node has said is there all the same. What can't be read
+What can't be written is a warning, since what the node has said is there all the same. What can't be read
 fails the node, or counts as nothing, by the dialect.
 
 A store without a path lives as long as the run, or (`stores_persist`) in the configuration directory, one for each
@@ -51,7 +51,7 @@ Recalled: TypeAlias = list[tuple[str, list[str]]]
 """What stores gave, each with its name."""
 
 BY_DEFAULT: tuple[Stage, ...] = ("pre_gen_thinking", "gen", "post_gen_thinking")
-"""When an agent's memory is read that says nothing: what is read when it has `finished` is of use to nobody."""
+"""When an agent's memory is read that says nothing: what is read when it has `finished` is of no use."""
 
 AUTO = "auto"
 """A path that means none."""

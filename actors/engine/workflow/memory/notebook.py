@@ -52,7 +52,7 @@ class Notebook:
     Args:
         path: of the file; it and its directory are made at the first use. None for no file.
         most: texts that are kept; of more the oldest go.
-        name: as people are told.
+        name: for messages.
     """
 
     def __init__(self, path: Path | None, *, most: int, name: str) -> None:
@@ -94,7 +94,7 @@ class Notebook:
         await self._in_thread(write)
 
     def close(self) -> None:
-        """Close the file; harmless when it is closed already. Nobody may be using it."""
+        """Close the file; harmless when it is closed already. It must not be in use."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
@@ -144,7 +144,7 @@ def _make_ready(connection: sqlite3.Connection) -> None:
         return
     with connection:
         connection.execute("BEGIN IMMEDIATE")
-        if _is_ours(connection):  # by now: somebody else was first
+        if _is_ours(connection):  # by now: another process was first
             return
         if connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is not None:
             raise sqlite3.DatabaseError("file is not a database of notes")

@@ -1,4 +1,4 @@
-"""What a memory store is, whatever keeps it."""
+"""The interface of a memory store."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Words stand in where nothing else can be had: nothing is named and the weights of `local:static` are not here, or the
 named provider makes no vectors at all. A memory that finds words again is of more use than a run that fails. That is
-told as a warning, once. A key that is refused, or a server that can't be reached, is no such case.
+a warning says so, once. A key that is refused, or a server that can't be reached, is no such case.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ def _code(type: str) -> Code:
         raise GraphMistake(f"no installed package brings nodes of the type '{type}' (entry points of {GROUP})")
     try:
         return cast("Code", point.load())
-    except Exception as error:  # somebody's package: its import may raise anything
+    except Exception as error:  # a foreign package: its import may raise anything
         raise GraphMistake(f"nodes of the type '{type}' can't be had: {point.value} failed with {error!r}") from error
 
 

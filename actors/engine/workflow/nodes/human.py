@@ -1,7 +1,7 @@
 """human nodes: a person is shown what was queued, and what he says is the output.
 
 The question travels to the root as those of approval and input nodes do, from within subgraphs as well, and only this
-node waits. Images and files are told by their names and sizes: what shows questions shows text.
+node waits. Images and files show as names and sizes: front ends show questions as text.
 """
 
 from __future__ import annotations

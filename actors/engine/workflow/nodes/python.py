@@ -220,7 +220,7 @@ def _written(directory: Path, id: str, code: str) -> Path:
 
 
 def _free(directory: Path, name: str) -> tuple[Path, IO[str]]:
-    """A new file, made by whoever opens it: units of a map and other subgraphs write here at the same time."""
+    """A new file, created by its opening: units of a map and other subgraphs write here at the same time."""
     for count in itertools.count(1):
         file = directory / (f"{name}.py" if count == 1 else f"{name}_run-{count}.py")
         with suppress(FileExistsError):
