@@ -1,4 +1,4 @@
-"""What is said to a language model and what comes back, whoever the provider is.
+"""Requests to a language model and its replies, the same for every provider.
 
 A conversation is a tuple of turns: `UserTurn`, `AssistantTurn`, `ToolTurn`; the system prompt stands beside it
 in `ChatRequest`, since half of the providers want it there. Content is plain text or a tuple of parts (text,

@@ -3,7 +3,7 @@
     encode_request(7, "tools/call", {...})    b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{...}}'
     decode(line)                              Request, Notification, Result or Failure
 
-Results are kept as the bytes they came as (`msgspec.Raw`), until somebody who knows their shape wants them. A batch
+Results are kept as the bytes they came as (`msgspec.Raw`), until code that knows their shape decodes them. A batch
 (an array, which the revision of 2025-03-26 allowed) is decoded by `decode_all`.
 
 MCP, ACP and the control channel speak it. Source: https://www.jsonrpc.org/specification.

@@ -7,7 +7,7 @@ and `"30"` is no number. Three liberties, all about what people mean: a key with
 after it) counts as not given, keys that start with `x-` are the author's own, and a version may be written as a number.
 
 Reading goes on after a problem, with a stand-in for what could not be read, so that one pass finds all of them.
-`broken` names the paths of the stand-ins: whoever checks further keeps quiet about those.
+`broken` names the paths of the stand-ins: later checks skip those.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ SECRET = re.compile(r"\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
 
 
 def with_secrets(text: str, secrets: Secrets, missing: Callable[[str], None]) -> str:
-    """`text` with every `{{NAME}}` replaced; `missing(name)` is told of each that stands for nothing."""
+    """`text` with every `{{NAME}}` replaced; `missing(name)` gets each that stands for nothing."""
 
     def replaced(match: re.Match[str]) -> str:
         value = secrets.get(match[1])
@@ -42,7 +42,7 @@ def with_secrets(text: str, secrets: Secrets, missing: Callable[[str], None]) ->
 
 
 def expanded(text: str, secrets: Secrets, missing: Callable[[str, str], None]) -> str:
-    """`text` with its references replaced; `missing(reference, name)` is told of each that stands for nothing."""
+    """`text` with its references replaced; `missing(reference, name)` gets each that stands for nothing."""
 
     def replaced(match: re.Match[str]) -> str:
         name = match["name"] or match["secret"]

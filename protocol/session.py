@@ -10,7 +10,7 @@
     - role: assistant
       content: Tension and compression.
 
-`_meta` is ours. Keys that nobody here knows stay as they are, in the file and in its messages. `session_yaml` reads and
+`_meta` is ours. Unknown keys stay as they are, in the file and in its messages. `session_yaml` reads and
 writes the text; `session_turns` makes a history of the messages.
 """
 
@@ -75,7 +75,7 @@ class Session(msgspec.Struct, kw_only=True):
         title: what it is about, in a few words.
         todo: the todo list of its agent.
         meta: whose it is.
-        other: keys that nobody knows.
+        other: unknown keys.
     """
 
     model: str | None = None

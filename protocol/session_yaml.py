@@ -1,6 +1,6 @@
 """The YAML of sessions: the core schema of YAML 1.2 (`yes` and dates are text), as serde writes it.
 
-Files may be edited by hand, torn, or sent by somebody who means no good. PyYAML's own loader recurses in C: a line of
+Files may be edited by hand, torn, or sent by an attacker. PyYAML's own loader recurses in C: a line of
 brackets ends the process; a few hundred bytes of nested aliases fill the memory as soon as they are written again. So
 the values are made from the parser's events, with a bound for depth and one for what aliases stand for.
 """

@@ -1,7 +1,7 @@
 """YAML text as a tree of plain values in which everything knows its line and column.
 
 `parse` reads a text, `Source` keeps it so that a later error can still say where. How the tree is built, and
-what is refused on the way, is told in `yaml_tree`; what it consists of, in `tree`.
+what is refused on the way, stands in `yaml_tree`; what it consists of, in `tree`.
 """
 
 from __future__ import annotations

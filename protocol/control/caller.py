@@ -57,7 +57,7 @@ class Caller(msgspec.Struct, frozen=True):
 
     @property
     def called(self) -> str:
-        """What others are told of them."""
+        """Their name for others."""
         return self.name or self.subject
 
 

@@ -1,4 +1,4 @@
-"""Parameters, results and notifications of our own methods. A key that nobody knows is refused, so that typos show."""
+"""Parameters, results and notifications of our own methods. Unknown keys are refused, so that typos show."""
 
 from __future__ import annotations
 

@@ -196,7 +196,7 @@ def resolved(server: Server, secrets: Secrets) -> Server:
     """The server with the references in its command, args, env, cwd, url and headers replaced.
 
     Raises:
-        ConfigError: a name stands for nothing, or what it stands for can't be used. No values are told.
+        ConfigError: a name stands for nothing, or what it stands for can't be used. The text holds no values.
     """
     lacking: dict[str, str] = {}
 

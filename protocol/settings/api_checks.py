@@ -1,6 +1,6 @@
 """What types can't say about the `api:` block: hashes, addresses, origins, networks, and what goes with what.
 
-All problems of a block are found in one pass, each with its line. A key that nobody knows is an error here and not a
+All problems of a block are found in one pass, each with its line. An unknown key is an error here and not a
 warning as elsewhere: a limit that is spelt wrong is no limit.
 """
 

@@ -1,4 +1,4 @@
-"""Keys of `config.yaml` that are accepted for Loki's sake and have no effect yet, and how a user is told of them."""
+"""Keys of `config.yaml` that are accepted for Loki's sake and have no effect yet, and the notes that say so."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@
 
 The keys are Loki's. Every scalar may also come from the environment as `CALLBOARD_<KEY>`, which wins over the
 file. `${NAME}`, `${NAME:-default}` and `{{NAME}}` in a value stand for the environment's NAME. Keys that
-callboard does not use yet are kept in `Settings.other`; keys that nobody knows are warned about.
+callboard does not use yet are kept in `Settings.other`; unknown keys cause warnings.
 """
 
 from __future__ import annotations

@@ -229,7 +229,7 @@ class _Reader:
         return ClientSettings(**values)
 
     def later(self, node: source.Node, path: source.Path, kind: str, values: dict[str, Json]) -> None:
-        """Say what a client of such a type can't be used for, unless nobody wants it for that."""
+        """Say what a client of such a type can't be used for, unless it isn't meant for that."""
         models = values.get("models") or ()
         if kind in KNOWLEDGE_TYPES and models and all(model.type != "chat" for model in models):
             return

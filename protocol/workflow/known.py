@@ -1,4 +1,4 @@
-"""What a reader is told of the world around a file: names it can't see, and a way to files it refers to."""
+"""A reader's view of the world around a file: names it can't see, and a way to files it refers to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What nodes of a workflow say to each other; what its deciders (`engine/workflow`) are told, and have done."""
+"""What nodes of a workflow say to each other; what its deciders (`engine/workflow`) receive, and have done."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class RunUnit(Work, frozen=True, kw_only=True):
     item_name: str = "item"
 
 
-# --- what deciders are told -------------------------------------------------------------------------------
+# --- what deciders receive --------------------------------------------------------------------------------
 
 
 class WorkflowBegun(Told, frozen=True, kw_only=True):
