@@ -1,4 +1,4 @@
-"""Who asks: a subject, and what it may do.
+"""The caller: a subject, and its rights.
 
     read:runs write:runs run:agents run:files   read:sessions write:sessions   read:agents read:models
     answer:questions   admin:runs admin:sessions admin:mcp admin:metrics

@@ -1,4 +1,4 @@
-"""What a run tells the world: one typed stream of events per run.
+"""The events of runs: one typed stream per run.
 
 Everything that shows, stores or forwards a run is fed from here: terminal narration, JSON lines, websocket,
 journal, traces. The envelope is `Event`; what happened is its `data`, a struct whose class fixes the `kind`:

@@ -1,4 +1,4 @@
-"""What a workflow decides: its board, played on messages (see `engine/driver`).
+"""The decider of a workflow: drives its board by messages (see `engine/driver`).
 
 It gets `Fired` for each firing, and answers with those that may begin now. What is done as soon as it has begun
 (`Place.quick`) is done right here, some at a time: a timer of no seconds lets other actors have their turn.

@@ -1,4 +1,4 @@
-"""What nodes say to each other, and the queues they are waiting in.
+"""Messages between nodes, and the queues that hold them.
 
 A node sees everything that is queued for it, in the order of arrival. What stays queued afterwards is decided by its
 `context_window` (`Queue.trim`); an edge may clear the queue of its target before it delivers (`Queue.clear`). Messages

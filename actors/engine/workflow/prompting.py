@@ -1,4 +1,4 @@
-"""The words that models and people are given: a node's inputs as a conversation or as one text."""
+"""Prompts for models and people: a node's inputs as a conversation or as one text."""
 
 from __future__ import annotations
 

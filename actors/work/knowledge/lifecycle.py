@@ -1,4 +1,4 @@
-"""Having a base there before anybody looks something up in it, at the start of a run.
+"""Makes a knowledge base ready at the start of a run, before the first look-up.
 
     it is there             used as it is; changed files are reported, not read again
     Loki's own file is      taken over, vectors and all

@@ -1,4 +1,4 @@
-"""What one run has of the knowledge of its process: bases seen to once, prompts with what was found for them."""
+"""One run's access to the knowledge of its process: bases made ready once, prompts with their findings."""
 
 from __future__ import annotations
 

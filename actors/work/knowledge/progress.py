@@ -1,4 +1,4 @@
-"""What a run tells of a base that is being built: a few events a second at most, and one when it is done."""
+"""Events about a base that is being built: a few a second at most, and one when it is done."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every provider's translator looks like, and what they share.
+"""The interface of the providers' codecs, and what they share.
 
 A codec is pure: a request goes in and a path with a JSON body comes out; bytes of an answer go in and a
 `ChatReply` comes out. No codec opens a connection, so each is tested by its bytes alone.

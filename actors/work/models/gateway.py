@@ -1,4 +1,4 @@
-"""The one door to language models.
+"""The gateway to language models.
 
 `Gateway.chat` takes a provider-neutral request and gives back a complete reply. It finds the model, sends the
 request, retries what may pass by itself, counts tokens and money, and tells the run's event stream what happens.

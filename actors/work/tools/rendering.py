@@ -1,4 +1,4 @@
-"""Values as texts: for the model, for events, for people. Bounded, whatever a tool or a model comes up with."""
+"""Renders values as bounded texts: for the model, for events, for people."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a model is asked: `params` and `retry` of an agent as the gateway understands them."""
+"""Translates `params` and `retry` of an agent for the model gateway."""
 
 from __future__ import annotations
 

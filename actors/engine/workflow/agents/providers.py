@@ -1,4 +1,4 @@
-"""Which model an agent means: its `provider`, `name`, `base_url` and `api_key` as a model of the gateway."""
+"""Resolves an agent's model: its `provider`, `name`, `base_url` and `api_key` as a model of the gateway."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Second thoughts: a model is shown the whole conversation once more, and what it says then is the answer.
+"""Reflection: the model gets the whole conversation once more, and its reply then is the answer.
 
 The conversation goes in as a text, what memory had to say in front of it, and the author's `reflection_prompt` behind;
 the model may use the agent's tools again.

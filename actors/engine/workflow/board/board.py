@@ -1,4 +1,4 @@
-"""One run of one graph: who may be fired, what the edges did, when a cycle is over, what the result is.
+"""The state of one run of one graph: which nodes may fire, what edges did, when a cycle ends, the result.
 
 A board hands out firings and takes back what came of them:
 

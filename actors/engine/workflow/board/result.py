@@ -1,4 +1,4 @@
-"""What a run says while it goes on, and what it came to."""
+"""The notices of a run under way, and its result."""
 
 from __future__ import annotations
 

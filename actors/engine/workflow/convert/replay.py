@@ -1,4 +1,4 @@
-"""What the nodes of a converted workflow get to see, worked out anew from what they have said.
+"""Rebuilds the inputs of a converted workflow's nodes from their outputs.
 
 The nodes of workflow.json run layer by layer. One runs if the run begins with it or an edge has triggered it; it sees
 every message that was delivered to it until then. Answers of nodes that ask a person or model are in the state, under

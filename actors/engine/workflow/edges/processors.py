@@ -1,4 +1,4 @@
-"""Processors of edges: what becomes of a message on its way.
+"""Processors of edges: functions that change messages.
 
 A processor gets the message as it would arrive and gives one back, or None: then nothing arrives and nothing is
 triggered. One that fails causes a warning, and the message arrives unchanged.

@@ -1,4 +1,4 @@
-"""How alike two texts are by their words and letters, and how texts are cut to be remembered.
+"""Scores how alike two texts are by words and letters, and shortens texts for memories.
 
     .4 of the words that both have, of all words       .3 of the longest subsequence of letters that both have
     .2 of the question's words that the text has       .1 of their lengths

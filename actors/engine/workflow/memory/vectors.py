@@ -1,4 +1,4 @@
-"""What makes the vectors of a store: the model it names, else the user's own, else its words.
+"""Chooses how a store makes vectors: the model it names, else the user's own, else its words.
 
 Words stand in where nothing else can be had: nothing is named and the weights of `local:static` are not here, or the
 named provider makes no vectors at all. A memory that finds words again is of more use than a run that fails. That is

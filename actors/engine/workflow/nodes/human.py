@@ -1,4 +1,4 @@
-"""human nodes: a person is shown what was queued, and what he says is the output.
+"""human nodes: a person sees the queued messages, and the answer is the output.
 
 The question travels to the root as those of approval and input nodes do, from within subgraphs as well, and only this
 node waits. Images and files show as names and sizes: front ends show questions as text.

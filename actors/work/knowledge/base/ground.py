@@ -1,4 +1,4 @@
-"""What a build starts from: the generation before, and what an interrupted build has left. All of it blocks."""
+"""The start of a build: the generation before, and the rest of an interrupted build. All of it blocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a build is handed by others, checked before it is kept: documents, chunks and vectors."""
+"""Checks the inputs of a build before it keeps them: documents, chunks and vectors."""
 
 from __future__ import annotations
 

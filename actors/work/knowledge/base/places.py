@@ -1,4 +1,4 @@
-"""What lies where in a base's directory, and who locks what.
+"""The files of a base's directory, and their locks.
 
     current           the name of the generation that is read: one line, replaced as a whole
     gen-000007/       meta.json, catalogue.sqlite, words/, vectors.*, readers

@@ -1,4 +1,4 @@
-"""What files and disks do to a base, in words that say what to run."""
+"""Turns errors of files and disks into errors that say what to run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What providers want to hear and what they answer, as bytes: no wire opens a connection.
+"""Encodes requests of providers and decodes their answers: no wire opens a connection.
 
     openai, compatible   POST {base}/embeddings                         and our own engine, which speaks the same
     ollama               POST {base}/api/embed

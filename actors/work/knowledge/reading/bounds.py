@@ -1,4 +1,4 @@
-"""How much is read of one source, and how long it may take; and the one error of this room."""
+"""Limits on bytes and time when a source is read; and the one error of this room."""
 
 from __future__ import annotations
 

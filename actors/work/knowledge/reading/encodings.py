@@ -1,4 +1,4 @@
-"""Which letters the bytes are.
+"""Detects the encoding of a text.
 
 A byte order mark says it. So does UTF-8 by itself: text in another encoding is hardly ever valid UTF-8. UTF-16 without
 a mark shows in its zeros, which stand at every other place. Then what the page or its server says counts. What is left

@@ -1,4 +1,4 @@
-"""What providers of reranking want to hear and what they answer, as bytes.
+"""Encodes requests of reranking providers and decodes their answers.
 
     openai-compatible   POST {base}/rerank    Jina, Voyage, vLLM, llama.cpp, Infinity, LocalAI and others
     cohere              POST {base}/rerank    version 2

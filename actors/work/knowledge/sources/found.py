@@ -1,4 +1,4 @@
-"""A source that was found, and what everybody who finds some has at hand."""
+"""A source that was found, and the tools that finders share."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class SourceSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Desk:
-    """What is at hand for those who find and read.
+    """Shared by the finders and readers of sources.
 
     Args:
         me: owner of the processes that read.

@@ -1,4 +1,4 @@
-"""GitHub, which is better asked than crawled.
+"""Sources on GitHub, through its API where it has one.
 
 https://github.com/owner/repo/tree/main/docs/**   the documentation in a directory of a branch, by GitHub's own list
 https://github.com/owner/repo/wiki/**             a crawl, of whose pages only the article counts

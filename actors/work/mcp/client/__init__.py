@@ -1,1 +1,1 @@
-"""What is said to a server, in either era of the protocol, whatever the link."""
+"""The MCP client, for both eras of the protocol and every link."""

@@ -1,4 +1,4 @@
-"""What is said to a server, in the words of either era, over whatever link there is.
+"""The MCP client: requests to a server, in either era of the protocol, over any link.
 
     result = await client.call_tool("add", {"a": 1, "b": 2}, Caller(me=me))
 

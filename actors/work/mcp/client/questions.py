@@ -1,4 +1,4 @@
-"""What a server asks in the middle of a call, in either era, and who answers.
+"""Answers a server's requests in the middle of a call, in either era.
 
 `elicitation/create` is for a person, `sampling/createMessage` for a model, `roots/list` for us. Each question is a
 child actor of the call it belongs to, so that it goes up from there with its path, and is gone when the call is. A

@@ -1,4 +1,4 @@
-"""Between what is said to a server (`client`) and how it gets there (`stdio`, `http`, `sse`).
+"""The interface between the protocol (`client`) and its transports (`stdio`, `http`, `sse`).
 
 A `Link` belongs to one connection and is opened by one actor, its owner, which closes it by ending. Other tasks
 call `request` from where they are; any number of requests may be under way at once. A `request` that is

@@ -1,4 +1,4 @@
-"""What servers offer, remembered: so that a server need not run to be known.
+"""A cache of what servers offer, so that a server need not run to be known.
 
 A file per digest (see `keys`) under the cache directory, written anew at each start and whenever the server says that
 its tools changed. It may be deleted at any time; one that can't be read or written is none. Of too many the oldest go:

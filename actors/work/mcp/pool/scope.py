@@ -1,4 +1,4 @@
-"""What one agent has of the servers: leased at its first call, kept to its end, given back whatever happens.
+"""An agent's leases of servers: taken at its first call, kept to its end, always returned.
 
     with servers.scope(run="run-7f3a01bc", agent=me.path) as scope:
         result = await scope.call("time", "get_current_time", {"timezone": "Asia/Tokyo"}, Caller(me=me))

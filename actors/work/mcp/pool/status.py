@@ -1,4 +1,4 @@
-"""What became of the servers, for people who ask: `callboard mcp status`.
+"""The state of the servers, for `callboard mcp status`.
 
 A process that has started a server can be asked from another one, through a Unix socket in a directory that only its
 user may enter. One line of JSON goes in, one comes out:

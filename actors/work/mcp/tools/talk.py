@@ -1,4 +1,4 @@
-"""What a conversation has of servers, and what they need of the run that it belongs to."""
+"""A conversation's access to servers, and what they need of its run."""
 
 from __future__ import annotations
 

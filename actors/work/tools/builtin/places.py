@@ -1,4 +1,4 @@
-"""Which files the `fs_*` tools may touch, and how they are opened without being led astray.
+"""Decides which files the `fs_*` tools may touch, and opens them safely (no swapped links).
 
 A path that a model wrote is made real once: `..` and symbolic links are resolved, and what comes out has to lie below
 an allowed root. Checking alone would not do, since a command that runs beside us may put a link in the way between the

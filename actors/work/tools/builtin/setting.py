@@ -1,4 +1,4 @@
-"""What all built-in tools of one table share."""
+"""The settings that all built-in tools of a table share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tool asks: questions over an inherited socket instead of a terminal.
+"""Questions of tools to people, over an inherited socket instead of a terminal.
 
 A tool has no terminal. Its stdin is empty, and its runner, or `prompt-utils.sh`, or whatever it starts that knows the
 words below, writes a question to the descriptor that `CALLBOARD_ASK_FD` names and reads the answer from it:

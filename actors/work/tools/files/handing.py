@@ -1,4 +1,4 @@
-"""Handing a call's arguments to its runner, in a memory file, with no shell in between.
+"""Passes a call's arguments to its runner in a memory file, without a shell.
 
 Python and TypeScript get JSON. Bash gets words that each end with a NUL, which `runners/run.sh` reads with `mapfile`
 and never evaluates:

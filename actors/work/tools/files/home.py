@@ -1,4 +1,4 @@
-"""Where a tool is at home: the directories and the environment that its file may rely on.
+"""A tool's directories and environment: what its file may rely on.
 
 The names are Loki's. Every tool gets
 

@@ -1,4 +1,4 @@
-"""What one call may use, and who sees to it.
+"""Limits of one tool call, and their enforcement.
 
 The kernel enforces what it can (`impose`): no core dumps, no file larger than `file_size`, and a number of processes.
 That last one counts all processes of the user, ours included, so it is set relative to what is there; and root is
