@@ -1,4 +1,4 @@
-"""Who may do what, how often, and what is written down of it: the same for the websocket and for HTTP.
+"""Authentication, authorisation, limits and the audit log, for the websocket and HTTP alike.
 
 Start reading at `gate`, which lets callers in: with static keys (`keys`), signed tokens (`signed`, `jwks`) or the
 token of the server's own user. `scopes` is the table of what each route and method asks for; `rates` and `places` say

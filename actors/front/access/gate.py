@@ -1,12 +1,12 @@
-"""The gate: whoever comes, over the websocket or HTTP, is let in here or not at all.
+"""The gate: admits or refuses each caller, over the websocket and HTTP.
 
     caller = await gate.admit(headers, peer)        # who it is
     gate.allow(caller, "_run/start")                # whether they may
     async with gate.place(caller): ...              # whether there is room
 
-What costs little is looked at first. A key that was seen before is known at once; for one that was not a hash has to
-be computed, and who shows too many bad ones is refused before that, for a minute, without being listened to. So ten
-thousand bad logins cost ten hashes an address and a look-up each, and nobody with a good key waits for them.
+Cheap checks come first. A key that was seen before is in a cache; for a new one a hash has to be computed, and an
+address that sends too many bad ones is refused before that, for a minute. So ten thousand bad logins cost ten hashes
+an address and a look-up each, and callers with a good key don't wait for them.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Gate:
 
     Args:
         settings: the `api:` block.
-        local_token: what whoever can read this user's files shows; it counts on this machine only.
+        local_token: the token in this user's files; it counts on this machine only.
         loopback: whether we listen on a loopback address only.
         now: the wall clock, for signed tokens.
     """
@@ -122,8 +122,8 @@ class Gate:
             rated: count this for the subject's rate.
 
         Raises:
-            Denied: it is meant for another host, or comes from a page that may not.
-            Unauthorized: no token, or one that is nobody's.
+            Denied: it is meant for another host, or comes from a forbidden page.
+            Unauthorized: no token, or an unknown one.
             RateLimited: too many requests, or too many bad tokens from there.
             Saturated: too many keys are being checked.
         """
@@ -267,7 +267,7 @@ class Gate:
             raise RateLimited(text, retry_after=wait)
 
     def place(self, caller: Caller) -> AbstractAsyncContextManager[None]:
-        """A place for a request while the block lasts. For whoever runs the server only the bound of all counts.
+        """A place for a request while the block lasts. The server's own user has only the bound of all.
 
         Raises:
             Saturated: there was none for a while.
@@ -281,7 +281,7 @@ class Gate:
         """A block for a websocket, from before its handshake is answered, so that who knocks often at once is counted.
 
         Raises:
-            Saturated: the subject has as many as may be. For whoever runs the server there is no bound.
+            Saturated: the subject has as many as may be. The server's own user has no bound.
         """
         most = self.settings.limits.websockets_per_subject
         if caller != LOCAL and self._stays.connections_of(caller.subject) >= most:

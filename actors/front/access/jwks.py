@@ -1,4 +1,4 @@
-"""The public keys of whoever signs tokens, fetched from an address and kept fresh.
+"""Fetches the public keys of a token issuer from its address, and keeps them fresh.
 
 They are fetched at the start and then at an interval. An address that does not answer is tried again with growing
 pauses; until the first answer no signed token is accepted, and after a later failure the keys that we have go on

@@ -3,10 +3,10 @@
 A hash is costly on purpose, some 20 ms and as many megabytes, which is right for checking a key once and wrong for
 each of a thousand requests. So what was found out about a token is remembered, by its SHA-256: the keys here are
 random and long, so that nothing can be guessed from it. Hashes are computed in threads, two at a time, with a bounded
-line before them; whoever comes when it is full is told to come again.
+queue before them; when it is full, a caller is refused with a time to retry.
 
 A key that callboard made names its entry (`cb_<id>_<secret>`), so that only one hash has to be computed for it. One
-that names no entry costs a hash as well, so that nobody learns by the clock which ids there are; but these have a
+that names no entry costs a hash as well, so that timing does not reveal which ids exist; but these have a
 thread and a line of their own, and keys that may be good don't wait behind them. Other keys are tried against every
 entry without an id.
 """
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ....protocol.settings.api import ApiKey
 
 REMEMBERED = 4096
-"""Tokens of which it is remembered whose they are, or that they are nobody's."""
+"""Tokens in the cache, each with its owner, or known to have none."""
 
 AT_ONCE = 2
 """Hashes that are computed at a time."""
@@ -76,7 +76,7 @@ class KeyRing:
         return self._known.get(_digest(token))
 
     async def check(self, token: str) -> Caller | None:
-        """Whose token this is; None if it is nobody's.
+        """The caller that the token belongs to, or None.
 
         Raises:
             Saturated: too many are being checked.
@@ -94,7 +94,7 @@ class KeyRing:
                 raise Saturated("too many keys are being checked at the moment; try again in a second")
             self._under_way[digest] = trio.Event()
             try:
-                # Not to be abandoned: whoever hangs up meanwhile has shown a bad key all the same.
+                # Not to be abandoned: a bad key counts also when its client hangs up meanwhile.
                 found = await trio.to_thread.run_sync(_owner, token, candidates, limiter=self._threads)
                 self._remember(digest, found)
             finally:
@@ -102,7 +102,7 @@ class KeyRing:
         return self._known[digest]
 
     async def _pretend(self, token: str) -> None:
-        """Take as long over a key that names nobody as over any other."""
+        """Take as long over a key without an entry as over any other."""
         if len(token) > LONGEST or not self._decoy:
             return
         if self._pretended >= IN_LINE:

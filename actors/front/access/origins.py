@@ -27,8 +27,8 @@ class Origins:
     """What `Host` and `Origin` may be.
 
     Args:
-        loopback: whether only this machine reaches us. Else we answer to any IP address too, which is no name that
-            somebody could have pointed here.
+        loopback: whether only this machine reaches us. Else we answer to any IP address too: DNS can't
+            point one here.
     """
 
     def __init__(self, settings: ApiSettings, *, loopback: bool) -> None:
@@ -40,7 +40,7 @@ class Origins:
         """Look at a request's `host` and `origin`.
 
         Raises:
-            Denied: it was meant for somebody else, or comes from a page that has no business here.
+            Denied: its `Host` is not ours, or it comes from a page that is not allowed.
         """
         host = headers.get("host", "")
         if not self._is_ours(host_of(host)):

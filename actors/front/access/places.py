@@ -1,7 +1,7 @@
-"""How many requests may be under way: of one subject, and of all.
+"""Bounds the requests that are under way: of one subject, and of all.
 
-Whoever finds no place waits a little and is then told to come again, so that a burst is smoothed and a flood is not
-kept in memory. The subject's own bound comes first: one that waits for itself takes nobody's place.
+A request without a place waits a little and is then refused, so that a burst is smoothed and a flood is not kept in
+memory. The subject's own bound comes first: a request that waits for that takes no common place.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Places:
 
 
 class _Share:
-    """One subject's places; kept while somebody holds one or waits."""
+    """One subject's places; kept while one is held or waited for."""
 
     __slots__ = ("interested", "lot", "taken")
 

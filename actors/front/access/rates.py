@@ -16,7 +16,7 @@ import trio
 
 WINDOW = 60.0
 MARGIN = 0.01
-"""Seconds added to what is told, so that it is never a hair too short."""
+"""Seconds added to a retry time, so that it is never too short."""
 
 MOST = 100_000
 """Subjects that are kept in mind; beyond it the one that asked longest ago is forgotten."""
@@ -117,7 +117,7 @@ class Rates:
         return (1 - gone + share) * WINDOW + MARGIN
 
     def _forget(self, minute: int) -> None:
-        """Drop whom nobody heard of for two minutes, and the oldest if there are too many."""
+        """Drop subjects without a request for two minutes, and the oldest beyond the bound."""
         while self._windows:
             oldest = next(iter(self._windows))
             if len(self._windows) < MOST and self._windows[oldest].minute >= minute - 1:

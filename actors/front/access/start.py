@@ -1,4 +1,4 @@
-"""Whether a server may start at all: refused is what would be open to everybody."""
+"""Refuses to start a server that would be open to all clients."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def check_may_listen(settings: ApiSettings, host: str) -> bool:
 
     Raises:
         ConfigError: `api.enabled` is false, or what checks keys is not installed.
-        UsageError: others would reach us there, and nobody has a key.
+        UsageError: others would reach us there, and no key is set.
     """
     if settings.enabled is False:
         raise ConfigError("`api.enabled` is false in config.yaml; set it to true, or leave it out, to serve")

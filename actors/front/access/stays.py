@@ -1,8 +1,7 @@
-"""Connections that go on long after their key was looked at, and end when the key does.
+"""Closes connections whose key was revoked or has expired.
 
 A websocket may be open for days. Its key may be taken out of the configuration meanwhile, or a signed token may expire;
-then whoever holds the connection is a stranger, and it is closed. What they have started goes on, and is their
-subject's.
+then the server closes it. The runs that it has started go on, and stay its subject's.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The Agent Client Protocol on a connection: editors talk with agents whose conversations are kept as sessions.
 
-`side` answers the methods, `prompting` plays one prompt as a run of the hub, `updates` says the run's events in ACP's
-words, `replay` what was said before, `asking` puts questions to the client, `opened` is a session as the client has
-set it, `surroundings` what it has brought, `stdio` carries it all. Knows the hub and `sessions`; nobody here knows it
-but who opens connections.
+`side` answers the methods, `prompting` plays one prompt as a run of the hub, `updates` maps the run's events to ACP's,
+`replay` the earlier messages, `asking` puts questions to the client, `opened` is a session with the client's settings,
+`surroundings` the client's directories and servers, `stdio` the transport. Imports the hub and `sessions`; only what
+opens connections imports it.
 """

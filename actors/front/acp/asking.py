@@ -2,7 +2,7 @@
 
 a permission, yes/no, a choice        options; `always` is allow_always
 a text, several choices               elicitation/create, where the client can show forms
-nothing that the client can show      the question's default, or nobody (None)
+nothing that the client can show      the question's default, or none
 """
 
 from __future__ import annotations

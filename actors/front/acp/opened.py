@@ -1,4 +1,4 @@
-"""A session that a client works with: who answers in it, where, and how it may be set."""
+"""A session that a client has open: its agent, its directory, its settings."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Opened:
         self.spent = 0.0
 
     def cancel(self) -> None:
-        """The client calls off what it has said, also what nobody has looked at yet."""
+        """Cancel the client's prompts, also those not begun yet."""
         self._called_off += self.arrived
         self.arrived = []
         if self.prompting is not None:

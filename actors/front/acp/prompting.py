@@ -1,4 +1,4 @@
-"""One prompt: a run of the hub, told to the client as it goes, with its questions, to its end."""
+"""Plays one prompt as a run of the hub, and sends its events and questions to the client."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Prompting:
         try:
             outcome = await self._follow(self.run)
         except BaseException:
-            self._hub.cancel(self._peer.caller, self.run)  # nobody is there to read on
+            self._hub.cancel(self._peer.caller, self.run)  # the reader is gone
             raise
         return self._reason(outcome)
 
@@ -135,7 +135,7 @@ class Prompting:
                     self._asked.pop(each.question).cancel()
 
     async def _ask(self, _: Actor, id: str, question: dict[str, Json]) -> None:
-        """Body of a question's actor; it is cancelled when somebody else has answered."""
+        """Body of a question's actor; another front end's answer cancels it."""
         answer: str | list[str] | None = None
         try:
             answer = await ask(self._peer, self._session, question, forms=self._shows.forms)

@@ -1,7 +1,7 @@
 """What a client brings to a session: the directory to work in, more of them, MCP servers.
 
-Paths and commands are of the machine that we are on, so only who may name files here (`run:files`) can bring them. To
-anybody else `cwd` is a word that the session remembers.
+Paths and commands are of our machine, so only callers with the scope `run:files` can bring them. From others the
+session keeps `cwd` as a text only.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ class Updates:
     """Of one run.
 
     Args:
-        window: tokens that a model takes, None if nobody knows.
+        window: tokens that a model takes, None if unknown.
         cwd: where its tools work; None for our directory.
         notices: whether the client shows warnings beside the conversation.
         spent: what the prompts before it have cost.
@@ -75,7 +75,7 @@ class Updates:
         self._size: int | None = None
 
     def of(self, event: Event) -> Iterator[Update]:
-        """What the client is told of an event."""
+        """The updates for an event."""
         about, speaks = self._view.see(event).about, self._view.speaks(event)
         match event.data:
             case ev.LlmDelta(text=text) if speaks:
@@ -177,7 +177,7 @@ class Plan:
 
 
 def chunk(kind: str, text: str) -> Update:
-    """A piece of what somebody says."""
+    """A piece of a message."""
     return {"sessionUpdate": kind, "content": text_block(text)}
 
 

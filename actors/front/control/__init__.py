@@ -2,6 +2,6 @@
 
 `hub` is what all front ends of a process share, however it is reached: runs with their logs, questions, the tree.
 `peer` is one JSON-RPC connection on it, `methods` says what may be called, `websocket` carries frames, which `outbox`
-gathers, `acp` speaks to editors. A run that is watched goes on as if nobody looked: the hub hears its events in memory
-(`runs`), and `logs` writes them down from a thread.
+gathers, `acp` speaks to editors. Watching does not slow a run down: the hub hears its events in memory
+(`runs`), and `logs` writes them from a thread.
 """

@@ -1,4 +1,4 @@
-"""A bounded queue for one who watches something that has no log."""
+"""A bounded queue for a subscription to something that has no log."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Feed(Generic[T]):
     """`async for item in feed`; who is more than `bound` items behind gets `FeedLagged`.
 
     Args:
-        first: what there is at the beginning, which does not count: who is told to begin anew must get through.
+        first: the initial items, which the bound ignores, so that a subscription can begin anew.
     """
 
     def __init__(self, bound: int = 10_000, first: Iterable[T] = ()) -> None:

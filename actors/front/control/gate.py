@@ -1,4 +1,4 @@
-"""Who may come in: what a transport asks about each connection before it says anything else.
+"""The interface by which a transport admits each connection before it sends anything else.
 
 `LocalGate` is the gate of a server that only its own user reaches: one token, this machine's names, its own pages.
 """
@@ -85,7 +85,7 @@ class LocalGate:
     def audited(
         self, caller: Caller, method: str, target: str | None = None, error: CallboardError | None = None
     ) -> None:
-        """See `Gate`: nobody keeps a log of it."""
+        """See `Gate`: there is no audit log."""
 
     def room(self, caller: Caller) -> AbstractContextManager[None]:  # noqa: ARG002 - it is all the same to us
         """See `Gate`: its own user may have as many as they want."""
@@ -96,7 +96,7 @@ class LocalGate:
         return trio.CancelScope()
 
     def frame(self, direction: str) -> None:
-        """See `Gate`: nobody counts them."""
+        """See `Gate`: there are no metrics."""
 
 
 def token_of(headers: Mapping[str, str]) -> str | None:
@@ -116,7 +116,7 @@ def token_of(headers: Mapping[str, str]) -> str | None:
 
 
 def check_host(headers: Mapping[str, str], hosts: frozenset[str]) -> None:
-    """Raise `Denied` if we were called by a name that is not ours: a page of somebody else's may have led here."""
+    """Raise `Denied` if `Host` is not ours: a foreign page may have pointed its name here."""
     host = headers.get("host", "")
     name = _name(host)
     if not is_loopback(name) and name not in hosts and host.lower() not in hosts:

@@ -329,7 +329,7 @@ class Hub:
         """
         info = self.get(caller, run)
         record = self._runs.live.get(run)
-        newest = after if record is None and not info.over else info.seq  # of another process's run nobody knows
+        newest = after if record is None and not info.over else info.seq  # unknown for a run of another process
         if not 0 <= after <= newest:
             raise UsageError(f"`after` is a number from 0 to {newest}, that of the newest event, not {after}")
         return Subscription(self.logs, info, record, after)

@@ -1,4 +1,4 @@
-"""How much memory a process takes, read where it costs some microseconds: this one, and those of actors."""
+"""Reads the memory of this process, and of those of actors, in some microseconds."""
 
 from __future__ import annotations
 

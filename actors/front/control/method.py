@@ -1,4 +1,4 @@
-"""What a method of the control channel is, whoever offers it."""
+"""The description of one method of the control channel."""
 
 from __future__ import annotations
 

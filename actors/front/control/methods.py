@@ -33,7 +33,7 @@ MOST_EVENTS = 1000
 MOST_RUNS = 1000
 
 AGAIN_AFTER = 1.0
-"""Seconds until a reader of a log that can't be read is told to come back."""
+"""The retry time, in seconds, for a reader of an unreadable log."""
 
 log = logging.getLogger("callboard.control")
 

@@ -1,4 +1,4 @@
-"""Which files callers of a server may have loaded as models: `local:/path/to/model.gguf`.
+"""Checks which files a server's callers may load as models: `local:/path/to/model.gguf`.
 
 The server's operator may name any file, in `config.yaml`, in agents, on the command line. From outside, a path would
 tell what lies on the machine, and hand any file to a loader that is no parser for strangers. So it needs the scope for

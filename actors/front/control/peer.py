@@ -1,7 +1,7 @@
 """One connection of the control channel: a JSON-RPC peer (`io.peer`) that answers the hub's methods, and ACP's.
 
-Subscriptions are actors, which end with the connection. A client that reads slowly slows down its own subscriptions,
-which then fall behind and are told so, and no others.
+Subscriptions are actors, which end with the connection. A client that reads slowly slows down its own subscriptions
+only, which then fall behind and send `lagged`.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ class Peer(peer.Peer):
             return
         try:
             await super().succeeded(request, result.result, send)
-        except BaseException:  # the client is gone, or we are: nobody will follow
+        except BaseException:  # the client is gone, or we are: none will follow
             if result.after is not None:
                 result.after()
             raise

@@ -1,4 +1,4 @@
-"""Runs of programs that are no servers, such as a plain `callboard run`: that they are there, and no more.
+"""Announces runs of programs that are no servers, such as `callboard run`: their presence only.
 
 A run of a server leaves a log, from which others can follow it. One that was started at a terminal writes nothing down;
 yet `callboard ps` should show it. So its process leaves a file for as long as it goes on, `present/<run>.json` in the

@@ -51,7 +51,7 @@ class HubSessions:
         except trio.Cancelled:
             begun.abandoned = True
             if begun.info is not None:
-                self._hub.cancel(LOCAL, begun.info.run)  # nobody knows its id
+                self._hub.cancel(LOCAL, begun.info.run)  # no client has its id
             elif begun.queued:
                 begun.scope.cancel()
             raise
@@ -63,8 +63,8 @@ class HubSessions:
     async def placed(self, caller: Caller, wanted: StartRun) -> StartRun:
         """What `caller` wants, in the session that the agent is always run in, if there is one.
 
-        That is for the person at this machine alone, as with `callboard run`: others would find themselves in a session
-        that belongs to whoever came first. A session of "" is none.
+        That is for the person at this machine alone, as with `callboard run`: others would get a session
+        that belongs to the first of them. A session of "" is none.
         """
         if wanted.session is not None:
             return wanted if wanted.session else msgspec.structs.replace(wanted, session=None)
@@ -84,7 +84,7 @@ class HubSessions:
         try:
             with begun.scope:
                 await self._turn(caller, session, request, title, begun)
-        except Exception as error:  # who has started it is told; after that it should not happen
+        except Exception as error:  # the starter gets it; after that it should not happen
             if begun.settled.is_set() and not isinstance(error, CallboardError):  # the store has told those
                 log.exception("a turn of session %s ended badly", session)
             begun.error = begun.error or error
@@ -132,7 +132,7 @@ class HubSessions:
 
 
 class _Begun:
-    """A turn, from its being asked for: `queued` until it is its turn, `abandoned` when nobody waits for it."""
+    """A requested turn: `queued` until it begins, `abandoned` when its client has gone."""
 
     def __init__(self) -> None:
         self.queued = True

@@ -1,4 +1,4 @@
-"""From what a caller wants started to the request of its run."""
+"""Turns a caller's `StartRun` into the request of its run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be seen of the actors of runs, and done with them: looked at, written to, paused, cancelled.
+"""Shows and steers the actors of runs: lists them, writes to them, pauses and cancels them.
 
 The tree is one, the callers are many: each sees the actors of the runs that it may see, and steers those of its own.
 What runs share (servers, pools) is there for who has `admin:runs`, to be looked at and not to be steered.

@@ -1,11 +1,11 @@
-"""Reading along: every event of a run after a number, those in the log first, then each as it happens.
+"""Subscriptions: every event of a run after a number, first those in the log, then each as it happens.
 
-A reader has no queue of its own. It knows the number of the event it was given last, and takes the next ones from the
-run's ring in memory, or from the log if they have left that: so any number of readers cost next to nothing, and none of
-them can make the run wait. One that was reading along and has become too slow for the ring is told so (`Lagged`); when
-it has time again, it subscribes anew, after what it had last, and reads from the log what it has missed.
+A reader has no queue of its own. It keeps the number of its last event, and takes the next ones from the run's ring in
+memory, or from the log if they have left that: so any number of readers cost next to nothing, and none of them can
+make the run wait. A live reader that is too slow for the ring gets `Lagged`; when it has time again, it subscribes
+anew after its last event, and reads from the log what it has missed.
 
-Of a run that goes on in another process there is only the log, which is looked at again and again (`logs.elsewhere`).
+Of a run in another process there is only the log, which is polled (`logs.elsewhere`).
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Subscription:
         return event
 
     async def batch(self) -> list[LoggedEvent]:
-        """As iterating, but all that are at hand; none at the end. Whoever takes them moves `seq` on.
+        """As iterating, but all that are at hand; none at the end. The caller moves `seq` on.
 
         Raises:
             Lagged: see the module.

@@ -1,4 +1,4 @@
-"""What can be started by its name, and what a run looks like as a drawing."""
+"""Lists the targets that can be started by name, and draws their graphs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The actors, as they are shown: where they stand comes from the kernel, what they are at from the views of runs."""
+"""The actors as clients see them: the kernel has their place in the tree, the views of runs their activity."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
     GET /ws or /acp        both speak the same; `Authorization: Bearer T`, or the subprotocol `bearer.<base64url of T>`
 
-A client that vanishes without a word is noticed by a ping that nobody answers; so is one that has stopped reading. A
+An unanswered ping reveals a client that has vanished, and one that has stopped reading. A
 frame that is too large closes the connection (1009), as do binary ones (1003); a frame that is no JSON is answered.
 """
 

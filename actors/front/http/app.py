@@ -1,4 +1,4 @@
-"""The application: routes of `table` behind starlette's router, and every error told in one way."""
+"""The application: routes of `table` behind starlette's router, and one mapping of all errors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ BODY_WITHIN = 30.0
 """Seconds that a client has to send a body."""
 
 GONE = 499
-"""The status of a reply that nobody waits for (nginx's)."""
+"""The status when the client has left (nginx's)."""
 
 
 def make_app(api: Api) -> ASGIApp:
@@ -64,7 +64,7 @@ class _Endpoint:
             await self._tell(watched, refusal(error, call.id), scope, receive)
         except ClientDisconnect:
             await self._tell(watched, Response(status_code=GONE), scope, receive)
-        except Exception:  # the last stop before the client, who is told nothing of our insides
+        except Exception:  # the last stop: clients must not see our internals
             log.exception("%s %s crashed (request %s)", request.method, request.url.path, call.id)
             text = f"something went wrong here; the log says more of request {call.id}"
             await self._tell(watched, told(500, "internal", text, call.id), scope, receive)

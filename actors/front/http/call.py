@@ -30,7 +30,7 @@ class Api:
 
     Attributes:
         hub: runs and questions, of all front ends.
-        metrics, health: what is told about the process; None where nobody wants to know.
+        metrics, health: figures and state of the process; None where not served.
         started: when we began to serve, by trio's clock.
         remembered: runs that wait for tools of their clients.
     """
@@ -65,7 +65,7 @@ class Call:
 
     @property
     def caller(self) -> Caller:
-        """Who asks; on a route that is open to everybody there is nobody to ask for."""
+        """The caller; public routes have none and must not read it."""
         caller = self.request.state.caller
         assert isinstance(caller, Caller)
         return caller

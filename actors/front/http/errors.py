@@ -1,4 +1,4 @@
-"""Errors as HTTP tells them: a status, and `{"error": {"code", "message", "request_id"}}`."""
+"""Maps errors to HTTP replies: a status, and `{"error": {"code", "message", "request_id"}}`."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def status_of(code: str) -> int:
 
 
 def refusal(error: CallboardError, request_id: str) -> Response:
-    """The reply that an error is told with."""
+    """The reply for an error."""
     headers = {"connection": "close"} if isinstance(error, BodyTooSlow) else {}
     after = getattr(error, "retry_after", None)
     if after is None and error.code in AGAIN:

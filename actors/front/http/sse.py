@@ -20,7 +20,7 @@ _HEADERS = [
 
 
 class EventStream:
-    """A reply that is told as it happens.
+    """A reply that is a stream of events.
 
     Args:
         tell: says all there is to say; it is cancelled when the client leaves.
@@ -38,7 +38,7 @@ class EventStream:
         await while_there(receive, lambda: self.run(send))
 
     async def run(self, send: Send) -> None:
-        """Begin the reply, tell it, end it. Whoever calls looks after a client that leaves."""
+        """Begin the reply, stream it, end it. The caller handles a client that leaves."""
         await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
         line = _Line(send)
         async with trio.open_nursery() as nursery:

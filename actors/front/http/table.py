@@ -1,4 +1,4 @@
-"""A route, as the handlers describe theirs; `every` lists them all."""
+"""The description of one route; `every` lists them all."""
 
 from __future__ import annotations
 

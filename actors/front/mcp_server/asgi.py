@@ -1,14 +1,14 @@
-"""The HTTP side of the protocol (Streamable HTTP) as an ASGI application, whoever serves it.
+"""The HTTP side of the protocol (Streamable HTTP) as an ASGI application.
 
 One message is one POST to `/mcp`. A request's answer is JSON where it comes at once, and else a stream of events that
 ends with it. In the newer era that is all, and headers repeat what the body says, so that proxies can route by them. In
 the older one `initialize` opens a session, which the client names in a header from then on and ends with DELETE.
 
-A stream that the client closes cancels the run, in both eras: nothing keeps a result that nobody can fetch. There is
+A stream that the client closes cancels the run, in both eras: a result that no client can fetch is not kept. There is
 no stream for messages that belong to no request (GET), since we have none.
 
-Web pages must not get here by way of somebody's browser. `Origin` is checked always, and `Host` where we listen on the
-loopback interface only, against names that were made to point there.
+Web pages must not get here through a user's browser. `Origin` is checked always, and `Host` where we listen on the
+loopback interface only, against DNS rebinding.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ PATH = "/mcp"
 MAX_BODY = 4 * 1024 * 1024
 MAX_SESSIONS = 1_000
 SESSION_TTL = 1_800.0
-"""Seconds after which a session that nobody used may be forgotten."""
+"""Seconds after which an unused session may be forgotten."""
 
 BEHIND = 1_000
 """Messages that may wait for a slow client before progress is dropped."""
@@ -145,7 +145,7 @@ class App:
         return Reply(STATUS.get(code, 200), body, more)
 
     def _admit(self, path: str, headers: Headers) -> None:
-        """Raise the reply to somebody who has no business here."""
+        """Raise the reply that refuses a request."""
         if path.rstrip("/") != PATH:
             raise Reply(404)
         if self._only_loopback and _host(f"//{headers.get('host', '')}") not in LOOPBACK:
@@ -213,7 +213,7 @@ async def _body(receive: Received) -> bytes:
     while True:
         event = await receive()
         if event["type"] != "http.request":
-            raise Reply(400)  # to nobody: the client has gone
+            raise Reply(400)  # the client has gone
         body += event.get("body", b"")
         if len(body) > MAX_BODY:
             raise Reply(413, b'{"error":"a message has at most %d bytes"}' % MAX_BODY, {"connection": "close"})

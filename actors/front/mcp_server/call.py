@@ -1,12 +1,12 @@
 """One run for a client, from the call to its result.
 
 A call may take several requests of the client's: from 2026-07-28 on, a question ends the request, and the client calls
-again with the answer. So the run is an actor of its own, and requests come by and look: `news` returns when there is
-something to tell. Between two requests the run is *parked*: it works on where it can, and is cancelled if nobody comes
-back for it.
+again with the answer. So the run is an actor of its own, and requests wait in `news` for its next question or its
+end. Between two requests the run is *parked*: it works on where it can, and is cancelled if no request comes back
+for it.
 
-What there is to tell comes from the run's events. Its questions come by the service's policy (see `service`), which
-holds them for us.
+Its progress comes from the run's events. Its questions come by the service's policy (see `service`), which holds them
+for us.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Call:
         asks: whether the client's user can be asked.
         questions: what the run waits to be told, by id, oldest first.
         ended: whether the run is over; `result` then is what became of it, None if it was cancelled by us.
-        on_progress: told how many steps there were so far, and which one begins; None while nobody listens.
+        on_progress: called with the number of steps so far, and the next one; None without listener.
     """
 
     def __init__(self, offer: Offer, desk: Desk, *, asks: bool, began: Callable[[str, Call], None]) -> None:
@@ -74,7 +74,7 @@ class Call:
                 self.result = await run(self._heard)
         except CallboardError as error:
             self.result = error
-        except Exception as crash:  # whoever called is told as well; it goes on
+        except Exception as crash:  # the caller gets it too; the server goes on
             self.result = RunFailed(f"'{self.offer.name}' crashed: {crash!r}")
             raise
         finally:
@@ -83,7 +83,7 @@ class Call:
             self._news.set()
 
     def cancel(self) -> None:
-        """Nobody wants the result any more."""
+        """Cancel the run."""
         self._scope.cancel()
 
     async def news(self) -> None:
@@ -99,7 +99,7 @@ class Call:
         self._news.set()
 
     def answer(self, question_id: str, result: Mapping[str, Json]) -> None:
-        """The user's answer. Where it is none, the question gets its default, or there is nobody to ask."""
+        """The user's answer. If it is none, the question goes on to the next policy."""
         question = self.questions.pop(question_id, None)
         if question is None:
             return  # withdrawn meanwhile
@@ -147,7 +147,7 @@ class Call:
 
 
 _SHOWN = ("run_id", "status", "output", "usage", "turns", "tool_calls", "failures", "error")
-"""What a client is told of an outcome; the state may hold what is nobody's business."""
+"""The fields of an outcome that clients get; the state may hold private data."""
 
 
 def tool_result(text: str, structured: Json = None, *, failed: bool = False) -> dict[str, Json]:

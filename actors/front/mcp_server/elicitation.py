@@ -2,7 +2,7 @@
 
 Forms are flat objects of a few simple types. A question that takes words beside its options becomes two fields, the
 options and `other`. Passwords must not be asked for in a form (the protocol forbids it), so `can_be_asked` leaves them
-out: such a question goes its way as if nobody were there.
+out: such a question is treated as if the client had no forms.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A run belongs to the server's actor, not to the request that began it. Questions reach us by a policy at the top of the
 tree: it holds those of runs whose client can show a form, and lets all others pass, so that a client without forms
-gets what `--no-input` gets: the question's default, or a run that fails because nobody could be asked.
+gets what `--no-input` gets: the question's default, or a failed run.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from .offers import Offer
 Json = Any
 
 END_WITHIN = 2.0
-"""Seconds for a server to end in when whoever serves is cancelled."""
+"""Seconds for a server to end in when its task is cancelled."""
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,7 +1,7 @@
-"""Serving the one client that has started us, over our stdin and stdout (`io.stdio`): one line, one message.
+"""Serves the client that has started us, over our stdin and stdout (`io.stdio`): one line, one message.
 
-The end of the input is the client's goodbye: what it waits for is cancelled, what has been said is sent. What a slow
-client is told of progress is dropped.
+The end of the input ends the connection: open requests are cancelled, queued messages are sent. A slow client misses
+notifications of progress.
 """
 
 from __future__ import annotations

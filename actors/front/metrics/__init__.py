@@ -1,9 +1,9 @@
-"""What a server tells Prometheus. Begin with `metrics`.
+"""A server's metrics for Prometheus. Begin with `metrics`.
 
 Requests are counted by the middleware, websocket frames by the control channel, what runs do by the event stream
-(`work`), and what is a state (actors, questions, the pool of MCP servers) is looked at when somebody asks (`looked`).
+(`work`), and what is a state (actors, questions, the pool of MCP servers) is read at each scrape (`looked`).
 Labels hold words from files and from the table of routes, and each label at most so many of them (`labels`): never an
-id of a run, a session or a path that a stranger has made up.
+id of a run, a session or a path that a client has made up.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Values of labels: each label has only so many, however many names there are in the world."""
+"""Bounds the number of values that each label may have."""
 
 from __future__ import annotations
 

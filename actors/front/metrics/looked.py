@@ -1,4 +1,4 @@
-"""What is a state, or is counted elsewhere, and is looked at when Prometheus comes."""
+"""Reads gauges, and counters that are kept elsewhere, at each scrape."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Looked(Collector):
         yield GaugeMetricFamily("questions_open", "Questions without an answer.", len(kernel.questions.open))
 
     def _pool(self) -> Iterator[Metric]:
-        """The MCP servers, once somebody has used one."""
+        """The MCP servers, once one was used."""
         servers = self._root.mcp_in_use
         if servers is None:
             return

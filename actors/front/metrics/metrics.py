@@ -1,4 +1,4 @@
-"""The registry: what is counted by those who do it, and how to have it as text.
+"""The registry of metrics, and their exposition as text.
 
     metrics = Metrics()
     with metrics.listening(root, logs=hub.logs.writer):
@@ -85,7 +85,7 @@ class Metrics:
         self._durations.labels(method, route).observe(seconds)
 
     def auth_failed(self, reason: str) -> None:
-        """Somebody was not let in: `missing`, `key`, `jwt`, `scope`, `place`."""
+        """A caller was refused: `missing`, `key`, `jwt`, `scope`, `place`."""
         self._auth_failures.labels(reason).inc()
 
     def rate_limited(self, kind: str) -> None:

@@ -154,7 +154,7 @@ class Work:
             self._waits.labels(end).observe(trio.current_time() - change.question.at)
 
     def _mcp_started(self, event: Event, _: object, __: Change) -> None:
-        if not event.run:  # the run that wanted it is told as well
+        if not event.run:  # the run that wanted it has one too
             self._mcp_since[event.actor] = trio.current_time()
 
     def _mcp_stopped(self, event: Event, data: ev.McpServerStopped, _: Change) -> None:

@@ -1,4 +1,4 @@
-"""How many connections may be open, before anybody has said who they are.
+"""Bounds the number of open connections, before their callers are known.
 
 A connection costs a file descriptor and a task, and one that says nothing may be kept for a while. So there are only so
 many of them, and one address has only a part, unless it is this machine's or that of a proxy that speaks for many.
@@ -26,7 +26,7 @@ SPARE_FILES = 256
 """File descriptors that connections leave to everything else: files, model connections, processes."""
 
 SAID_EVERY = 60.0
-"""Seconds between two lines that say that somebody was sent away."""
+"""Seconds between two log lines about refused connections."""
 
 
 @final
@@ -72,6 +72,6 @@ class Crowd:
 
 
 def _files() -> int:
-    """How many files we may have open; never so few that nobody could connect."""
+    """How many files we may have open; always enough for a few connections."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return 2**31 if soft == resource.RLIM_INFINITY else max(soft, 2 * SPARE_FILES)

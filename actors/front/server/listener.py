@@ -1,4 +1,4 @@
-"""The one port: a socket that listens, and who speaks on each connection that is made to it.
+"""Listens on the one port, and picks the protocol of each connection.
 
 The first bytes of a connection decide. A request to upgrade to a websocket goes to the control channel, everything
 else to HTTP, each with the bytes that have been read already. So a websocket needs a connection of its own, as every
@@ -6,7 +6,7 @@ browser and library opens one; a proxy that keeps connections open must be told 
 to upgrade that comes later, on a connection that has spoken HTTP, is refused with a word (`speaking`): taking a
 connection back from the HTTP server, which may hold bytes of it, is not worth what could go wrong.
 
-A connection is ours alone: whoever speaks on it is cut off when the server ends, whatever it shields.
+The listener owns its connections: the server's end cuts them off, whatever their tasks shield.
 """
 
 from __future__ import annotations

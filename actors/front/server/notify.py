@@ -1,6 +1,6 @@
-"""Tells systemd how we are: `READY=1`, `RELOADING=1`, `STOPPING=1` (a unit of `Type=notify`).
+"""Sends our state to systemd: `READY=1`, `RELOADING=1`, `STOPPING=1` (a unit of `Type=notify`).
 
-Without systemd there is nobody to tell, and nothing happens.
+Without systemd nothing happens.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 
 def notify(state: str, environ: Mapping[str, str] = os.environ) -> bool:
-    """Send a state; whether somebody was there to take it. Never waits."""
+    """Send a state; whether systemd took it. Never waits."""
     address = environ.get("NOTIFY_SOCKET", "")
     if not address.startswith(("/", "@")):
         return False

@@ -1,11 +1,11 @@
-"""The life of a server: it listens, says so, serves; told to end, it lets what is under way end first.
+"""The life of a server: it listens, says so, serves; on a signal it lets runs end first.
 
     server = Server(ServeOptions(port=0))
     async with Root(patient=True, serving=True, on_drain=server.drain, on_hangup=server.hang_up) as root:
         await server.serve(root, print)
 
 What ends it is a signal, or the end of its root. After the first signal nothing new begins (503, and not ready), for
-`api.shutdown_grace_seconds` runs go on and are told to those who follow them; then the root stops, which cancels what
+`api.shutdown_grace_seconds` runs go on, and their followers get the events; then the root stops, which cancels what
 is left. A second signal does not wait.
 """
 
@@ -47,21 +47,21 @@ if TYPE_CHECKING:
 log = logging.getLogger("callboard.server")
 
 END_WITHIN = 2.0
-"""Seconds for a server to end in when whoever serves is cancelled."""
+"""Seconds for a server to end in when its task is cancelled."""
 
 LOOK_EVERY = 0.05
 CANCEL_WITHIN = 3.0
 """Seconds for runs to end in that are cancelled when the grace is over."""
 
 LAST_WORDS = 1.0
-"""Seconds after the last run in which those who followed it are told its end."""
+"""Seconds after the last run for sending its end to its followers."""
 
 
 class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Where to listen; what is None stands in `api.listen_addr`. Port 0 is a free one.
 
     Attributes:
-        read: somebody reads stderr, so the audit trail of a loopback address does not go there.
+        read: a person reads stderr, so the audit trail of a loopback address does not go there.
     """
 
     host: str | None = None
@@ -311,7 +311,7 @@ def _websocket(me: Actor, hub: Hub, gate: Gate) -> Callable[[Opened], Awaitable[
             end = await ref.wait()
         except trio.Cancelled:
             ref.cancel()
-            with me.root.shield(GOODBYE_WITHIN):  # the client is told that we end
+            with me.root.shield(GOODBYE_WITHIN):  # sends the client our goodbye
                 await ref.wait()
             raise
         finally:

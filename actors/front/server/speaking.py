@@ -1,6 +1,6 @@
-"""HTTP on a connection of ours: hypercorn's protocols around an application, or three lines that say what is missing.
+"""HTTP on one connection: hypercorn's protocols around an application, or a short reply without hypercorn.
 
-Of hypercorn only the part is used that speaks on one connection; see `mcp_server.http` for what that has taught.
+Of hypercorn only the part for one connection is used; see `mcp_server.http` for its trap.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The token of a server, for the programs of the user who has started it: `ps`, `attach`, the page.
 
 One file per server in the state directory, `servers/<port>.json`, which only its user may read. It is written when the
-port listens and removed at the end; what a server that was killed has left is removed by whoever looks next.
+port listens and removed at the end; the next reader removes the file of a killed server.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class ServerFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def new_token() -> str:
-    """A token that nobody guesses, and that everybody recognises, as the keys of `callboard keys`."""
+    """A random token with a known prefix, like the keys of `callboard keys`."""
     return f"cb_local_{secrets.token_urlsafe(32)}"
 
 
@@ -76,7 +76,7 @@ def _read(path: Path) -> ServerFile | None:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether there is such a process, whoever's it is; one that has ended and that nobody has waited for is none."""
+    """Whether there is such a process, of any user; a zombie is none."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -31,8 +31,8 @@ def telemetry(
             with callboard.telemetry(root, tracer_provider=mine):
                 await callboard.run("researcher", "What is a callboard?")
 
-    A run that is started inside of a span of yours is its child. Nothing is flushed at the end: that is for whoever
-    made the providers.
+    A run that is started inside of a span of yours is its child. Nothing is flushed at the end: that is up
+    to the providers' maker.
 
     Args:
         root: whose runs; by default those of the block we are in.

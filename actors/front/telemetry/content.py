@@ -1,4 +1,4 @@
-"""Words of people and models, for those who asked for them: without secrets, of bounded length, in the shape wanted."""
+"""Text of people and models in spans, where it is switched on: without secrets, bounded, in the conventions' shape."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def wanted(environ: Mapping[str, str]) -> bool:
 
 @final
 class Content:
-    """How words are told."""
+    """How text is recorded."""
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor

@@ -37,7 +37,7 @@ SIGNALLED_WITHIN = 1.0
 """Seconds after a signal: who wants us to end does not want to wait for a collector."""
 
 QUIET = 300.0
-"""Seconds in which trouble with the collector is told once."""
+"""Seconds between two log lines about errors of the collector."""
 
 MISSING = (
     "the environment asks for OpenTelemetry (OTEL_...), and the extra `otel` is not installed: "
@@ -128,7 +128,7 @@ class _Complaints(logging.Handler):
     """What the SDK logs while the block lasts: a line of ours now and then, and no traceback.
 
     Attributes:
-        left: whether a thread of the SDK's goes on after the block; nobody hears of it then.
+        left: whether a thread of the SDK's goes on after the block; its log lines are dropped.
     """
 
     def __init__(self, redactor: Redactor) -> None:

@@ -31,7 +31,7 @@ class Listener:
 
     Args:
         tracers, meters: where spans and measurements go.
-        content: how words of people and models are told; None: they are not.
+        content: how text of people and models is recorded; None: it is not.
         version: ours.
     """
 
@@ -68,7 +68,7 @@ class Listener:
             spans.over(event.ts, _ENDS[kind])
 
     def close(self) -> None:
-        """Nobody listens any more: end what is open."""
+        """End all open spans."""
         runs, self._runs = self._runs, {}
         for spans in runs.values():
             spans.over(datetime.now(UTC), CANCELLED)

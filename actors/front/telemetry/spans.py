@@ -49,7 +49,7 @@ class RunSpans:
         event: the run's first.
         above: the context that the run's own span belongs to.
         conversation: the session that the run is a turn of, if any.
-        content: how words are told, if they are.
+        content: how text is recorded, if it is.
     """
 
     def __init__(

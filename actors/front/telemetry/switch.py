@@ -1,7 +1,7 @@
-"""What the standard variables ask for; see docs/telemetry.md. Imports nothing of OpenTelemetry.
+"""Reads OpenTelemetry's standard variables; see docs/telemetry.md. Imports nothing of OpenTelemetry.
 
-By its specification traces go to an OTLP collector on this machine if nobody says anything. A command line that looks
-for one on every machine it runs on would be a nuisance, so here somebody has to name an exporter or an endpoint.
+By the specification traces go to an OTLP collector on this machine by default. A command line that looks for one on
+every machine it runs on would be a nuisance, so here a variable has to name an exporter or an endpoint.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The log of a run that goes on in another process, read for all who follow it here.
+"""Reads the log of a run in another process, for all its followers here.
 
-Nobody tells us when it has grown, so it is looked at again and again. One of those who follow does that for all of
-them, and the others sleep until there is something; if that one is cancelled, the next takes its place. What one has
-read is at hand for the others. So a thousand who follow cost the disk and the threads little more than one.
+No signal says that the log has grown, so it is polled. One follower does that for all, and the others sleep until
+there are new lines; if that one is cancelled, the next takes its place. The followers share what one has read, so
+that a thousand of them cost the disk and the threads little more than one.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Elsewhere:
                 return
 
     async def _one_for_all(self, what: Hashable, work: Callable[[], Awaitable[None]]) -> None:
-        """Do it, or wait while somebody else does; that one may have been cancelled."""
+        """Do it, or wait while another task does; that one may get cancelled."""
         waiting = self._at_work.get(what)
         if waiting is not None:
             await waiting.park()

@@ -134,7 +134,7 @@ class RunLogs:
         await trio.to_thread.run_sync(self._end, abandon_on_cancel=True)
 
     def begin(self, info: RunInfo, on_broken: Callable[[str], None]) -> RunLog:
-        """A log for a new run. `on_broken` is told once, in the event loop, if it can't be written any more."""
+        """A log for a new run. `on_broken` is called once, in the event loop, if writing fails."""
         return RunLog(self, info.run, on_broken)
 
     def is_free(self, run: str) -> bool:
@@ -301,7 +301,7 @@ def _looked_at(directory: Path, alive: Alive, most: int | None = None) -> RunInf
     if most is not None and size_of(directory) > most:
         return kept.info
     info = summed_up(directory, kept.info)
-    with contextlib.suppress(OSError):  # whoever looks next sums it up again
+    with contextlib.suppress(OSError):  # the next reader sums it up again
         # Not synced: what a power cut takes is summed up again, and the event loop may wait for this.
         write_kept(directory, Kept(process=kept.process, info=info), sync=False)
     return info

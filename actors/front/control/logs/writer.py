@@ -1,9 +1,9 @@
-"""The thread that writes down what happens in the runs of a process. The event loop never waits for the disk.
+"""The thread that writes the logs of a process's runs. The event loop never waits for the disk.
 
 Lines are put into a queue in memory. The first of them wakes the thread, which lets a few more gather and then writes
-everything at once, file by file. What can't be written (the disk is full) is told once, stays in memory, and is tried
-again every second: the lines of a log, its summary, and the word that all of a run is on disk. Only what is too much to
-be kept costs the log of its run: more than `MOST_UNWRITTEN` of one, or `BACKLOG` of all, as when a disk stands still.
+everything at once, file by file. What can't be written (the disk is full) is reported once, stays in memory, and is
+retried every second: the lines of a log, its summary, and the word that all of a run is on disk. Only too large a
+backlog costs a run its log: more than `MOST_UNWRITTEN` of one, or `BACKLOG` of all, as when a disk stands still.
 The run itself goes on.
 """
 

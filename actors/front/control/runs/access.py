@@ -1,4 +1,4 @@
-"""Whose runs a caller may see."""
+"""Checks whose runs a caller may see."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def check_owner(caller: Caller, owner: str, run: str) -> None:
     """Let pass who may have this run.
 
     Raises:
-        Denied: it is somebody else's, and the caller may know that it is there.
-        NotFound: it is somebody else's.
+        Denied: it has another owner, and the caller may know that it exists.
+        NotFound: it has another owner.
     """
     if owner == caller.subject or caller.has("admin:runs"):
         return

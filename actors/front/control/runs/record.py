@@ -1,7 +1,7 @@
 """A run under way, as the hub has it: its summary, its newest events in memory, and who waits for the next one.
 
 Each event is encoded once, when it happens; the log, the ring in memory and all who watch share those bytes. The ring
-is bounded, whoever reads and however slowly; what has fallen out of it is read back from the log.
+is bounded, however slow its readers; what has fallen out of it is read back from the log.
 """
 
 from __future__ import annotations

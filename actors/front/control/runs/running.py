@@ -1,7 +1,7 @@
-"""The runs that are under way in this process: started here or by somebody else, heard, logged, and put away.
+"""The runs that are under way in this process, whatever has started them: heard, logged, and put away.
 
-Each run that is started here goes on in a task of its own, whoever has asked for it and whether they are still there.
-Every event comes by `hear`, in the task in which it happens; so whatever is done there is quick.
+Each run that is started here has a task of its own, and outlives the connection that requested it.
+Every event passes `hear`, in the task in which it happens; so the work there is quick.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Running:
         return len(self._starting) + sum(not record.over for record in self.live.values())
 
     def owner_of(self, run: str) -> str:
-        """The subject that a run belongs to; what nobody has started through the hub is the local user's."""
+        """The subject that a run belongs to; a run not started through the hub is the local user's."""
         record = self.live.get(run)
         return record.info.owner if record is not None else LOCAL.subject
 
@@ -169,11 +169,11 @@ class Running:
     def _put_away(self, id: str) -> None:
         """It is over, and all of it is on disk."""
         record = self.live.pop(id, None)
-        if record is not None:  # else somebody has removed it
+        if record is not None:  # else it was removed
             self._logs.put_away(record.info)
 
     def _log_broke(self, id: str, why: str) -> None:
-        """The log of a run can't be written now: those who watch it are told by an event of its own."""
+        """The log of a run can't be written now: an event says so to its subscribers."""
         log.error("the log of %s can't be written: %s", id, why)
         actor = self._root.kernel.actor.child(id)
         if actor is not None and actor.end is None:

@@ -1,4 +1,4 @@
-"""What stands before an ASGI application: three layers, each a class around the next.
+"""ASGI middleware: three layers, each a class around the next.
 
 `Frame` gives every request an id and every reply its headers, and counts both; `Door` lets callers in by way of the
 gate; `Bounds` limits bodies and time. An endpoint finds `request.state.caller` and `request.state.request_id`.

@@ -1,6 +1,6 @@
 """The layer that lets callers in: host and origin, key, scopes, rate, a place; and CORS, for pages of other origins.
 
-Whoever has no business here is refused before a byte of the body is read.
+A caller is refused before a byte of the body is read.
 """
 
 from __future__ import annotations

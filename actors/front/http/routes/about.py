@@ -1,4 +1,4 @@
-"""What there is: who asks, the server itself, models, agents, roles."""
+"""Describes the caller, the server, models, agents and roles."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ async def _tell(call: Call, told: Agui, run: str, say: Say, *, after: int = 0, a
         while True:
             await trio.sleep(LOOK_EVERY)
             async with telling:
-                # What has happened is told before it is said that nothing more will.
+                # All past events go out before the event that ends the stream.
                 told_all = seen >= max(after, 1, call.hub.get(call.caller, run).seq)
                 waiting = stuck(call, run) if told_all else []
                 if waiting:
@@ -129,7 +129,7 @@ def stuck(call: Call, run: str) -> list[Question]:
     asking = {question.actor for question in questions}
     for actor in actors:
         at_work = actor.path not in parents and actor.path not in asking
-        idle = actor.kind == "actor" and actor.state == "waiting"  # such as a supervisor with nobody to supervise
+        idle = actor.kind == "actor" and actor.state == "waiting"  # such as a supervisor without children
         if at_work and not idle:
             return []
     return questions

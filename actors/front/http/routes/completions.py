@@ -89,12 +89,12 @@ def check_model(call: Call, model: str | None) -> None:
 
 
 def plain(model: str | None, instructions: str = "") -> Agent:
-    """A model by itself: no tools, nobody to ask."""
+    """A model by itself: no tools, no questions."""
     return Agent(name="model", model=model, instructions=instructions, can_ask_user=False)
 
 
 def overrides(body: SessionCompletionRequest, *, agent: bool) -> Overrides:
-    """What the request wants of whoever answers; a model by itself has no todo list to go on with."""
+    """The request's settings for the agent; a model by itself has no todo list to go on with."""
     sampling = {} if body.temperature is None else {"temperature": body.temperature}
     return Overrides(sampling=sampling, auto_continue=body.auto_continue if agent else None)
 

@@ -1,4 +1,4 @@
-"""For those who look after the process: whether it lives, whether it takes work, and its figures."""
+"""Routes for operators: whether the process lives, whether it takes work, and its metrics."""
 
 from __future__ import annotations
 

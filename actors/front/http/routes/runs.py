@@ -1,4 +1,4 @@
-"""Runs as resources: they go on whether or not anybody reads along."""
+"""Runs as resources: they go on with or without readers."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What requests and replies hold, and how a run's events are told in the words of others. No I/O in here."""
+"""The structs of requests and replies, and the mappings of a run's events to other protocols. No I/O."""

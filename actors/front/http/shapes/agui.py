@@ -1,10 +1,10 @@
-"""A run told in AG-UI's events (its documents of version 1).
+"""Maps a run to AG-UI's events (its documents of version 1).
 
-What has no word there is a CUSTOM event, named `callboard.…`. Questions are told so at once. AG-UI's own way of asking
-is to end: `RUN_FINISHED` with an `interrupt`; a run of ours lives on, so that is said only where nothing in it can go
+What AG-UI has no event for is a CUSTOM event, named `callboard.…`; so are questions, at once. AG-UI's own way of asking
+is to end: `RUN_FINISHED` with an `interrupt`; a run of ours lives on, so that is sent only where nothing in it can go
 on without an answer, and the request that brings one follows the same run further.
 
-Whoever begins to read in the middle has the projection see all that was before, and tells none of it.
+A reader that begins in the middle feeds the projection all earlier events, and sends nothing of them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Agui:
         self._thought = ""
         self._turn = ""  # the message that calls belong to
         self._steps: dict[Activity, str] = {}
-        self._calls: dict[Activity, str] = {}  # ids, each of which is told once
+        self._calls: dict[Activity, str] = {}  # ids, each of which is sent once
         self._time = 0
 
     def take(self, logged: LoggedEvent) -> Told:

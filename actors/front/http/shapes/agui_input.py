@@ -1,4 +1,4 @@
-"""What an AG-UI client sends: the conversation so far, and whatever else it has to say of it.
+"""The body of an AG-UI request: the conversation so far, and its context.
 
 Keys are theirs (camelCase); those that are not listed are taken and left alone, as their protocol wants it.
 """

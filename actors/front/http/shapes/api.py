@@ -1,4 +1,4 @@
-"""Queries, bodies and replies of `/v1` that nobody else has a struct for."""
+"""Queries, bodies and replies of `/v1` that have no struct elsewhere."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""`/v1/completions`: what it takes, what it gives, and how a run's events are told by it.
+"""`/v1/completions`: its request, its replies, and the mapping of a run's events to its own.
 
-The names of events are those of Loki's plan. They are a projection: whoever wants all that happens reads the run's own
-events (`/v1/runs/{run}/events`), whose numbers are the ids of these.
+The names of events are those of Loki's plan. They are a projection: the full stream is that of the run's own events
+(`/v1/runs/{run}/events`), whose numbers are the ids of these.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class Completion:
         return [] if event is None else list(self._tell(event, self._view.see(event).about))
 
     def rounded_off(self, *, compressed: bool, autonamed: str | None) -> list[Told]:
-        """The session was shortened, or a model has named it, which changes what is told last."""
+        """The session was shortened, or a model has named it, which changes the last events."""
         told: list[Told] = []
         if compressed:
             self.reply.compressed = True

@@ -1,4 +1,4 @@
-"""A chat completion's messages in our words: system prompt, what was said before, and what is said now."""
+"""Splits a chat completion's messages into system prompt, history and the new message."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .handed import HandedOut
 Json = Any
 
 Find = Callable[[str], HandedOut | None]
-"""The run whose first call for the client has this id; None if nobody knows any more."""
+"""The run whose first call for the client has this id; None if it was dropped."""
 
 LONGEST_URL = 2048
 _DATA = re.compile(r"data:(image/[a-z0-9.+-]{1,64});base64,(.*)", re.IGNORECASE | re.DOTALL)
@@ -49,7 +49,7 @@ def asked(messages: list[ChatMessage], *, tools: bool = False, find: Find = lamb
 
     Raises:
         UsageError: the last thing said is neither the user's nor a tool's, a call has no result or a result no call, or
-            a part is of a kind nobody here reads.
+            a part is of an unknown kind.
     """
     system = "\n\n".join(_text(each) for each in messages if each.role in ("system", "developer"))
     turns = _Turns(find)

@@ -1,4 +1,4 @@
-"""How every error looks."""
+"""The body of every error."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Calls of tools that the client plays: what is handed out at the end of a run, and what is remembered of that run.
+"""Tool calls that the client executes: a run ends by handing them out, and this module remembers that run.
 
-A client tells in its next request what the assistant said last and what its tools gave. It knows nothing of the calls
-that the agent has played here in between, nor of what a provider wants to see again together with a call. So that is
-remembered, for as long as there is room; where it is not, the run goes on from what the client tells.
+The client's next request holds the assistant's last message and the tools' results. It lacks the calls that the agent
+has made here in between, and the data that a provider wants back together with a call. So these are remembered, for
+as long as there is room; where they are not, the run goes on from the client's request alone.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def handed_out(run: str, said: Sequence[Turn], before: Sequence[Turn], *, one: b
     """What a run that is done has left to its client; None if it has answered.
 
     Args:
-        said: all of the conversation, in which calls that nobody has played are told to be interrupted.
+        said: all of the conversation; calls without a result are marked as interrupted.
         before: how it began.
         one: hand out the first call only; the model is shown no other.
     """
@@ -85,6 +85,6 @@ class Remembered:
             self._bytes -= gone
 
     def find(self, subject: str, call: str) -> HandedOut | None:
-        """The run that this call has ended; None if nobody knows any more."""
+        """The run that this call has ended; None if it was dropped."""
         found = self._kept.get((subject, call))
         return None if found is None else found[0]

@@ -1,6 +1,6 @@
-"""How a run is told as a chat completion of OpenAI's; `chat_input` is what a request holds.
+"""Maps a run to a chat completion of OpenAI's; `chat_input` is what a request holds.
 
-What has no word there stands beside, under `callboard`: the run's id, its status, tokens' cost, the nodes it passes.
+What OpenAI has no field for stands under `callboard`: the run's id, its status, tokens' cost, the nodes it passes.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Chat:
         self._said = self._turn_said = False
 
     def take(self, logged: LoggedEvent) -> list[dict[str, Json]]:
-        """The chunks that an event is told with."""
+        """The chunks for an event."""
         event = decode(logged.data)
         if event is None:
             return []

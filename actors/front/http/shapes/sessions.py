@@ -12,7 +12,7 @@ class NewSession(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     Attributes:
         alias: what people call it; no two sessions of an agent have the same.
-        agent: who answers; the model itself, if nobody.
+        agent: answers the prompts; without it the model does.
         rag: a knowledge base that prompts are looked up in.
         model: `client:model`.
         role: not there yet.
