@@ -1,6 +1,6 @@
 """What deciders want done: the other half of `messages`.
 
-A decider (`actors/engine`) is told a message and answers with a list of these. The driver carries them out in their
+A decider (`actors/engine`) gets a message and answers with a list of these. The driver carries them out in their
 order. `Work` takes its time: each is an actor of its own, whose result comes back as a message with the same `key`.
 """
 

@@ -225,7 +225,7 @@ class BudgetReached(LimitReached):
 
 
 class ToolFailed(CallboardError):
-    """A tool call failed. The model is told and goes on; the run fails only where nobody is there to be told.
+    """A tool call failed. The model gets it and goes on; the run fails only where no model is there.
 
     Attributes:
         stderr: the end of what the tool wrote there.
@@ -332,7 +332,7 @@ class KnowledgeMissing(KnowledgeError):
 
 
 class KnowledgeBusy(KnowledgeError):
-    """Somebody else is building this knowledge base."""
+    """Another process is building this knowledge base."""
 
     code = "knowledge_busy"
 

@@ -1,4 +1,4 @@
-"""What actors of runs are told, beside the kernel's own messages (`protocol/kernel/messages`)."""
+"""Messages to actors of runs, beside the kernel's own messages (`protocol/kernel/messages`)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = [
 
 
 class PersonSays(Message, frozen=True, kw_only=True):
-    """Told to an agent at work by somebody who watches it; its model reads it with the next request.
+    """Sent to an agent at work by a person who watches it; its model reads it with the next request.
 
     Attributes:
         text: what they say.
@@ -42,7 +42,7 @@ class PersonSays(Message, frozen=True, kw_only=True):
     by: str = ""
 
 
-# --- what deciders are told of the work they have had done (see `actors/engine`) ---------------------------
+# --- messages to deciders about work that they have had done (see `actors/engine`) -------------------------
 
 
 class WorkDone(Message, frozen=True):
@@ -159,7 +159,7 @@ had open items still, and the model has gone on as often as it may, or does noth
 
 
 class ConversationEnded(Message, frozen=True):
-    """What a conversation has come to: what the model said to the last thing it was told, and why it is over."""
+    """What a conversation has come to: what the model said to its last input, and why it is over."""
 
     text: str
     stop: Stop

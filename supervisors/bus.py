@@ -84,7 +84,7 @@ class Stream:
 
     Attributes:
         run: id of the run.
-        heard: whether anybody listens. Ask before building an event.
+        heard: whether it has listeners. Ask before building an event.
     """
 
     __slots__ = ("_behind", "_bus", "_hearers", "_listeners", "_seq", "_telling", "heard", "run")
@@ -101,7 +101,7 @@ class Stream:
         self.retune()
 
     def publish(self, actor: Life, data: EventData, *, id: str = "", corr: str = "") -> None:
-        """Number an event about `actor` and hand it to everybody who listens."""
+        """Number an event about `actor` and hand it to all listeners."""
         self._seq += 1
         parent = actor.parent
         event = Event(
@@ -115,7 +115,7 @@ class Stream:
             corr=corr,
             data=data,
         )
-        if self._telling:  # a listener's own doing: it comes after this event for everybody
+        if self._telling:  # a listener's own doing: it comes after this event for all
             self._behind.append(event)
             return
         self._telling = True

@@ -2,7 +2,7 @@
 
 A census is a snapshot: every actor below one, as it stands at this moment. Actors are found by their paths.
 
-A paused actor, and everybody below it, ends the step it is in and begins nothing new. What a step is, those who take
+A paused actor, and all actors below it, ends the step it is in and begins nothing new. What a step is, those who take
 them say: they call `passed` before each, which costs an attribute look-up as long as nothing is paused:
 
     if me.root.pauses is not None:
@@ -87,7 +87,7 @@ def _below(actor: Actor, rest: str) -> Actor | None:
 
 
 def census(root: Root, top: Actor | None = None) -> Iterator[Seen]:
-    """Everybody from `top` downwards (by default all but the root itself), parents before their children."""
+    """All actors from `top` downwards (by default all but the root itself), parents before their children."""
     waiting = list(reversed(root.actor.below)) if top is None else [top]
     while waiting:
         actor = waiting.pop()
@@ -175,7 +175,7 @@ def resume(actor: Actor) -> bool:
 
 @final
 class Pauses:
-    """Who is paused under one root; there is one as long as anybody is (`root.pauses`)."""
+    """The paused actors under one root; exists while there are any (`root.pauses`)."""
 
     def __init__(self, root: Root) -> None:
         self._root = root

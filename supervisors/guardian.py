@@ -144,7 +144,7 @@ class Strangers:
 
 
 class Census:
-    """Everybody alive at one moment who may be ours, by pid. Costs about 30 microseconds for each of them.
+    """All live processes at one moment that may be ours, by pid. Costs about 30 microseconds for each of them.
 
     Args:
         strangers: processes that are left out. None reads every process.
@@ -221,7 +221,7 @@ class Census:
 
 
 def _pids() -> dict[int, int]:
-    """Everybody, with the number of his directory."""
+    """All pids, with the inodes of their directories."""
     with os.scandir("/proc") as entries:
         return {int(entry.name): entry.inode() for entry in entries if entry.name.isdigit()}
 

@@ -1,6 +1,6 @@
 """The host's end of its guardian: start it, keep it told, notice its death, send it home.
 
-A leader is registered before anybody gets hold of its process, and the answer is waited for. A guardian that is
+A leader is registered before its process is handed out, and the answer is waited for. A guardian that is
 killed is replaced at once and told everything again; one that can't be kept alive (more than `LIVES` in `PERIOD`
 seconds) is given up with a warning, and from then on no process is started until a new one lives.
 """

@@ -2,7 +2,7 @@
 
 **One nursery, many scopes.** All actors of a root are tasks of one nursery, which sits behind a shield, and the tree
 is kept here, not by trio. Two things trio does not give make that necessary: a nursery cancels all its children
-at the first error, and it cancels everybody at once; OTP's rules ask for neither. So each actor has a cancel scope
+at the first error, and it cancels all at once; OTP's rules ask for neither. So each actor has a cancel scope
 of its own, a crash is caught in the task it happened in, and stopping is a walk down the tree: an actor's body ends
 first, then its children are ended (see `end_children`), then it reports its end. Nothing but the root touches a
 scope that it does not own, so no scope is ever exited from another task. It is cheap as well: an actor costs a
@@ -372,7 +372,7 @@ class Life:
             trio.lowlevel.reschedule(task, outcome.Value(end))
 
     def _farewell(self, end: End) -> None:
-        """The one place where an actor ends: leave the tree and tell everybody, once."""
+        """The one place where an actor ends: leave the tree and tell all watchers, once."""
         self.end = end
         self.state = end.state
         self._ref = None  # else each dead actor would be a circle, left to the garbage collector

@@ -10,7 +10,7 @@ watched actor is down) are few, are never refused, and overtake all mail.
 
 Order: first in, first out per lane, and per sender always. Senders that wait for room are let in when the lane has
 run empty, oldest first, a few at a time: those few then fill the lane in one go, so that a thousand senders cost
-far fewer switches than messages. While anybody waits, a lane that was full is closed to newcomers (`room` is 0) until
+far fewer switches than messages. While a sender waits, a lane that was full is closed to newcomers (`room` is 0) until
 it has run empty, so that a fast sender can't keep the others waiting for ever.
 """
 

@@ -142,7 +142,7 @@ class Output(trio.abc.ReceiveStream):
 
     @property
     def has_writers(self) -> bool:
-        """Whether anybody could still write to it."""
+        """Whether a process could still write to it."""
         if self._fd < 0:
             return False
         poll = select.poll()

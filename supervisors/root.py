@@ -78,7 +78,7 @@ class Root:
         bus: all events (see `bus`).
         questions: the open questions (see `escalation`).
         mailbox: what actors get as a mailbox from now on.
-        pauses: who is paused, if anybody is (see `census`).
+        pauses: the paused actors, if any (see `census`).
         sent: how many messages each actor has sent, while that is counted (see `census.count_sent`).
         hurry: set by the second Ctrl-C. Graces end where it is set.
         signal: the first signal that made the root stop, or None.

@@ -84,7 +84,7 @@ async def spawn(
 
 
 async def wait_for_death(pid: int) -> None:
-    """Wait until this process has ended; it may be anybody's child. Returns at once if there is none."""
+    """Wait until this process has ended; it may be another's child. Returns at once if there is none."""
     try:
         fd = os.pidfd_open(pid)
     except ProcessLookupError:

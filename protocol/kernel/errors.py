@@ -54,7 +54,7 @@ class MailboxFull(ActorError):
 
 
 class ActorDead(ActorError):
-    """The actor has ended (or ended before it got to this message), so nobody will answer."""
+    """The actor has ended (or ended before it got to this message), so no answer will come."""
 
     code = "actor_dead"
 
@@ -142,7 +142,7 @@ class TimedOut(LimitReached):
 
 
 class NobodyToAsk(RunFailed):
-    """A person was needed and nobody was there: no terminal, no answer given, no default."""
+    """A person was needed and none was there: no terminal, no answer given, no default."""
 
     code = "nobody_to_ask"
     exit_code = 5

@@ -18,7 +18,7 @@ class Message(msgspec.Struct, frozen=True, tag=True):
 
 
 class Down(Message, frozen=True, kw_only=True):
-    """Told to whoever monitors an actor, once, when it has ended for good.
+    """Sent to an actor's monitors, once, when it has ended for good.
 
     Attributes:
         actor: path of the actor that ended.

@@ -2,7 +2,7 @@
 
 A `Plan` is made once per file and shared by all its runs. `Backstage` is what all nodes of one run share, those of
 subgraphs too. A node's `Code` gets a `Job` and returns what it has to say, or raises. It does not deliver,
-retry, time itself or tell anybody: `play` and `perform` do that, once for all types of nodes.
+retry, time itself or emit events: `play` and `perform` do that, once for all types of nodes.
 """
 
 from __future__ import annotations

@@ -130,7 +130,7 @@ async def _build(knowledge: Knowledge, me: Actor, recipe: Recipe, *, rebuild: bo
 
 
 def _is_enough(knowledge: Knowledge, recipe: Recipe) -> bool:
-    """Whether it may be built without asking anybody."""
+    """Whether it may be built without asking."""
     if recipe.asks:
         return recipe.specified
     return recipe.settled(knowledge.settings).embedding_model is not None or _has_weights(knowledge)

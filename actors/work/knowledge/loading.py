@@ -1,4 +1,4 @@
-"""Importing what this room stands on takes a second: done in a thread, so that meanwhile everybody else works on."""
+"""Imports the heavy libraries of this room in a thread: they take a second, and the loop goes on meanwhile."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ while is closed. All that blocks is done in threads: of the base, of the embedde
 
 A base is looked up in with the model that it was built with, whatever the settings say by now. What a recipe leaves
 open is, for a new base, what the settings say, and for one that is there, how it was built: so a change of settings
-changes nothing behind anybody's back.
+changes nothing unseen.
 """
 
 from __future__ import annotations
@@ -318,7 +318,7 @@ class Knowledge:
 
     @asynccontextmanager
     async def base(self, recipe: Recipe) -> AsyncIterator[Base]:
-        """The open base, shared with everybody else.
+        """The open base, shared with all other runs.
 
         Raises:
             KnowledgeMissing: nothing was built.

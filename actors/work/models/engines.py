@@ -73,7 +73,7 @@ class LocalEngines:
         self, owner: Actor | Root, environ: Mapping[str, str], *, server: Path = SERVER, embeds: bool = False
     ) -> None:
         self._owner = owner
-        self._environ = {**environ, "OMP_WAIT_POLICY": "passive"}  # spinning threads starve everybody else
+        self._environ = {**environ, "OMP_WAIT_POLICY": "passive"}  # spinning threads starve all others
         self._server = server
         self._sizes = (EMBEDDED_TOKENS, EMBEDDED_AT_ONCE) if embeds else (CONTEXT,)
         self._pool: Pool[str, Served] | None = None

@@ -1,7 +1,7 @@
 """A model that goes round in circles: the same call again and again, or the same few calls in turn.
 
 A call that has come `repeats` times in a row, or a chain of up to `chain` calls that has, is not played once more: the
-model is told instead. The numbers are Loki's: (2, 3) at the root, (4, 10) for a child, which nobody watches.
+model gets a note instead. The numbers are Loki's: (2, 3) at the root, (4, 10) for a child, which is unwatched.
 """
 
 from __future__ import annotations

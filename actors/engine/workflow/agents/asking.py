@@ -28,7 +28,7 @@ class Params(msgspec.Struct, kw_only=True):
     Attributes:
         timeout: seconds for one answer, the calls of tools in it included.
         tool_loop_limit: replies for one answer.
-        protocol: accepted, and without effect: chat is spoken with everybody.
+        protocol: accepted, and without effect: all providers get chat requests.
     """
 
     temperature: float | None = TEMPERATURE

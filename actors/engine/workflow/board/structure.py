@@ -2,7 +2,7 @@
 
 A graph runs layer by layer. A layer holds what waits only for the layers before it; an edge makes its target
 wait also if it never triggers. Whatever can be gone round is one item of its layer, a `Cycle`, and runs as a graph of
-its own. Inside of it only edges that trigger make anybody wait, those to the nodes that it begins with are left out,
+its own. Inside of it only edges that trigger make a node wait, those to the nodes that it begins with are left out,
 and what can be gone round then is a cycle in its turn. What a cycle looks like depends on where it is entered and on
 who is triggered when it goes round again, so it is worked out when it is first asked for, and kept.
 

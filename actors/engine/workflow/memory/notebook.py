@@ -116,7 +116,7 @@ class Notebook:
         if self._connection is None:
             if self._path is not None:
                 self._path.parent.mkdir(parents=True, exist_ok=True)
-                self._path.touch(mode=0o600)  # before SQLite makes it for everybody to read
+                self._path.touch(mode=0o600)  # before SQLite makes it world-readable
             file = ":memory:" if self._path is None else self._path
             connection = sqlite3.connect(file, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
             try:

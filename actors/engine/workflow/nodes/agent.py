@@ -1,12 +1,12 @@
-"""agent nodes: a model is told what was queued, may use tools and memories, and its answer is what the node says.
+"""agent nodes: a model gets the queued messages, may use tools and memories, and its answer is the output.
 
-    memories of stage gen            in front of the last thing the model is told
+    memories of stage gen            in front of the last message to the model
     the conversation                 until it calls no more tools
     reflection                       if the node has `thinking`: what it says then is the answer
     memories are written             whatever they are read for
 
 With `provider: callboard` another agent does the work, as a child of this node: it has a model, tools and rounds of its
-own, and is told inputs, role and memories as one prompt. Its name may be a YAML file: of a graph, of another workflow.
+own, and gets inputs, role and memories as one prompt. Its name may be a YAML file: of a graph, of another workflow.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class _Agent:
         company = self._company
         system, turns = _as_turns(messages)
         request = params.completed(ChatRequest(model=model, system=system, messages=turns), self._config.params)
-        if not self._node.log_output:  # what comes in pieces is told in pieces
+        if not self._node.log_output:  # what streams in is emitted in pieces
             request = msgspec.structs.replace(request, stream=False)
         settled = Talk(
             name=self._me.name,

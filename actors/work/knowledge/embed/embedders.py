@@ -6,7 +6,7 @@
 
 Ids are `client:model` as everywhere: a client of `config.yaml`, or a provider by its own name (`openai`, `ollama`,
 `cohere`, `gemini`), and three that need no provider: `local:static`, `local:minilm` and `local:words`. Like the
-gateway, one `Embedders` serves a whole process, and everybody who names a model shares its connections, its engine
+gateway, one `Embedders` serves a whole process, and all users of a model share its connections, its engine
 and its limits.
 """
 

@@ -30,7 +30,7 @@ DIMENSION = 256
 PULLED_AS = "wordllama"
 
 _AT_A_TIME = 512
-"""Texts between two looks at whether anybody still wants them."""
+"""Texts between two checks for cancellation."""
 
 _IN_A_BLOCK = 32
 """Texts whose tokens' vectors are in memory at once; the event loop waits no longer than for one such block."""

@@ -37,7 +37,7 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class _Enough(Exception):
-    """There are more files than anybody wants."""
+    """There are more files than the limit."""
 
 
 class Walk:

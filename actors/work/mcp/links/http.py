@@ -13,7 +13,7 @@ Earlier revisions may have more:
   is said that the server might have to say something about: what it has no stream for, it drops;
 - streams that can be taken up again: one that breaks after an event with an id is asked for what comes behind it.
 
-What goes out without anybody waiting for it (notifications, answers to the server, goodbyes to responses) is done by
+What goes out without a waiting task (notifications, answers to the server, goodbyes to responses) is done by
 children of the link's own actor, and so is the listening. That actor crashes when the link is lost, and its owner with
 it.
 """

@@ -43,7 +43,7 @@ class _Ended(Exception):
 
 
 class _NobodyThere(_Ended):
-    """Nor was anybody there to do it."""
+    """No person was there to do it."""
 
 
 async def ask(me: Actor, server: str, params: Mapping[str, Json]) -> dict[str, Json]:
