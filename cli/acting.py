@@ -1,4 +1,4 @@
-"""One thing done by hand, outside of a run: an actor under a root, with an event stream on which progress hangs."""
+"""Does one thing by hand, outside of a run: in an actor under a root, whose events feed the progress display."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def act(
 
     Args:
         config_dir: see `directories.config_dir`.
-        progress: told its events; None for nobody.
-        person: whether somebody at the terminal can be asked.
+        progress: gets its events, if any.
+        person: whether the terminal can ask its user.
         traced: whether it has runs (see `open_frame`).
 
     Raises:

@@ -90,7 +90,7 @@ def check(arguments: dict[str, Any], schema: dict[str, Any], where: str) -> None
 async def play(
     me: Actor, tool: Tool, arguments: dict[str, Any], permissions: Permissions, own: Rules | None = None
 ) -> ToolTurn:
-    """The call's result, as a model is told it."""
+    """The call's result, as a model gets it."""
     calls = Calls([tool], permissions, own=own)
     return (await calls.play(me, [ToolCall(id="call", name=tool.name, arguments=arguments)]))[0]
 

@@ -1,4 +1,4 @@
-"""What `callboard agents` tells: which agents there are, and all about one of them.
+"""Prints agents for `callboard agents`: a list of all, and the details of one.
 
 An agent that can't be read is listed all the same, with what is wrong, so that it is found.
 """

@@ -41,10 +41,10 @@ async def open_frame(
     """The root to work under.
 
     Args:
-        person: whether somebody at the terminal can be asked.
+        person: whether the terminal can ask its user.
         serving: whether we are here for long.
         dry_run: whether no request may go to a model.
-        traced: whether there may be runs, which OpenTelemetry is told of if the environment says so.
+        traced: whether there may be runs; OpenTelemetry traces them if the environment says so.
 
     The block should let no error of ours out: it would arrive wrapped in a group.
     """
@@ -65,7 +65,7 @@ async def open_frame(
 
 
 def person_at_terminal(*, no_input: bool) -> bool:
-    """Whether somebody can be asked: stdin and stderr are terminals, and it is not forbidden."""
+    """Whether questions are possible: stdin and stderr are terminals, and no flag forbids it."""
     return not no_input and all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))
 
 
@@ -88,7 +88,7 @@ def _tell_signal(number: int, count: int) -> None:
     if count == 1:
         name = _SIGNALS.get(signal.Signals(number), f"signal {number}")
         if redrawable(sys.stderr):
-            # Past rich, which drops it; after a third signal nobody could. A bar may stand where we write.
+            # Past rich, which drops it; after a third signal it is too late. A bar may stand where we write.
             os.write(2, _CLEAR_LINE + _SHOW_CURSOR)
         sys.stderr.write(f"callboard: {name}, stopping\n")
         sys.stderr.flush()

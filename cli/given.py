@@ -67,7 +67,7 @@ def state(pairs: Iterable[str]) -> dict[str, Any]:
 
 
 def answers(in_order: Iterable[str], file: str | None) -> Answers | None:
-    """The answers to give when nobody can be asked: a list in the order asked, or a mapping of node id.
+    """The answers to give without a terminal: a list in the order asked, or a mapping of node id.
 
     In a file every scalar is text: `yes` answers "yes" and `1.0` answers "1.0", whatever YAML makes of them.
 

@@ -27,7 +27,7 @@ class Wish:
     Attributes:
         name: of the session, or its id; None for what the agent's file or the settings say.
         save: whether it is kept; None for what the session and the settings say.
-        person: whether somebody at the terminal can be asked.
+        person: whether the terminal can ask its user.
         note: tells the user something.
     """
 
@@ -111,4 +111,4 @@ async def _asked(root: Root) -> bool:
     try:
         return (await top.ask_person(question)).text == "yes"
     except CallboardError:
-        return False  # nobody is there any more
+        return False  # no person is there

@@ -7,7 +7,7 @@ import sys
 import click
 
 _NO_SCOPES = ("read:runs", "write:runs", "run:agents", "read:agents", "answer:questions")
-"""What a key may be used for if nobody says: agents by name, and what one has started oneself."""
+"""The default scopes of a key: agents by name, and the runs that it has started."""
 
 
 @click.group("keys", short_help="Make keys for callers of `callboard serve`.")

@@ -1,4 +1,4 @@
-"""What `callboard mcp test` and `callboard mcp tools` do: meet servers, and tell what they offer."""
+"""`callboard mcp test` and `callboard mcp tools`: start servers, and print what they offer."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ async def _serve(request: ServeRequest, token: str | None) -> CallboardError | i
 
 
 def _token(file: Path) -> str:
-    """The text of the file, which nobody else should be able to read."""
+    """The text of the file, which only its owner should be able to read."""
     try:
         text = file.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:

@@ -32,7 +32,7 @@ _SECRET = re.compile(r"(sk|pk|rk)[-_]\w|gh[opsu]_|github_pat_|glpat-|xox[a-z]-|A
 
 
 def list_servers(config_dir: str | None, *, as_json: bool) -> tuple[str, bool]:
-    """All servers of the file, and whether an entry can't be used. Problems are told on stderr."""
+    """All servers of the file, and whether an entry can't be used. Problems go to stderr."""
     root = Root(config_dir=config_dir)
     servers = root.mcp
     config = servers.config
@@ -95,7 +95,7 @@ def remembered(servers: McpServers, server: Server) -> Catalog | None:
     """What the server offered when it was last asked, as far as we may use it; None if it never was.
 
     Raises:
-        ConfigError: its entry lacks a value, so nobody knows which server it is.
+        ConfigError: its entry lacks a value, so the server is unknown.
     """
     catalog = servers.catalog(server.name)
     return None if catalog is None else catalog.within(server.tools)

@@ -31,7 +31,7 @@ def show_status(*, as_json: bool) -> str:
 def reload_servers(name: str | None, *, as_json: bool) -> int:
     """Has them all start the server, or every one, anew; returns the exit code.
 
-    Which calls under way that has to wait for is told on stderr.
+    Calls that the reload waits for are named on stderr.
     """
     for answer in _ask({"ask": "status"}):
         calls = sum(each["pending"] for each in answer.get("servers", ()) if name in (None, each["name"]))

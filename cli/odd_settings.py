@@ -1,4 +1,4 @@
-"""What is odd in config.yaml, told by every command that reads it: one line on stderr, once.
+"""Prints oddities of config.yaml, in every command that reads it: one line on stderr, once.
 
 A misspelt key is no error, but it is often the reason of one: with `clientz:` there is an unknown model. Runs tell it
 as they begin, among their warnings. For all other commands, and for runs that never begin, it is told when the command
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..protocol.problems import Problem
 
 MOST = 5
-"""Oddities that are told; a file with more of them was hardly written for us."""
+"""Oddities that are printed; a file with more was hardly written for us."""
 
 _TOLD = f"{__name__}.told"
 

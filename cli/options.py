@@ -231,7 +231,7 @@ knowledge = several(
 
 
 def complete_session(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Sessions of the target, or of nobody."""
+    """Sessions of the target, or of no agent."""
     from ..actors.runs.sessions.disk.places import scope_of
 
     home, _ = configured(ctx.params.get("config_dir"), os.environ)

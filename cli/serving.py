@@ -1,4 +1,4 @@
-"""What `callboard serve` does: a root that waits for people, a server under it, a few lines on stderr."""
+"""Runs `callboard serve`: a root that waits for people, a server under it, a few lines on stderr."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ MISSING = "the page needs an extra that is not installed: pip install 'callboard
 async def serve_beside(root: Root) -> AsyncIterator[Served]:
     """Serve this machine on a free port while something else goes on under the root.
 
-    At the end of the block those who follow a run are told how it has ended, before the process does.
+    At the end of the block followers of a run get its end, before the process exits.
 
     Raises:
         ConfigError: the settings forbid it.
@@ -168,7 +168,7 @@ def _say_where(request: ServeRequest, served: Served, say: Callable[[str], None]
 def _log_of(root: Root) -> ServerLog | None:
     """The log as a server writes it; one that `CALLBOARD_LOG` asks for stays as it is, for people.
 
-    A person at a terminal is told what is wrong, and not of each request: the page's address must not scroll away.
+    A terminal shows warnings, and not each request: the page's address must not scroll away.
     """
     if os.environ.get("CALLBOARD_LOG"):
         return None

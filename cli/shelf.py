@@ -14,7 +14,7 @@ _PERMISSIONS = {"allow": "runs without asking", "ask": "asks a person first", "d
 
 
 def list_tools(agent_name: str | None, config_dir: str | None, *, as_json: bool) -> tuple[str, bool]:
-    """All tools, an agent's own first, and whether a tool file has errors. Those are told on stderr."""
+    """All tools, an agent's own first, and whether a tool file has errors. Those go to stderr."""
     box = Toolbox(config_dir)
     tools, problems = box.everywhere()
     own: list[ToolSeen] = []

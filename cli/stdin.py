@@ -34,7 +34,7 @@ def prompt_text(prompt: str | None, *, quiet: bool = False, fd: int = 0) -> str:
 
     Raises:
         UsageError: standard input holds more than `LIMIT` bytes, or no text.
-        KeyboardInterrupt: Ctrl-C came while it was waited for, which is told.
+        KeyboardInterrupt: Ctrl-C came during the wait, which is printed.
     """
     if prompt == "-":
         return piped_text(quiet=quiet, fd=fd)

@@ -1,6 +1,6 @@
-"""The tools there are, as `callboard tools` and `callboard agents show` tell of them.
+"""Lists tools for `callboard tools` and `callboard agents show`.
 
-A tool file with errors does not hide the others: it is told as a problem.
+A tool file with errors does not hide the others: it is reported.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What a run lacks and a person at the terminal can give before it: variables of an agent, the task of a workflow.
+"""Asks at the terminal for a run's missing inputs: variables of an agent, the task of a workflow.
 
-Where nobody can be asked, or the person has no answer (Ctrl-D), they stay missing, and the run says so.
+Without a terminal, or without an answer (Ctrl-D), they stay missing, and the run says so.
 """
 
 from __future__ import annotations

@@ -27,13 +27,13 @@ from .seen import Seen, bytes_in_words, look_at
 from .targets import recipes
 
 _UNREADABLE = 20
-"""Names that are told of what could not be read; `status` has more."""
+"""At most so many unreadable files are named; `status` has more."""
 
 
 def build_bases(target: str, config_dir: str | None, *, quiet: bool, as_json: bool, rebuild: bool = False) -> int:
     """Builds the bases that are meant, one after the other; returns 1 if one of them came out empty.
 
-    Each is told as soon as it is done, JSON at the end.
+    Each is printed when it is done, JSON at the end.
 
     Raises:
         KnowledgeError: one can't be built; those before it are.
@@ -110,8 +110,8 @@ def drop_bases(target: str, config_dir: str | None, *, yes: bool) -> int:
     """Removes what is built of the bases that are meant; returns 1 if the person would rather not.
 
     Raises:
-        UsageError: nobody can be asked.
-        KnowledgeBusy: somebody is building one of them.
+        UsageError: no terminal to ask at.
+        KnowledgeBusy: one of them is being built.
     """
     there = [seen for seen in map(look_at, recipes(target, config_dir)) if seen.recipe.directory.is_dir()]
     if not there:

@@ -25,7 +25,7 @@ class Seen:
         meta: what the current generation says of itself; None if there is none.
         size: bytes on disk.
         building: whether there is an unfinished build.
-        builder: who is at it, in words; "" for nobody: it was interrupted, and can be gone on with.
+        builder: the building process, in words; "" after an interruption, which a build resumes.
         unreadable: what could not be read the last time.
         error: why it can't be used.
     """

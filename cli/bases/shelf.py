@@ -60,7 +60,7 @@ def make_base(
 
 
 def _has_weights() -> bool:
-    """Whether the model is here that is used where nobody names one."""
+    """Whether the default model is installed."""
     return weights.KNOWN[static.PULLED_AS].are_in(weights.directory(os.environ))
 
 

@@ -1,4 +1,4 @@
-"""A client that keeps its connection up: who subscribed goes on where it was, whatever became of the connection.
+"""A client that reconnects: subscriptions resume where they were.
 
 A server of this machine whose process has ended is not waited for. Any other is tried again for `PATIENCE` seconds,
 which is long enough for a restart and for a network that comes and goes.
@@ -84,7 +84,7 @@ class Client:
             return self._connection
 
     async def _again(self) -> Connection:
-        """Raises `ServerLost` when the server is known to be gone, or nobody answered for so long."""
+        """Raises `ServerLost` when the server is known to be gone, or has not answered for so long."""
         told, wait = False, _FIRST_WAIT
         last = trio.current_time() + PATIENCE
         while True:

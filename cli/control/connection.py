@@ -1,7 +1,7 @@
 """One websocket to a server: requests by id, and notifications sorted by the subscription they belong to.
 
-The reader never waits for whoever reads a subscription: a feed that nobody empties is ended at `BOUND` (`FeedCut`), and
-its reader subscribes anew from where it stands. So no slow reader keeps an answer from whoever waits for it.
+The reader never waits for subscribers: a feed that is not emptied is ended at `BOUND` (`FeedCut`), and its reader
+subscribes anew from where it stands. So no slow subscriber delays the answer of another call.
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ class Connection:
                 self.close()
 
     def close(self) -> None:
-        """It is over: whoever waits is told."""
+        """It is over: waiting calls fail."""
         self.lost = True
         for feed in self._feeds.values():
             feed.end()

@@ -1,4 +1,4 @@
-"""Which run a word means: its id, or the beginning of one."""
+"""Finds a run by its id, or by the beginning of one."""
 
 from __future__ import annotations
 

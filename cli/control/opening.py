@@ -1,4 +1,4 @@
-"""How a connection comes about: reach the server, shake hands, see that both speak the same protocol.
+"""Opens connections: reaches the server, shakes hands, compares the versions of the protocol.
 
 trio-websocket raises what a server answers to the handshake in the nursery it was given, and waits for ever for one
 that hangs up. So each connection has a task with a nursery of its own (`_hold`), and a stream that tells of its early
@@ -43,7 +43,7 @@ async def open_connection(nursery: trio.Nursery, server: Server) -> Connection:
     """Connect; what comes in is read by a task of `nursery`, which ends with the connection.
 
     Raises:
-        NoServer: nobody of ours is there.
+        NoServer: no callboard answers there.
         ServerLost: it does not answer.
         Unauthorized, Denied, Saturated: it does not let us in.
         Unsupported: it speaks another version of the protocol.
@@ -85,7 +85,7 @@ async def _hold(server: Server, task_status: trio.TaskStatus[Connection]) -> Non
         assert isinstance(refusal, ConnectionRejected)
         raise _rejected(server, refusal.status_code, refusal.body) from None
     except* (_Strange, HandshakeError, ConnectionClosed, ProtocolError):
-        if connection is None:  # else it is over, and whoever waits is told
+        if connection is None:  # else it is over, and waiting calls fail
             raise NoServer(f"what listens at {server.url} is no server of callboard") from None
     except* OSError as group:
         if connection is None:

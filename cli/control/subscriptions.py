@@ -1,7 +1,7 @@
 """What can be subscribed to, as async iterators that survive a lost connection and a reader who was too slow.
 
 Whatever ends a feed, they subscribe anew: a run's events from the last one that was delivered, the tree and the open
-questions from a fresh picture, so that nothing is missed and nothing is told twice.
+questions from a fresh picture, so that nothing is missed or comes twice.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class RunEvents:
     Attributes:
         seq: number of the last event that was delivered.
         newest: number of the newest there was when the subscription began: what comes up to it is replayed.
-        missing: how many the server could not keep, which nobody can have any more.
+        missing: how many the server could not keep, which are lost.
         status: how the run ended; "" before.
     """
 
@@ -181,7 +181,7 @@ class QuestionWatch:
         return self._untold.popleft()
 
     async def _begin(self) -> None:
-        """What was asked and closed while nobody listened shows in the list, which comes after the subscription."""
+        """Changes while we were not connected show in the list, which comes after the subscription."""
         _, self._feed = await self._client.subscribe("_question/subscribe", own.Watching)
         now = await open_questions(self._client, self._run)
         for id in self.open.keys() - {question.id for question in now}:

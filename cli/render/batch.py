@@ -90,7 +90,7 @@ class BatchProgress:
         """Says nothing."""
 
     def aside(self) -> AbstractContextManager[None]:
-        """Nobody is asked anything."""
+        """A batch asks no questions."""
         return nullcontext()
 
     async def animate(self) -> None:

@@ -23,7 +23,7 @@ def call_in_short(tool: str, arguments: str, *, whole: bool = False) -> str:
 
 
 def progress_in_short(data: ToolProgress) -> str:
-    """How far the call has come; where nobody knows how far it is, what it says it does."""
+    """The call's progress in percent, where known, and its message."""
     far = f"{data.progress / data.total:.0%}" if data.total and data.total > 0 else ""
     said = one_line(data.message or "", _ALL)
     return f"{far} {said}".strip() or f"{data.progress:g}"

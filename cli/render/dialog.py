@@ -161,7 +161,7 @@ class Dialog:
         finally:
             self._unwatch()
 
-    # --- being closed by somebody else ------------------------------------------------------------------
+    # --- closing from outside ---------------------------------------------------------------------------
 
     def _watch(self, application: Application[_T]) -> None:
         def leave() -> None:

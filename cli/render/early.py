@@ -1,4 +1,4 @@
-"""Keys that were pressed before their question could be read: they answer nothing.
+"""Discards keys that were pressed before a person can have read the question.
 
 While a run works, nothing reads the terminal, and the kernel keeps what is typed. Left there, a `y` and Enter that were
 meant for something else would be the answer to the next question, which may be whether a command is run. So:

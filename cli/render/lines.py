@@ -1,4 +1,4 @@
-"""What all tellers of a story share: a line, the mark and the time it begins with, how long something took."""
+"""Lines of progress output: the line, its mark and time, and durations as text."""
 
 from __future__ import annotations
 

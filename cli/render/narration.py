@@ -1,12 +1,12 @@
-"""What happened, in words: one or a few lines per event, for people.
+"""Writes events as text for people: one or a few lines each.
 
     ▸ graph: triage (start: read)
     ▸ 12:00:01 read (script) start
     ▸ 12:00:01 read done in 0.04s -> judge
     ▸ 12:00:02 judge (llm) FAILED in 310ms -- the model's answer did not fit
 
-A graph inside a graph and the items of a map are told only with `-v`; so is the table of times. Agents, their tools
-and model calls have a teller of their own, `troupe`. Values of the state never appear here: events do not carry them.
+A graph inside a graph and the items of a map show only with `-v`; so does the table of times. Agents, their tools
+and model calls have a module of their own, `troupe`. Values of the state never appear here: events do not carry them.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class Narrator:
     Args:
         verbose: tell about model calls, the output of tools and nested graphs too.
         prompting: a person is asked on the same screen, where the prompt shows the question; only questions
-            that others answer are told, once they are answered.
-        by_hand: a person makes the one call there is, and is told otherwise what came of it.
+            that others answer are shown, once they are answered.
+        by_hand: a person makes the only call; the command prints its result.
         live: what runs at the moment is shown elsewhere.
         mark: what a line begins with; `>` for terminals without the real one.
         whole: nothing is cut, for readers that are no terminal.
@@ -254,7 +254,7 @@ class Narrator:
 
 
 def _is_outcome(data: EventData) -> bool:
-    """Whether it is what somebody who did one thing by hand is shown in full."""
+    """Whether it is shown in full after a call by hand."""
     match data:
         case ev.ToolFinished(error=error):
             return error is not None

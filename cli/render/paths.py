@@ -2,7 +2,7 @@
 
     /run-7f/boss/children/agent_scout_9/scout/children/agent_dig_4/dig/user__ask   ->   agent_scout_9 > agent_dig_4
 
-Left out is what everybody knows or nobody needs: the run, the agent that was started (unless it is meant itself), the
+Left out is what readers know or don't need: the run, the agent that was started (unless it is meant itself), the
 supervisors of children, and the name of an agent behind the id that has it in it.
 """
 
@@ -20,7 +20,7 @@ _SHOWN = 4
 def caller(actor: str) -> str:
     """Who makes a call, given the call's own actor; "" for the agent that was started.
 
-    A child goes by its id alone, whoever's child it is: it was told when it began.
+    A child is named by its id alone: the line of its beginning names its parent.
     """
     above = actor.rpartition(f"/{_CHILDREN}/")[2] if f"/{_CHILDREN}/" in actor else ""
     if above.count("/") > 1:
@@ -43,7 +43,7 @@ def asker(question: dict[str, object]) -> str:
 
 
 def name(actor: str) -> str:
-    """Who an actor is, for whoever was told of it by its path."""
+    """The name of an actor that the reader knows by its path."""
     names = _known(actor)
     return _joined(names[1:] or names)
 

@@ -1,4 +1,4 @@
-"""How a run is shown while it goes on: the one thing all ways of showing it have in common.
+"""The interface of all displays of a run's progress.
 
 `choose` picks the way: a live tree on a terminal that can be redrawn, lines elsewhere, nothing with `-q`.
 """
@@ -29,14 +29,14 @@ class Progress(Protocol):
         """Shows one line that is no event. Never raises."""
 
     def aside(self) -> AbstractContextManager[None]:
-        """Leaves the terminal to somebody else (a prompt) for the length of the `with` block."""
+        """Leaves the terminal to a prompt or a menu for the length of the `with` block."""
 
     async def animate(self) -> None:
         """Keeps elapsed times moving until cancelled; returns at once where nothing moves."""
 
 
 class Silent:
-    """`-q`: nothing at all. Errors are told by whoever ends the command."""
+    """`-q`: nothing at all. The end of the command prints errors."""
 
     def __enter__(self) -> Self:
         return self

@@ -3,13 +3,13 @@
 The dialog itself blocks, so it runs in a worker thread. The traps:
 
 - A cancelled run must get its terminal back. Abandoning the thread would leave the terminal in raw mode with
-  somebody reading from it, so a dialog that is no longer wanted is told to close and waited for, half a
+  somebody reading from it, so a withdrawn dialog gets a signal to close and is waited for, half a
   second at most.
 - In raw mode Ctrl-C is a key and no signal. It is turned back into the signal, so that there is one way only
   in which Ctrl-C ends a run.
-- Ctrl-D means that there is nobody at the terminal (any more). A question with a default gets it; otherwise
+- Ctrl-D means that no person is at the terminal (any more). A question with a default gets it; otherwise
   the front end leaves the desk, which then gives up on what only a person could have answered.
-- Somebody else may answer first (another front end, a timeout): the dialog on the screen is then withdrawn.
+- Another front end or a timeout may answer first: the dialog on the screen is then withdrawn.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Desk(Protocol):
         """Shows questions to the front end while the block lasts."""
 
     def answer(self, question_id: str, value: Value, by: str = "") -> bool:
-        """Answers; False if somebody was faster."""
+        """Answers; False if another was faster."""
 
 
 class TerminalPrompts:
@@ -71,7 +71,7 @@ class TerminalPrompts:
         self._arrived.set()
 
     def closed(self, question_id: str, _by: str) -> None:
-        """Somebody answered it, or it is no longer of interest."""
+        """Withdraws it: it was answered elsewhere, or cancelled."""
         self._waiting = deque(question for question in self._waiting if question.id != question_id)
         if self._asking is not None and self._asking[0] == question_id:
             self._asking[1].cancel()
@@ -97,7 +97,7 @@ class TerminalPrompts:
             self._asking = None
 
     async def _put(self, question: Question) -> bool:
-        """Puts one question; False when nobody is there any more."""
+        """Asks one question; False when no person is there."""
         with self._aside():
             try:
                 value = await self._converse(question)
@@ -113,7 +113,7 @@ class TerminalPrompts:
             else:
                 self._answer(question, value, by=self.name)
                 return True
-        return await trio.sleep_forever()  # until the question is closed, by the signal or by whoever answered it
+        return await trio.sleep_forever()  # until the question is closed, by the signal or by another answer
 
     def _answer(self, question: Question, value: Value, *, by: str) -> None:
         self._asking = None

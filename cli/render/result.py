@@ -1,6 +1,6 @@
-"""What goes to stdout: the result, and with `-o json` or `-o stream-json` nothing that is not JSON.
+"""Writes results to stdout: with `-o json` or `-o stream-json` nothing that is not JSON.
 
-A reader that goes away (`callboard run ... | head -1`) is told through `when_gone`: the run is then stopped, quietly.
+When the reader goes away (`callboard run ... | head -1`), `when_gone` is called: it stops the run quietly.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class StreamResult:
         """Makes sure that the last line carries the outcome, also when the run's own last event got lost."""
         if not self._ended:
             self.on_event(terminal_event(outcome, seq=self._last + 1))
-        # Whoever pressed Ctrl-C does not wait for a reader that stands still.
+        # After Ctrl-C the program does not wait for a blocked reader.
         self._writer.finish(timeout=CANCELLED_WITHIN if outcome.status == "cancelled" else None)
 
 

@@ -1,4 +1,4 @@
-"""What agents do, in words: their turns, the tools they call and where those come from, the children they have.
+"""Writes events of agents as text: their turns, their tool calls and the tools' origins, their children.
 
     ▸ agent: boss (12 tools)
     ▸ 12:00:01 fs_read path=src/a.py done in 4ms
@@ -7,7 +7,7 @@
     ▸ 12:00:04 agent_scout_949da8fc done in 2.10s, 3 turns, 1 tool call
     ▸ agent done in 4.00s, 2 turns, 4 tool calls, 210 tokens in, 40 out
 
-A call is told when it has ended; with `-v` also when it begins, and every model call. Without it a model call is told
+A call shows when it has ended; with `-v` also when it begins, and every model call. Without it a model call shows
 if a node of the graph makes it. Agents of graphs inside graphs, and of the items of a map, are told only with `-v`, as
 those are.
 """
@@ -39,9 +39,9 @@ class TroupeTeller:
 
     Args:
         pen: writes the lines.
-        view: what the events come to; it has seen what is told here.
+        view: the state of the run; it has seen each event that comes here.
         verbose: tell about model calls and beginnings too.
-        told: whether what happens at an actor is told at all.
+        told: whether an actor's events are shown at all.
         spent: what the run has used, as the end of a line.
         of_node: whether a model call is that of a node, and told in one line also without `verbose`.
     """
@@ -136,7 +136,7 @@ class TroupeTeller:
 
     def _call(self, data: ev.ToolStarted, event: Event) -> str:
         call = call_in_short(data.tool, data.arguments, whole=self._pen.whole)
-        who = paths.caller(event.actor) if event.id else ""  # a script node's process has none, and its node is told
+        who = paths.caller(event.actor) if event.id else ""  # a script node's process has none, and its node shows
         return f"{who}: {call}" if who else call
 
     def _tool_delta(self, data: ev.ToolDelta, _event: Event) -> Iterator[Line]:

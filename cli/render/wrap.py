@@ -1,6 +1,6 @@
-"""A question's text in rows that fit the terminal.
+"""Wraps a question's text into rows that fit the terminal.
 
-The text of a permission question lists a tool's arguments, and whoever called the tool chose them: rows must not be
+The text of a permission question lists a tool's arguments, and the tool's caller chose them: rows must not be
 able to pose as lines. So no row is left to the terminal to break, which would go on in the first column; rows are as
 wide as they look, not as many characters; and what belongs to the row before stands deeper than any line begins.
 """

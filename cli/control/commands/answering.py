@@ -44,7 +44,7 @@ def answer_question(where: Where, id: str, texts: Sequence[str], *, as_json: boo
     Raises:
         NotFound: no such question is open.
         UsageError: the text is no answer to it.
-        Conflict: somebody else was faster.
+        Conflict: another was faster.
     """
 
     async def answer(client: Client) -> Question:
@@ -133,8 +133,8 @@ class _OneQuestion:
         yield
 
     def answer(self, _id: str, value: Value, by: str = "") -> bool:
-        """Takes the answer, which whoever put the question here sends on."""
-        if by != "default":  # the prompt gives that for Ctrl-D: here nobody has to answer
+        """Keeps the answer, which the caller sends on."""
+        if by != "default":  # the prompt gives that for Ctrl-D: here no answer is needed
             self.value = value
         self.done()
         return True

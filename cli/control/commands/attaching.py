@@ -121,7 +121,7 @@ class _Attached:
                 self._show(event)
 
     async def _ask_what_is_open(self, client: Client, run: str, nursery: trio.Nursery) -> None:
-        """After the story so far, so that whoever is asked knows what it is about."""
+        """After the earlier events, so that the person asked knows the context."""
         if not self._person:
             for question in sorted(self._view.questions):
                 self._tell_how_to_answer(question)
@@ -136,7 +136,7 @@ class _Attached:
         data = event.data
         self._outcome = outcome_of(event) or self._outcome
         if isinstance(data, QuestionAnswered) and self._desk is not None and event.id in self._desk.mine:
-            # The prompt has shown it. Others of the same name, at their own terminals, are told.
+            # The prompt has shown it. Others of the same name, at their own terminals, get a line.
             event = msgspec.structs.replace(event, data=msgspec.structs.replace(data, by="terminal"))
         self._progress.on_event(event)
         self._view.see(event)

@@ -62,7 +62,7 @@ class RemoteDesk:
             self._note(f"questions can't be answered here: {error}")
 
     def answer(self, question_id: str, value: Value, _by: str = "") -> bool:
-        """Sends the answer; what becomes of it is told later."""
+        """Sends the answer; its outcome comes later."""
         self.mine.add(question_id)
         self._nursery.start_soon(self._send, question_id, value)
         return True

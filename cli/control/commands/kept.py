@@ -135,7 +135,7 @@ def _deleted(runs: Sequence[RunInfo], *, as_json: bool) -> str:
     for run in runs:
         try:
             shutil.rmtree(runs_dir() / run.run)
-        except FileNotFoundError:  # somebody else was faster
+        except FileNotFoundError:  # another has removed it
             continue
         except OSError as error:
             raise CallboardError(f"{runs_dir() / run.run} can't be removed: {error.strerror or error}") from error

@@ -40,7 +40,7 @@ _HINT_CLOSER = "↑↓ scroll  c cancel  p pause  a answer  q back"
 
 
 def watch(where: Where, run: str | None) -> int:
-    """Shows the actors until somebody quits; returns the exit code.
+    """Shows the actors until the user quits; returns the exit code.
 
     Raises:
         CallboardError: there is no such server or run, or it is gone for good.
@@ -80,7 +80,7 @@ class Top:
         self._withdraw: Callable[[], None] = lambda: None
 
     async def play(self) -> None:
-        """Runs until somebody quits."""
+        """Runs until the user quits."""
         self._client.tell = self._say
         async with trio.open_nursery() as nursery:
             self._screen.open()
@@ -281,7 +281,7 @@ class Top:
         self._dirty.set()
 
     async def _try(self, act: Callable[[], Awaitable[None]]) -> None:
-        """Do something that the server may refuse, which is told in the last row."""
+        """Do something that the server may refuse; the last row shows the refusal."""
         try:
             await act()
         except CallboardError as error:

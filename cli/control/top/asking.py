@@ -1,4 +1,4 @@
-"""A question, asked at the terminal once, by somebody who has something else on the screen meanwhile."""
+"""Asks one question at the terminal in place of another display."""
 
 from __future__ import annotations
 

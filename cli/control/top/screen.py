@@ -1,7 +1,7 @@
 """Draws rows of text on the whole screen of a terminal, and gives it back as it was.
 
 Of a picture only the rows that are not there already are written. The screen is the terminal's alternate one: what was
-on it before comes back at the end, and when somebody else needs the terminal in between.
+on it before comes back at the end, and while a prompt needs the terminal in between.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Screen:
 
     @contextlib.contextmanager
     def aside(self) -> Iterator[None]:
-        """Leave the terminal to somebody else for the length of the `with` block."""
+        """Leave the terminal to a prompt for the length of the `with` block."""
         self.close()
         try:
             yield
