@@ -48,7 +48,7 @@ async def open_frame(
 
     The block should let no error of ours out: it would arrive wrapped in a group.
     """
-    from .. import Root  # heavy, and not needed by those who only want to know who is at the terminal
+    from .. import Root  # heavy, and not needed to know whether there is a terminal
     from ..actors.front.telemetry.export import exporting
 
     raise_file_limit()

@@ -1,4 +1,4 @@
-"""`callboard keys`: keys for those who call a server from elsewhere."""
+"""`callboard keys`: keys for remote callers of a server."""
 
 from __future__ import annotations
 

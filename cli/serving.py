@@ -39,7 +39,7 @@ def serve(request: ServeRequest) -> int:
     """Serves until a signal comes; returns the exit code.
 
     Raises:
-        UsageError: the address can't be listened on, or would be open to everybody.
+        UsageError: the address can't be listened on, or would be open to all.
         ConfigError: the settings forbid it, or are wrong.
     """
     logging.configure()

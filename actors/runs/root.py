@@ -190,7 +190,7 @@ class Root:
 
     @property
     def mcp_in_use(self) -> McpServers | None:
-        """The MCP servers, if anybody has asked for them yet."""
+        """The MCP servers, once they were asked for."""
         return self._mcp
 
     @property

@@ -42,7 +42,7 @@ class Places:
         return max(0, self.of_all - self.taken) / self.of_all
 
     def resize(self, each: int, of_all: int) -> None:
-        """Other bounds, for those who come from now on."""
+        """Other bounds, for requests from now on."""
         self.each, self.of_all = each, of_all
         self._lot.unpark_all()
         for share in self._of.values():

@@ -22,7 +22,7 @@ class FeedLagged(CallboardError):
 
 @final
 class Feed(Generic[T]):
-    """`async for item in feed`; who is more than `bound` items behind gets `FeedLagged`.
+    """`async for item in feed`; a reader more than `bound` items behind gets `FeedLagged`.
 
     Args:
         first: the initial items, which the bound ignores, so that a subscription can begin anew.

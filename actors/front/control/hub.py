@@ -7,8 +7,8 @@
                 ...
 
 Every method takes the caller, and decides by it what may be done and seen. A run belongs to the subject that has
-started it; those of others are there for who has `admin:runs`, denied to who may read runs at all, and not there for
-anybody else. A caller that goes away changes nothing: runs are the hub's.
+started it. Other callers get it with the scope `admin:runs`, `Denied` with `read:runs`, and else `NotFound`. A caller
+that goes away changes nothing: the hub owns the runs.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ LONGEST_PAGE = 256 * 1024
 """Bytes of a page of runs, unless a single one is longer."""
 
 LONGEST_LISTED = 2_000
-"""Characters of each run's output in a page; those who ask for a run get more of it."""
+"""Characters of each run's output in a page; a request for one run gets more of it."""
 
 END_WITHIN = 6.0
 """Seconds for the logs to be written at the end."""
@@ -102,12 +102,12 @@ class Hub:
         root: what the runs share.
         logs: what is kept of runs.
         options: see there.
-        sessions: set by who has them.
+        sessions: set by their owner.
         actors: what can be seen of the actors of runs, and done with them.
         methods: what a peer may be asked, by name.
         unread: what the connections of each key have not read yet.
         since: when it was opened, in trio's time.
-        closing: set by who is about to end the process: nothing new begins.
+        closing: set before the process ends: nothing new begins.
     """
 
     def __init__(

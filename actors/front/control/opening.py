@@ -33,7 +33,7 @@ async def open_hub(
     Args:
         me: the actor whose block it is.
         directory: where the logs lie; by default `runs` of the state directory.
-        redact: takes secrets out of an encoded event, before anybody gets it.
+        redact: takes secrets out of an encoded event, before a reader gets it.
 
     Raises:
         ConfigError: the logs can't be kept there.

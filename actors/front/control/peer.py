@@ -88,7 +88,7 @@ class Peer(peer.Peer):
     Args:
         me: the connection's actor; all that goes on for it is below it.
         hub: what it is a front end of.
-        caller: who is on the other side.
+        caller: the other side.
         send: sends one frame, and returns when the transport has taken it; raises `Gone`.
         acp: answers the methods of ACP.
         gate: asked before each method, and told after it.

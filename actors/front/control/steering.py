@@ -1,7 +1,7 @@
 """Shows and steers the actors of runs: lists them, writes to them, pauses and cancels them.
 
 The tree is one, the callers are many: each sees the actors of the runs that it may see, and steers those of its own.
-What runs share (servers, pools) is there for who has `admin:runs`, to be looked at and not to be steered.
+With `admin:runs` a caller also sees what runs share (servers, pools), but does not steer it.
 """
 
 from __future__ import annotations

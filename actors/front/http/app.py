@@ -37,7 +37,7 @@ GONE = 499
 
 
 def make_app(api: Api) -> ASGIApp:
-    """The application, without anybody at its door (see `middleware`)."""
+    """The application, without checks of callers (see `middleware`)."""
     by_path: dict[str, dict[str, Route]] = {}
     for route in routes():
         by_path.setdefault(route.path, {})[route.method] = route

@@ -21,7 +21,7 @@ Take = Callable[[LoggedEvent], Awaitable[None]]
 
 
 async def follow(call: Call, run: str, take: Take, after: int = 0) -> None:
-    """Give every event after number `after` to `take`, up to the run's last; who is slow reads on from the log."""
+    """Give every event after number `after` to `take`, up to the run's last; a slow reader goes on from the log."""
     while True:
         with call.hub.subscribe(call.caller, run, after) as events:
             try:

@@ -14,7 +14,7 @@ from .table import SSE, Route
 Json = Any
 
 ANYWHERE = (400, 401, 403, 405, 429, 500, 503, 504)
-"""Statuses that any route may have that is not open to everybody."""
+"""Statuses of any route that needs a key."""
 
 WITH_BODY = (408, 413, 415)
 

@@ -51,7 +51,7 @@ async def serve_http(
         on_listening: told the URL once requests are taken.
 
     Raises:
-        UsageError: the address can't be listened on, or would be open to everybody.
+        UsageError: the address can't be listened on, or would be open to all.
         ConfigError: hypercorn is not there.
     """
     if host not in LOOPBACK and not token:

@@ -40,7 +40,7 @@ class Metrics:
     """See the module.
 
     Attributes:
-        rates: gives how often each subject has asked in the last minute; set by who has the gate.
+        rates: gives each subject's requests in the last minute; the gate's owner sets it.
     """
 
     def __init__(self) -> None:

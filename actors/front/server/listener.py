@@ -116,7 +116,7 @@ class Opened(trio.abc.HalfCloseableStream):
         return taken
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        """As of any stream; a client that takes nothing for a while is gone, whatever shields the one who sends."""
+        """As of any stream; a client that takes nothing for a while is gone, whatever the sender shields."""
         if self._answered is not None:
             self._answered.set()
         for begin in range(0, len(data), PIECE):

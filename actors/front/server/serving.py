@@ -125,7 +125,7 @@ class Server:
         """Serve until the root stops.
 
         Raises:
-            UsageError: the address can't be listened on, or would be open to everybody.
+            UsageError: the address can't be listened on, or would be open to all.
             ConfigError: the settings forbid it, or a directory can't be written to.
         """
         settings = root.settings.api
@@ -230,7 +230,7 @@ class Server:
         _cancel_all(hub)
         with trio.move_on_after(CANCEL_WITHIN):
             await _until(lambda: not hub.under_way)
-        with trio.move_on_after(LAST_WORDS):  # those who wait for an end hear of it
+        with trio.move_on_after(LAST_WORDS):  # followers of a run get its end
             await _until(lambda: not gate.places.taken)
         root.begin_stop()
 

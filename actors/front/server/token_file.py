@@ -35,7 +35,7 @@ def new_token() -> str:
 def write_server(server: ServerFile, port: int, environ: Mapping[str, str]) -> Path:
     """Leave the file; where it is."""
     folder = _folder(environ)
-    for each in (folder.parent, folder):  # who may write into either could put a directory of their own there
+    for each in (folder.parent, folder):  # a user with write access to either could replace the directory
         each.mkdir(mode=0o700, parents=True, exist_ok=True)
         if each.is_symlink() or each.stat().st_uid != os.geteuid():
             raise PermissionError(errno.EPERM, "it is a link, or belongs to somebody else", str(each))

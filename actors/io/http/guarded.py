@@ -23,7 +23,7 @@ from .unpacking import unpacked, unpacker_of
 from .wires import PlainWire, Wire, peer
 
 AGENT = "Mozilla/5.0 (compatible; callboard/0.1)"
-"""Some servers refuse those who do not begin like this."""
+"""Some servers refuse clients without this prefix."""
 
 HEADERS = {"User-Agent": AGENT, "Accept-Encoding": "gzip, deflate"}
 REDIRECTS = 10

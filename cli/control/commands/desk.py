@@ -49,7 +49,7 @@ class RemoteDesk:
             self._front_end = None
 
     async def listen(self) -> None:
-        """Hears of questions until cancelled. One who may not see them is not asked."""
+        """Hears of questions until cancelled. A caller that may not see them is not asked."""
         try:
             async for change in self._watch:
                 if self._front_end is None:

@@ -22,7 +22,7 @@ LOOK_EVERY = 0.25
 """Seconds between two looks."""
 
 PAGES = 4
-"""How many that were read are kept for those who come to the same place a little later."""
+"""Events that are kept for followers that come to the same place a little later."""
 
 Place: TypeAlias = "tuple[int, int]"
 """Where a reader stands: the byte, and the number of the event that it had last."""

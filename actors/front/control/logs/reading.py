@@ -25,7 +25,7 @@ PAGE = 256 * 1024
 
 
 class LoggedEvent(msgspec.Struct, frozen=True, gc=False):
-    """An event as it was encoded, once, for everybody: the line of the log without its newline."""
+    """An event as it was encoded, once for all readers: the line of the log without its newline."""
 
     seq: int
     kind: str

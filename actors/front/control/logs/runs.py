@@ -35,7 +35,7 @@ MOST_AT_ONCE = 256 * 1024
 """Bytes of several events, after which there come no more of them at once."""
 
 QUICKLY_READ = 1024 * 1024
-"""Bytes of a log that can be summed up while everybody waits."""
+"""Bytes of a log that can be summed up in the event loop."""
 
 CLOSE_WITHIN = 5.0
 """Seconds that the writer has to end; a disk that stands still must not hold the process up for longer."""
@@ -97,7 +97,7 @@ class RunLogs:
 
     Attributes:
         past: the runs that are not this process's, and those of it that are over.
-        readers: who is reading along, for as long as they do.
+        readers: the current readers.
     """
 
     def __init__(self, directory: Path, *, keep: int = 1000) -> None:

@@ -12,7 +12,7 @@ def sees(caller: Caller, owner: str) -> bool:
 
 
 def check_owner(caller: Caller, owner: str, run: str) -> None:
-    """Let pass who may have this run.
+    """Check that the caller may have this run.
 
     Raises:
         Denied: it has another owner, and the caller may know that it exists.
