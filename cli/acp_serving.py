@@ -25,7 +25,8 @@ def serve(agent: str | None, config_dir: str | None) -> int:
 
 async def _serve(agent: str | None, config_dir: str | None) -> CallboardError | int:
     from ..actors.front.acp.stdio import serve_acp
-    from ..actors.runs.target import find, read
+    from ..actors.runs.finding import find
+    from ..actors.runs.target import read
 
     async with open_frame(Silent(), config_dir=config_dir, person=False, serving=True) as root:
         try:

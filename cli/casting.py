@@ -15,7 +15,8 @@ from typing import Any, Literal
 
 from .. import GraphAgent, LoopAgent
 from ..actors.io.directories import config_dir as configured
-from ..actors.runs.target import built_in_agents, find, load_agent
+from ..actors.runs.finding import built_in_agents, find
+from ..actors.runs.target import load_agent
 from ..actors.work.library import AGENTS
 from ..protocol.errors import CallboardError, InvalidFile
 from ..protocol.graph import RagNode

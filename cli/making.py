@@ -9,7 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from ..actors.io.directories import config_dir as configured
-from ..actors.runs.target import built_in_agents
+from ..actors.runs.finding import built_in_agents
 from ..protocol.errors import UsageError
 from ..protocol.problems import did_you_mean
 from .init import PROMPTS, copied

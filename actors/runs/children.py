@@ -16,10 +16,11 @@ from ..engine.graph.failures import ended_with, retold
 from ..engine.graph.findings import agents_in
 from ..work.context import AgentCall
 from ..work.library import AGENTS
+from .finding import find, named_file
 from .hooks import NO_HOOKS
 from .loading import Loader
 from .prepared import Input, Prepared
-from .target import Loaded, WorkflowAgent, find, named_file
+from .target import Loaded, WorkflowAgent
 
 if TYPE_CHECKING:
     from ...supervisors import Actor

@@ -20,8 +20,9 @@ from ...protocol.requests import RunRequest
 from ..engine.graph.compat import MODES
 from ..io.stamps import Stamp, recorded, settled, unchanged
 from ..work.tools.collect import Shelf
+from .finding import find
 from .hooks import Hooks
-from .target import Loaded, LoopAgent, WorkflowAgent, find, read
+from .target import Loaded, LoopAgent, WorkflowAgent, read
 from .tool_checks import check_listed
 
 MOST = 512

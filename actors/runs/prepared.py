@@ -30,9 +30,9 @@ from ..work.agent.user import user_tools
 from ..work.record import Record
 from ..work.tools.of_agent import tools_of_agent
 from ..work.tools.tool import Tool
-from ..work.variables import overridden, resolve_variables
+from ..work.variables import Values, overridden, resolve_variables
 from .attachments import task_of
-from .target import GraphAgent, Loaded, WorkflowAgent
+from .target import GraphAgent, Loaded, LoopAgent, WorkflowAgent
 
 if TYPE_CHECKING:
     from ...supervisors import Actor, End, Ref
@@ -111,60 +111,67 @@ class Prepared:
             return
         file = agent.graph if isinstance(agent, GraphAgent) else agent.agent
         resolved = resolve_variables(agent.name, file.variables, variables, os.environ, source=file.source)
-        values = resolved.real
         if isinstance(agent, GraphAgent):
-            _refuse_spawning(agent.graph)
-            graph = overridden(agent.graph, os.environ)
-            servers: Mapping[str, Wanted] = {}
-            gone: Mapping[str, str] = {}
-            if graph.mcp_servers:
-                from ..work.mcp.tools.chosen import absent, wanted_by_nodes
-
-                servers = wanted_by_nodes(graph, context)
-                gone = absent(graph.mcp_servers, context)
-                self.absent = _told(agent.file, gone, compat or graph.settings.compat)
-            if context.shelf is not None and graph.permissions:
-                graph = msgspec.structs.replace(graph, permissions=context.shelf.permissions(graph.permissions))
-            tools = _tools_of_nodes(agent, graph, values, context, servers, gone)
-            self.tool_names = {tool.name for found in tools.values() for tool in found}
-            if any(isinstance(node, RagNode) for node in graph.nodes.values()):
-                self.recipes = _recipes_of(graph, agent.directory, context, compat)
-            self._plan = compile_graph(
-                graph,
-                agent.directory,
-                compat=compat,
-                values=values,
-                tools=tools,
-                servers=servers,
-                recipes=self.recipes,
-            )
-            self.models = {node.model for node in graph.nodes.values() if isinstance(node, LlmNode) and node.model}
-            self.needs_default = any(_asks(node) and not getattr(node, "model", None) for node in graph.nodes.values())
-            self.model = graph.model or ""
+            self._prepare_graph(agent, resolved.real, compat, context)
         else:
-            settled = overridden(agent.agent, os.environ)
-            found = tools_of_agent(
-                context,
-                name=agent.name,
-                directory=agent.directory,
-                listed=settled.global_tools,
-                values=values,
-                timeout=settled.tool_timeout,
-            )
-            self.tool_names = set(found.tools)
-            if settled.documents:
-                self.recipes = _recipes_of(settled, agent.directory, context, compat)
-            wanted: Wanted | None = None
-            if settled.mcp_servers:
-                from ..work.mcp.tools.chosen import absent, wanted_by_agent
+            self._prepare_agent(agent, resolved, compat, context)
 
-                wanted = wanted_by_agent(settled, context)
-                self.absent = _told(agent.file, absent(settled.mcp_servers, context), compat)
-            said = resolved.shown
-            self._cast = Cast(agent=settled, directory=agent.directory, values=said, tools=found, servers=wanted)
-            self.models = {settled.summarization_model} if settled.summarization_model else set()
-            self.needs_default = True
-            self.model = settled.model or ""
+    def _prepare_graph(
+        self, agent: GraphAgent, values: Mapping[str, str], compat: str | None, context: RunContext
+    ) -> None:
+        _refuse_spawning(agent.graph)
+        graph = overridden(agent.graph, os.environ)
+        servers: Mapping[str, Wanted] = {}
+        gone: Mapping[str, str] = {}
+        if graph.mcp_servers:
+            from ..work.mcp.tools.chosen import absent, wanted_by_nodes
+
+            servers = wanted_by_nodes(graph, context)
+            gone = absent(graph.mcp_servers, context)
+            self.absent = _told(agent.file, gone, compat or graph.settings.compat)
+        if context.shelf is not None and graph.permissions:
+            graph = msgspec.structs.replace(graph, permissions=context.shelf.permissions(graph.permissions))
+        tools = _tools_of_nodes(agent, graph, values, context, servers, gone)
+        self.tool_names = {tool.name for found in tools.values() for tool in found}
+        if any(isinstance(node, RagNode) for node in graph.nodes.values()):
+            self.recipes = _recipes_of(graph, agent.directory, context, compat)
+        self._plan = compile_graph(
+            graph,
+            agent.directory,
+            compat=compat,
+            values=values,
+            tools=tools,
+            servers=servers,
+            recipes=self.recipes,
+        )
+        self.models = {node.model for node in graph.nodes.values() if isinstance(node, LlmNode) and node.model}
+        self.needs_default = any(_asks(node) and not getattr(node, "model", None) for node in graph.nodes.values())
+        self.model = graph.model or ""
+
+    def _prepare_agent(self, agent: LoopAgent, resolved: Values, compat: str | None, context: RunContext) -> None:
+        settled = overridden(agent.agent, os.environ)
+        found = tools_of_agent(
+            context,
+            name=agent.name,
+            directory=agent.directory,
+            listed=settled.global_tools,
+            values=resolved.real,
+            timeout=settled.tool_timeout,
+        )
+        self.tool_names = set(found.tools)
+        if settled.documents:
+            self.recipes = _recipes_of(settled, agent.directory, context, compat)
+        wanted: Wanted | None = None
+        if settled.mcp_servers:
+            from ..work.mcp.tools.chosen import absent, wanted_by_agent
+
+            wanted = wanted_by_agent(settled, context)
+            self.absent = _told(agent.file, absent(settled.mcp_servers, context), compat)
+        said = resolved.shown
+        self._cast = Cast(agent=settled, directory=agent.directory, values=said, tools=found, servers=wanted)
+        self.models = {settled.summarization_model} if settled.summarization_model else set()
+        self.needs_default = True
+        self.model = settled.model or ""
 
     @property
     def servers(self) -> set[str]:
@@ -205,35 +212,12 @@ class Prepared:
         result = result if result is not None else self.new_result()
         record = record if record is not None else Record()
         history = history or History()
-        ref: Ref[Any]
         try:
             prompt, at_hand = await self._consult(me, input, context)
-            if self._plan is not None:
-                state = input.state
-                ref = me.spawn(
-                    run_graph, self._plan, prompt, context, depth, state, result, record, name=self.name, link=False
-                )
-            elif self._flow is not None:
-                from ..engine.workflow.outcome import WorkflowResult
-                from ..engine.workflow.play import run_workflow
-
-                assert isinstance(result, WorkflowResult)
-                task = await task_of(prompt, input.attachments)
-                ref = me.spawn(
-                    run_workflow,
-                    self._flow,
-                    task,
-                    context,
-                    depth,
-                    result,
-                    record,
-                    input.workspace,
-                    input.attachments,
-                    name=_label(self.name),
-                    link=False,
-                )
+            ref: Ref[Any]
+            if self._cast is None:
+                ref = await self._begin_graph(me, prompt, input, context, depth, result, record)
             else:
-                assert self._cast is not None
                 cast = msgspec.structs.replace(self._cast, recipes=at_hand)
                 ref = me.spawn(
                     run_agent,
@@ -256,6 +240,40 @@ class Prepared:
         if self._cast is None and result.error is None and not record.failures:
             history.pair(input.prompt, result.output)
         return result
+
+    async def _begin_graph(
+        self,
+        me: Actor,
+        prompt: str,
+        input: Input,
+        context: RunContext,
+        depth: int,
+        result: GraphResult,
+        record: Record,
+    ) -> Ref[Any]:
+        """Begin a graph or a workflow as a child of `me`."""
+        if self._plan is not None:
+            return me.spawn(
+                run_graph, self._plan, prompt, context, depth, input.state, result, record, name=self.name, link=False
+            )
+        from ..engine.workflow.outcome import WorkflowResult
+        from ..engine.workflow.play import run_workflow
+
+        assert self._flow is not None
+        assert isinstance(result, WorkflowResult)
+        return me.spawn(
+            run_workflow,
+            self._flow,
+            await task_of(prompt, input.attachments),
+            context,
+            depth,
+            result,
+            record,
+            input.workspace,
+            input.attachments,
+            name=_label(self.name),
+            link=False,
+        )
 
     def _judge(self, end: End, result: GraphResult) -> None:
         """What the end of its actor says of the result."""

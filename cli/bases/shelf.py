@@ -9,7 +9,8 @@ from pathlib import Path
 
 from ...actors.io.directories import config_dir as configured
 from ...actors.io.settings import load_settings
-from ...actors.runs.target import built_in_agents, load_agent
+from ...actors.runs.finding import built_in_agents
+from ...actors.runs.target import load_agent
 from ...actors.work.knowledge import shelf
 from ...actors.work.knowledge.embed import static
 from ...actors.work.knowledge.recipe import Recipe

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from ... import GraphAgent, LoopAgent
 from ...actors.io.directories import config_dir as configured
-from ...actors.runs.target import built_in_agents, load_agent
+from ...actors.runs.finding import built_in_agents
+from ...actors.runs.target import load_agent
 from ...actors.work.knowledge import shelf
 from ...actors.work.knowledge.base.places import ENDING
 from ...actors.work.knowledge.recipe import Recipe

@@ -11,7 +11,7 @@ import pytest
 from fake_models import FakeModels, Reply
 
 import callboard as package
-from callboard.actors.runs.target import built_in_agents
+from callboard.actors.runs.finding import built_in_agents
 from callboard.cli.init import PROMPTS
 
 Callboard = Callable[..., "tuple[int, str, str]"]

@@ -20,18 +20,6 @@ FLOORS_OF_ACTORS = {
 MOST_LINES = 450
 MOST_LINES_OF_A_FUNCTION = 60
 
-LONG_FILES = {"actors.runs.target"}
-LONG_FUNCTIONS = {
-    "actors.runs.prepared.__init__",
-    "actors.runs.prepared.play",
-    "actors.work.agent.spawn.spawn_tools",
-    "actors.work.agent.tasks.task_tools",
-    "actors.work.agent.todo.todo_tools",
-    "actors.work.agent.user.user_tools",
-}
-"""Those that are longer, and still to be taken apart; what has been leaves its list. A file of them has 500 lines at
-most, a function 100."""
-
 
 @pytest.mark.parametrize("floor", FLOORS)
 def test_imports_only_go_down(floor: str) -> None:
@@ -106,8 +94,7 @@ def test_the_lowest_floor_knows_neither_trio_nor_files() -> None:
 
 def test_no_file_has_outgrown_its_room() -> None:
     lines = {name: len(path.read_text().splitlines()) for name, path in MODULES.items()}
-    assert {name: n for name, n in lines.items() if n > (500 if name in LONG_FILES else MOST_LINES)} == {}
-    assert {name for name in LONG_FILES if lines.get(name, 0) <= MOST_LINES} == set(), "take it from LONG_FILES"
+    assert {name: n for name, n in lines.items() if n > MOST_LINES} == {}
 
 
 def test_no_function_is_longer_than_a_screen() -> None:
@@ -117,6 +104,4 @@ def test_no_function_is_longer_than_a_screen() -> None:
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     ]
-    long = {(name, n) for name, n in lines if n > MOST_LINES_OF_A_FUNCTION}
-    assert {(name, n) for name, n in long if n > 100 or name not in LONG_FUNCTIONS} == set()
-    assert LONG_FUNCTIONS - {name for name, _ in long} == set(), "take it from LONG_FUNCTIONS"
+    assert {(name, n) for name, n in lines if n > MOST_LINES_OF_A_FUNCTION} == set()

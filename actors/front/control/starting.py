@@ -9,7 +9,7 @@ from ....protocol.control.caller import Caller
 from ....protocol.control.own import StartRun
 from ....protocol.errors import Denied, UsageError
 from ....protocol.requests import Limits, RunRequest
-from ...runs.target import is_installed
+from ...runs.finding import is_installed
 from ...work.knowledge.shelf import is_path
 
 

@@ -13,8 +13,9 @@ from ....protocol.control.things import GraphEdge, GraphNode, GraphPicture, Targ
 from ....protocol.errors import CallboardError, NotFound
 from ....protocol.graph.model import Variable
 from ....protocol.requests import RunRequest
+from ...runs.finding import built_in_agents, is_installed
 from ...runs.hooks import NO_HOOKS
-from ...runs.target import GraphAgent, Loaded, LoopAgent, WorkflowAgent, built_in_agents, is_installed, load
+from ...runs.target import GraphAgent, Loaded, LoopAgent, WorkflowAgent, load
 from ...work.library import AGENTS
 
 if TYPE_CHECKING:

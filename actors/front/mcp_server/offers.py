@@ -15,8 +15,9 @@ import msgspec
 
 from ....protocol.errors import CallboardError, UsageError
 from ....protocol.graph.model import Variable
+from ...runs.finding import find
 from ...runs.root import Root
-from ...runs.target import GraphAgent, Loaded, LoopAgent, find, read
+from ...runs.target import GraphAgent, Loaded, LoopAgent, read
 from ...work.variables import missing_variables
 
 Json = Any

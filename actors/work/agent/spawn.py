@@ -16,14 +16,17 @@ if TYPE_CHECKING:
     from .children import Children
 
 
-def spawn_tools(team: Children) -> list[Tool]:
-    """`agent__spawn`, `agent__check`, `agent__collect`, `agent__list` and `agent__cancel`."""
+class _ChildCalls:
+    """Bodies of the calls with which a model has children."""
 
-    async def spawn(_: Actor, arguments: Arguments) -> Json:
-        task, warnings = _task_of(team, arguments.get("task_id"))
+    def __init__(self, team: Children) -> None:
+        self._team = team
+
+    async def spawn(self, _: Actor, arguments: Arguments) -> Json:
+        task, warnings = _task_of(self._team, arguments.get("task_id"))
         name = arguments["agent"].strip()
         try:
-            child = await team.spawn(name, arguments["prompt"], timeout=arguments.get("timeout"), task=task)
+            child = await self._team.spawn(name, arguments["prompt"], timeout=arguments.get("timeout"), task=task)
         except Refused as problem:
             return refused(str(problem))
         result: dict[str, Json] = {
@@ -36,12 +39,12 @@ def spawn_tools(team: Children) -> list[Tool]:
             result["warnings"] = warnings
         return result
 
-    async def check(me: Actor, arguments: Arguments) -> Json:
-        child = team.find(arguments["id"])
+    async def check(self, me: Actor, arguments: Arguments) -> Json:
+        child = self._team.find(arguments["id"])
         if child is None:
-            return _not_found(team, arguments["id"])
+            return _not_found(self._team, arguments["id"])
         if not child.running:
-            return await team.take(me, child)
+            return await self._team.take(me, child)
         record = child.record
         return {
             "status": "pending",
@@ -52,44 +55,52 @@ def spawn_tools(team: Children) -> list[Tool]:
             "message": "It is still running. agent__collect waits for its end.",
         }
 
-    async def collect(me: Actor, arguments: Arguments) -> Json:
-        child = team.find(arguments["id"])
+    async def collect(self, me: Actor, arguments: Arguments) -> Json:
+        child = self._team.find(arguments["id"])
         if child is None:
-            return _not_found(team, arguments["id"])
-        await team.wait_for_news(child)
+            return _not_found(self._team, arguments["id"])
+        await self._team.wait_for_news(child)
         if child.running:
-            told = team.escalations.tell()
+            told = self._team.escalations.tell()
             return {"status": "pending", "id": child.id, "agent": child.record.agent, **told}
-        if team.find(child.id) is None:  # another call of this turn was faster
-            return _not_found(team, child.id)
-        return await team.take(me, child)
+        if self._team.find(child.id) is None:  # another call of this turn was faster
+            return _not_found(self._team, child.id)
+        return await self._team.take(me, child)
 
-    async def show(_: Actor, __: Arguments) -> Json:
+    async def show(self, _: Actor, __: Arguments) -> Json:
         agents = [
             {"id": child.id, "agent": child.record.agent, "status": "running" if child.running else "finished"}
-            for child in team.uncollected
+            for child in self._team.uncollected
         ]
-        return {"active_count": team.running, "max_concurrent": team.agent.max_concurrent_agents, "agents": agents}
+        return {
+            "active_count": self._team.running,
+            "max_concurrent": self._team.agent.max_concurrent_agents,
+            "agents": agents,
+        }
 
-    async def cancel(me: Actor, arguments: Arguments) -> Json:
-        child = team.find(arguments["id"])
+    async def cancel(self, me: Actor, arguments: Arguments) -> Json:
+        child = self._team.find(arguments["id"])
         if child is None:
-            return _not_found(team, arguments["id"])
+            return _not_found(self._team, arguments["id"])
         if not child.running:
             return {"status": "ok", "id": child.id, "message": "It had ended already; agent__collect has its result."}
-        if not await team.cancel(child):
+        if not await self._team.cancel(child):
             return refused(f"'{child.id}' was told to end and has not done so yet")
-        if team.find(child.id) is None:
-            return _not_found(team, child.id)
-        result = await team.take(me, child)
+        if self._team.find(child.id) is None:
+            return _not_found(self._team, child.id)
+        result = await self._team.take(me, child)
         return {**result, "status": "ok", "message": "It was cancelled; `output` is what it had said until then."}
 
+
+def spawn_tools(team: Children) -> list[Tool]:
+    """`agent__spawn`, `agent__check`, `agent__collect`, `agent__list` and `agent__cancel`."""
+    calls = _ChildCalls(team)
     id = text("Id of the child, as agent__spawn returned it.")
     return [
         family_tool(
             "agent__spawn",
             "Start a child agent in the background; returns its id at once. It knows nothing but its prompt.",
-            spawn,
+            calls.spawn,
             {"agent": text("Name of the agent."), "prompt": text("What it is to do, with all it has to know.")},
             {
                 "task_id": number("A task of your queue that it works on: its end completes or fails that task."),
@@ -99,20 +110,24 @@ def spawn_tools(team: Children) -> list[Tool]:
         family_tool(
             "agent__check",
             "Look whether a child has ended, without waiting: 'pending', or its result as from agent__collect.",
-            check,
+            calls.check,
             {"id": id},
             waits=True,
         ),
         family_tool(
             "agent__collect",
             "Wait for a child to end and get its output, once. Returns early when children ask you something.",
-            collect,
+            calls.collect,
             {"id": id},
             waits=True,
         ),
-        family_tool("agent__list", "List your children that were not collected, and whether they run.", show),
+        family_tool("agent__list", "List your children that were not collected, and whether they run.", calls.show),
         family_tool(
-            "agent__cancel", "End a running child; returns what it had said until then.", cancel, {"id": id}, waits=True
+            "agent__cancel",
+            "End a running child; returns what it had said until then.",
+            calls.cancel,
+            {"id": id},
+            waits=True,
         ),
     ]
 

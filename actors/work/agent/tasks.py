@@ -267,20 +267,23 @@ class TaskQueue:
         return waiting, None
 
 
-def task_tools(queue: TaskQueue) -> list[Tool]:
-    """The `agent__task_*` tools over one queue."""
+class _TaskCalls:
+    """Bodies of the `agent__task_*` calls."""
 
-    async def dispatch() -> list[Task]:
-        return [] if queue.team is None else await queue.team.dispatch()
+    def __init__(self, queue: TaskQueue) -> None:
+        self._queue = queue
 
-    async def create(_: Actor, arguments: Arguments) -> Json:
+    async def dispatch(self) -> list[Task]:
+        return [] if self._queue.team is None else await self._queue.team.dispatch()
+
+    async def create(self, _: Actor, arguments: Arguments) -> Json:
         agent = (arguments.get("agent") or "").strip()
-        if agent and arguments.get("prompt") and queue.team is not None:
-            problem = queue.team.refusal(agent)
+        if agent and arguments.get("prompt") and self._queue.team is not None:
+            problem = self._queue.team.refusal(agent)
             if problem:
                 return refused(problem)
         try:
-            task, warnings = queue.create(
+            task, warnings = self._queue.create(
                 arguments["subject"],
                 description=arguments.get("description") or "",
                 blocked_by=_ids(arguments.get("blocked_by")),
@@ -291,7 +294,7 @@ def task_tools(queue: TaskQueue) -> list[Tool]:
             return refused(str(failed))
         result: dict[str, Json] = {"status": "ok", "task_id": task.id}
         if task.agent:
-            result["auto_dispatch"] = task in await dispatch()
+            result["auto_dispatch"] = task in await self.dispatch()
             if task.agent_id is not None:
                 result["agent_id"] = task.agent_id
         if task.reason is not None:
@@ -300,16 +303,16 @@ def task_tools(queue: TaskQueue) -> list[Tool]:
             result["warnings"] = warnings
         return result
 
-    async def show(_: Actor, __: Arguments) -> Json:
-        return {"tasks": [task.shown() for task in queue.tasks]}
+    async def show(self, _: Actor, __: Arguments) -> Json:
+        return {"tasks": [task.shown() for task in self._queue.tasks]}
 
-    async def complete(_: Actor, arguments: Arguments) -> Json:
-        task = queue.find(arguments["task_id"])
+    async def complete(self, _: Actor, arguments: Arguments) -> Json:
+        task = self._queue.find(arguments["task_id"])
         if task is None:
-            return refused(_not_found(queue, arguments["task_id"]))
+            return refused(_not_found(self._queue, arguments["task_id"]))
         message = "was completed already" if task.status == "completed" else "is completed"
-        newly = [other.id for other in queue.complete(task)]
-        dispatched = await dispatch()
+        newly = [other.id for other in self._queue.complete(task)]
+        dispatched = await self.dispatch()
         result: dict[str, Json] = {"status": "ok", "message": f"{task.id} {message}", "newly_runnable": newly}
         if dispatched:
             result["auto_dispatched"] = [
@@ -317,26 +320,30 @@ def task_tools(queue: TaskQueue) -> list[Tool]:
             ]
         return result
 
-    async def fail(_: Actor, arguments: Arguments) -> Json:
-        task = queue.find(arguments["task_id"])
+    async def fail(self, _: Actor, arguments: Arguments) -> Json:
+        task = self._queue.find(arguments["task_id"])
         if task is None:
-            return refused(_not_found(queue, arguments["task_id"]))
+            return refused(_not_found(self._queue, arguments["task_id"]))
         if task.status == "completed":
             return refused(f"{task.id} is completed and can't fail any more")
-        blocked = queue.fail(task, (arguments.get("reason") or "").strip())
+        blocked = self._queue.fail(task, (arguments.get("reason") or "").strip())
         return {
             "status": "ok",
             "message": f"{task.id} has failed",
             "blocked_dependents": [other.id for other in blocked],
         }
 
+
+def task_tools(queue: TaskQueue) -> list[Tool]:
+    """The `agent__task_*` tools over one queue."""
+    calls = _TaskCalls(queue)
     task_id = number("Id of the task, such as task_1.")
     return [
         family_tool(
             "agent__task_create",
             "Add a task to your queue. It may wait for other tasks, and name an agent that is started with the prompt "
             "as soon as nothing blocks the task; that agent's end completes or fails it.",
-            create,
+            calls.create,
             {"subject": text("What is to be done, in one line.")},
             {
                 "description": text("More about it."),
@@ -351,17 +358,17 @@ def task_tools(queue: TaskQueue) -> list[Tool]:
                 "prompt": text("What that agent is told; required with 'agent'."),
             },
         ),
-        family_tool("agent__task_list", "Show all tasks of your queue, with status and dependencies.", show),
+        family_tool("agent__task_list", "Show all tasks of your queue, with status and dependencies.", calls.show),
         family_tool(
             "agent__task_complete",
             "Mark a task as completed. Returns the tasks that can begin now; their agents are started.",
-            complete,
+            calls.complete,
             {"task_id": task_id},
         ),
         family_tool(
             "agent__task_fail",
             "Mark a task as failed. Returns the tasks that can't go on because of that.",
-            fail,
+            calls.fail,
             {"task_id": task_id},
             {"reason": text("Why it failed.")},
         ),

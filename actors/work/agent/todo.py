@@ -94,66 +94,76 @@ def refusing_todo_tools() -> dict[str, Tool]:
     return {tool.name: tool for tool in todo_tools(TodoList(), enabled=False)}
 
 
-def todo_tools(todos: TodoList, *, enabled: bool) -> list[Tool]:
-    """The `todo__*` tools over one list; not `enabled`, each of them says how to enable them."""
+class _TodoCalls:
+    """Bodies of the `todo__*` calls."""
 
-    def check() -> None:
-        if not enabled:
+    def __init__(self, todos: TodoList, enabled: bool) -> None:
+        self._todos = todos
+        self._enabled = enabled
+
+    def check(self) -> None:
+        if not self._enabled:
             raise ToolFailed(_DISABLED)
 
-    async def init(_: Actor, arguments: Arguments) -> Json:
-        check()
-        todos.begin(arguments["goal"])
+    async def init(self, _: Actor, arguments: Arguments) -> Json:
+        self.check()
+        self._todos.begin(arguments["goal"])
         return {"status": "ok", "message": "New todo list; add its items with todo__add"}
 
-    async def add(_: Actor, arguments: Arguments) -> Json:
-        check()
+    async def add(self, _: Actor, arguments: Arguments) -> Json:
+        self.check()
         desc = arguments["task"].strip()
         if not desc:
             return {"error": "task description is required"}
-        if len(todos.items) >= MOST:
+        if len(self._todos.items) >= MOST:
             return {"error": f"the list has {MOST} items, as many as it may; finish or clear them first"}
-        return {"status": "ok", "id": todos.add(desc).id}
+        return {"status": "ok", "id": self._todos.add(desc).id}
 
-    async def done(_: Actor, arguments: Arguments) -> Json:
-        check()
+    async def done(self, _: Actor, arguments: Arguments) -> Json:
+        self.check()
         id = whole_number(arguments.get("id"))
         if id is None:
             return {"error": "id is required and must be a number"}
-        if not todos.done(id):
+        if not self._todos.done(id):
             return {"error": f"Todo {id} not found"}
-        return {"status": "ok", "message": f"Todo {id} is done; {len(todos.incomplete)} left"}
+        return {"status": "ok", "message": f"Todo {id} is done; {len(self._todos.incomplete)} left"}
 
-    async def show(_: Actor, __: Arguments) -> Json:
-        check()
-        return {"goal": todos.goal, "todos": msgspec.to_builtins(todos.items)}
+    async def show(self, _: Actor, __: Arguments) -> Json:
+        self.check()
+        return {"goal": self._todos.goal, "todos": msgspec.to_builtins(self._todos.items)}
 
-    async def clear(_: Actor, __: Arguments) -> Json:
-        check()
-        todos.clear()
+    async def clear(self, _: Actor, __: Arguments) -> Json:
+        self.check()
+        self._todos.clear()
         return {"status": "ok", "message": "The todo list is empty and has no goal"}
 
+
+def todo_tools(todos: TodoList, *, enabled: bool) -> list[Tool]:
+    """The `todo__*` tools over one list; not `enabled`, each of them says how to enable them."""
+    calls = _TodoCalls(todos, enabled)
     return [
         family_tool(
             "todo__init",
             "Begin a new todo list with a goal. Drops the items of the list before.",
-            init,
+            calls.init,
             {"goal": text("What is reached when every item is done.")},
         ),
         family_tool(
             "todo__add",
             "Add one item to the todo list; returns its id.",
-            add,
+            calls.add,
             {"task": text("What is to be done.")},
         ),
         family_tool(
             "todo__done",
             "Mark an item of the todo list as done.",
-            done,
+            calls.done,
             {"id": number("Id of the item, as todo__add returned it.")},
         ),
-        family_tool("todo__list", "Show the goal and all items of the todo list.", show),
+        family_tool("todo__list", "Show the goal and all items of the todo list.", calls.show),
         family_tool(
-            "todo__clear", "Empty the todo list and forget its goal, when the work was called off or changed.", clear
+            "todo__clear",
+            "Empty the todo list and forget its goal, when the work was called off or changed.",
+            calls.clear,
         ),
     ]

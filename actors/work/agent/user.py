@@ -22,19 +22,18 @@ if TYPE_CHECKING:
 FALLBACK = "Make your best judgment and proceed"
 
 
-def user_tools(*, timeout: float | None) -> list[Tool]:
-    """The `user__*` tools.
+class _UserCalls:
+    """Bodies of the `user__*` calls; a question waits for `timeout` seconds."""
 
-    Args:
-        timeout: seconds a question waits for its answer; None for as long as it takes.
-    """
+    def __init__(self, timeout: float | None) -> None:
+        self._timeout = timeout
 
-    async def put(me: Actor, **about: Any) -> Answer | dict[str, Json]:
-        question = Question(id="", actor="", timeout=timeout, **about)
+    async def put(self, me: Actor, **about: Any) -> Answer | dict[str, Json]:
+        question = Question(id="", actor="", timeout=self._timeout, **about)
         try:
             answer = await me.ask_person(question)
         except QuestionTimeout:
-            seconds = f"{timeout or 0:g} seconds"
+            seconds = f"{self._timeout or 0:g} seconds"
             return unanswered(f"Escalation timed out after {seconds} waiting for user response")
         except NobodyToAsk:
             return unanswered("The question was not asked: nobody is there to answer it")
@@ -42,43 +41,51 @@ def user_tools(*, timeout: float | None) -> list[Tool]:
             return unanswered(f"The question was not asked: {error}")
         return answer
 
-    async def ask(me: Actor, arguments: Arguments) -> Json:
+    async def ask(self, me: Actor, arguments: Arguments) -> Json:
         options = _options(arguments)
-        answer = await put(me, kind="choice", text=arguments["question"], options=options)
+        answer = await self.put(me, kind="choice", text=arguments["question"], options=options)
         return answer if isinstance(answer, dict) else {"answer": answer.text}
 
-    async def confirm(me: Actor, arguments: Arguments) -> Json:
-        answer = await put(me, kind="confirm", text=arguments["question"])
+    async def confirm(self, me: Actor, arguments: Arguments) -> Json:
+        answer = await self.put(me, kind="confirm", text=arguments["question"])
         if isinstance(answer, dict):
             return answer
         return {"answer": answer.text}
 
-    async def ask_text(me: Actor, arguments: Arguments) -> Json:
-        answer = await put(me, kind="text", text=arguments["question"])
+    async def ask_text(self, me: Actor, arguments: Arguments) -> Json:
+        answer = await self.put(me, kind="text", text=arguments["question"])
         return answer if isinstance(answer, dict) else {"answer": answer.text}
 
-    async def checkbox(me: Actor, arguments: Arguments) -> Json:
+    async def checkbox(self, me: Actor, arguments: Arguments) -> Json:
         options = _options(arguments)
-        answer = await put(me, kind="checkbox", text=arguments["question"], options=options, free=False)
+        answer = await self.put(me, kind="checkbox", text=arguments["question"], options=options, free=False)
         return answer if isinstance(answer, dict) else {"answers": _several(answer)}
 
+
+def user_tools(*, timeout: float | None) -> list[Tool]:
+    """The `user__*` tools.
+
+    Args:
+        timeout: seconds a question waits for its answer; None for as long as it takes.
+    """
+    calls = _UserCalls(timeout)
     question = text("The question, as the user reads it.")
     return [
         family_tool(
             "user__ask",
             "Ask the user to choose one of several options. The answer may also be a text of the user's own.",
-            ask,
+            calls.ask,
             {"question": question, "options": texts("What may be chosen, two or more.")},
             waits=True,
         ),
         family_tool(
-            "user__confirm", "Ask the user a question of yes or no.", confirm, {"question": question}, waits=True
+            "user__confirm", "Ask the user a question of yes or no.", calls.confirm, {"question": question}, waits=True
         ),
-        family_tool("user__input", "Ask the user for a text.", ask_text, {"question": question}, waits=True),
+        family_tool("user__input", "Ask the user for a text.", calls.ask_text, {"question": question}, waits=True),
         family_tool(
             "user__checkbox",
             "Ask the user to choose any number of options.",
-            checkbox,
+            calls.checkbox,
             {"question": question, "options": texts("What may be chosen.")},
             waits=True,
         ),

@@ -8,8 +8,8 @@ import pytest
 
 import callboard
 from callboard.actors.io.directories import config_dir
+from callboard.actors.runs.finding import find
 from callboard.actors.runs.root import load_settings
-from callboard.actors.runs.target import find
 from callboard.actors.work.library import AGENTS
 from callboard.protocol.errors import ConfigError, InvalidFile, UsageError
 

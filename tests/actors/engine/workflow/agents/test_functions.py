@@ -131,7 +131,7 @@ def ask(question: str, _context=None):
 
 async def test_a_function_asks_the_person_of_the_run(agents: Agents, functions: Path) -> None:
     (functions / "own.py").write_text(ASKING)
-    assert await told(agents, "ask", {"answers": {"Clerk": "tea"}}, question="Tea?") == "tea"
+    assert await told(agents, "ask", {"answers": {"Clerk": ["tea"]}}, question="Tea?") == "tea"
     (asked,) = agents.of("question.asked")
     assert (asked.question["node"], asked.question["text"]) == ("Clerk", "Please answer.\n\nTea?")
 
