@@ -17,8 +17,9 @@ import trio
 
 import callboard
 from callboard.actors.front.control.gate import LocalGate
-from callboard.actors.front.control.hub import Hub, open_hub
+from callboard.actors.front.control.hub import Hub
 from callboard.actors.front.control.methods import Method
+from callboard.actors.front.control.opening import open_hub
 from callboard.actors.front.control.peer import Peer
 from callboard.actors.front.control.websocket import serve_websocket
 from callboard.protocol.control.own import Params
