@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from mcp_house import House, tiny
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from callboard.actors.engine.conversation.calls import Calls
 from callboard.actors.io.json_schema import quick, schema_errors
 from callboard.actors.work.mcp.links.link import Caller
 from callboard.actors.work.mcp.pool.leases import ROOM_WITHIN
@@ -28,6 +27,7 @@ from callboard.actors.work.mcp.tools.meta import meta_tools
 from callboard.actors.work.mcp.tools.search import search
 from callboard.actors.work.mcp.tools.view import CallHost, View
 from callboard.actors.work.mcp.tools.view import Talk as Conversation
+from callboard.actors.work.tools.checking import Checks
 from callboard.actors.work.tools.files.asking import Clock
 from callboard.actors.work.tools.permissions import Permissions
 from callboard.protocol.errors import McpError, McpLost
@@ -77,19 +77,19 @@ async def test_a_schema_that_takes_for_ever_to_check_is_left_to_its_server(
     house: House, schema: dict[str, Any], value: Any
 ) -> None:
     tool = direct_tool(view_of(), Tool(name="t", input_schema=schema))
-    calls = Calls([tool], Permissions())
+    checks = Checks()
     began = time.monotonic()
-    assert calls._misfits(tool, {"a": value, "a" * 40 + "b": 1}) == []
+    assert checks._misfits(tool, {"a": value, "a" * 40 + "b": 1}) == []
     assert time.monotonic() - began < 1.0
 
 
 async def test_arguments_that_plainly_do_not_fit_are_still_refused_here(house: House) -> None:
     schema = {"properties": {"n": {"type": "integer", "minimum": 1}, "of": {"$ref": "#/$defs/x"}}, "required": ["n"]}
     tool = direct_tool(view_of(), Tool(name="t", input_schema=schema))
-    calls = Calls([tool], Permissions())
+    checks = Checks()
     for wrong in ({}, {"n": "1"}, {"n": 0}):
-        assert len(calls._misfits(tool, wrong)) == 1
-    assert calls._misfits(tool, {"n": 1, "of": 7}) == []
+        assert len(checks._misfits(tool, wrong)) == 1
+    assert checks._misfits(tool, {"n": 1, "of": 7}) == []
 
 
 JSON = st.recursive(
