@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 MOST_IDLE = 64
 """Tasks without an actor that a root keeps."""
 
-_IDLE = contextvars.Context()
-"""That of an idle task, so that it keeps no variables of its last actor alive."""
-
 
 def run(actor: Life, context: contextvars.Context | None) -> None:
     """Run the actor's body in a task of the root's nursery; by default `context` is the caller's."""
@@ -106,7 +103,9 @@ async def _work(actor: Life) -> None:
 async def _next(idle: list[trio.lowlevel.Task], task: trio.lowlevel.Task) -> Life:
     """Wait for the next actor."""
     idle.append(task)
-    task.context = _IDLE
+    # An empty context keeps no variables of the last actor alive. Each task has one of its own: a context can be
+    # entered once, and two roots in two threads may wake their idle tasks at the same moment.
+    task.context = contextvars.Context()
 
     def let_go(_: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
         idle.remove(task)

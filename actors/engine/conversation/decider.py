@@ -66,7 +66,7 @@ class Talk(msgspec.Struct, frozen=True, kw_only=True):
         name: of its actor, for events.
         tools: what the model may call, by name.
         unlisted: what it may call though it is not offered it.
-        max_turns: model replies to one thing it is told; the last one must call no tool.
+        max_turns: model replies to one message; the last one must call no tool.
         bound: how errors call that bound (`max_turns (200)`).
         agent: name of the agent.
         node: id of the graph node on whose account it goes.
@@ -76,7 +76,7 @@ class Talk(msgspec.Struct, frozen=True, kw_only=True):
         threshold: tokens from which on its history is shortened; None for never.
         keep_last: turns that stay then.
         auto_continue: it goes on while its todo list has open items, so many times; 0 for never.
-        continuation: what it is told then.
+        continuation: the user's message that makes it go on.
     """
 
     name: str

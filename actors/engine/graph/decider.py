@@ -12,7 +12,7 @@ finish first. The frontier is a set, so lanes that meet in one step run their co
 different length meet twice, unless the node says `join: all`: it is then held back until no other lane can
 still come to it.
 
-A decider (`engine/driver`): it is told `NodeLeft` for each node, and answers with the next step once all are in. A node
+A decider (`engine/driver`): it gets `NodeLeft` for each node, and answers with the next step once all are in. A node
 that was cancelled from outside is left like one that failed: `leave` says where its lane goes.
 """
 

@@ -4,7 +4,7 @@ The branch begins at one node and may be a chain: it goes on by `next`, `fallbac
 inside, and ends at a node that leads nowhere. Each item works on its own view of the state, of which only its
 result comes back.
 
-A decider (`engine/driver`): it is told `NodeLeft` for each node of each item, and answers with the item's next node, or
+A decider (`engine/driver`): it gets `NodeLeft` for each node of each item, and answers with the item's next node, or
 with the end of it all once no item is under way.
 """
 

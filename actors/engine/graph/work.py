@@ -1,7 +1,7 @@
 """One node of a graph, once: the body of the actor that does it.
 
 A node's own code may return, fail with one of our errors, or have a bug. All three become a way of leaving the node
-(`leave`), which is told to the graph as one message. Only an interruption goes through.
+(`leave`), which reaches the graph as one message. Only an interruption goes through.
 """
 
 from __future__ import annotations
