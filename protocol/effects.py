@@ -98,12 +98,6 @@ class LookAround(InPlace, frozen=True, kw_only=True):
     after_calls: bool
 
 
-class Cancel(Effect, frozen=True):
-    """Interrupt work that is under way."""
-
-    key: int
-
-
 class SetTimer(Effect, frozen=True):
     """Tell `TimerFired(name)` after so many seconds."""
 

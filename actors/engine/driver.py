@@ -1,7 +1,7 @@
 """The driver: plays a decider on the mail of an actor.
 
 Whatever decides (a graph, a map, a workflow, a conversation) is a *decider*: a plain object, synchronous and
-deterministic, without clock, randomness or I/O. It is told a message and says what is to be done:
+deterministic, without clock, randomness or I/O. It gets a message and answers with what is to be done:
 
     decider.begin(request)  -> [effect, ...]
     decider.on(message)     -> [effect, ...]     until one of them is Finish
@@ -9,8 +9,8 @@ deterministic, without clock, randomness or I/O. It is told a message and says w
 The driver is the other half, written once for all of them. It takes messages from the mailbox of its actor, hands them
 to the decider, and carries the effects out. `Work` is done by a child actor; the end of that actor is one message in
 the mailbox here (`WorkDone` and its kinds; `WorkFailed` if it crashed or was cancelled from outside). So what happened
-in a run is the list of its messages: told again to a fresh decider they give the same effects (`replay`), and nothing
-that a decider knows is on Python's stack.
+in a run is the list of its messages: given to a fresh decider they give the same effects (tests/tapes.py holds that),
+and nothing that a decider knows is on Python's stack.
 
 Most work is done by child actors, so that it can be seen, cancelled and done side by side. `InPlace` work is done in
 the task of the driver's own actor: a model's reply, for which an agent waits and does nothing else. An actor of its own
@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
 import trio
 
-from ...protocol.effects import Cancel, Effect, Emit, Finish, InPlace, Reject, SetTimer, WhenIdle, Work
+from ...protocol.effects import Effect, Emit, Finish, InPlace, Reject, SetTimer, WhenIdle, Work
 from ...protocol.errors import CallboardError, WorkCancelled, WorkCrashed
 from ...protocol.failure import Failure
 from ...protocol.kernel.messages import Message
@@ -192,8 +192,6 @@ class Driver:
                 self._me.dead_letter(effect.message, effect.reason)
             elif type(effect) is SetTimer:
                 self._me.tell_later(effect.seconds, TimerFired(effect.name))
-            elif type(effect) is Cancel and effect.key in self._running:
-                self._running[effect.key][0].interrupt()
         if self._ready:
             self._begin_work()
 
@@ -247,7 +245,7 @@ class Driver:
         return await self._performers[type(work)](child, work)
 
     def _ended(self, work: Work, end: End) -> None:
-        """Called in the task that ends: its result is mail, like everything else that the decider is told."""
+        """Called in the task that ends: its result is mail, like everything else that the decider gets."""
         child, began = self._running.pop(work.key)
         if work.lane is not None:
             self._pass_on(work.lane)

@@ -11,7 +11,7 @@ from tapes import Twin
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from callboard.actors.engine.driver import drive
-from callboard.protocol.effects import Cancel, Effect, Emit, Finish, InPlace, Reject, SetTimer, WhenIdle, Work
+from callboard.protocol.effects import Effect, Emit, Finish, InPlace, Reject, SetTimer, WhenIdle, Work
 from callboard.protocol.errors import NodeFailed, UpstreamError
 from callboard.protocol.events import Event, NodeSkipped
 from callboard.protocol.failure import Failure
@@ -171,18 +171,6 @@ async def test_work_that_is_cancelled_from_outside_is_told_and_events_about_it_b
     text = await played([job(1)], then, forever, on_event=events.append, while_it_runs=cancel)
     assert text == "it was cancelled"
     assert [event.actor for event in events if event.kind == "node.skipped"] == ["/play/job1"]
-
-
-async def test_a_decider_may_cancel_its_work() -> None:
-    async def perform(_: Actor, work: Job) -> WorkDone:
-        if work.key == 1:
-            await trio.sleep_forever()
-        return WorkDone(work.key)
-
-    def then(decider: Scripted, message: Message) -> list[Effect]:
-        return [Finish([type(each) for each in decider.told])] if len(decider.told) == 2 else [Cancel(1)]
-
-    assert await played([job(1), job(2)], then, perform) == [WorkDone, WorkFailed]
 
 
 async def test_what_is_under_way_at_the_finish_is_interrupted_and_counted(autojump_clock: MockClock) -> None:
