@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
-from .events import KINDS, SCHEMA_VERSION, Json
+from .events import KINDS, SCHEMA_VERSION
 
 
-def json_schema() -> dict[str, Json]:
+def json_schema() -> dict[str, Any]:
     """JSON Schema (2020-12) of one event on the wire; `data` depends on `kind`."""
     schemas, components = msgspec.json.schema_components(list(KINDS.values()), ref_template="#/$defs/{name}")
     text = {"type": "string"}

@@ -12,22 +12,7 @@ from .failure import Failure
 from .kernel.messages import Down, Message, Resumed
 from .outcome import ErrorReport, Status
 
-__all__ = [
-    "BatchBegun",
-    "Down",
-    "GraphBegun",
-    "Interrupted",
-    "MapBegun",
-    "MapEnded",
-    "Message",
-    "NodeLeft",
-    "PersonSays",
-    "Resumed",
-    "TaskEnded",
-    "TimerFired",
-    "WorkDone",
-    "WorkFailed",
-]
+__all__ = ["Down", "Message", "Resumed"]  # of the kernel; what is defined here is public as well
 
 
 class PersonSays(Message, frozen=True, kw_only=True):
