@@ -22,7 +22,7 @@ from msgspec import inspect
 
 from .no_effect import why_without_effect
 from .problems import Problem, Severity, did_you_mean
-from .source import Entry, Mapping, Node, Path, Scalar, Sequence, describe, dotted, plain
+from .tree import Entry, Mapping, Node, Path, Scalar, Sequence, describe, dotted, is_null, plain
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -77,7 +77,7 @@ class Reading:
                 values[field.name] = given[key]
                 continue
             present = node.entries.get(key)
-            if present is None or _is_null(present.value):
+            if present is None or is_null(present.value):
                 if field.required:
                     values[field.name] = self._missing(key, field, node, path, what, at, fields.values())
                 continue
@@ -295,10 +295,6 @@ def _fields(cls: type[msgspec.Struct]) -> tuple[inspect.Field, ...]:
     info = inspect.type_info(cls)
     assert isinstance(info, inspect.StructType)
     return info.fields
-
-
-def _is_null(node: Node) -> bool:
-    return isinstance(node, Scalar) and node.value is None
 
 
 def _bare(wanted: inspect.Type) -> inspect.Type:

@@ -75,6 +75,11 @@ def plain(node: Node) -> Any:
     return {key: plain(entry.value) for key, entry in node.entries.items()}
 
 
+def is_null(node: Node) -> bool:
+    """Whether a key stands there without a value."""
+    return isinstance(node, Scalar) and node.value is None
+
+
 def describe(node: Node) -> str:
     """What a value is, for error texts: `the number 5`, `a list`, `the text 'abc'`."""
     if isinstance(node, Sequence):

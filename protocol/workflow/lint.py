@@ -24,11 +24,24 @@ def lint(reading: WorkflowReading, graph: Graph) -> None:
     _Lint(reading, graph).check()
 
 
-class _Lint:
+class GraphChecks:
+    """Looks at a graph that was read, and reports what its edges show."""
+
     def __init__(self, reading: WorkflowReading, graph: Graph) -> None:
         self.reading = reading
         self.graph = graph
-        self.ids = [node.id for node in graph.nodes]
+        self.nodes = {node.id: node for node in graph.nodes}
+
+    def _error(self, code: str, message: str, path: Path, hint: str, expected: str | None = None) -> None:
+        self.reading.report("error", code, message, path, self.graph.where(path), expected=expected, hint=hint)
+
+    def _warn(self, code: str, message: str, path: Path, hint: str) -> None:
+        self.reading.report("warning", code, message, path, self.graph.where(path, key=True), hint=hint)
+
+
+class _Lint(GraphChecks):
+    def __init__(self, reading: WorkflowReading, graph: Graph) -> None:
+        super().__init__(reading, graph)
         self.as_devall = not reading.dialect.guide_keys
 
     def check(self) -> None:
@@ -85,12 +98,12 @@ class _Lint:
     def _template(self, template: str, path: Path) -> None:
         """A template knows the output and what other nodes have said."""
         for hole in dict.fromkeys(_HOLE.findall(template)):
-            if not any(hole == name or hole.startswith((f"{name}.", f"{name}[")) for name in ("content", *self.ids)):
+            if not any(hole == name or hole.startswith((f"{name}.", f"{name}[")) for name in ("content", *self.nodes)):
                 self._warn(
                     "fixed_template",
                     f"`{{{{{hole}}}}}` stays as it is: no node is called so",
                     path,
-                    did_you_mean(hole, ["content", *self.ids]) or "write {{content}}, or the id of a node.",
+                    did_you_mean(hole, ["content", *self.nodes]) or "write {{content}}, or the id of a node.",
                 )
 
     def _dynamic(self) -> None:
@@ -109,27 +122,23 @@ class _Lint:
             unlike = [name for name in names if getattr(edge.dynamic, name) != getattr(other.dynamic, name)]
             if unlike:
                 line = self.graph.where(other.path)[0]
-                path = (*edge.path, "dynamic")
-                self.reading.report(
-                    "error",
+                self._error(
                     "unlike_maps",
                     f"`{edge.target}` is mapped in another way by the edge on line {line}: they differ in "
                     f"{', '.join(unlike)}",
-                    path,
-                    self.graph.where(path),
+                    (*edge.path, "dynamic"),
+                    "Hint: make them equal, or put a passthrough before the node and map once.",
                     expected="the same `dynamic` on all edges into a node",
-                    hint="Hint: make them equal, or put a passthrough before the node and map once.",
                 )
         if self.as_devall:
             self._trees([edge for key, edge in first.items() if key not in many])
 
     def _trees(self, edges: list[Edge]) -> None:
         """In DevAll a tree of one unit does not run its node."""
-        nodes = {node.id: node for node in self.graph.nodes}
         mapped = {edge.target for edge in self.graph.edges if edge.dynamic is not None}
         for edge in edges:
             assert edge.dynamic is not None
-            single = isinstance(nodes[edge.source].config, _SINGLE) and edge.source not in mapped
+            single = isinstance(self.nodes[edge.source].config, _SINGLE) and edge.source not in mapped
             if edge.dynamic.type == "tree" and isinstance(edge.dynamic.split, ByMessage) and single:
                 self._warn(
                     "tree_of_one",
@@ -202,12 +211,8 @@ class _Lint:
                 self._warn("fixed_template", f"`{{{{{name}}}}}` stays as it is: roles are no templates", path, hint)
             elif name not in items:
                 hint = did_you_mean(name, items) or f"write `item_name: {name}` into the `dynamic` of the edge to it."
-                self._warn(
-                    "fixed_template",
-                    f"`{{{{{name}}}}}` stays as it is: no edge maps this node by that name",
-                    path,
-                    hint,
-                )
+                message = f"`{{{{{name}}}}}` stays as it is: no edge maps this node by that name"
+                self._warn("fixed_template", message, path, hint)
 
     # memories
 
@@ -252,9 +257,8 @@ class _Lint:
             for edge in self.graph.edges
             if edge.trigger and not isinstance(edge.condition, Never)
         ]
-        nodes = {node.id: node for node in self.graph.nodes}
-        running = reached(successors(nodes, firing), self.graph.start)
-        rest = {key: node for key, node in nodes.items() if key not in running}
+        running = reached(successors(self.nodes, firing), self.graph.start)
+        rest = {key: node for key, node in self.nodes.items() if key not in running}
         behind = successors(rest, firing)
         parts = components(behind)
         part_of = {key: i for i, members in enumerate(parts) for key in members}
@@ -265,7 +269,7 @@ class _Lint:
             if part_of[source] != part_of[target]
         }
         for i, members in enumerate(parts):
-            node = nodes[members[0]]
+            node = self.nodes[members[0]]
             # Nodes behind one that never runs need no words of their own, and a seeded output is a result anyway.
             if i in led or node.output:
                 continue
@@ -278,6 +282,3 @@ class _Lint:
 
     def _idle(self, key: str, path: Path, hint: str) -> None:
         self._warn("unused_key", f"`{key}` has no effect in Callboard", path, hint)
-
-    def _warn(self, code: str, message: str, path: Path, hint: str) -> None:
-        self.reading.report("warning", code, message, path, self.graph.where(path, key=True), hint=hint)

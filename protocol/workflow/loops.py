@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from ..source import Path
 from .cycles import cyclic, reached, successors
 from .edges import Always, Edge, Never
+from .lint import GraphChecks
 from .model import GATES, Graph, LoopCounterConfig, LoopTimerConfig, Node
 from .parts.reading import WorkflowReading
 
@@ -22,11 +22,9 @@ def check_loops(reading: WorkflowReading, graph: Graph) -> None:
         _Loops(reading, graph).check()
 
 
-class _Loops:
+class _Loops(GraphChecks):
     def __init__(self, reading: WorkflowReading, graph: Graph) -> None:
-        self.reading = reading
-        self.graph = graph
-        self.nodes = {node.id: node for node in graph.nodes}
+        super().__init__(reading, graph)
         pairs = [(edge.source, edge.target) for edge in graph.edges]
         self.cycles = cyclic(successors(self.nodes, pairs))
         self.cycle_of = {key: i for i, members in enumerate(self.cycles) for key in members}
@@ -60,15 +58,12 @@ class _Loops:
                 continue
             first = entries[cycle]
             if first is not None:
-                path = (*self.graph.path, "start", i)
-                self.reading.report(
-                    "error",
+                self._error(
                     "two_starts",
                     f"`{first}` and `{name}` are on one cycle ({self._shown(self.cycles[cycle])}), and both start",
-                    path,
-                    self.graph.where(path),
+                    (*self.graph.path, "start", i),
+                    f"Hint: remove `{name}`; the cycle comes to it by itself.",
                     expected="one start node per cycle",
-                    hint=f"Hint: remove `{name}`; the cycle comes to it by itself.",
                 )
             entries[cycle] = first or name
         for edge in self.firing:
@@ -203,19 +198,9 @@ class _Loops:
     def _names(self) -> None:
         for key, node in self.nodes.items():
             if "node_" in key and key not in self.cycle_of:
-                path = (*node.path, "id")
-                self.reading.report(
-                    "error",
-                    "bad_id",
-                    f"the id `{key}` holds `node_`, which `compat: devall` can't have beside a cycle",
-                    path,
-                    self.graph.where(path),
-                    hint="Hint: rename the node, or remove `compat: devall`.",
-                )
+                message = f"the id `{key}` holds `node_`, which `compat: devall` can't have beside a cycle"
+                self._error("bad_id", message, (*node.path, "id"), "Hint: rename the node, or remove `compat: devall`.")
 
     def _shown(self, members: Collection[str]) -> str:
         names = list(members)
         return ", ".join(names[:6]) + (", ..." if len(names) > 6 else "")
-
-    def _warn(self, code: str, message: str, path: Path, hint: str) -> None:
-        self.reading.report("warning", code, message, path, self.graph.where(path, key=True), hint=hint)

@@ -1,12 +1,23 @@
-"""Reads the edges of a graph."""
+"""Reads the edges of a graph, with their conditions in all their spellings."""
 
 from __future__ import annotations
 
-from ...source import Mapping, Node, Path
-from ..edges import Edge
+from ...problems import did_you_mean
+from ...tree import Mapping, Scalar, describe
+from ..edges import (
+    CONDITION_FUNCTIONS,
+    CONDITIONS,
+    Always,
+    Condition,
+    Edge,
+    FunctionCondition,
+    KeywordCondition,
+    Never,
+    RegexCondition,
+)
 from .carried import read_dynamic, read_processor
-from .conditions import read_condition
-from .reading import WorkflowReading
+from .patterns import check_pattern
+from .reading import Part
 
 _MISNAMED = {"source": "from", "target": "to"}
 _MISPLACED = {
@@ -18,49 +29,133 @@ _MISPLACED = {
 }
 
 
-def read_edge(reading: WorkflowReading, node: Node, path: Path) -> Edge | None:
-    """The edge at `path`; None if its ends could not be read."""
-    mapping = reading.mapping(node, path, "an edge", "`{from: a, to: b}`")
-    if mapping is None:
+def read_edge(part: Part) -> Edge | None:
+    """The edge; None if its ends could not be read."""
+    found = part.mapping("an edge", "`{from: a, to: b}`")
+    if found is None:
         return None
-    mapping = _with_ends(reading, mapping, path)
-    if reading.dialect.guide_keys:
-        mapping = reading.renamed(mapping, path, {"processor": "process"}, "an edge")
+    found = _with_ends(found)
+    if found.reading.dialect.guide_keys:
+        found = found.renamed({"processor": "process"}, "an edge")
     else:
-        mapping = reading.ignored(mapping, path, {"processor": "write `process`."}, "an edge")
-    mapping = reading.misplaced(mapping, path, _MISPLACED, "an edge")
-    edge = reading.block(
+        found = found.ignored({"processor": "write `process`."}, "an edge")
+    found = found.misplaced(_MISPLACED, "an edge")
+    edge = found.block(
         Edge,
-        mapping,
-        path,
-        what="an edge",
+        "an edge",
         given={
-            "condition": read_condition(reading, mapping, path),
-            "process": read_processor(reading, mapping, path),
-            "dynamic": read_dynamic(reading, mapping, path),
-            "path": path,
+            "condition": _condition(found),
+            "process": read_processor(found),
+            "dynamic": read_dynamic(found),
+            "path": found.path,
         },
         hidden=("path",),
     )
     return edge if edge.source and edge.target else None
 
 
-def _with_ends(reading: WorkflowReading, edge: Mapping, path: Path) -> Mapping:
+def _with_ends(edge: Part) -> Part:
     """The edge with `source` and `target` read as what they stand for; the engine wants `from` and `to`."""
-    if _MISNAMED.keys().isdisjoint(edge.entries):
-        return edge
-    entries = dict(edge.entries)
     for wrong, right in _MISNAMED.items():
-        if wrong in entries and right not in entries:
-            entry = entries.pop(wrong)
-            entries[right] = entry
-            reading.report(
-                "error",
+        if wrong in edge.entries and right not in edge.entries:
+            edge = edge.with_entries({**edge.without(wrong).entries, right: edge.entries[wrong]})
+            edge.key(right).error(
                 "missing_key",
                 f"missing field `{right}`: an edge needs it, and `{wrong}` is not known",
-                (*path, right),
-                (entry.line, entry.column),
                 expected=f"`{right}:` with the id of a node",
                 hint=f"Hint: write `{right}` for `{wrong}`.",
             )
-    return Mapping(entries, edge.line, edge.column)
+    return edge
+
+
+# --- conditions -------------------------------------------------------------------------------------------
+
+
+def _condition(edge: Part) -> Condition:
+    part = edge.get("condition")
+    if part is None:
+        return Always()
+    value = part.reading.boolean(part.node, part.path).value if isinstance(part.node, Scalar) else None
+    if isinstance(value, bool):
+        return Always() if value else Never()
+    if isinstance(value, str):
+        return _named(part, value)
+    if not isinstance(part.node, Mapping):
+        part.error(
+            "wrong_type",
+            f"the condition is {describe(part.node)}",
+            expected="true, false, the name of a function, or a mapping with `type` and `config`",
+            hint="Hint: for words in the output write `{type: keyword, config: {any: [...]}}`.",
+        )
+        return Always()
+    block = part.typed("a condition", list(CONDITIONS) if part.reading.dialect.guide_keys else ["function", "keyword"])
+    if block is None:
+        return Always()
+    kind, config = block
+    if kind == "keyword":
+        return _keyword(config)
+    condition = config.block(CONDITIONS[kind], f"a {kind} condition")
+    if isinstance(condition, RegexCondition) and condition.pattern:
+        check_pattern(config["pattern"])
+    if isinstance(condition, FunctionCondition) and condition.name:
+        return _named(config["name"], condition.name)
+    return condition
+
+
+def _named(part: Part, name: str) -> Condition:
+    """What a condition's name means: a function, or one of two words."""
+    dialect, known = part.reading.dialect, part.reading.known.conditions
+    if not name.strip():
+        part.error("empty_name", "the condition is empty", hint="Hint: leave it out; true is the default.")
+    if name == "true":
+        return Always()
+    if name == "false" and not dialect.false_is_a_name:
+        return Never()
+    if name == "false":
+        part.warn(
+            "unknown_function",
+            'DevAll takes `"false"` for the name of a function, finds none, and the condition is always met',
+            "write `condition: false`, without quotes.",
+        )
+    elif known is not None and name.strip() and name not in known | CONDITION_FUNCTIONS:
+        passes = dialect.unknown_functions_pass
+        near = did_you_mean(name, [*known, *CONDITION_FUNCTIONS, "false"])
+        if name.lower() in ("true", "false"):
+            near = f"write `{name.lower()}`."
+        instead = "; DevAll takes its condition for true" if passes else ", and no built-in condition of that name"
+        part.report(
+            "warning" if passes else "error",
+            "unknown_function",
+            f"no function `{name}` in functions/edge{instead}",
+            expected=f"one of {', '.join(sorted(known | CONDITION_FUNCTIONS))}",
+            hint=near or "Hint: write the function, or a `keyword` condition.",
+        )
+    return FunctionCondition(name=name)
+
+
+def _keyword(config: Part) -> KeywordCondition:
+    what = "a keyword condition"
+    words = ["any", "none", "regex"]
+    if config.reading.dialect.guide_keys:
+        words.append("all")
+    else:
+        config = config.ignored({"all": "write one edge per word, or a pattern under `regex:`."}, what)
+    condition = config.block(KeywordCondition, what)
+    if not any(getattr(condition, key) for key in words) and not config.is_broken:
+        config.error(
+            "missing_key",
+            f"{what} without words is never met",
+            expected=f"a list under {', '.join(f'`{key}`' for key in words)}",
+            hint="Hint: `any: [DONE]` is met if DONE is in the output, `none: [DONE]` if it is not.",
+        )
+    if "default" in config.entries:
+        hint = "remove it; an edge with the opposite condition is the other branch."
+        config.key("default").warn("unused_key", "`default` of a keyword condition has no effect", hint)
+    for key in (key for key in words if key in config.entries):
+        given = config[key]
+        for word in given.items if given.is_list else [given]:
+            if word.text == "":
+                word.warn("empty_keyword", "an empty word is never found", "remove it.")
+            elif key == "regex" and word.text is not None:
+                check_pattern(word)
+    return condition

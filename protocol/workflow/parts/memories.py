@@ -6,47 +6,39 @@ from typing import Any
 
 import msgspec
 
-from ...source import Mapping, Node, Path, Scalar, Sequence
+from ...tree import Mapping, Node, Scalar, Sequence
 from ..agents import STORES, Embedding, FileSource, FileStore, MemoryUse, Store, StoreConfig
 from ..dialect import DEVALL
-from .keys import check_key
-from .reading import WorkflowReading, with_value
+from ..model import AgentConfig
+from .reading import Part
 
 
-def read_memories(reading: WorkflowReading, config: Mapping, path: Path) -> tuple[MemoryUse, ...]:
+def read_memories(config: Part) -> tuple[MemoryUse, ...]:
     """The `memories` of a node."""
     found = []
-    for node, at in reading.items(config, "memories", path, "memories", "name: my_store"):
-        mapping = reading.mapping(node, at, "an entry of `memories`", "`{name: my_store, read: true}`")
-        if mapping is None:
+    for item in config.each("memories", "memories", "name: my_store"):
+        part = item.mapping("an entry of `memories`", "`{name: my_store, read: true}`")
+        if part is None:
             continue
-        silent = {key: value for key, value in _defaults(reading, mapping).items() if key not in mapping.entries}
-        mapping = _with_stages(reading, mapping, at)
-        use = reading.block(
+        silent = {key: value for key, value in _defaults(part).items() if key not in part.entries}
+        part = _with_stages(part)
+        use = part.block(
             MemoryUse,
-            mapping,
-            at,
-            what="an entry of `memories`",
-            given={**silent, "path": at},
+            "an entry of `memories`",
+            given={**silent, "path": part.path},
             hidden=("path",),
             elsewhere={"embedding": "the store, under `memory` of the graph"},
         )
         found.append(use)
-        if not use.read and not use.write and not any(broken[: len(at)] == at for broken in reading.broken):
-            reading.report(
-                "warning",
-                "idle_memory",
-                f"the memory `{use.name}` is neither read nor written here",
-                at,
-                mapping,
-                hint="write `read: true`, `write: true` or both; DevAll's own engine takes both for granted.",
-            )
+        if not use.read and not use.write and not part.is_broken:
+            hint = "write `read: true`, `write: true` or both; DevAll's own engine takes both for granted."
+            part.warn("idle_memory", f"the memory `{use.name}` is neither read nor written here", hint)
     return tuple(found)
 
 
-def _defaults(reading: WorkflowReading, use: Mapping) -> dict[str, Any]:
+def _defaults(use: Part) -> dict[str, Any]:
     """What an entry means where it is silent."""
-    dialect = reading.dialect
+    dialect = use.reading.dialect
     if dialect.silent_memories_work and {"read", "write"}.isdisjoint(use.entries):
         dialect = DEVALL
     return {
@@ -57,106 +49,89 @@ def _defaults(reading: WorkflowReading, use: Mapping) -> dict[str, Any]:
     }
 
 
-def _with_stages(reading: WorkflowReading, use: Mapping, path: Path) -> Mapping:
+def _with_stages(use: Part) -> Part:
     """The entry with the guide's `post_gen` as what it must mean."""
-    entry = use.entries.get("retrieve_stage")
-    if entry is None or not reading.dialect.guide_keys:
+    if "retrieve_stage" not in use.entries or not use.reading.dialect.guide_keys:
         return use
-    items = entry.value.items if isinstance(entry.value, Sequence) else [entry.value]
+    stage = use["retrieve_stage"]
     read: list[Node] = []
-    for i, item in enumerate(items):
-        if isinstance(item, Scalar) and item.value == "post_gen":
-            reading.report(
-                "warning",
+    for i, item in enumerate(stage.items if stage.is_list else [stage]):
+        node = item.node
+        if item.text == "post_gen":
+            item.path = (*stage.path, i)
+            item.warn(
                 "other_spelling",
                 "DevAll's own engine does not know the stage `post_gen`",
-                (*path, "retrieve_stage", i),
-                item,
-                hint="write `post_gen_thinking`, which means the same and is known to both.",
+                "write `post_gen_thinking`, which means the same and is known to both.",
             )
-            item = Scalar("post_gen_thinking", item.text, item.line, item.column)
-        read.append(item)
-    if isinstance(entry.value, Sequence):
-        return with_value(use, "retrieve_stage", Sequence(read, entry.value.line, entry.value.column))
-    return with_value(use, "retrieve_stage", read[0])
+            node = Scalar("post_gen_thinking", "post_gen", node.line, node.column)
+        read.append(node)
+    value = Sequence(read, stage.node.line, stage.node.column) if stage.is_list else read[0]
+    return use.with_value("retrieve_stage", value)
 
 
-def read_stores(reading: WorkflowReading, graph: Mapping, path: Path) -> tuple[tuple[Store, ...], frozenset[str]]:
+def read_stores(graph: Part) -> tuple[tuple[Store, ...], frozenset[str]]:
     """The graph's stores, and the names of all of them, also of those that could not be read."""
     stores: list[Store] = []
     names: set[str] = set()
-    for node, at in reading.items(graph, "memory", path, "memory stores", "name: my_store"):
-        mapping = reading.mapping(node, at, "a memory store", "`{name: my_store, type: simple, config: {}}`")
-        if mapping is None:
+    for item in graph.each("memory", "memory stores", "name: my_store"):
+        part = item.mapping("a memory store", "`{name: my_store, type: simple, config: {}}`")
+        if part is None:
             continue
-        name = _store_name(reading, mapping, at, names)
-        kind = mapping.entries.get("type")
-        bare = kind is not None and isinstance(kind.value, Scalar) and kind.value.value in ("simple", "blackboard")
-        needs = reading.dialect.stores_need_config or not bare
-        block = reading.typed(mapping, at, what="a memory store", kinds=STORES, also=("name",), needs_config=needs)
+        name = _store_name(part, names)
+        needs = part.reading.dialect.stores_need_config or part["type"].text not in ("simple", "blackboard")
+        block = part.typed("a memory store", STORES, also=("name",), needs_config=needs)
         if block is not None and name:
-            stores.append(Store(name=name, config=_store_config(reading, *block), path=at))
+            stores.append(Store(name=name, config=_store_config(*block), path=part.path))
     return tuple(stores), frozenset(names)
 
 
-def _store_name(reading: WorkflowReading, store: Mapping, path: Path, names: set[str]) -> str:
-    entry = store.entries.get("name")
-    value = entry.value.value if entry is not None and isinstance(entry.value, Scalar) else None
-    if entry is None or not isinstance(value, str) or not value.strip():
-        place = (entry.line, entry.column) if entry is not None else (store.line, store.column)
-        reading.report(
-            "error",
+def _store_name(store: Part, names: set[str]) -> str:
+    value = store["name"].text
+    if value is None or not value.strip():
+        store.key("name").error(
             "missing_key",
             "a memory store needs a name",
-            (*path, "name"),
-            place,
             expected="`name:` with text",
             hint="Hint: nodes refer to it: `memories: [{name: ...}]`.",
         )
         return ""
     if value in names:
-        reading.report(
-            "error",
-            "duplicate_store",
-            f"two memory stores are called `{value}`",
-            (*path, "name"),
-            entry.value,
-            hint="Hint: rename one of the two.",
-        )
+        message = f"two memory stores are called `{value}`"
+        store["name"].error("duplicate_store", message, hint="Hint: rename one of the two.")
     names.add(value)
     return value
 
 
-def _store_config(reading: WorkflowReading, kind: str, config: Mapping, path: Path) -> StoreConfig:
+def _store_config(kind: str, config: Part) -> StoreConfig:
     given: dict[str, Any] = {}
-    embedding = config.entries.get("embedding")
-    if embedding is not None and kind in ("simple", "file") and isinstance(embedding.value, Mapping):
-        at = (*path, "embedding")
-        given["embedding"] = reading.block(Embedding, embedding.value, at, what="`embedding`")
-        check_key(reading, given["embedding"], embedding.value, at)
+    embedding = config["embedding"]
+    if "embedding" in config.entries and kind in ("simple", "file") and isinstance(embedding.node, Mapping):
+        given["embedding"] = embedding.block(Embedding, "`embedding`")
+        check_key(given["embedding"], embedding)
     if kind == "file" and "file_sources" in config.entries:
-        entry = config.entries["file_sources"]
-        if isinstance(entry.value, Mapping):
-            items: list[tuple[Node, Path]] = [(entry.value, (*path, "file_sources"))]
-        else:
-            items = reading.items(config, "file_sources", path, "files", "path: docs/")
-        sources = []
-        for node, at in items:
-            mapping = reading.mapping(node, at, "a file source", "`{path: docs/}`")
-            if mapping is not None:
-                sources.append(reading.block(FileSource, mapping, at, what="a file source"))
-        given["file_sources"] = tuple(sources)
-        if not items and (*path, "file_sources") not in reading.broken:
-            reading.report(
-                "error",
-                "missing_key",
-                "`file_sources` is empty",
-                (*path, "file_sources"),
-                (entry.line, entry.column),
-                expected="at least one file or directory",
-                hint="Hint: write `file_sources: [{path: docs/}]`.",
-            )
-    store: StoreConfig = reading.block(STORES[kind], config, path, what=f"the `config` of a {kind} store", given=given)
+        hint = "Hint: write `file_sources: [{path: docs/}]`."
+        items = config.some("file_sources", "files", "path: docs/", "at least one file or directory", hint)
+        sources = [item.mapping("a file source", "`{path: docs/}`") for item in items]
+        given["file_sources"] = tuple(part.block(FileSource, "a file source") for part in sources if part is not None)
+    store: StoreConfig = config.block(STORES[kind], f"the `config` of a {kind} store", given=given)
     if isinstance(store, FileStore) and store.index_path is None:
         return msgspec.structs.replace(store, index_path=store.memory_path)
     return store
+
+
+def check_key(model: AgentConfig | Embedding, config: Part) -> None:
+    """Warn where an address is named without a key, and a key that is known stays here.
+
+    A key of a model that the file does not name never goes to an address that the file names.
+    """
+    withheld = config.reading.known.withheld
+    if withheld is None or not model.base_url or model.api_key or "base_url" not in config.entries:
+        return
+    key = withheld(model.provider, model.base_url)
+    if key:
+        config["base_url"].warn(
+            "withheld_key",
+            f"{model.base_url} is given no key: {key} goes to the provider's own address only",
+            "name the key that it is to have: `api_key: ${NAME}`.",
+        )

@@ -7,258 +7,175 @@ from typing import Any, get_args
 import msgspec
 
 from ...problems import did_you_mean
-from ...source import Mapping, Node, Path, Scalar, Sequence, describe, plain
-from ..agents import (
-    TOOL_SOURCES,
-    Reflection,
-    Retry,
-    Skills,
-    ToolEntry,
-    Tooling,
-    ToolSource,
-)
+from ...tree import Mapping, Scalar, Sequence, describe, plain
+from ..agents import TOOL_SOURCES, Reflection, Retry, Skills, ToolEntry, Tooling, ToolSource
 from ..model import AgentConfig, HumanConfig, LiteralConfig, NodeConfig, PythonConfig, Role, Seed
-from .keys import check_key
-from .memories import read_memories
-from .reading import WorkflowReading, is_null, with_value
+from .memories import check_key, read_memories
+from .reading import Part
 
 ALL = ":All"
 """What a tool's name ends with that stands for a whole file."""
 
 
-def read_config(reading: WorkflowReading, kind: str, config: Mapping, path: Path) -> NodeConfig:
+def read_config(kind: str, config: Part) -> NodeConfig:
     """The `config` of a node of one of the types that need more than their struct says."""
     if kind == "agent":
-        return _agent(reading, config, path)
+        return _agent(config)
     if kind == "human":
-        return _human(reading, config, path)
-    if kind == "python":
-        return _python(reading, config, path)
-    return _literal(reading, config, path)
+        return _human(config)
+    return _python(config) if kind == "python" else _literal(config)
+
+
+def _in_lower_case(config: Part, key: str) -> Part:
+    """The config with a word as DevAll takes it: in any case, with blanks around it."""
+    value = config[key].node
+    if key not in config.entries or not isinstance(value, Scalar) or not isinstance(value.value, str):
+        return config
+    return config.with_value(key, msgspec.structs.replace(value, value=value.value.strip().lower()))
 
 
 # --- agents -----------------------------------------------------------------------------------------------
 
+_MISPLACED = {
+    "memory": "did you mean 'memories'? The stores themselves stand under `memory` of the graph.",
+    "tools": "did you mean 'tooling'? Write `tooling: [{type: function, config: {tools: [{name: ...}]}}]`.",
+    "model": "did you mean 'name'?",
+    "system_prompt": "did you mean 'role'?",
+    "prompt": "did you mean 'role'?",
+    "temperature": "put it under `params:`.",
+    "max_tokens": "put it under `params:`.",
+    "top_p": "put it under `params:`.",
+    "context_window": "it is a key of the node; put it beside `config`.",
+}
 
-def _agent(reading: WorkflowReading, config: Mapping, path: Path) -> AgentConfig:
+
+def _agent(config: Part) -> AgentConfig:
     what = "the `config` of an agent"
-    config = reading.misplaced(
-        config,
-        path,
-        {
-            "memory": "did you mean 'memories'? The stores themselves stand under `memory` of the graph.",
-            "tools": "did you mean 'tooling'? Write `tooling: [{type: function, config: {tools: [{name: ...}]}}]`.",
-            "model": "did you mean 'name'?",
-            "system_prompt": "did you mean 'role'?",
-            "prompt": "did you mean 'role'?",
-            "temperature": "put it under `params:`.",
-            "max_tokens": "put it under `params:`.",
-            "top_p": "put it under `params:`.",
-            "context_window": "it is a key of the node; put it beside `config`.",
-        },
-        what,
-    )
-    mode = config.entries.get("input_mode")
-    if mode is not None and isinstance(mode.value, Scalar) and isinstance(mode.value.value, str):
-        plainly = mode.value.value.strip().lower()
-        config = with_value(config, "input_mode", msgspec.structs.replace(mode.value, value=plainly))
-    agent = reading.block(
+    config = _in_lower_case(config.misplaced(_MISPLACED, what), "input_mode")
+    agent = config.block(
         AgentConfig,
-        config,
-        path,
-        what=what,
+        what,
         given={
-            "tooling": _tooling(reading, config, path),
-            "thinking": _thinking(reading, config, path),
-            "memories": read_memories(reading, config, path),
-            "skills": _skills(reading, config, path),
-            "retry": _retry(reading, config, path),
+            "tooling": _tooling(config),
+            "thinking": _thinking(config),
+            "memories": read_memories(config),
+            "skills": _skills(config),
+            "retry": _retry(config),
         },
         elsewhere={"on_error": "the node, beside `config`", "description": "the node, beside `config`"},
     )
-    known = reading.known.providers
+    known = config.reading.known.providers
     if known is not None and agent.provider and agent.provider not in known and not agent.base_url:
-        reading.report(
-            "error",
+        config["provider"].error(
             "unknown_provider",
             f"no provider `{agent.provider}`",
-            (*path, "provider"),
-            config.entries["provider"].value,
             expected=f"one of {', '.join(sorted(known))}",
             hint=did_you_mean(agent.provider, known) or "Hint: `openai` with a `base_url` speaks to most servers.",
         )
-    check_key(reading, agent, config, path)
+    check_key(agent, config)
     return msgspec.structs.replace(agent, name=agent.name.strip())
 
 
-def _tooling(reading: WorkflowReading, config: Mapping, path: Path) -> tuple[Tooling, ...]:
-    example = "{type: function, config: {tools: [{name: ...}]}}"
+def _tooling(config: Part) -> tuple[Tooling, ...]:
     found = []
-    for node, at in reading.items(config, "tooling", path, "tool sources", "type: function"):
-        mapping = reading.mapping(node, at, "an entry of `tooling`", f"`{example}`")
-        if mapping is None:
+    for item in config.each("tooling", "tool sources", "type: function"):
+        part = item.mapping("an entry of `tooling`", "`{type: function, config: {tools: [{name: ...}]}}`")
+        block = part and part.typed("an entry of `tooling`", TOOL_SOURCES, also=("prefix",))
+        if not block:
             continue
-        block = reading.typed(mapping, at, what="an entry of `tooling`", kinds=TOOL_SOURCES, also=("prefix",))
-        if block is None:
-            continue
-        kind, inner, inner_path = block
-        prefix = mapping.entries.get("prefix")
-        text = prefix.value.value if prefix is not None and isinstance(prefix.value, Scalar) else None
-        if prefix is not None and not is_null(prefix.value) and not isinstance(text, str):
-            reading.report(
-                "error",
-                "wrong_type",
-                f"the prefix is {describe(prefix.value)}",
-                (*at, "prefix"),
-                prefix.value,
-                expected="text",
-                hint="Hint: put quotes around it.",
-            )
-            text = None
+        kind, inner = block
+        prefix = item.get("prefix")
+        if prefix is not None and prefix.text is None:
+            message, hint = f"the prefix is {describe(prefix.node)}", "Hint: put quotes around it."
+            prefix.error("wrong_type", message, expected="text", hint=hint)
         what = f"the `config` of {kind} tooling"
         given: dict[str, Any] = {}
         if kind == "function" and "tools" in inner.entries:
-            given["tools"] = _tools(reading, inner, inner_path)
+            given["tools"] = _tools(inner)
         elif kind == "mcp_local" and "url" in inner.entries:
-            inner = reading.misplaced(inner, inner_path, {"url": "write `type: mcp_remote` and `server:`."}, what)
-        source: ToolSource = reading.block(TOOL_SOURCES[kind], inner, inner_path, what=what, given=given)
-        found.append(Tooling(config=source, prefix=text or None, path=at))
+            inner = inner.misplaced({"url": "write `type: mcp_remote` and `server:`."}, what)
+        source: ToolSource = inner.block(TOOL_SOURCES[kind], what, given=given)
+        found.append(Tooling(config=source, prefix=(prefix and prefix.text) or None, path=item.path))
     return tuple(found)
 
 
-def _tools(reading: WorkflowReading, config: Mapping, path: Path) -> tuple[ToolEntry, ...]:
-    entry = config.entries["tools"]
-    if isinstance(entry.value, Mapping):
-        items: list[tuple[Node, Path]] = [(entry.value, (*path, "tools"))]
-    else:
-        items = reading.items(config, "tools", path, "functions", "name: get_weather")
-        if not items and (*path, "tools") not in reading.broken:
-            reading.report(
-                "error",
-                "missing_key",
-                "`tools` is empty",
-                (*path, "tools"),
-                (entry.line, entry.column),
-                expected="at least one function",
-                hint="Hint: write `tools: [{name: get_weather}]`, or remove the entry of `tooling`.",
-            )
+def _tools(config: Part) -> tuple[ToolEntry, ...]:
+    hint = "Hint: write `tools: [{name: get_weather}]`, or remove the entry of `tooling`."
     tools: list[ToolEntry] = []
     seen: set[str] = set()
-    for node, at in items:
-        text = node.value if isinstance(node, Scalar) else None
-        mapping = reading.mapping(node, at, "a tool", f"`- name: {text}`" if isinstance(text, str) else "`- name: ...`")
-        if mapping is None:
+    for item in config.some("tools", "functions", "name: get_weather", "at least one function", hint):
+        part = item.mapping("a tool", "`- name: ...`" if item.text is None else f"`- name: {item.text}`")
+        if part is None:
             continue
-        tool = reading.block(ToolEntry, mapping, at, what="a tool")
+        tool = part.block(ToolEntry, "a tool")
         name = tool.name.strip()
         if not name:
             continue
-        where = mapping.entries["name"].value
-        _check_tool(reading, name, mapping, where, at)
-        for each in _functions_of(reading, name):
+        _check_tool(name, part)
+        for each in _functions_of(name, part):
             if each in seen:
-                reading.report(
-                    "error",
-                    "duplicate_tool",
-                    f"the function `{each}` is listed twice",
-                    (*at, "name"),
-                    where,
-                    hint="Hint: remove one of the two.",
-                )
+                message = f"the function `{each}` is listed twice"
+                part["name"].error("duplicate_tool", message, hint="Hint: remove one of the two.")
             seen.add(each)
         tools.append(msgspec.structs.replace(tool, name=name))
     return tuple(tools)
 
 
-def _functions_of(reading: WorkflowReading, name: str) -> frozenset[str]:
+def _functions_of(name: str, part: Part) -> frozenset[str]:
     if not name.endswith(ALL):
         return frozenset({name})
-    return (reading.known.tools or {}).get(name.removesuffix(ALL).strip(), frozenset())
+    return (part.reading.known.tools or {}).get(name.removesuffix(ALL).strip(), frozenset())
 
 
-def _check_tool(reading: WorkflowReading, name: str, tool: Mapping, at: Node, path: Path) -> None:
-    known = reading.known.tools
+def _check_tool(name: str, part: Part) -> None:
+    known = part.reading.known.tools
     if name.endswith(ALL):
         for key in ("description", "parameters", "auto_fill"):
-            if key in tool.entries:
-                entry = tool.entries[key]
-                reading.report(
-                    "error",
-                    "misplaced_key",
-                    f"`{key}` can't be said of a whole file",
-                    (*path, key),
-                    (entry.line, entry.column),
-                    hint="Hint: remove it, or list the file's functions one by one.",
-                )
-        names = [f"{module}{ALL}" for module in known] if known is not None else []
-        there = known is None or bool(known.get(name.removesuffix(ALL).strip()))
+            if key in part.entries:
+                hint = "Hint: remove it, or list the file's functions one by one."
+                part.key(key).error("misplaced_key", f"`{key}` can't be said of a whole file", hint=hint)
+        names = [f"{module}{ALL}" for module in known or ()]
+        there = bool(_functions_of(name, part))
     else:
-        names = [function for module in known.values() for function in module] if known is not None else []
-        there = known is None or name in names
-    if not there:
-        reading.report(
-            "error",
+        names = [function for module in (known or {}).values() for function in module]
+        there = name in names
+    if known is not None and not there:
+        part["name"].error(
             "unknown_function",
             f"no tool `{name}` in functions/function_calling",
-            (*path, "name"),
-            at,
             expected="a function of a file there, or `file:All`",
             hint=did_you_mean(name, names) or "Hint: write the function first.",
         )
 
 
-def _thinking(reading: WorkflowReading, config: Mapping, path: Path) -> Reflection | None:
-    entry = config.entries.get("thinking")
-    if entry is None or is_null(entry.value):
+def _thinking(config: Part) -> Reflection | None:
+    part = config.mapping_at("thinking", "`{type: reflection, config: {reflection_prompt: ...}}`")
+    block = part and part.typed("`thinking`", ("reflection",))
+    return block[1].block(Reflection, "the `config` of a reflection") if block else None
+
+
+def _skills(config: Part) -> Skills | None:
+    part = config.mapping_at("skills", "`{enabled: true, allow: [name]}`")
+    if part is None:
         return None
-    path = (*path, "thinking")
-    example = "`{type: reflection, config: {reflection_prompt: ...}}`"
-    mapping = reading.mapping(entry.value, path, "`thinking`", example)
-    block = mapping and reading.typed(mapping, path, what="`thinking`", kinds=("reflection",))
-    if not block:
-        return None
-    return reading.block(Reflection, block[1], block[2], what="the `config` of a reflection")
+    allowed = part["allow"]
+    if "allow" in part.entries and allowed.is_list:
+        # A skill's name may be written as `{name: ...}`.
+        names = [item["name"].node if list(item.entries) == ["name"] else item.node for item in allowed.items]
+        part = part.with_value("allow", Sequence(names, allowed.node.line, allowed.node.column))
+    return part.block(Skills, "`skills`")
 
 
-def _skills(reading: WorkflowReading, config: Mapping, path: Path) -> Skills | None:
-    entry = config.entries.get("skills")
-    if entry is None or is_null(entry.value):
-        return None
-    path = (*path, "skills")
-    mapping = reading.mapping(entry.value, path, "`skills`", "`{enabled: true, allow: [name]}`")
-    if mapping is None:
-        return None
-    allowed = mapping.entries.get("allow")
-    if allowed is not None and isinstance(allowed.value, Sequence):
-        items = [_name_of(item) for item in allowed.value.items]
-        mapping = with_value(mapping, "allow", Sequence(items, allowed.value.line, allowed.value.column))
-    return reading.block(Skills, mapping, path, what="`skills`")
-
-
-def _name_of(item: Node) -> Node:
-    """A skill's name, also of `{name: ...}`."""
-    if isinstance(item, Mapping) and list(item.entries) == ["name"]:
-        return item.entries["name"].value
-    return item
-
-
-def _retry(reading: WorkflowReading, config: Mapping, path: Path) -> Retry:
-    entry = config.entries.get("retry")
-    if entry is None or is_null(entry.value):
+def _retry(config: Part) -> Retry:
+    part = config.mapping_at("retry", "`{max_attempts: 3}`")
+    if part is None:
         return Retry()
-    path = (*path, "retry")
-    mapping = reading.mapping(entry.value, path, "`retry`", "`{max_attempts: 3}`")
-    if mapping is None:
-        return Retry()
-    retry = reading.block(Retry, mapping, path, what="`retry`")
+    retry = part.block(Retry, "`retry`")
     if retry.max_wait_seconds < retry.min_wait_seconds:
-        key = "max_wait_seconds" if "max_wait_seconds" in mapping.entries else "min_wait_seconds"
-        reading.report(
-            "error",
+        key = "max_wait_seconds" if "max_wait_seconds" in part.entries else "min_wait_seconds"
+        part[key].error(
             "out_of_range",
             f"the longest wait is {retry.max_wait_seconds:g} s and the shortest {retry.min_wait_seconds:g} s",
-            (*path, key),
-            mapping.entries[key].value,
             expected="`max_wait_seconds` of at least `min_wait_seconds`",
             hint="Hint: the defaults are 1 and 6.",
         )
@@ -268,84 +185,66 @@ def _retry(reading: WorkflowReading, config: Mapping, path: Path) -> Retry:
 # --- people, literals, Python -----------------------------------------------------------------------------
 
 
-def _human(reading: WorkflowReading, config: Mapping, path: Path) -> HumanConfig:
+def _human(config: Part) -> HumanConfig:
     what = "the `config` of a human node"
-    if not reading.dialect.guide_keys:
-        hint = "attach them to an agent; remove them here."
-        config = reading.ignored(config, path, {"memories": hint}, what)
-    memories = read_memories(reading, config, path)
-    return reading.block(HumanConfig, config, path, what=what, given={"memories": memories})
+    if not config.reading.dialect.guide_keys:
+        config = config.ignored({"memories": "attach them to an agent; remove them here."}, what)
+    return config.block(HumanConfig, what, given={"memories": read_memories(config)})
 
 
-def _literal(reading: WorkflowReading, config: Mapping, path: Path) -> LiteralConfig:
-    role = config.entries.get("role")
-    if role is not None and isinstance(role.value, Scalar) and isinstance(role.value.value, str):
-        plainly = role.value.value.strip().lower()
-        config = with_value(config, "role", msgspec.structs.replace(role.value, value=plainly))
-    literal = reading.block(LiteralConfig, config, path, what="the `config` of a literal")
-    if literal.role == "system" and not reading.dialect.guide_keys:
-        reading.report(
-            "error",
+def _literal(config: Part) -> LiteralConfig:
+    literal = _in_lower_case(config, "role").block(LiteralConfig, "the `config` of a literal")
+    if literal.role == "system" and not config.reading.dialect.guide_keys:
+        config["role"].error(
             "unknown_value",
             "a literal of role system, which `compat: devall` lacks",
-            (*path, "role"),
-            config.entries["role"].value,
             expected="one of user, assistant",
             hint="Hint: write `role: user`, or remove `compat: devall`.",
         )
     return literal
 
 
-def _python(reading: WorkflowReading, config: Mapping, path: Path) -> PythonConfig:
+def _python(config: Part) -> PythonConfig:
     what = "the `config` of a python node"
-    if reading.dialect.guide_keys:
+    if config.reading.dialect.guide_keys:
         if "inline_code" in config.entries and "code" not in config.entries:
-            config = with_value(config, "code", config.entries["inline_code"].value)
-            config = Mapping(
-                {k: e for k, e in config.entries.items() if k != "inline_code"}, config.line, config.column
-            )
-        hint = "nothing reads it; put the code under `code:`."
-        config = reading.misplaced(config, path, {"entry_script": hint}, what)
+            config = config.with_value("code", config["inline_code"].node).without("inline_code")
+        config = config.misplaced({"entry_script": "nothing reads it; put the code under `code:`."}, what)
     else:
         hint = "put the code, in a fence of three backticks, into a literal before this node."
-        config = reading.ignored(config, path, dict.fromkeys(("code", "inline_code", "entry_script"), hint), what)
-    args = config.entries.get("args")
-    if args is not None and isinstance(args.value, Scalar) and not is_null(args.value):
-        config = with_value(config, "args", Sequence([args.value], args.value.line, args.value.column))
+        config = config.ignored(dict.fromkeys(("code", "inline_code", "entry_script"), hint), what)
+    args = config.get("args")
+    if args is not None and isinstance(args.node, Scalar):
+        config = config.with_value("args", Sequence([args.node], args.node.line, args.node.column))
     hint = "did you mean 'timeout_seconds'?"
-    config = reading.misplaced(config, path, {"timeout": hint, "timeout_second": hint}, what)
-    return reading.block(PythonConfig, config, path, what=what)
+    return config.misplaced({"timeout": hint, "timeout_second": hint}, what).block(PythonConfig, what)
 
 
 # --- seeds ------------------------------------------------------------------------------------------------
 
 
-def read_seeds(reading: WorkflowReading, node: Mapping, key: str, path: Path, role: Role) -> tuple[Seed, ...]:
+def read_seeds(node: Part, key: str, role: Role) -> tuple[Seed, ...]:
     """The messages under `input` or `output` of a node; `role` is that of a bare text."""
-    entry = node.entries.get(key)
-    if entry is None or is_null(entry.value):
+    found = node.get(key)
+    if found is None:
         return ()
-    items = entry.value.items if isinstance(entry.value, Sequence) else [entry.value]
     seeds = []
-    for i, item in enumerate(items):
-        at = (*path, key, i)
-        if not (isinstance(item, Mapping) and "role" in item.entries):
-            seeds.append(Seed(role=role, content=str(plain(item))))
+    for i, item in enumerate(found.items if found.is_list else [found]):
+        item.path = (*found.path, i)
+        if not (isinstance(item.node, Mapping) and "role" in item.entries):
+            seeds.append(Seed(role=role, content=str(plain(item.node))))
             continue
-        found = plain(item.entries["role"].value)
-        if found not in get_args(Role):
-            reading.report(
-                "error",
+        said = plain(item["role"].node)
+        if said not in get_args(Role):
+            item["role"].error(
                 "unknown_value",
-                f"the role of a message is {describe(item.entries['role'].value)}",
-                (*at, "role"),
-                item.entries["role"].value,
+                f"the role of a message is {describe(item['role'].node)}",
                 expected=f"one of {', '.join(get_args(Role))}",
                 hint="Hint: write `role: user`.",
             )
             continue
-        content = plain(item.entries["content"].value) if "content" in item.entries else None
-        seeds.append(Seed(role=found, content=_content(content)))
+        content = plain(item["content"].node) if "content" in item.entries else None
+        seeds.append(Seed(role=said, content=_content(content)))
     return tuple(seeds)
 
 

@@ -14,14 +14,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from collections.abc import Mapping as Dict
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import msgspec
 from msgspec import inspect
 
+from ...cursor import Cursor
 from ...problems import did_you_mean
 from ...reading import Reading
-from ...source import Entry, Mapping, Node, Path, Scalar, Sequence, describe, dotted
+from ...source import Source
+from ...tree import Entry, Mapping, Node, Path, Scalar, describe, dotted
 from ..dialect import Dialect
 from ..known import Known
 
@@ -36,13 +38,23 @@ class WorkflowReading(Reading):
 
     Attributes:
         names: for the path of every node read so far, how problems call it.
+        variables: what `${NAME}` stands for in it.
+        inside: how many broken values belong to subgraphs that are read already; the graph around may still be judged.
     """
 
-    def __init__(self, file: str, dialect: Dialect, known: Known) -> None:
-        super().__init__(file, prefix="")
+    def __init__(self, source: Source, dialect: Dialect, known: Known, variables: dict[str, Node]) -> None:
+        super().__init__(source.file, prefix="")
+        self.source = source
         self.dialect = dialect
         self.known = known
+        self.variables = variables
         self.names: dict[Path, str] = {}
+        self.inside = 0
+
+    @property
+    def unread(self) -> int:
+        """How many values of the graphs that are being read could not be read."""
+        return len(self.broken) - self.inside
 
     def node_at(self, path: Path) -> str | None:
         for length in range(len(path), 0, -1):
@@ -50,215 +62,6 @@ class WorkflowReading(Reading):
             if name is not None:
                 return name
         return None
-
-    # blocks
-
-    def block(
-        self,
-        cls: type[T],
-        node: Mapping,
-        path: Path,
-        *,
-        what: str,
-        given: Dict[str, Any] | None = None,
-        hidden: Iterable[str] = (),
-        elsewhere: Dict[str, str] | None = None,
-    ) -> T:
-        """`fill`, for which an empty text in the place of an optional one is not there."""
-        optional = _optional_texts(cls)
-        entries = {
-            key: entry for key, entry in node.entries.items() if not (key in optional and _is_empty(entry.value))
-        }
-        return self.fill(
-            cls,
-            Mapping(entries, node.line, node.column),
-            path,
-            what=what,
-            given=given,
-            hidden=hidden,
-            elsewhere=elsewhere,
-        )
-
-    def mapping(self, node: Node, path: Path, what: str, example: str) -> Mapping | None:
-        """The node as a mapping, or None with a problem reported."""
-        if isinstance(node, Mapping):
-            return node
-        self.report(
-            "error",
-            "wrong_type",
-            f"{what} is {describe(node)}",
-            path,
-            node,
-            expected="a mapping",
-            hint=f"Hint: write {example}.",
-        )
-        return None
-
-    def items(self, node: Mapping, key: str, path: Path, what: str, example: str) -> list[tuple[Node, Path]]:
-        """The items of the list under `key` with their paths; none, perhaps with a problem, if there is no list."""
-        entry = node.entries.get(key)
-        if entry is None or is_null(entry.value):
-            return []
-        if isinstance(entry.value, Sequence):
-            return [(item, (*path, key, i)) for i, item in enumerate(entry.value.items)]
-        self.report(
-            "error",
-            "wrong_type",
-            f"`{dotted((*path, key))}` is {describe(entry.value)}",
-            (*path, key),
-            entry.value,
-            expected=f"a list of {what}",
-            hint=f"Hint: put a dash before each of them: `- {example}`.",
-        )
-        return []
-
-    def typed(
-        self,
-        node: Mapping,
-        path: Path,
-        *,
-        what: str,
-        kinds: Collection[str],
-        also: Collection[str] | None = (),
-        needs_config: bool = True,
-        aliases: Dict[str, str] | None = None,
-    ) -> tuple[str, Mapping, Path] | None:
-        """The type of a block, its config and the config's path; None with a problem reported.
-
-        Args:
-            also: what may stand beside `type` and `config`; None if the caller looks at that.
-            needs_config: no `config` is a mistake; else it is an empty one.
-            aliases: names of types that are read as another, with a warning.
-        """
-        kind = self._kind(node, path, what, kinds, aliases or {})
-        config = node.entries.get("config")
-        beside = ("type", "config", *(node.entries if also is None else also))
-        strays = {key: e for key, e in node.entries.items() if key not in beside and not key.startswith("x-")}
-        empty = config is None or is_null(config.value)
-        for key, entry in strays.items():
-            inside = {key: f"the `config` of {what}"}
-            self.unknown_key(key, entry, path, what, beside, inside if empty else {})
-        if empty and needs_config:
-            place = (config.line, config.column) if config is not None else (node.line, node.column)
-            indented = f"; `{next(iter(strays))}` belongs under it" if strays else ""
-            self.report(
-                "error",
-                "missing_key",
-                f"missing field `config`: {what} needs it{indented}",
-                (*path, "config"),
-                place,
-                expected="`config:` with a mapping",
-                hint="Hint: write `config:` and indent its keys under it; `config: {}` if there are none.",
-            )
-            return None
-        inner = Mapping({}, node.line, node.column)
-        if not empty and config is not None:
-            found = self.mapping(config.value, (*path, "config"), f"the `config` of {what}", "`config:` and its keys")
-            if found is None:
-                return None
-            inner = found
-        return None if kind is None else (kind, inner, (*path, "config"))
-
-    def _kind(
-        self, node: Mapping, path: Path, what: str, kinds: Collection[str], aliases: Dict[str, str]
-    ) -> str | None:
-        known = ", ".join(kinds)
-        entry = node.entries.get("type")
-        if entry is None or is_null(entry.value):
-            place = (entry.line, entry.column) if entry else (node.line, node.column)
-            self.report(
-                "error",
-                "missing_key",
-                f"missing field `type`: {what} needs it",
-                (*path, "type"),
-                place,
-                expected=f"type: one of {known}",
-                hint=f"Hint: write one of {known}.",
-            )
-            return None
-        found = entry.value.text if isinstance(entry.value, Scalar) else describe(entry.value)
-        if isinstance(entry.value, Scalar) and found in kinds:
-            return found
-        if isinstance(entry.value, Scalar) and found in aliases:
-            self.report(
-                "warning",
-                "other_spelling",
-                f"DevAll's own engine does not know the type `{found}` of {what}",
-                (*path, "type"),
-                entry.value,
-                hint=f"write `type: {aliases[found]}`, which means the same and is known to both.",
-            )
-            return aliases[found]
-        near = did_you_mean(found, [*kinds, *aliases])
-        self.report(
-            "error",
-            "unknown_type",
-            f"unknown type `{found}` of {what}",
-            (*path, "type"),
-            entry.value,
-            expected=f"one of {known}",
-            hint=f"Hint: {near or f'write one of {known}.'}",
-        )
-        return None
-
-    # keys that are not what their author thinks
-
-    def renamed(self, node: Mapping, path: Path, names: Dict[str, str], what: str) -> Mapping:
-        """The mapping with other spellings of its keys replaced, each with a warning."""
-        if names.keys().isdisjoint(node.entries):
-            return node
-        entries: dict[str, Entry] = {}
-        for key, entry in node.entries.items():
-            right = names.get(key)
-            if right is None or right in node.entries:
-                entries[key] = entry
-                continue
-            self.report(
-                "warning",
-                "other_spelling",
-                f"DevAll's own engine does not read `{key}` in {what}",
-                (*path, key),
-                (entry.line, entry.column),
-                hint=f"write `{right}`, which means the same and is read by both.",
-            )
-            entries[right] = entry
-        return Mapping(entries, node.line, node.column)
-
-    def ignored(self, node: Mapping, path: Path, keys: Dict[str, str], what: str) -> Mapping:
-        """The mapping without the keys that this dialect passes over, each with a warning and the way to mend it."""
-        if keys.keys().isdisjoint(node.entries):
-            return node
-        for key, hint in keys.items():
-            entry = node.entries.get(key)
-            if entry is not None:
-                self.report(
-                    "warning",
-                    "ignored_key",
-                    f"`{key}` in {what} has no effect with `compat: devall`",
-                    (*path, key),
-                    (entry.line, entry.column),
-                    hint=hint,
-                )
-        return Mapping({k: e for k, e in node.entries.items() if k not in keys}, node.line, node.column)
-
-    def misplaced(self, node: Mapping, path: Path, keys: Dict[str, str], what: str) -> Mapping:
-        """The mapping without keys that have no effect here, each with a warning that says where it would have one."""
-        if keys.keys().isdisjoint(node.entries):
-            return node
-        for key, hint in keys.items():
-            entry = node.entries.get(key)
-            if entry is not None and not is_null(entry.value):
-                self.report(
-                    "warning",
-                    "unknown_key",
-                    f"unknown key `{key}` in {what}; it has no effect",
-                    (*path, key),
-                    (entry.line, entry.column),
-                    hint=hint,
-                )
-        return Mapping({k: e for k, e in node.entries.items() if k not in keys}, node.line, node.column)
-
-    # values
 
     def taken_as(self, wanted: inspect.Type, extra: Dict[str, Any], node: Node, path: Path) -> Node:
         if not isinstance(node, Scalar):
@@ -300,20 +103,173 @@ class WorkflowReading(Reading):
         self.report("warning", "loose_value", message, path, node, hint=hint)
 
 
-def is_null(node: Node) -> bool:
-    """Whether a key stands there without a value."""
-    return isinstance(node, Scalar) and node.value is None
+class Part(Cursor):
+    """A value of a workflow file while it is read."""
+
+    reading: WorkflowReading
+
+    def block(
+        self,
+        cls: type[T],
+        what: str,
+        *,
+        given: Dict[str, Any] | None = None,
+        hidden: Iterable[str] = (),
+        elsewhere: Dict[str, str] | None = None,
+    ) -> T:
+        """`Reading.fill` from this mapping, where an empty text in the place of an optional one is not there."""
+        optional = _optional_texts(cls)
+        entries = {key: entry for key, entry in self.entries.items() if not (key in optional and _is_empty(entry))}
+        node = Mapping(entries, self.node.line, self.node.column)
+        return self.reading.fill(cls, node, self.path, what=what, given=given, hidden=hidden, elsewhere=elsewhere)
+
+    # --- shapes -----------------------------------------------------------------------------------------------
+
+    def mapping(self, what: str, example: str) -> Self | None:
+        """This value if it is a mapping, else None with a problem reported."""
+        if isinstance(self.node, Mapping):
+            return self
+        message, hint = f"{what} is {describe(self.node)}", f"Hint: write {example}."
+        self.error("wrong_type", message, expected="a mapping", hint=hint)
+        return None
+
+    def mapping_at(self, key: str, example: str) -> Self | None:
+        """The mapping under a key; None if there is nothing, or with a problem reported."""
+        found = self.get(key)
+        return None if found is None else found.mapping(f"`{key}`", example)
+
+    def each(self, key: str, what: str, example: str) -> list[Self]:
+        """The items of the list under `key`; none, perhaps with a problem, if there is no list."""
+        found = self.get(key)
+        if found is not None and not found.is_list:
+            found.error(
+                "wrong_type",
+                f"`{dotted(found.path)}` is {describe(found.node)}",
+                expected=f"a list of {what}",
+                hint=f"Hint: put a dash before each of them: `- {example}`.",
+            )
+        return found.items if found is not None else []
+
+    def some(self, key: str, what: str, example: str, expected: str, hint: str) -> list[Self]:
+        """The items of the list under `key`, or the one mapping there; it is a problem if there are none."""
+        if isinstance(self[key].node, Mapping):
+            return [self[key]]
+        items = self.each(key, what, example)
+        if not items and not self[key].is_broken:
+            self.key(key).error("missing_key", f"`{key}` is empty", expected=expected, hint=hint)
+        return items
+
+    def typed(
+        self,
+        what: str,
+        kinds: Collection[str],
+        *,
+        also: Collection[str] | None = (),
+        needs_config: bool = True,
+        aliases: Dict[str, str] | None = None,
+    ) -> tuple[str, Self] | None:
+        """The type of a block and its config; None with a problem reported.
+
+        Args:
+            also: what may stand beside `type` and `config`; None if the caller looks at that.
+            needs_config: no `config` is a mistake; else it is an empty one.
+            aliases: names of types that are read as another, with a warning.
+        """
+        kind = self._kind(what, kinds, aliases or {})
+        config = self.get("config")
+        beside = ("type", "config", *(self.entries if also is None else also))
+        strays = {key: e for key, e in self.entries.items() if key not in beside and not key.startswith("x-")}
+        for key, entry in strays.items():
+            inside = {key: f"the `config` of {what}"} if config is None else {}
+            self.reading.unknown_key(key, entry, self.path, what, beside, inside)
+        if config is None and needs_config:
+            indented = f"; `{next(iter(strays))}` belongs under it" if strays else ""
+            self.key("config").error(
+                "missing_key",
+                f"missing field `config`: {what} needs it{indented}",
+                expected="`config:` with a mapping",
+                hint="Hint: write `config:` and indent its keys under it; `config: {}` if there are none.",
+            )
+            return None
+        if config is None:
+            config = self.with_entries({})["config"]
+        found = config.mapping(f"the `config` of {what}", "`config:` and its keys")
+        return None if kind is None or found is None else (kind, found)
+
+    def _kind(self, what: str, kinds: Collection[str], aliases: Dict[str, str]) -> str | None:
+        known = ", ".join(kinds)
+        kind = self.get("type")
+        if kind is None:
+            message, hint = f"missing field `type`: {what} needs it", f"Hint: write one of {known}."
+            self.key("type").error("missing_key", message, expected=f"type: one of {known}", hint=hint)
+            return None
+        found = kind.node.text if isinstance(kind.node, Scalar) else ""
+        if found in kinds:
+            return found
+        if found in aliases:
+            kind.warn(
+                "other_spelling",
+                f"DevAll's own engine does not know the type `{found}` of {what}",
+                f"write `type: {aliases[found]}`, which means the same and is known to both.",
+            )
+            return aliases[found]
+        found = found if isinstance(kind.node, Scalar) else describe(kind.node)
+        near = did_you_mean(found, [*kinds, *aliases]) or f"write one of {known}."
+        message = f"unknown type `{found}` of {what}"
+        kind.error("unknown_type", message, expected=f"one of {known}", hint=f"Hint: {near}")
+        return None
+
+    # --- keys that are not what their author thinks ---------------------------------------------------------
+
+    def renamed(self, names: Dict[str, str], what: str) -> Self:
+        """The mapping with other spellings of its keys replaced, each with a warning."""
+        entries: dict[str, Entry] = {}
+        for key, entry in self.entries.items():
+            right = names.get(key)
+            if right is None or right in self.entries:
+                entries[key] = entry
+                continue
+            self.key(key).warn(
+                "other_spelling",
+                f"DevAll's own engine does not read `{key}` in {what}",
+                f"write `{right}`, which means the same and is read by both.",
+            )
+            entries[right] = entry
+        return self.with_entries(entries)
+
+    def ignored(self, keys: Dict[str, str], what: str) -> Self:
+        """The mapping without the keys that this dialect passes over, each with a warning and the way to mend it."""
+        for key, hint in keys.items():
+            if key in self.entries:
+                message = f"`{key}` in {what} has no effect with `compat: devall`"
+                self.key(key).warn("ignored_key", message, hint)
+        return self.without(*keys)
+
+    def misplaced(self, keys: Dict[str, str], what: str) -> Self:
+        """The mapping without keys that have no effect here, each with a warning that says where it would have one."""
+        for key, hint in keys.items():
+            if self.get(key) is not None:
+                self.key(key).warn("unknown_key", f"unknown key `{key}` in {what}; it has no effect", hint)
+        return self.without(*keys)
+
+    # --- other values in its place --------------------------------------------------------------------------
+
+    def with_entries(self, entries: dict[str, Entry]) -> Self:
+        """A mapping of these entries in the place of this value."""
+        return type(self)(self.reading, Mapping(entries, self.node.line, self.node.column), self.path, self.place)
+
+    def with_value(self, key: str, value: Node) -> Self:
+        """The mapping with another value under a key."""
+        place = self.entries.get(key) or next(iter(self.entries.values()))
+        return self.with_entries({**self.entries, key: msgspec.structs.replace(place, value=value)})
+
+    def without(self, *keys: str) -> Self:
+        """The mapping without some keys."""
+        return self.with_entries({key: entry for key, entry in self.entries.items() if key not in keys})
 
 
-def with_value(node: Mapping, key: str, value: Node) -> Mapping:
-    """The mapping with another value under a key."""
-    entry = node.entries.get(key)
-    place = entry if entry is not None else next(iter(node.entries.values()))
-    return Mapping({**node.entries, key: msgspec.structs.replace(place, value=value)}, node.line, node.column)
-
-
-def _is_empty(node: Node) -> bool:
-    return isinstance(node, Scalar) and node.value == ""
+def _is_empty(entry: Entry) -> bool:
+    return isinstance(entry.value, Scalar) and entry.value.value == ""
 
 
 @lru_cache(maxsize=64)

@@ -105,7 +105,7 @@ def test_the_first_workflow_of_the_page_is_a_good_one() -> None:
 
 def test_the_page_names_every_warning() -> None:
     source = Path(callboard.__file__).parent / "protocol" / "workflow"
-    code = re.compile(r'"warning",\s+"(\w+)"|_warn\(\s*"(\w+)"|"warning" if \w+ else "error",\s+"(\w+)"')
+    code = re.compile(r'"warning",\s+"(\w+)"|warn\(\s*"(\w+)"|"warning" if \w+ else "error",\s+"(\w+)"')
     codes = {
         name for file in source.rglob("*.py") for found in code.findall(file.read_text()) for name in found if name
     }
