@@ -35,13 +35,17 @@ class Twin:
         self._twin.heard = self._first.heard
         said = self._twin.on(copy) if self._begun else self._twin.begin(copy)
         self._begun = True
-        if plain(said) != plain(effects) and repr(plain(said)) != repr(plain(effects)):  # NaN equals nothing
+        if said != effects and _differ(plain(said), plain(effects)):
             self._differences.append(f"told {message}\n  the first said {effects}\n  its twin says  {said}")
 
 
 def plain(effects: list[Effect]) -> Any:
     """Effects as values that can be compared: errors have no equality of their own."""
     return msgspec.to_builtins(effects, enc_hook=repr, str_keys=True)
+
+
+def _differ(said: Any, effects: Any) -> bool:
+    return bool(said != effects) and repr(said) != repr(effects)  # NaN equals nothing
 
 
 @contextmanager

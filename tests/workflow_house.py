@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import trio
 
-from callboard.actors.engine.workflow.board.perform import Said
+from callboard.actors.engine.workflow.machine.perform import Said
 from callboard.actors.engine.workflow.messages import Message
 from callboard.actors.engine.workflow.outcome import WorkflowResult
 from callboard.actors.engine.workflow.plan import Job, Plan, compile_workflow

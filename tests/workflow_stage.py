@@ -17,12 +17,12 @@ from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from callboard.actors.engine.workflow.board.board import Board
-from callboard.actors.engine.workflow.board.dynamic import Unit
-from callboard.actors.engine.workflow.board.perform import Firing, Said, perform
-from callboard.actors.engine.workflow.board.result import Notice, Result
-from callboard.actors.engine.workflow.board.structure import Structure
 from callboard.actors.engine.workflow.edges.conditions import CODE_FAILED, Functions
+from callboard.actors.engine.workflow.machine.dynamic import Unit
+from callboard.actors.engine.workflow.machine.machine import StateMachine
+from callboard.actors.engine.workflow.machine.perform import Firing, Said, perform
+from callboard.actors.engine.workflow.machine.result import Notice, Result
+from callboard.actors.engine.workflow.machine.structure import Structure
 from callboard.actors.engine.workflow.messages import Message
 from callboard.actors.engine.workflow.prompting import conversation, remembering
 from callboard.actors.engine.workflow.rules import RULES
@@ -115,40 +115,40 @@ class Stage:
         self._directory = directory
 
     def run(self, found: Structure, given: Sequence[Message] | None = None) -> Result:
-        board = Board(found, tell=self._tell)
-        return self.play(board, given if given is not None else task())
+        machine = StateMachine(found, tell=self._tell)
+        return self.play(machine, given if given is not None else task())
 
-    def play(self, board: Board, given: Sequence[Message]) -> Result:
-        """Run a board to its end; `pick` says which of the nodes under way is done next."""
-        waiting = self._seen(board.begin(given))
+    def play(self, machine: StateMachine, given: Sequence[Message]) -> Result:
+        """Run a machine to its end; `pick` says which of the nodes under way is done next."""
+        waiting = self._seen(machine.begin(given))
         while waiting:
-            firing = Firing(waiting.pop(self._pick(waiting)), board.structure, self._clock())
-            waiting += self._seen(board.done(now(perform(firing, self._work(board, firing)))))
-        assert board.finished
-        return board.result()
+            firing = Firing(waiting.pop(self._pick(waiting)), machine.structure, self._clock())
+            waiting += self._seen(machine.done(now(perform(firing, self._work(machine, firing)))))
+        assert machine.finished
+        return machine.result()
 
     def _seen(self, firings: list[FireNode]) -> list[FireNode]:
         self.inputs += [(firing.node, firing.inputs) for firing in firings]
         return firings
 
-    def _work(self, board: Board, firing: Firing) -> Any:
+    def _work(self, machine: StateMachine, firing: Firing) -> Any:
         async def work(units: Sequence[Unit], limit: int) -> list[Said]:
             self.batches.append((firing.place.id, len(units), limit))
-            return [self._one(board, firing, unit) for unit in units]
+            return [self._one(machine, firing, unit) for unit in units]
 
         return work
 
-    def _one(self, board: Board, firing: Firing, unit: Unit) -> Said:
+    def _one(self, machine: StateMachine, firing: Firing, unit: Unit) -> Said:
         config = firing.node.config
         try:
             if isinstance(config, AgentConfig):
-                return self._agent(board, firing, config, unit)
+                return self._agent(machine, firing, config, unit)
             if isinstance(config, HumanConfig):
                 return Said(outputs=(Message(role="user", content=self._human()),))
             if isinstance(config, PythonConfig):
                 return Said(outputs=(Message(role="assistant", content=self._python(config, unit)),))
             assert isinstance(config, SubgraphConfig)
-            inner = Board(board.structure.within(firing.place), tell=self._tell, order=board.order)
+            inner = StateMachine(machine.structure.within(firing.place), tell=self._tell, order=machine.order)
             return self.play(inner, unit.inputs).said()
         except CallboardError as error:
             return Said(error=error)
@@ -175,12 +175,12 @@ class Stage:
 
     # --- models -------------------------------------------------------------------------------------------
 
-    def _agent(self, board: Board, firing: Firing, config: AgentConfig, unit: Unit) -> Said:
+    def _agent(self, machine: StateMachine, firing: Firing, config: AgentConfig, unit: Unit) -> Said:
         id = firing.place.id
         role = unit.role(config.role) if config.role else None
         sent = conversation(role, unit.inputs, config.input_mode)
         sent = remembering(
-            sent, [(use.name, self._read(board, use.name, use.top_k)) for use in config.memories if use.read]
+            sent, [(use.name, self._read(machine, use.name, use.top_k)) for use in config.memories if use.read]
         )
         if config.provider == "tstub":
             return self._with_tool(id, config, sent)
@@ -190,12 +190,12 @@ class Stage:
         if config.thinking is not None:
             text = self._stub(id, config, sent)
         for use in config.memories:
-            if use.write and use.name in _blackboards(board):
+            if use.write and use.name in _blackboards(machine):
                 self._boards.setdefault(use.name, []).append(text)
         return Said(outputs=(Message(role="assistant", content=text),))
 
-    def _read(self, board: Board, name: str, top_k: int) -> list[str]:
-        return self._boards.get(name, [])[-top_k:] if name in _blackboards(board) else []
+    def _read(self, machine: StateMachine, name: str, top_k: int) -> list[str]:
+        return self._boards.get(name, [])[-top_k:] if name in _blackboards(machine) else []
 
     def _stub(self, id: str, config: AgentConfig, sent: Sequence[Message]) -> str:
         self._calls[id] += 1
@@ -223,8 +223,8 @@ class Stage:
         return Said(outputs=(final,), trace=(calling, result, final))
 
 
-def _blackboards(board: Board) -> set[str]:
-    return {store.name for store in board.structure.graph.memory if type(store.config).__name__ == "Blackboard"}
+def _blackboards(machine: StateMachine) -> set[str]:
+    return {store.name for store in machine.structure.graph.memory if type(store.config).__name__ == "Blackboard"}
 
 
 def _transcript(messages: Sequence[Message]) -> str:

@@ -14,7 +14,7 @@ import trio
 from _serve import clock, in_a_fresh_process, resident, serve
 
 import callboard
-from callboard.actors.engine.workflow.board.perform import Said
+from callboard.actors.engine.workflow.machine.perform import Said
 from callboard.actors.engine.workflow.messages import Message
 from callboard.actors.engine.workflow.nodes import custom
 from callboard.actors.engine.workflow.outcome import WorkflowResult

@@ -1,4 +1,4 @@
-"""The decider of a workflow: drives its board by messages (see `engine/driver`).
+"""The decider of a workflow: drives its machine by messages (see `engine/driver`).
 
 It gets `Fired` for each firing, and answers with those that may begin now. What is done as soon as it has begun
 (`Place.quick`) is done right here, some at a time: a timer of no seconds lets other actors have their turn.
@@ -21,10 +21,10 @@ from ....protocol.failure import Failure
 from ....protocol.kernel.messages import Message
 from ....protocol.messages import Interrupted, TimerFired, WorkFailed
 from ....protocol.workflow.messages import Fired, FireNode, NodeSaid, UnitsBegun, WorkflowBegun
-from .board.board import Board
-from .board.perform import Firing, performed
-from .board.result import Notice, Warned
-from .board.structure import Structure
+from .machine.machine import StateMachine
+from .machine.perform import Firing, performed
+from .machine.result import Notice, Warned
+from .machine.structure import Structure
 
 TURN = 64
 """Firings without an actor in a row, before other actors get a look in."""
@@ -35,7 +35,7 @@ class WorkflowDecider:
 
     Args:
         warns: whether it emits warnings.
-        order: see `Board`.
+        order: see `StateMachine`.
 
     Attributes:
         timing: per node id, visits, seconds, and those of the longest.
@@ -43,7 +43,7 @@ class WorkflowDecider:
 
     def __init__(self, structure: Structure, *, warns: bool = True, order: list[str] | None = None) -> None:
         self.heard = True
-        self.board = Board(structure, tell=self._told if warns else None, order=order)
+        self.machine = StateMachine(structure, tell=self._told if warns else None, order=order)
         self.timing: dict[str, tuple[int, float, float]] = {}
         self._structure = structure
         self._todo: deque[FireNode] = deque()
@@ -52,14 +52,14 @@ class WorkflowDecider:
 
     def begin(self, request: WorkflowBegun) -> list[Effect]:
         """Fire the start nodes."""
-        self._todo.extend(self.board.begin(request.task))
+        self._todo.extend(self.machine.begin(request.task))
         return self._decided()
 
     def on(self, message: Message) -> list[Effect]:
         """A firing is over, or it is our turn again."""
         if isinstance(message, Fired):
             self._timed(message)
-            self._todo.extend(self.board.done(message))
+            self._todo.extend(self.machine.done(message))
         elif isinstance(message, WorkFailed):
             self._failed(message)
         elif isinstance(message, TimerFired):
@@ -78,7 +78,7 @@ class WorkflowDecider:
 
     def _fire(self) -> None:
         """Do what is done at once; for everything else, and for the end, there is an effect."""
-        todo, board, effects, by_id = self._todo, self.board, self._effects, self._structure.by_id
+        todo, machine, effects, by_id = self._todo, self.machine, self._effects, self._structure.by_id
         turn = TURN
         while todo:
             work = todo.popleft()
@@ -97,28 +97,28 @@ class WorkflowDecider:
                 effects.append(Emit(NodeEntered(node=place.id, type=place.node.type, visit=work.visit)))
                 effects.append(Emit(exited(self._structure, work, fired)))
             self._timed(fired)
-            todo.extend(board.done(fired))
-        if board.finished:  # the order of a twin of ours would not hold the nodes of subgraphs
-            effects.append(Finish(msgspec.structs.replace(board.result(), order=[])))
+            todo.extend(machine.done(fired))
+        if machine.finished:  # the order of a twin of ours would not hold the nodes of subgraphs
+            effects.append(Finish(msgspec.structs.replace(machine.result(), order=[])))
 
     def _failed(self, message: WorkFailed) -> None:
         """A firing was cancelled: it goes on with that as its output, or fails."""
-        work = self.board.under_way[message.key]
+        work = self.machine.under_way[message.key]
         place = self._structure.by_id[work.node]
         error = message.failure.restore().at(place.id)
         if place.node.on_error == "continue" and work.failure is None:
             again = msgspec.structs.replace(work, failure=message.failure, lane=None)
-            self.board.under_way[work.key] = again
+            self.machine.under_way[work.key] = again
             self._effects.append(again)
             return
         fired = Fired(message.key, failure=Failure.of(error), seconds=message.seconds)
         if self.heard:
             self._effects.append(Emit(exited(self._structure, work, fired), about=message.key))
         self._timed(fired)
-        self._todo.extend(self.board.done(fired))
+        self._todo.extend(self.machine.done(fired))
 
     def _timed(self, message: Fired | Interrupted) -> None:
-        id = self.board.under_way[message.key].node
+        id = self.machine.under_way[message.key].node
         visits, total, longest = self.timing.get(id, (0, 0.0, 0.0))
         self.timing[id] = (visits + 1, total + message.seconds, max(longest, message.seconds))
 

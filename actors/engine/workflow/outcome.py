@@ -12,7 +12,7 @@ from ....protocol.outcome import NodeTime
 from ..graph.decider import GraphResult
 
 if TYPE_CHECKING:
-    from .board.result import Result
+    from .machine.result import Result
     from .messages import Message
 
 
@@ -42,7 +42,7 @@ class WorkflowResult(GraphResult, kw_only=True):
             self.outputs[prefix + id] = (*self.outputs.get(prefix + id, ()), *said)
 
     def take(self, result: Result, timing: Mapping[str, tuple[int, float, float]]) -> None:
-        """Take over how far the workflow's own board has come; what a subgraph takes is its node's time."""
+        """Take over how far the workflow's own machine has come; what a subgraph takes is its node's time."""
         self.output = result.final
         self.nodes = {id: NodeTime(visits=visits, seconds=seconds) for id, (visits, seconds, _) in timing.items()}
         self.final_messages = result.final_messages

@@ -1,6 +1,6 @@
 """A workflow made ready to run, and what a node's own code is given.
 
-A `Plan` is made once per file and shared by all its runs. `Backstage` is what all nodes of one run share, those of
+A `Plan` is made once per file and shared by all its runs. `WorkflowRun` is what all nodes of one run share, those of
 subgraphs too. A node's `Code` gets a `Job` and returns what it has to say, or raises. It does not deliver,
 retry, time itself or emit events: `play` and `perform` do that, once for all types of nodes.
 """
@@ -15,10 +15,10 @@ import msgspec
 
 from ....protocol.workflow.edges import FunctionCondition, FunctionProcessor
 from ....protocol.workflow.model import CustomConfig, Graph, Node, NodeConfig, SubgraphConfig, Workflow
-from .board.dynamic import Unit
-from .board.perform import Firing, Said
-from .board.structure import Structure
 from .edges.files import Named, functions_in
+from .machine.dynamic import Unit
+from .machine.perform import Firing, Said
+from .machine.structure import Structure
 from .messages import Message
 from .places import functions_directory
 from .rules import RULES, Rules
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ....supervisors import Actor
     from ...work.context import RunContext
     from ...work.record import Record
-    from .agents.company import Company
+    from .agents.resources import GraphResources
     from .outcome import WorkflowResult
     from .workspace import Workspace
 
@@ -104,7 +104,7 @@ def _named(graph: Graph, directory: Path, environ: Mapping[str, str]) -> Named:
     )
 
 
-class Backstage(msgspec.Struct, frozen=True, kw_only=True):
+class WorkflowRun(msgspec.Struct, frozen=True, kw_only=True):
     """What all nodes of one run share, those of subgraphs too.
 
     Attributes:
@@ -129,13 +129,13 @@ class Job(msgspec.Struct, frozen=True):
     """A node's own code is to run, for all of its inputs or for one unit of them.
 
     Attributes:
-        company: what the agents of this graph share; None in a graph that has none, and no memories.
+        resources: what the agents of this graph share; None in a graph that has none, and no memories.
     """
 
     firing: Firing
     unit: Unit
-    backstage: Backstage
-    company: Company | None = None
+    shared: WorkflowRun
+    resources: GraphResources | None = None
 
     @property
     def node(self) -> Node:
@@ -161,4 +161,4 @@ class Job(msgspec.Struct, frozen=True):
     @property
     def context(self) -> RunContext:
         """The run."""
-        return self.backstage.context
+        return self.shared.context

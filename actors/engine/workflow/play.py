@@ -36,23 +36,23 @@ from ...work.record import Record
 from ..driver import Driver, Performer
 from ..graph.failures import ended_with
 from ..graph.logs import log_summary
-from .board.dynamic import Unit
-from .board.perform import Firing, Said, perform
-from .board.result import Result
-from .board.structure import Structure
 from .decider import UnitsDecider, WorkflowDecider, exited
 from .edges.files import EdgeFunctions
+from .machine.dynamic import Unit
+from .machine.perform import Firing, Said, perform
+from .machine.result import Result
+from .machine.structure import Structure
 from .messages import signed
 from .nodes import CODE
 from .nodes.code import saves_and_runs
 from .outcome import WorkflowResult
-from .plan import Backstage, Job, Plan
+from .plan import Job, Plan, WorkflowRun
 from .workspace import Workspace
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
     from ...work.context import RunContext
-    from .agents.company import Company
+    from .agents.resources import GraphResources
 
 AT_ONCE = 1000
 """Firings of one graph that are under way together; more of them wait their turn."""
@@ -83,46 +83,46 @@ async def run_workflow(
     """
     result = result if result is not None else WorkflowResult()
     async with Workspace(me, workspace, attachments) as place:
-        backstage = Backstage(
+        shared = WorkflowRun(
             plan=plan, context=context, depth=depth, record=record or Record(), workspace=place, result=result
         )
         try:
-            structure = _structure(me, backstage)
+            structure = _structure(me, shared)
         except CallboardError as error:  # an edge names what is not there
             result.error = error
             return result
-        playing = Playing(me, structure, backstage, plan.name)
-        decider = playing.decider
+        run = GraphRun(me, structure, shared, plan.name)
+        decider = run.decider
         try:
-            result.error = (await playing.to_the_end(task)).error
+            result.error = (await run.to_the_end(task)).error
         except EndOfMail:
             raise
         except CallboardError as error:
             result.error = error
         finally:
-            ended = decider.board.result()
+            ended = decider.machine.result()
             result.take(ended, decider.timing)
-            for path, said in backstage.parts.items():
+            for path, said in shared.parts.items():
                 result.keep("", {path: tuple(said)})
-            backstage.record.failures += ended.unaccepted
+            shared.record.failures += ended.unaccepted
         if is_logged(logging.INFO, plan.workflow.graph):
             log_summary(plan.name, decider.timing)
         return result
 
 
-def _structure(me: Actor, backstage: Backstage) -> Structure:
+def _structure(me: Actor, shared: WorkflowRun) -> Structure:
     """The graph with its edges made callable; functions that run in a process belong to this run."""
-    plan = backstage.plan
+    plan = shared.plan
     if plan.structure is not None:
         return plan.structure
     named = EdgeFunctions(
         me,
         plan.named,
-        backstage.context.environ,
-        workspace=backstage.workspace,
+        shared.context.environ,
+        workspace=shared.workspace,
         variables=plan.workflow.vars,
     )
-    changes = {"code_save_and_run": saves_and_runs(me, backstage)} if plan.named.runs_code else {}
+    changes = {"code_save_and_run": saves_and_runs(me, shared)} if plan.named.runs_code else {}
     return Structure(plan.workflow.graph, plan.rules, named.functions(changes))
 
 
@@ -131,7 +131,7 @@ def is_logged(level: int, graph: Graph) -> bool:
     return graph.log_level is None or level >= logging.getLevelNamesMapping()[graph.log_level]
 
 
-class Playing:
+class GraphRun:
     """One run of one graph: its decider, and what works for it.
 
     Args:
@@ -140,16 +140,16 @@ class Playing:
     """
 
     def __init__(
-        self, me: Actor, structure: Structure, backstage: Backstage, name: str, above: tuple[str, ...] = ()
+        self, me: Actor, structure: Structure, shared: WorkflowRun, name: str, above: tuple[str, ...] = ()
     ) -> None:
-        self._warns = is_logged(logging.WARNING, backstage.plan.workflow.graph)
-        self.decider = WorkflowDecider(structure, warns=self._warns, order=backstage.result.order)
+        self._warns = is_logged(logging.WARNING, shared.plan.workflow.graph)
+        self.decider = WorkflowDecider(structure, warns=self._warns, order=shared.result.order)
         self._me = me
         self._structure = structure
-        self._backstage = backstage
+        self._shared = shared
         self._name = name
         self._above = above
-        self._company: Company | None = None
+        self._resources: GraphResources | None = None
 
     async def to_the_end(self, task: Sequence[Message]) -> Result:
         """Fire all that the decider says, until it has finished.
@@ -158,7 +158,7 @@ class Playing:
             ShuttingDown: no new work is admitted.
         """
         me, structure, decider = self._me, self._structure, self.decider
-        depth = self._backstage.depth + len(self._above)
+        depth = self._shared.depth + len(self._above)
         began = trio.current_time()
         if me.stream.heard:
             me.emit(GraphStarted(graph=self._name, start=", ".join(structure.graph.start), depth=depth))
@@ -189,10 +189,10 @@ class Playing:
         ):
             yield
             return
-        from .agents.company import Company
+        from .agents.resources import GraphResources
 
-        behind = self._backstage
-        async with Company(
+        behind = self._shared
+        async with GraphResources(
             behind.context,
             graph,
             directory=behind.plan.directory,
@@ -202,7 +202,7 @@ class Playing:
             depth=behind.depth,
             workspace=behind.workspace,
             variables=behind.plan.workflow.vars,
-        ) as self._company:
+        ) as self._resources:
             yield
 
     # --- one firing ---------------------------------------------------------------------------------------
@@ -221,7 +221,7 @@ class Playing:
         finally:
             if said and (fired is None or (fired.failure is not None and not fired.outputs)):
                 path = "/".join((*self._above, node.id))
-                self._backstage.parts.setdefault(path, []).extend(signed(message, node.id) for message in said)
+                self._shared.parts.setdefault(path, []).extend(signed(message, node.id) for message in said)
         fired = msgspec.structs.replace(fired, seconds=trio.current_time() - began)
         if heard:
             me.emit(exited(self._structure, work, fired))
@@ -275,7 +275,7 @@ class Playing:
         try:
             if isinstance(firing.node.config, SubgraphConfig):
                 return await self._subgraph(me, firing, unit)
-            job = Job(firing, unit, self._backstage, self._company)
+            job = Job(firing, unit, self._shared, self._resources)
             return await CODE[type(firing.node.config)](me, job)
         except CallboardError as error:
             return Said(error=error)
@@ -286,11 +286,11 @@ class Playing:
     async def _subgraph(self, me: Actor, firing: Firing, unit: Unit) -> Said:
         structure = self._structure.within(firing.place)
         above = (*self._above, firing.place.id)
-        inner = Playing(me, structure, self._backstage, structure.graph.id or firing.place.id, above)
+        inner = GraphRun(me, structure, self._shared, structure.graph.id or firing.place.id, above)
         try:
             return (await inner.to_the_end(unit.inputs)).said()
         finally:
-            self._backstage.result.keep("".join(f"{id}/" for id in above), inner.decider.board.result().outputs)
+            self._shared.result.keep("".join(f"{id}/" for id in above), inner.decider.machine.result().outputs)
 
 
 def _restored(said: NodeSaid) -> Said:

@@ -65,6 +65,14 @@ def remembering(messages: Sequence[Message], memories: Sequence[tuple[str, Seque
     return [*messages[:last], memory, *messages[last:]]
 
 
+def reflection(said: Sequence[Message], answer: str, memories: Sequence[tuple[str, Sequence[str]]], prompt: str) -> str:
+    """What a model is asked that looks at its answer once more: all of the conversation as a text, what memory had to
+    say in front of it, and the author's `reflection_prompt` behind."""
+    told = [f"{message.role.upper()}: {message.text}" for message in (*said, Message(role="assistant", content=answer))]
+    memory = [message.text for message in remembering((), memories)]
+    return "Here is a conversation between two roles: " + "\n".join([*memory, *told]) + " " + prompt
+
+
 def failure_text(node: Node, error: CallboardError, inputs: Sequence[Message]) -> str:
     """The output of a node that failed and may go on."""
     config = node.config

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .....supervisors import Actor
     from ....work.tools.declare.declaration import Declaration, Schema
     from ....work.tools.files.home import Home
-    from .company import Company
+    from .resources import GraphResources
 
 ALL = ":All"
 """After the name of a file: every function of it."""
@@ -37,7 +37,7 @@ CONTEXT = "_context"
 """The parameter that is given what the run has."""
 
 
-def function_tools(company: Company, node: str, listed: FunctionTools) -> Iterator[Tool]:
+def function_tools(resources: GraphResources, node: str, listed: FunctionTools) -> Iterator[Tool]:
     """The functions that an entry of `tooling` lists.
 
     Args:
@@ -46,23 +46,25 @@ def function_tools(company: Company, node: str, listed: FunctionTools) -> Iterat
     Raises:
         GraphMistake: there is no such function.
     """
-    context = company.context
-    directory = functions_directory(company.directory, "function_calling", context.environ)
+    context = resources.context
+    directory = functions_directory(resources.directory, "function_calling", context.environ)
     files = function_files(directory)
     shelf = context.shelf or Shelf(context.config_dir, context.settings, context.environ)
     options = context.tool_options or ToolOptions()
-    home = shelf.home(directory=company.directory, agent=None, values={}, options=options)
+    home = shelf.home(directory=resources.directory, agent=None, values={}, options=options)
     for entry in listed.tools:
         for declaration in _declared(entry, files, directory):
-            call = _Call(company, node, declaration, home, listed.timeout or TIMEOUT)
+            call = _Call(resources, node, declaration, home, listed.timeout or TIMEOUT)
             yield Tool(spec=_spec(declaration, entry), run=call.run, origin="file", timeout=None)
 
 
 class _Call:
     """What calls of one function have in common."""
 
-    def __init__(self, company: Company, node: str, declaration: Declaration, home: Home, timeout: float) -> None:
-        self._company = company
+    def __init__(
+        self, resources: GraphResources, node: str, declaration: Declaration, home: Home, timeout: float
+    ) -> None:
+        self._resources = resources
         self._node = node
         self._declaration = declaration
         self._home = home
@@ -73,14 +75,14 @@ class _Call:
         from ....work.tools.files.call import play
         from ....work.tools.files.output import DONE
 
-        workspace = await self._company.workspace.path()
+        workspace = await self._resources.workspace.path()
         with tempfile.TemporaryDirectory(prefix="callboard-parts-", ignore_cleanup_errors=True) as directory:
             parts = Path(directory) / "parts.json"
             given = {
                 "roots": [str(root) for root in roots_of(self._declaration.file)],
                 "directory": str(self._declaration.file.absolute().parent),
                 "workspace": str(workspace),
-                "vars": self._company.variables,
+                "vars": self._resources.variables,
                 "session_id": me.stream.run,
                 "node_id": self._node,
                 "parts": str(parts),

@@ -27,7 +27,7 @@ from .functions import function_tools
 if TYPE_CHECKING:
     from .....supervisors import Actor
     from ....work.mcp.tools.talk import Talk
-    from .company import Company
+    from .resources import GraphResources
 
 ALL = ":All"
 """After the name of a file: every function of it."""
@@ -39,7 +39,7 @@ def wants_servers(toolings: Iterable[Tooling]) -> bool:
 
 
 async def tools_of_node(
-    me: Actor, company: Company, node: str, toolings: Iterable[Tooling], talk: Talk | None
+    me: Actor, resources: GraphResources, node: str, toolings: Iterable[Tooling], talk: Talk | None
 ) -> list[Tool]:
     """Collect them.
 
@@ -56,10 +56,10 @@ async def tools_of_node(
     for tooling in toolings:
         prefix = f"{tooling.prefix}_" if tooling.prefix else ""
         if isinstance(tooling.config, FunctionTools):
-            tools = list(function_tools(company, node, tooling.config))
+            tools = list(function_tools(resources, node, tooling.config))
         else:
             assert talk is not None
-            tools = await _served(me, company, tooling.config, talk, prefix)
+            tools = await _served(me, resources, tooling.config, talk, prefix)
         for tool in tools:
             named = _named(tool, prefix + tool.name) if tool.origin != "mcp" else tool
             if named.name in found:
@@ -74,13 +74,13 @@ async def tools_of_node(
 
 
 async def _served(
-    me: Actor, company: Company, config: McpLocalTools | McpRemoteTools, talk: Talk, prefix: str
+    me: Actor, resources: GraphResources, config: McpLocalTools | McpRemoteTools, talk: Talk, prefix: str
 ) -> list[Tool]:
     from ....work.mcp.tools.direct import direct_tool
     from ....work.mcp.tools.names import legal
     from ....work.mcp.tools.view import View
 
-    server = company.servers(me).bring(_server(config, company.directory))
+    server = resources.servers(me).bring(_server(config, resources.directory))
     view = View(talk=talk, server=server)
     return [direct_tool(view, tool, legal(prefix + tool.name)) for tool in await view.tools(me)]
 

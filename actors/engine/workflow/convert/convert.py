@@ -27,8 +27,8 @@ from .....protocol.workflow.model import (
     PassthroughConfig,
     Workflow,
 )
-from ..agents.asking import TEMPERATURE
-from ..board.structure import Place, Structure
+from ..agents.request import TEMPERATURE
+from ..machine.structure import Place, Structure
 from ..rules import RULES, Rules
 from . import replay
 from .reasons import condition_of, reasons

@@ -19,6 +19,7 @@ import regex
 import trio
 
 from .....protocol.errors import GraphMistake, NodeFailed
+from .....protocol.workflow.edges import ByMatch, RegexExtract
 
 AT_ONCE = 0.002
 """Seconds that a match may hold up all others."""
@@ -139,6 +140,18 @@ class Pattern:
             if len(found) % 100 == 0 and time.monotonic() > until:
                 raise TimeoutError
         return found
+
+
+def pattern_in(block: RegexExtract | ByMatch) -> Pattern:
+    """The compiled pattern of a block that says in words what its flags are.
+
+    Raises:
+        GraphMistake: it is none.
+    """
+    flags = re.NOFLAG if block.case_sensitive else re.IGNORECASE
+    flags |= re.MULTILINE if block.multiline else re.NOFLAG
+    flags |= re.DOTALL if block.dotall else re.NOFLAG
+    return Pattern(block.pattern, flags)
 
 
 def _as_itself(token: re.Match[str]) -> str:

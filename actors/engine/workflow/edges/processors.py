@@ -15,8 +15,8 @@ import msgspec
 from .....protocol.workflow.edges import FunctionProcessor, Processor, RegexExtract, Template
 from ..messages import Message
 from .conditions import Change, Functions, Missing
+from .matching import pattern_in
 from .names import filled
-from .patterns import pattern_in
 
 Process: TypeAlias = Callable[[Message, Mapping[str, str]], Message | Awaitable[Message | None] | None]
 """Given a message, and what nodes said last, by their ids."""

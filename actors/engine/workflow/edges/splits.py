@@ -15,8 +15,7 @@ from .....protocol.json_values import NotJson, decode
 from .....protocol.workflow.edges import ByArray, ByDelimiter, ByLines, ByMatch, ByMessage, ByPath, Split
 from ...graph.templates import render
 from ..messages import Message
-from .matching import Pattern
-from .patterns import pattern_in
+from .matching import Pattern, pattern_in
 from .processors import with_text
 
 

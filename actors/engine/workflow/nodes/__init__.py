@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .....protocol.workflow.model import AgentConfig, CustomConfig, HumanConfig, NodeConfig, PythonConfig
-from ..board.perform import Said
+from ..machine.perform import Said
 from ..plan import Code, Job
 from .custom import run_custom_node
 from .human import run_human_node
@@ -23,8 +23,8 @@ async def run_agent(me: Actor, job: Job) -> Said:
     """agent nodes: their room, with all it needs, is imported by workflows that have one."""
     from .agent import run_agent_node
 
-    assert job.company is not None
-    return await run_agent_node(me, job.node, job.unit, job.company)
+    assert job.resources is not None
+    return await run_agent_node(me, job.node, job.unit, job.resources)
 
 
 CODE: dict[type[NodeConfig], Code] = {

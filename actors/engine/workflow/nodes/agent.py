@@ -27,17 +27,16 @@ from ....work.context import AgentCall
 from ....work.record import Record
 from ....work.tools.calls import Player
 from ...conversation.play import Conversation, OutOfTurns, Talk
-from ..agents.asking import Params, attempts_of, read_params
-from ..agents.company import Company
 from ..agents.providers import CALLBOARD, model_of
+from ..agents.request import Params, attempts_of, read_params
+from ..agents.resources import GraphResources
 from ..agents.skills import skill_tool, skills_of, told
-from ..agents.thinking import reflection
 from ..agents.tooling import tools_of_node, wants_servers
-from ..board.dynamic import Unit
-from ..board.perform import Said
+from ..machine.dynamic import Unit
+from ..machine.perform import Said
 from ..memory.memories import Recalled
 from ..messages import Message
-from ..prompting import conversation, headed_text, remembering
+from ..prompting import conversation, headed_text, reflection, remembering
 
 if TYPE_CHECKING:
     from .....supervisors import Actor
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
     from ....work.tools.tool import Tool
 
 
-async def run_agent_node(me: Actor, node: Node, unit: Unit, company: Company) -> Said:
+async def run_agent_node(me: Actor, node: Node, unit: Unit, resources: GraphResources) -> Said:
     """Have it answer.
 
     Raises:
@@ -54,7 +53,7 @@ async def run_agent_node(me: Actor, node: Node, unit: Unit, company: Company) ->
     """
     config = node.config
     assert isinstance(config, AgentConfig)
-    memories, rules = company.memories, company.rules
+    memories, rules = resources.memories, resources.rules
     inputs = unit.inputs
     thinks = config.thinking is not None and config.provider != CALLBOARD
     early: Recalled = []
@@ -62,7 +61,7 @@ async def run_agent_node(me: Actor, node: Node, unit: Unit, company: Company) ->
         early = await memories.recall(me, node, "pre_gen_thinking", inputs)
     also: Stage | None = "pre_gen_thinking" if rules.early_memories_count and not thinks else None
     beside = await memories.recall(me, node, "gen", inputs, also=also)
-    agent = _Agent(me, node, config, company)
+    agent = _Agent(me, node, config, resources)
     role = unit.role(config.role) if config.role else None
     trace: tuple[Message, ...] = ()
     failures: tuple[CallboardError, ...] = ()
@@ -80,11 +79,11 @@ async def run_agent_node(me: Actor, node: Node, unit: Unit, company: Company) ->
 class _Agent:
     """One answer of one agent."""
 
-    def __init__(self, me: Actor, node: Node, config: AgentConfig, company: Company) -> None:
+    def __init__(self, me: Actor, node: Node, config: AgentConfig, resources: GraphResources) -> None:
         self._me = me
         self._node = node
         self._config = config
-        self._company = company
+        self._resources = resources
 
     # --- by a model
 
@@ -92,20 +91,20 @@ class _Agent:
         self, role: str | None, inputs: Sequence[Message], beside: Recalled, early: Recalled
     ) -> tuple[str, tuple[Message, ...]]:
         """The answer, and the turns of its tool loop if it called any."""
-        config, company = self._config, self._company
+        config, resources = self._config, self._resources
         params = read_params(config.params)
-        model = model_of(config, company.context)
-        skills = skills_of(config.skills, company.directory)
+        model = model_of(config, resources.context)
+        skills = skills_of(config.skills, resources.directory)
         system = "\n\n".join(part for part in (role, told(skills)) if part)
         messages = remembering(conversation(system, inputs, config.input_mode), beside)
         with self._talk(model) as talk:
-            tools = await tools_of_node(self._me, company, self._node.id, config.tooling, talk)
+            tools = await tools_of_node(self._me, resources, self._node.id, config.tooling, talk)
             if skills:
                 tools.append(skill_tool(skills))
             listed = {tool.name: tool for tool in tools}
             said, turns = await self._answer(params, model, messages, listed)
             if config.thinking is not None:
-                late = await company.memories.recall(self._me, self._node, "post_gen_thinking", inputs, said)
+                late = await resources.memories.recall(self._me, self._node, "post_gen_thinking", inputs, said)
                 prompt = reflection(messages, said, _merged(early, late), config.thinking.reflection_prompt)
                 thought, _ = await self._answer(params, model, [Message(role="user", content=prompt)], listed)
                 said = thought
@@ -115,7 +114,7 @@ class _Agent:
         self, params: Params, model: str, messages: Sequence[Message], tools: Mapping[str, Tool]
     ) -> tuple[str, Sequence[Turn]]:
         """What the model says at last, and all turns that came of it."""
-        company = self._company
+        resources = self._resources
         system, turns = _as_turns(messages)
         request = params.completed(ChatRequest(model=model, system=system, messages=turns), self._config.params)
         if not self._node.log_output:  # what streams in is emitted in pieces
@@ -127,10 +126,10 @@ class _Agent:
             bound="tool_loop_limit",
             node=self._node.id,
         )
-        context = company.context
+        context = resources.context
         player = Player(tools, context.permissions, meter=context.meter)
         attempts = attempts_of(self._config.retry)
-        talk = Conversation(context, settled, player, request, company.record, attempts=attempts)
+        talk = Conversation(context, settled, player, request, resources.record, attempts=attempts)
         try:
             await self._in_time(talk, params.timeout)
         except OutOfTurns as error:
@@ -157,8 +156,8 @@ class _Agent:
             return
         from ....work.mcp.tools.talk import Talk as ServersTalk
 
-        with self._company.servers(self._me).inner(self._me.path) as scope:
-            yield ServersTalk(scope=scope, context=self._company.context, model=model)
+        with self._resources.servers(self._me).inner(self._me.path) as scope:
+            yield ServersTalk(scope=scope, context=self._resources.context, model=model)
 
     # --- by an agent of ours
 
@@ -166,10 +165,10 @@ class _Agent:
         self, role: str | None, inputs: Sequence[Message], beside: Recalled
     ) -> tuple[str, tuple[CallboardError, ...]]:
         """What another agent answers, and the failures that it went on over."""
-        company, name = self._company, self._config.name
-        context, depth = company.context.below({}, None), company.depth + 1
+        resources, name = self._resources, self._config.name
+        context, depth = resources.context.below({}, None), resources.depth + 1
         is_file = name.endswith((".yaml", ".yml"))
-        unknown = None if is_file else context.unknown_agent(name, company.directory)
+        unknown = None if is_file else context.unknown_agent(name, resources.directory)
         if unknown is not None:
             raise GraphMistake(unknown)
         too_deep = context.too_deep(depth)
@@ -184,7 +183,7 @@ class _Agent:
             prompt="\n\n".join(part for part in (role, *memory, task) if part),
             variables={},
             depth=depth,
-            near=company.directory,
+            near=resources.directory,
             context=context,
             record=record,
             by_file=True,

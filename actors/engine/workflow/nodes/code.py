@@ -22,7 +22,7 @@ from .python import Script, failure, run_script
 
 if TYPE_CHECKING:
     from .....supervisors import Actor
-    from ..plan import Backstage
+    from ..plan import WorkflowRun
 
 SECONDS = 3.0
 """For `main.py`; one that still runs then, as a game or a server does, has not failed."""
@@ -30,20 +30,20 @@ SECONDS = 3.0
 _FILE = re.compile(r"^[ \t#*`]*([\w./-]+\.\w+)[ \t*`:]*\n+```[^\n`]*\n(.*?)```", re.DOTALL | re.MULTILINE)
 
 
-def saves_and_runs(me: Actor, backstage: Backstage) -> Callable[[str], Awaitable[str]]:
+def saves_and_runs(me: Actor, shared: WorkflowRun) -> Callable[[str], Awaitable[str]]:
     """The processor, for one run."""
     turn = trio.Lock()
 
     async def save_and_run(text: str) -> str:
         async with turn:
-            directory = await backstage.workspace.path()
+            directory = await shared.workspace.path()
             await trio.to_thread.run_sync(_save, directory, files_in(text))
             if not (directory / "main.py").is_file():
                 return f"{text}\n\n{failure('there is no main.py')}"
             script = Script(
                 command=[sys.executable],
                 file=directory / "main.py",
-                env=inherited(backstage.context.environ),
+                env=inherited(shared.context.environ),
                 seconds=SECONDS,
                 must_end=False,
             )

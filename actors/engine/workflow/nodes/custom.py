@@ -15,7 +15,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, cast
 
 from .....protocol.errors import GraphMistake
-from ..board.perform import Said
+from ..machine.perform import Said
 from ..plan import Code, Job
 
 if TYPE_CHECKING:

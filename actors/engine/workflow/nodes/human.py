@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from .....protocol.chat import FilePart, ImagePart, TextPart, parts_of
 from .....protocol.questions import Question
 from .....protocol.workflow.model import HumanConfig
-from ..board.perform import Said
+from ..machine.perform import Said
 from ..messages import Message
 from ..plan import Job
 from ..prompting import heading, remembered
@@ -27,7 +27,7 @@ async def run_human_node(me: Actor, job: Job) -> Said:
     assert isinstance(config, HumanConfig)
     blocks = [config.description.strip()] if config.description and config.description.strip() else []
     blocks += shown(job.inputs)
-    memories = job.company.memories if job.company is not None and config.memories else None
+    memories = job.resources.memories if job.resources is not None and config.memories else None
     if memories is not None:
         blocks += remembered(await memories.recall(me, job.node, "gen", job.inputs, also="pre_gen_thinking"))
     question = Question(id="", actor="", node=job.node.id, kind="text", text="\n\n".join(blocks))

@@ -31,8 +31,8 @@ from .....supervisors.child import ProcessStop
 from ....work.tools.files.home import inherited
 from ....work.tools.files.limits import MIB, Limits, impose, kill, watch
 from ....work.tools.files.output import Printed
-from ..board.perform import Said
 from ..edges.conditions import CODE_FAILED
+from ..machine.perform import Said
 from ..messages import Message
 from ..plan import Job
 
@@ -77,7 +77,7 @@ async def run_python_node(me: Actor, job: Job) -> Said:
     if not code:
         return _said(failure("No executable code segment found"))
     _check_encoding(config.encoding)
-    directory = await job.backstage.workspace.path()
+    directory = await job.shared.workspace.path()
     file = await trio.to_thread.run_sync(_written, directory, job.node.id, code + "\n")
     own = config.env if job.firing.rules.python_env else {}
     script = Script(

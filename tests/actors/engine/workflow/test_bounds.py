@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from workflow_house import House, written
 
-from callboard.actors.engine.workflow.board import perform
+from callboard.actors.engine.workflow.machine import perform
 from callboard.actors.engine.workflow.workspace import Workspace
 from callboard.protocol.errors import GraphMistake, NodeFailed
 

@@ -13,7 +13,7 @@ from workflow_agents import Agents
 from workflow_guide import EXAMPLES, example
 from workflow_stage import Stage, structure, workflow
 
-from callboard.actors.engine.workflow.board.result import Delivered, Notice
+from callboard.actors.engine.workflow.machine.result import Delivered, Notice
 from callboard.protocol.workflow import read_workflow
 
 TWO = '[{"name": "Ann"}, {"name": "Bob"}]'

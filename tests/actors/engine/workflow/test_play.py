@@ -1,4 +1,4 @@
-"""A workflow on the kernel: what the board hands out is done by actors, and comes to the same."""
+"""A workflow on the kernel: what the machine hands out is done by actors, and comes to the same."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def stub(monkeypatch: pytest.MonkeyPatch) -> Stage:
 
     async def run_stub(me: Any, job: Job) -> Any:
         assert isinstance(job.config, AgentConfig)
-        board = type("B", (), {"structure": type("S", (), {"graph": stage.graph})})
-        return stage._agent(board, job.firing, job.config, job.unit)
+        machine = type("B", (), {"structure": type("S", (), {"graph": stage.graph})})
+        return stage._agent(machine, job.firing, job.config, job.unit)
 
     monkeypatch.setitem(play.CODE, AgentConfig, run_stub)
-    monkeypatch.setattr(play.Playing, "_employed", lambda *_: nullcontext())
+    monkeypatch.setattr(play.GraphRun, "_employed", lambda *_: nullcontext())
     return stage
 
 
@@ -347,7 +347,7 @@ async def test_a_plugin_that_gives_something_else_back_is_told_what_is_wanted(ho
 
 SIESTA = """
 from callboard.actors.engine.workflow.messages import Message
-from callboard.actors.engine.workflow.board.perform import Said
+from callboard.actors.engine.workflow.machine.perform import Said
 
 
 async def siesta(me, job):

@@ -18,10 +18,10 @@ from trio.testing import MockClock
 from workflow_graphs import graphs
 from workflow_house import a_house
 
-from callboard.actors.engine.workflow.board import dynamic, perform
-from callboard.actors.engine.workflow.board.perform import Said
-from callboard.actors.engine.workflow.board.structure import Structure
 from callboard.actors.engine.workflow.edges.files import Named
+from callboard.actors.engine.workflow.machine import dynamic, perform
+from callboard.actors.engine.workflow.machine.perform import Said
+from callboard.actors.engine.workflow.machine.structure import Structure
 from callboard.actors.engine.workflow.messages import Message
 from callboard.actors.engine.workflow.nodes import custom
 from callboard.actors.engine.workflow.outcome import WorkflowResult

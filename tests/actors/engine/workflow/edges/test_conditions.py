@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from workflow_stage import Stage, structure, workflow
 
-from callboard.actors.engine.workflow.board.result import Notice, Warned
 from callboard.actors.engine.workflow.edges.conditions import Functions, predicate_of
+from callboard.actors.engine.workflow.machine.result import Notice, Warned
 from callboard.protocol.errors import BudgetReached, GraphMistake
 from callboard.protocol.workflow.edges import (
     Always,

@@ -1,7 +1,7 @@
 """Work that splits and joins, without tasks: generators that say what they wait for.
 
-A strand is a generator. It yields a list of what it waits for: jobs carried out elsewhere, and strands
-below it. It goes on with a list of what came of them, in the same order, once all are there, so what a strand does
+A coroutine here is a plain generator. It yields a list of what it waits for: jobs carried out elsewhere, and coroutines
+below it. It goes on with a list of what came of them, in the same order, once all are there, so what a coroutine does
 does not depend on who is quick. Nothing is waited for here; `done` says which jobs may begin next.
 """
 
@@ -12,23 +12,23 @@ from typing import Any, TypeAlias
 
 from .....protocol.workflow.messages import FireNode
 
-Strand: TypeAlias = Generator[list[Any], list[Any], Any]
-"""Yields jobs and strands, is sent their results, returns its own."""
+Coroutine: TypeAlias = Generator[list[Any], list[Any], Any]
+"""Yields jobs and coroutines, is sent their results, returns its own."""
 
 
 class _Waiting:
-    __slots__ = ("answers", "open", "parent", "slot", "strand")
+    __slots__ = ("answers", "coroutine", "open", "parent", "slot")
 
-    def __init__(self, strand: Strand, parent: _Waiting | None, slot: int) -> None:
-        self.strand = strand
+    def __init__(self, coroutine: Coroutine, parent: _Waiting | None, slot: int) -> None:
+        self.coroutine = coroutine
         self.parent = parent
         self.slot = slot
         self.answers: list[Any] = []
         self.open = 0
 
 
-class Strands:
-    """One strand and all below it.
+class Scheduler:
+    """One coroutine and all below it.
 
     Attributes:
         result: what it returned; None until then.
@@ -40,9 +40,9 @@ class Strands:
         self.finished = False
         self._open: dict[int, tuple[_Waiting, int]] = {}
 
-    def begin(self, strand: Strand) -> list[FireNode]:
+    def begin(self, coroutine: Coroutine) -> list[FireNode]:
         """Start; returns the jobs to begin with."""
-        return self._go_on(_Waiting(strand, None, 0))
+        return self._go_on(_Waiting(coroutine, None, 0))
 
     def done(self, key: int, answer: Any) -> list[FireNode]:
         """A job is done; returns those that may begin now."""
@@ -57,7 +57,7 @@ class Strands:
         while todo:
             current = todo.pop()
             try:
-                wanted = current.strand.send(current.answers) if current.answers else next(current.strand)
+                wanted = current.coroutine.send(current.answers) if current.answers else next(current.coroutine)
             except StopIteration as stop:
                 parent = current.parent
                 if parent is None:

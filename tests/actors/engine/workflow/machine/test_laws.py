@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from workflow_graphs import IDS, graphs
 from workflow_stage import Stage, first, last, shuffled, task
 
-from callboard.actors.engine.workflow.board.board import Board
-from callboard.actors.engine.workflow.board.result import Delivered, Dropped, Notice, Result
-from callboard.actors.engine.workflow.board.structure import Structure
+from callboard.actors.engine.workflow.machine.machine import StateMachine
+from callboard.actors.engine.workflow.machine.result import Delivered, Dropped, Notice, Result
+from callboard.actors.engine.workflow.machine.structure import Structure
 from callboard.actors.engine.workflow.messages import Message
 from callboard.actors.engine.workflow.rules import DEVALL, STANDARD, Rules
 from callboard.protocol.workflow.cycles import cycles_of
@@ -47,15 +47,15 @@ class Bounded(Stage):
             raise TooMuch
         return super()._seen(firings)
 
-    def play(self, board: Board, given: Sequence[Message]) -> Result:
-        done = board.done
+    def play(self, machine: StateMachine, given: Sequence[Message]) -> Result:
+        done = machine.done
 
         def remembered(fired: Fired) -> list[FireNode]:
             self.fired.append(fired)
             return done(fired)
 
-        board.done = remembered
-        return super().play(board, given)
+        machine.done = remembered
+        return super().play(machine, given)
 
 
 RULES = st.sampled_from([STANDARD, DEVALL])

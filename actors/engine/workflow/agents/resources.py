@@ -1,10 +1,10 @@
 """What the agents of one graph share while it runs: memories, and the MCP servers that its file describes.
 
-    async with Company(context, graph, directory=..., workflow=..., rules=..., ...) as company:
-        said = await run_agent_node(me, node, unit, company)
+    async with GraphResources(context, graph, directory=..., workflow=..., rules=..., ...) as resources:
+        said = await run_agent_node(me, node, unit, resources)
 
 Nothing is opened before its first use, and everything is given back at the end of the block. A graph that runs
-twice, as that of a subgraph does, has a company each time.
+twice, as that of a subgraph does, has its own each time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @final
-class Company:
+class GraphResources:
     """See the module.
 
     Args:

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from workflow_stage import Stage, structure, workflow
 
-from callboard.actors.engine.workflow.board.result import Result
 from callboard.actors.engine.workflow.edges.conditions import Functions
+from callboard.actors.engine.workflow.machine.result import Result
 from callboard.actors.engine.workflow.messages import Message, Queue
 
 

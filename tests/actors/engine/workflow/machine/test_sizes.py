@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 from workflow_stage import Stage
 
-from callboard.actors.engine.workflow.board.result import Result
-from callboard.actors.engine.workflow.board.structure import Structure
+from callboard.actors.engine.workflow.machine.result import Result
+from callboard.actors.engine.workflow.machine.structure import Structure
 from callboard.actors.engine.workflow.rules import STANDARD
 from callboard.protocol.workflow.edges import Edge
 from callboard.protocol.workflow.model import Graph, LiteralConfig, LoopCounterConfig, Node, PassthroughConfig

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 from workflow_stage import Seen, Stage, read, structure
 
-from callboard.actors.engine.workflow.board.result import Result
+from callboard.actors.engine.workflow.machine.result import Result
 from callboard.actors.engine.workflow.messages import Message
 from callboard.protocol.errors import CallboardError
 

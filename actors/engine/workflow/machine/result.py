@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from typing import TypeAlias
 
 import msgspec
@@ -64,3 +66,15 @@ class Result(msgspec.Struct, kw_only=True):
             return Said(error=self.error, unaccepted=self.unaccepted)
         outputs = self.final_messages or (Message(role="assistant", content=""),)
         return Said(outputs=outputs, unaccepted=self.unaccepted)
+
+
+VOTE = "MAJORITY_VOTE"
+"""The source of a majority's message."""
+
+
+def majority(votes: Iterable[str]) -> Message:
+    """The most frequent vote, of equals the one that was given first; blank ones count only among themselves."""
+    given = list(votes)
+    counts = Counter([vote for vote in given if vote.strip()] or given)
+    winner = counts.most_common(1)[0][0] if counts else ""
+    return Message(role="assistant", content=winner, source=VOTE)

@@ -4,7 +4,7 @@
 
 The caller brings the node's own code (`Work`) and decides how units run together; what a literal, a passthrough or a
 gate says is known here. A failure that is tolerated becomes what the node said; any other is the firing's. Nothing of a
-run is changed here, so firings may be performed at once: the board takes over what came of them in its own order.
+run is changed here, so firings may be performed at once: the machine takes over what came of them in its own order.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Firing(msgspec.Struct, frozen=True, eq=False):
     """A node that is to run now.
 
     Attributes:
-        work: what the board says of it.
+        work: what the machine says of it.
         now: seconds, for timers.
     """
 

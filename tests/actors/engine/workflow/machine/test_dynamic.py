@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from workflow_stage import Stage, structure, workflow
 
-from callboard.actors.engine.workflow.board import dynamic
-from callboard.actors.engine.workflow.board.result import Result
+from callboard.actors.engine.workflow.machine import dynamic
+from callboard.actors.engine.workflow.machine.result import Result
 
 
 def graph(

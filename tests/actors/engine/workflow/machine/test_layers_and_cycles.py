@@ -8,11 +8,10 @@ from collections.abc import Sequence
 import pytest
 from workflow_stage import Stage, shuffled, structure, task, workflow
 
-from callboard.actors.engine.workflow.board.board import Board
-from callboard.actors.engine.workflow.board.perform import Firing, performed
-from callboard.actors.engine.workflow.board.result import Delivered, Dropped, Notice, Result, Warned
-from callboard.actors.engine.workflow.board.structure import Structure
-from callboard.actors.engine.workflow.board.voting import majority
+from callboard.actors.engine.workflow.machine.machine import StateMachine
+from callboard.actors.engine.workflow.machine.perform import Firing, performed
+from callboard.actors.engine.workflow.machine.result import Delivered, Dropped, Notice, Result, Warned, majority
+from callboard.actors.engine.workflow.machine.structure import Structure
 from callboard.actors.engine.workflow.rules import STANDARD
 from callboard.protocol.errors import GraphMistake
 from callboard.protocol.workflow.messages import FireNode
@@ -78,12 +77,12 @@ def test_p01_messages_join_in_the_order_of_the_layer_however_slow_their_nodes_ar
 def test_p02_a_layer_waits_for_its_slowest_node() -> None:
     """F2 could begin as soon as F1 is done; S, which is of F1's layer, still runs."""
     found = structure(workflow(graph(f"A; F1; S; F2; J {PASS}", "A>F1; A>S; F1>F2; F2>J; S>J")))
-    board = Board(found)
-    (start,) = board.begin(task())
-    quick, slow = board.done(performed(Firing(start, found)))
+    machine = StateMachine(found)
+    (start,) = machine.begin(task())
+    quick, slow = machine.done(performed(Firing(start, found)))
     assert (quick.node, slow.node) == ("F1", "S")
-    assert board.done(performed(Firing(quick, found))) == []
-    assert [each.node for each in board.done(performed(Firing(slow, found)))] == ["F2"]
+    assert machine.done(performed(Firing(quick, found))) == []
+    assert [each.node for each in machine.done(performed(Firing(slow, found)))] == ["F2"]
 
 
 def test_an_edge_that_never_triggers_is_waited_for_all_the_same() -> None:

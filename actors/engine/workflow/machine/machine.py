@@ -1,12 +1,12 @@
 """The state of one run of one graph: which nodes may fire, what edges did, when a cycle ends, the result.
 
-A board hands out firings and takes back what came of them:
+A machine hands out firings and takes back what came of them:
 
-    todo = board.begin(task)
+    todo = machine.begin(task)
     while todo:
         work = todo.pop()                                   # or all of them at once
-        todo += board.done(await perform(Firing(work, structure), code))
-    result = board.result()
+        todo += machine.done(await perform(Firing(work, structure), code))
+    result = machine.result()
 
 It is a state machine: it never waits, and its driver (see `decider`) decides what runs at once. The result does not
 depend on that. What a layer's nodes said is delivered when the whole layer is done, in the order of the layer; two
@@ -36,10 +36,9 @@ from .....protocol.errors import CallboardError, GraphMistake
 from .....protocol.workflow.messages import Crossing, Fired, FireNode, Gate
 from ...graph.failures import together
 from ..messages import TASK, Message, Queue, carried, seeded, signed
-from .result import Delivered, Dropped, Notice, Result, Warned
-from .strands import Strands
+from .result import Delivered, Dropped, Notice, Result, Warned, majority
+from .scheduler import Scheduler
 from .structure import Cycle, Layer, Place, Structure, listed
-from .voting import majority
 
 
 class _Passed(msgspec.Struct):
@@ -50,7 +49,7 @@ class _Passed(msgspec.Struct):
     said: dict[str, str] = {}
 
 
-_Strand: TypeAlias = Generator[list[Any], list[Any], _Passed]
+_Coroutine: TypeAlias = Generator[list[Any], list[Any], _Passed]
 
 
 class _Scope(msgspec.Struct, frozen=True, eq=False):
@@ -63,7 +62,7 @@ class _Scope(msgspec.Struct, frozen=True, eq=False):
         return self.cycle is None or place in self.cycle
 
 
-class Board:
+class StateMachine:
     """One run; see the module's text.
 
     Args:
@@ -85,7 +84,7 @@ class Board:
         self.structure = structure
         self.order = order if order is not None else []
         self._tell = tell
-        self._strands = Strands()
+        self._scheduler = Scheduler()
         self._queues = [Queue() for _ in structure.places]
         self._outputs: list[list[Message]] = [[] for _ in structure.places]
         self.under_way: dict[int, FireNode] = {}
@@ -102,7 +101,7 @@ class Board:
     @property
     def finished(self) -> bool:
         """Whether nothing is left to be done."""
-        return self._strands.finished
+        return self._scheduler.finished
 
     def begin(self, task: Sequence[Message]) -> list[FireNode]:
         """Give the task to the start nodes; returns the first firings."""
@@ -119,7 +118,7 @@ class Board:
             self._told_dropped(place, self._queues[place.index].clear(context=True, kept=True))
             for message in task:
                 self._put(place, signed(message, TASK))
-        return self._strands.begin(self._whole())
+        return self._scheduler.begin(self._whole())
 
     def done(self, fired: Fired) -> list[FireNode]:
         """Take over what came of a firing; returns those that may begin now."""
@@ -130,12 +129,12 @@ class Board:
             self._gates[place.index] = fired.gate
         for warning in dict.fromkeys(fired.warnings):
             self._warn("edge", warning, place)
-        return self._strands.done(fired.key, fired)
+        return self._scheduler.done(fired.key, fired)
 
     def result(self) -> Result:
         """How it ended, or how far it has come."""
         places = self.structure.places
-        passed: _Passed | None = self._strands.result
+        passed: _Passed | None = self._scheduler.result
         final = self._final_messages()
         return Result(
             final=final[-1].text if final else "",
@@ -165,7 +164,7 @@ class Board:
 
     # --- layers -------------------------------------------------------------------------------------------
 
-    def _whole(self) -> _Strand:
+    def _whole(self) -> _Coroutine:
         scope = _Scope(None, ChainMap({}))
         for layer in self.structure.layers:
             passed = yield from self._layer(scope, layer)
@@ -173,7 +172,7 @@ class Board:
                 return passed
         return _Passed()
 
-    def _layer(self, scope: _Scope, layer: Layer, forced: Place | None = None) -> _Strand:
+    def _layer(self, scope: _Scope, layer: Layer, forced: Place | None = None) -> _Coroutine:
         """Run those of a layer who are triggered, and `forced`; what leads out of the scope is passed on."""
         items = [item for item in layer if isinstance(item, Cycle) or item is forced or self._is_triggered(item)]
         ends: dict[int, Fired | _Passed] = {}
@@ -189,7 +188,7 @@ class Board:
             ends.update(zip(rest, (yield [self._begun(items[i], scope) for i in rest]), strict=True))
         return self._settled(scope, [(items[i], ends[i]) for i in range(stop)])
 
-    def _begun(self, item: Place | Cycle, scope: _Scope) -> FireNode | _Strand:
+    def _begun(self, item: Place | Cycle, scope: _Scope) -> FireNode | _Coroutine:
         return self._round_and_round(item, scope) if isinstance(item, Cycle) else self._firing(item, scope)
 
     def _firing(self, place: Place, scope: _Scope) -> FireNode:
@@ -245,7 +244,7 @@ class Board:
 
     # --- cycles -------------------------------------------------------------------------------------------
 
-    def _round_and_round(self, cycle: Cycle, around: _Scope) -> _Strand:
+    def _round_and_round(self, cycle: Cycle, around: _Scope) -> _Coroutine:
         """Run a cycle until it is left, comes to rest, or fails."""
         passed = _Passed()
         try:
