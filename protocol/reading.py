@@ -52,7 +52,6 @@ class Reading:
         path: Path = (),
         *,
         what: str = "the file",
-        at: tuple[int, int] | None = None,
         given: Dict[str, Any] | None = None,
         hidden: Iterable[str] = (),
         elsewhere: Dict[str, str] | None = None,
@@ -61,7 +60,6 @@ class Reading:
 
         Args:
             what: how messages call the mapping: `an llm node`.
-            at: line and column to report a missing key at; the mapping's own by default.
             given: values of keys that the caller has read already.
             hidden: fields of the struct that are no keys of the file.
             elsewhere: for keys this mapping can't have, where they would belong (`llm nodes`).
@@ -79,7 +77,7 @@ class Reading:
             present = node.entries.get(key)
             if present is None or is_null(present.value):
                 if field.required:
-                    values[field.name] = self._missing(key, field, node, path, what, at, fields.values())
+                    values[field.name] = self._missing(key, field, node, path, what, fields.values())
                 continue
             value = self._value(field.type, present.value, (*path, key))
             if value and value is not _BROKEN and (why := why_without_effect(field)) is not None:
@@ -122,13 +120,7 @@ class Reading:
             self.broken.add(path)
 
     def unknown_key(
-        self,
-        key: str,
-        entry: Entry,
-        path: Path,
-        what: str,
-        known: Iterable[str],
-        elsewhere: Dict[str, str],
+        self, key: str, entry: Entry, path: Path, what: str, known: Iterable[str], elsewhere: Dict[str, str]
     ) -> None:
         """Warn of a key of the mapping at `path` that nothing reads."""
         known = list(known)
@@ -247,17 +239,10 @@ class Reading:
         return _BROKEN
 
     def _missing(
-        self,
-        key: str,
-        field: inspect.Field,
-        node: Mapping,
-        path: Path,
-        what: str,
-        at: tuple[int, int] | None,
-        fields: Iterable[inspect.Field],
+        self, key: str, field: inspect.Field, node: Mapping, path: Path, what: str, fields: Iterable[inspect.Field]
     ) -> Any:
         present = node.entries.get(key)
-        place = (present.line, present.column) if present else at or (node.line, node.column)
+        place = (present.line, present.column) if present else (node.line, node.column)
         state = "stands there without a value" if present else "is not there"
         required = ", ".join(f"`{other.encode_name}`" for other in fields if other.required)
         self.report(

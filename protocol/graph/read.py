@@ -11,9 +11,11 @@ from functools import lru_cache
 
 import msgspec
 
+from ..cursor import Cursor
 from ..problems import Problem, did_you_mean, errors_in
 from ..reading import YAML_ERROR, Reading, in_file_order
-from ..source import Entry, Mapping, Path, Scalar, Source, describe, parse_mapping
+from ..source import Source, parse_mapping
+from ..tree import Mapping, Path, Scalar, describe
 from .model import NODE_TYPES, AnyNode, Graph
 
 SUPPORTED_VERSIONS = ("1.0",)
@@ -47,124 +49,88 @@ def draft_graph(text: str, file: str, *, strict: bool = False) -> tuple[Draft | 
     root, problems = parse_mapping(text, file)
     if root is None:
         return None, problems
-    reading = Reading(file)
-    nodes, unread = _nodes(reading, root)
-    graph = reading.fill(
-        Graph,
-        root,
-        what="a graph",
-        given={"nodes": nodes, "source": Source(file, text)},
-        hidden=("source",),
+    top = Cursor(Reading(file), root)
+    nodes, unread = _nodes(top)
+    graph = top.reading.fill(
+        Graph, root, what="a graph", given={"nodes": nodes, "source": Source(file, text)}, hidden=("source",)
     )
-    _check_top(reading, root, graph, unread)
-    draft = Draft(graph, frozenset(unread), frozenset(reading.broken))
-    return draft, in_file_order([*problems, *reading.problems], strict=strict)
+    _check_top(top, graph, unread)
+    draft = Draft(graph, frozenset(unread), frozenset(top.reading.broken))
+    return draft, in_file_order([*problems, *top.reading.problems], strict=strict)
 
 
-def _nodes(reading: Reading, root: Mapping) -> tuple[dict[str, AnyNode], list[str]]:
+def _nodes(top: Cursor) -> tuple[dict[str, AnyNode], list[str]]:
     """The nodes that could be read, and the ids of those that could not."""
-    entry = root.entries.get("nodes")
-    if entry is None:
-        reading.report(
-            "error",
+    read = {key: _node(top["nodes"], key) for key in top["nodes"].entries} if "nodes" in top.entries else {}
+    if "nodes" not in top.entries:
+        top["nodes"].error(
             "missing_key",
             f"{YAML_ERROR}missing field `nodes`: a graph needs it, and it is not there",
-            ("nodes",),
-            root,
             expected="`nodes:` with a mapping of node ids to nodes",
             hint="Hint: the required fields of a graph are `name`, `start`, `nodes`.",
         )
-        return {}, []
-    if not isinstance(entry.value, Mapping):
-        if not (isinstance(entry.value, Scalar) and entry.value.value is None):
-            reading.report(
-                "error",
-                "wrong_type",
-                f"{YAML_ERROR}invalid type: `nodes` is {describe(entry.value)}",
-                ("nodes",),
-                entry.value,
-                expected="a mapping of node ids to nodes",
-                hint="Hint: write each node under its id: `plan: {type: llm, ...}`.",
-            )
-        return {}, []
-    nodes: dict[str, AnyNode] = {}
-    unread: list[str] = []
-    for key, node_entry in entry.value.entries.items():
-        node = _node(reading, key, node_entry)
-        if node is None:
-            unread.append(key)
-        else:
-            nodes[key] = node
-    return nodes, unread
-
-
-def _node(reading: Reading, key: str, entry: Entry) -> AnyNode | None:
-    path: Path = ("nodes", key)
-    place = (entry.line, entry.column)
-    if not isinstance(entry.value, Mapping):
-        reading.report(
-            "error",
+    elif not isinstance(top["nodes"].node, Mapping) and top.get("nodes") is not None:
+        top["nodes"].error(
             "wrong_type",
-            f"{YAML_ERROR}invalid type: node '{key}' is {describe(entry.value)}",
-            path,
-            place,
+            f"{YAML_ERROR}invalid type: `nodes` is {describe(top['nodes'].node)}",
+            expected="a mapping of node ids to nodes",
+            hint="Hint: write each node under its id: `plan: {type: llm, ...}`.",
+        )
+    return {key: node for key, node in read.items() if node is not None}, [key for key in read if read[key] is None]
+
+
+def _node(nodes: Cursor, key: str) -> AnyNode | None:
+    part = nodes.key(key)
+    if not isinstance(part.node, Mapping):
+        part.error(
+            "wrong_type",
+            f"{YAML_ERROR}invalid type: node '{key}' is {describe(part.node)}",
             expected="a mapping with `type`",
             hint=f"Hint: write `{key}: {{type: end}}`, or indent its keys under it.",
         )
         return None
-    kind = _type_of(reading, entry.value, path, place)
+    kind = _type_of(part)
     if kind is None:
         return None
-    cls = NODE_TYPES[kind]
-    node = reading.fill(
-        cls,
-        Mapping({name: e for name, e in entry.value.entries.items() if name != "type"}, *place),
-        path,
+    node = part.reading.fill(
+        NODE_TYPES[kind],
+        Mapping({name: entry for name, entry in part.entries.items() if name != "type"}, *part.place),
+        part.path,
         what=f"{'an' if kind[0] in 'aeil' else 'a'} {kind} node",
-        at=place,
         elsewhere=_owners(),
     )
     if not node.id:
-        node = msgspec.structs.replace(node, id=key)
-    elif node.id != key:
-        id_entry = entry.value.entries["id"]
-        reading.report(
-            "error",
+        return msgspec.structs.replace(node, id=key)
+    if node.id != key:
+        part["id"].error(
             "id_mismatch",
             f"Node ID mismatch: key '{key}' does not match node.id '{node.id}'",
-            (*path, "id"),
-            id_entry.value,
             expected=f"id: {key}",
             hint="Hint: make them equal, or leave `id` out.",
         )
     return node
 
 
-def _type_of(reading: Reading, node: Mapping, path: Path, place: tuple[int, int]) -> str | None:
+def _type_of(part: Cursor) -> str | None:
     """The node's type, or None with a problem reported."""
     known = ", ".join(NODE_TYPES)
-    entry = node.entries.get("type")
-    if entry is None:
-        reading.report(
-            "error",
+    kind = part["type"]
+    if "type" not in part.entries:
+        kind.place = part.place
+        kind.error(
             "missing_key",
             f"{YAML_ERROR}missing field `type`: every node needs one",
-            (*path, "type"),
-            place,
             expected=f"type: one of {known}",
             hint=f"Hint: the node types are {known}.",
         )
         return None
-    if isinstance(entry.value, Scalar) and entry.value.value in NODE_TYPES:
-        return str(entry.value.value)
-    found = entry.value.text if isinstance(entry.value, Scalar) else describe(entry.value)
+    if kind.text in NODE_TYPES:
+        return kind.text
+    found = kind.node.text if isinstance(kind.node, Scalar) else describe(kind.node)
     near = did_you_mean(found, NODE_TYPES)
-    reading.report(
-        "error",
+    kind.error(
         "unknown_type",
         f"{YAML_ERROR}unknown variant `{found}` as node type",
-        (*path, "type"),
-        entry.value,
         expected=f"one of {known}",
         hint=f"Hint: {near + ' ' if near else ''}The node types are {known}.",
     )
@@ -181,54 +147,36 @@ def _owners() -> dict[str, str]:
     return {name: f"{', '.join(kinds)} nodes" for name, kinds in owners.items()}
 
 
-def _check_top(reading: Reading, root: Mapping, graph: Graph, unread: list[str]) -> None:
+def _check_top(top: Cursor, graph: Graph, unread: list[str]) -> None:
     """What the types can't say about the top level, in Loki's words."""
-    if not graph.name and ("name",) not in reading.broken:
-        reading.report(
-            "error",
+    if not graph.name and not top["name"].is_broken:
+        top["name"].error(
             "empty_name",
             "Graph must have a non-empty 'name' field",
-            ("name",),
-            root.entries["name"].value,
             expected="the agent's name",
             hint="Hint: write `name: my-agent`.",
         )
     if graph.version not in SUPPORTED_VERSIONS:
         supported = ", ".join(SUPPORTED_VERSIONS)
-        reading.report(
-            "error",
+        top["version"].error(
             "unsupported_version",
             f"Unsupported graph schema version '{graph.version}'. Supported versions: {supported}",
-            ("version",),
-            root.entries["version"].value,
             expected=f'version: "{SUPPORTED_VERSIONS[-1]}"',
             hint="Hint: this is the version of the schema, not of your agent.",
         )
     known = [*graph.nodes, *unread]
-    if not known and ("nodes",) not in reading.broken:
-        entry = root.entries["nodes"]
-        reading.report(
-            "error",
+    if not known and ("nodes",) not in top.reading.broken:
+        top.key("nodes").error(
             "no_nodes",
             f"Graph '{graph.name}' has no nodes defined",
-            ("nodes",),
-            (entry.line, entry.column),
             expected="at least one node",
             hint="Hint: a graph needs at least an end node: `done: {type: end, output: hi}`.",
         )
-    elif known and graph.start not in known and ("start",) not in reading.broken:
-        ids = [key for key in _ids(root) if key in known]
-        reading.report(
-            "error",
+    elif known and graph.start not in known and not top["start"].is_broken:
+        ids = list(top["nodes"].entries)
+        top["start"].error(
             "missing_start",
             f"Start node '{graph.start}' not found in graph '{graph.name}'. Available nodes: {', '.join(ids)}",
-            ("start",),
-            root.entries["start"].value,
             expected="the id of a node",
             hint=did_you_mean(graph.start, ids) or "Hint: name one of them in `start`.",
         )
-
-
-def _ids(root: Mapping) -> list[str]:
-    nodes = root.entries["nodes"].value
-    return list(nodes.entries) if isinstance(nodes, Mapping) else []

@@ -15,7 +15,7 @@ import msgspec
 
 from ..control.caller import SCOPES
 from ..problems import Problem, Severity, did_you_mean
-from ..reading import in_file_order
+from ..reading import Reading, in_file_order
 from ..source import Mapping, Node, Path, Sequence, dotted
 from .api import ALGORITHMS, ApiSettings, Cors, Jwt
 
@@ -41,26 +41,13 @@ def api_problems(api: ApiSettings, block: Node, file: str, found: list[Problem])
     """
     known = [_firm(problem) for problem in found]
     broken = {problem.key for problem in known if problem.severity == "error"}
-    problems: list[Problem] = []
+    reading = Reading(file)
 
     def report(path: Path, message: str, expected: str, hint: str | None = None, severity: Severity = "error") -> None:
-        path = ("api", *path)
-        if any(key and f"{dotted(path)}.".startswith(f"{key}.") for key in broken):
-            return
-        line, column = _place(block, path[1:])
-        problems.append(
-            Problem(
-                severity=severity,
-                file=file,
-                line=line,
-                column=column,
-                code="bad_value",
-                key=dotted(path),
-                message=f"`{dotted(path)}` {message}",
-                expected=expected,
-                hint=hint,
-            )
-        )
+        name = dotted(path := ("api", *path))
+        if not any(key and f"{name}.".startswith(f"{key}.") for key in broken):
+            place = _place(block, path[1:])
+            reading.report(severity, "bad_value", f"`{name}` {message}", path, place, expected=expected, hint=hint)
 
     _address(api, report)
     _keys(api, report)
@@ -73,7 +60,7 @@ def api_problems(api: ApiSettings, block: Node, file: str, found: list[Problem])
     if rate is not None and not 0 <= rate <= 1_000_000:
         report(("limits", "rate_limit_per_minute"), f"is {rate}", "a whole number from 1 to 1000000, or 0 for no limit")
     _audit(api, report)
-    return in_file_order([*known, *problems])
+    return in_file_order([*known, *reading.problems])
 
 
 def _firm(problem: Problem) -> Problem:

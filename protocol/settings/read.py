@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
-from .. import source
+from ..cursor import Cursor
 from ..mcp.config import PoolSettings
 from ..permissions import Permissions
 from ..problems import Problem, did_you_mean
 from ..reading import Reading
 from ..references import REFERENCE, expanded
+from ..source import parse_mapping
+from ..tree import Mapping as Entries
+from ..tree import Scalar, describe, dotted, is_null
 from .api import ApiSettings
 from .api_checks import api_problems
 from .keys import FLAG, INT, KEPT, LEAST, NUMBER, TEXT, USED, WORDS, fits, from_text
@@ -28,7 +31,6 @@ from .model import (
 )
 
 Json = Any
-T = TypeVar("T", bound=msgspec.Struct)
 
 
 class _Nested(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,35 +70,27 @@ def read_settings(text: str, file: str, environ: Mapping[str, str]) -> tuple[Set
     Returns:
         the settings as far as they could be read, and all that is wrong with them.
     """
-    root, problems = source.parse_mapping(text, file) if text.strip() else (None, [])
+    root, problems = parse_mapping(text, file) if text.strip() else (None, [])
     problems = [problem for problem in problems if problem.code != "empty_file"]
-    reader = _Reader(file, environ, problems)
-    values = reader.scalars(root) if root is not None else {}
-    model_from = file if values.get("model") else ""
+    reader = _Reader(Reading(file), environ)
+    top = Cursor(reader.reading, root or Entries({}, 0, 0))
+    values = reader.scalars(top)
     overrides = reader.overrides()
-    if "model" in overrides:
-        model_from = "CALLBOARD_MODEL"
-    values.update(overrides)
-    used = {key: values.pop(key) for key in USED if values.get(key) is not None}
-    values = {key: value for key, value in values.items() if key not in USED}
-    clients = tuple(reader.clients(root)) if root is not None else ()
-    nested = reader.nested(root) if root is not None else _Nested()
+    model_from = "CALLBOARD_MODEL" if "model" in overrides else file if values.get("model") else ""
+    values |= overrides
+    clients = tuple(reader.clients(top))
+    nested = msgspec.structs.asdict(reader.nested(top))
+    for mapping in ("mapping_tools", "mapping_mcp_servers"):
+        nested[mapping] = {alias: _joined(names) for alias, names in nested[mapping].items()}
     settings = Settings(
-        **used,
+        **{key: value for key, value in values.items() if key in USED},
+        **nested,
         model_from=model_from,
         clients=clients,
-        permissions=nested.permissions,
-        visible_tools=nested.visible_tools,
-        mapping_tools=_joined(nested.mapping_tools),
-        tool_roots=nested.tool_roots,
-        mapping_mcp_servers=_joined(nested.mapping_mcp_servers),
-        mcp_pool=nested.mcp_pool,
-        document_loaders=nested.document_loaders,
-        api=nested.api,
-        other=values,
+        other={key: value for key, value in values.items() if key not in USED},
         file=file,
     )
-    return settings, problems
+    return settings, [*problems, *reader.reading.problems]
 
 
 def json_schema() -> dict[str, Json]:
@@ -132,33 +126,32 @@ def json_schema() -> dict[str, Json]:
 
 
 class _Reader:
-    """Turns nodes into values and collects what is wrong with them."""
+    """Turns a tree into values; `reading` collects what is wrong with them."""
 
-    def __init__(self, file: str, environ: Mapping[str, str], problems: list[Problem]) -> None:
-        self.file = file
+    def __init__(self, reading: Reading, environ: Mapping[str, str]) -> None:
+        self.reading = reading
         self.environ = environ
-        self.problems = problems
 
-    def scalars(self, root: source.Mapping) -> dict[str, Json]:
-        """The values of all known keys but `clients`."""
+    def scalars(self, top: Cursor) -> dict[str, Json]:
+        """The values of all known keys that hold one each."""
         values: dict[str, Json] = {}
-        for key, entry in root.entries.items():
+        for key in top.entries:
             if key in _SCALARS:
-                values[key] = self.value(entry.value, _SCALARS[key], (key,))
+                values[key] = self.value(top[key], _SCALARS[key])
             elif key != "clients" and key not in _NESTED:
-                self.unknown(entry, (key,), _TOP)
+                self.unknown(top, key, _TOP)
         return {key: value for key, value in values.items() if value is not None}
 
-    def nested(self, root: source.Mapping) -> _Nested:
+    def nested(self, top: Cursor) -> _Nested:
         """The keys that `Reading` reads."""
-        entries = {key: entry for key, entry in root.entries.items() if key in _NESTED}
-        reading = Reading(self.file)
-        nested = reading.fill(_Nested, msgspec.structs.replace(root, entries=entries))
+        entries = {key: entry for key, entry in top.entries.items() if key in _NESTED}
+        reading = Reading(self.reading.file)
+        nested = reading.fill(_Nested, Entries(entries, top.node.line, top.node.column))
         # `without_effect` tells these where they are asked for; every run would be too often
-        reading.problems = [problem for problem in reading.problems if problem.code != "ignored_key"]
+        problems = [problem for problem in reading.problems if problem.code != "ignored_key"]
         if "api" in entries:
-            reading.problems = api_problems(nested.api, entries["api"].value, self.file, reading.problems)
-        self.problems.extend(reading.problems)
+            problems = api_problems(nested.api, entries["api"].value, reading.file, problems)
+        self.reading.problems.extend(problems)
         return nested
 
     def overrides(self) -> dict[str, Json]:
@@ -171,64 +164,47 @@ class _Reader:
                 continue
             value = from_text(text, kind)
             if value is None:
-                self.problems.append(
-                    Problem(
-                        severity="error",
-                        file="environment",
-                        code="bad_value",
-                        key=name,
-                        message=f"{name} is {text!r}",
-                        expected=kind,
-                    )
+                message = f"{name} is {text!r}"
+                problem = Problem(
+                    severity="error", file="environment", code="bad_value", key=name, message=message, expected=kind
                 )
+                self.reading.problems.append(problem)
             else:
                 values[key] = value
         return values
 
-    def clients(self, root: source.Mapping) -> Iterator[ClientSettings]:
+    def clients(self, top: Cursor) -> Iterator[ClientSettings]:
         """The clients that could be read. Two of one name are an error; the first counts."""
-        entry = root.entries.get("clients")
-        if entry is None or _is_null(entry.value):
-            return
         names: set[str] = set()
-        for index, node in enumerate(self.items(entry.value, ("clients",))):
-            path = ("clients", index)
-            client = self.client(node, path)
+        for part in self.items(top["clients"]) if "clients" in top.entries else ():
+            client = self.client(part)
             if client is None:
                 continue
             if client.name in names:
-                self.problem(node, path, "duplicate_client", f"two clients are called '{client.name}'")
+                part.error("duplicate_client", f"two clients are called '{client.name}'")
             else:
                 names.add(client.name)
                 yield client
 
-    def client(self, node: source.Node, path: source.Path) -> ClientSettings | None:
-        values = self.struct(node, ClientSettings, path)
+    def client(self, part: Cursor) -> ClientSettings | None:
+        values = self.struct(part, ClientSettings)
         if values is None:
             return None
         kind = values.get("type")
+        expected = "one of " + ", ".join(CLIENT_TYPES)
         if kind is None:
-            expected = "one of " + ", ".join(CLIENT_TYPES)
-            self.problem(node, path, "missing_key", "this client has no `type`", expected=expected)
+            part.error("missing_key", "this client has no `type`", expected=expected)
             return None
-        entry = node.entries["type"] if isinstance(node, source.Mapping) else None
-        place = entry.value if entry is not None else node
         if kind in LATER_TYPES:
-            self.later(place, (*path, "type"), kind, values)
+            self.later(part["type"], kind, values)
         elif kind not in CLIENT_TYPES:
-            self.problem(
-                place,
-                (*path, "type"),
-                "unknown_client",
-                f"unknown client type '{kind}'",
-                expected="one of " + ", ".join(CLIENT_TYPES),
-                hint=did_you_mean(kind, CLIENT_TYPES),
-            )
+            hint = did_you_mean(kind, CLIENT_TYPES)
+            part["type"].error("unknown_client", f"unknown client type '{kind}'", expected=expected, hint=hint)
             return None
         values["name"] = values.get("name") or kind
         return ClientSettings(**values)
 
-    def later(self, node: source.Node, path: source.Path, kind: str, values: dict[str, Json]) -> None:
+    def later(self, part: Cursor, kind: str, values: dict[str, Json]) -> None:
         """Say what a client of such a type can't be used for, unless it isn't meant for that."""
         models = values.get("models") or ()
         if kind in KNOWLEDGE_TYPES and models and all(model.type != "chat" for model in models):
@@ -236,144 +212,94 @@ class _Reader:
         message = f"clients of type '{kind}' are not supported yet; this one is left out"
         if kind in KNOWLEDGE_TYPES:
             message = f"models of a client of type '{kind}' can't chat yet; they can be used for knowledge"
-        self.problem(node, path, "unsupported_client", message, warning=True)
+        part.warn("unsupported_client", message)
 
     # one struct
 
-    def struct(self, node: source.Node, kind: type[msgspec.Struct], path: source.Path) -> dict[str, Json] | None:
-        """The fields of `kind` that the mapping `node` sets, each checked; None if it is no mapping."""
-        if not isinstance(node, source.Mapping):
-            self.misfit(node, path, "a mapping")
+    def struct(self, part: Cursor, kind: type[msgspec.Struct]) -> dict[str, Json] | None:
+        """The fields of `kind` that the mapping sets, each checked; None if it is no mapping."""
+        if not isinstance(part.node, Entries):
+            self.misfit(part, "a mapping")
             return None
         hints = {field.name: field.type for field in msgspec.structs.fields(kind)}
         values: dict[str, Json] = {}
-        for key, entry in node.entries.items():
-            here = (*path, key)
+        for key in part.entries:
             if key in _IGNORED:
-                self.ignored(entry, here, _IGNORED[key])
+                if why := _IGNORED[key]:
+                    part.key(key).warn("ignored_key", f"`{key}` is ignored: {why}")
             elif key not in hints:
-                self.unknown(entry, here, tuple(hints))
+                self.unknown(part, key, tuple(hints))
             elif hints[key] in _PRIMITIVES:
-                values[key] = self.value(entry.value, _PRIMITIVES[hints[key]], here)
+                values[key] = self.value(part[key], _PRIMITIVES[hints[key]])
             elif key == "models":
-                values[key] = tuple(self.models(entry.value, here))
+                values[key] = tuple(self.models(part[key]))
             else:
-                fields = {} if _is_null(entry.value) else self.struct(entry.value, Extra, here)
-                values[key] = Extra(**(fields or {}))
+                extra = part.get(key)
+                values[key] = Extra(**(extra and self.struct(extra, Extra)) or {})
         return {key: value for key, value in values.items() if value is not None}
 
-    def models(self, node: source.Node, path: source.Path) -> Iterator[ModelSettings]:
+    def models(self, part: Cursor) -> Iterator[ModelSettings]:
         """A model is a mapping with a `name`, or its name alone."""
-        for index, item in enumerate(self.items(node, path)):
-            here = (*path, index)
-            if isinstance(item, source.Scalar) and isinstance(item.value, str):
-                yield ModelSettings(name=item.value)
+        for item in self.items(part):
+            if item.text is not None:
+                yield ModelSettings(name=item.text)
                 continue
-            values = self.struct(item, ModelSettings, here)
+            values = self.struct(item, ModelSettings)
             if values is None:
                 continue
-            if not values.get("name"):
-                self.problem(item, here, "missing_key", "this model has no `name`", expected="`name: ...`")
-                continue
             kind = values.get("type", "chat")
-            if kind not in MODEL_TYPES:
-                self.problem(
-                    item,
-                    (*here, "type"),
-                    "bad_value",
-                    f"unknown type '{kind}' of a model",
-                    expected="one of " + ", ".join(MODEL_TYPES),
-                    hint=did_you_mean(kind, MODEL_TYPES),
-                )
-                continue
-            yield ModelSettings(**values)
+            if not values.get("name"):
+                item.error("missing_key", "this model has no `name`", expected="`name: ...`")
+            elif kind not in MODEL_TYPES:
+                expected, hint = "one of " + ", ".join(MODEL_TYPES), did_you_mean(kind, MODEL_TYPES)
+                at = item["type"]
+                at.place = item.place
+                at.error("bad_value", f"unknown type '{kind}' of a model", expected=expected, hint=hint)
+            else:
+                yield ModelSettings(**values)
 
-    def items(self, node: source.Node, path: source.Path) -> list[source.Node]:
-        if isinstance(node, source.Sequence):
-            return node.items
-        if not _is_null(node):
-            self.misfit(node, path, "a list")
-        return []
+    def items(self, part: Cursor) -> list[Cursor]:
+        if not part.is_list and not is_null(part.node):
+            self.misfit(part, "a list")
+        return part.items
 
     # one value
 
-    def value(self, node: source.Node, kind: str, path: source.Path) -> Json:
-        """The scalar at `node`, with its references replaced; None if it is null or of the wrong kind."""
-        if _is_null(node):
+    def value(self, part: Cursor, kind: str) -> Json:
+        """The scalar, with its references replaced; None if it is null or of the wrong kind."""
+        node = part.node
+        if is_null(node):
             return None
-        found = node.value if isinstance(node, source.Scalar) else None
-        if isinstance(node, source.Scalar) and isinstance(found, str):
-            found = self.expanded(node, found, path)
+        found = node.value if isinstance(node, Scalar) else None
+        if isinstance(node, Scalar) and isinstance(found, str):
+            found = self.expanded(part, found)
             if kind is not TEXT and REFERENCE.search(node.text):  # a reference may stand for a number
                 found = from_text(found, kind)
-        if kind is TEXT and isinstance(node, source.Scalar) and isinstance(found, int | float):
+        if kind is TEXT and isinstance(node, Scalar) and isinstance(found, int | float):
             return node.text  # `name: 4` means the text
         if found is not None and fits(found, kind):
             return float(found) if kind is NUMBER else found
-        self.misfit(node, path, kind)
+        self.misfit(part, kind)
         return None
 
-    def expanded(self, node: source.Node, text: str, path: source.Path) -> str:
+    def expanded(self, part: Cursor, text: str) -> str:
         """`text` with `${NAME}` and `{{NAME}}` replaced from the environment."""
 
         def unset(reference: str, name: str) -> None:
-            self.problem(
-                node,
-                path,
-                "unset_variable",
-                f"{reference} stands for the environment variable {name}, which is not set",
-                warning=True,
-                hint=f"export {name}=...",
-            )
+            message = f"{reference} stands for the environment variable {name}, which is not set"
+            part.warn("unset_variable", message, f"export {name}=...")
 
         return expanded(text, self.environ, unset)
 
     # problems
 
-    def misfit(self, node: source.Node, path: source.Path, expected: str) -> None:
-        found = f"`{source.dotted(path)}` is {source.describe(node)}"
-        self.problem(node, path, "bad_value", found, expected=expected)
+    def misfit(self, part: Cursor, expected: str) -> None:
+        part.error("bad_value", f"`{dotted(part.path)}` is {describe(part.node)}", expected=expected)
 
-    def unknown(self, entry: source.Entry, path: source.Path, known: tuple[str, ...]) -> None:
-        key = str(path[-1])
-        place = source.Scalar(None, "", entry.line, entry.column)
-        self.problem(place, path, "unknown_key", f"unknown key '{key}'", warning=True, hint=did_you_mean(key, known))
-
-    def ignored(self, entry: source.Entry, path: source.Path, why: str) -> None:
-        if why:
-            place = source.Scalar(None, "", entry.line, entry.column)
-            self.problem(place, path, "ignored_key", f"`{path[-1]}` is ignored: {why}", warning=True)
-
-    def problem(
-        self,
-        node: source.Node,
-        path: source.Path,
-        code: str,
-        message: str,
-        *,
-        warning: bool = False,
-        expected: str | None = None,
-        hint: str | None = None,
-    ) -> None:
-        self.problems.append(
-            Problem(
-                severity="warning" if warning else "error",
-                file=self.file,
-                line=node.line,
-                column=node.column,
-                code=code,
-                key=source.dotted(path),
-                message=message,
-                expected=expected,
-                hint=hint,
-            )
-        )
+    def unknown(self, part: Cursor, key: str, known: tuple[str, ...]) -> None:
+        part.key(key).warn("unknown_key", f"unknown key '{key}'", did_you_mean(key, known))
 
 
-def _is_null(node: source.Node) -> bool:
-    return isinstance(node, source.Scalar) and node.value is None
-
-
-def _joined(aliases: Mapping[str, str | tuple[str, ...]]) -> dict[str, str]:
-    """Aliases with what they stand for in one text."""
-    return {alias: names if isinstance(names, str) else ",".join(names) for alias, names in aliases.items()}
+def _joined(names: str | tuple[str, ...]) -> str:
+    """What an alias stands for, in one text."""
+    return names if isinstance(names, str) else ",".join(names)
