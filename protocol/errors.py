@@ -232,6 +232,7 @@ class UpstreamError(ModelError):
 
     code = "upstream"
     exit_code = 6
+    transient = True
 
     def __init__(self, message: str, *, status: int | None = None, retry_after: float | None = None) -> None:
         super().__init__(message)

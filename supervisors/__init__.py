@@ -38,7 +38,7 @@ from .actor import Actor
 from .alarms import Timer
 from .bus import Bus, Feed, Stream
 from .escalation import HOLD, NOTED, PASS, Desk, FrontEnd, Policy, QuestionTimeout
-from .policy import Backoff
+from .policy import Backoff, Breaker, Retry
 from .ref import End, Monitor, Ref, Request
 from .root import Root
 from .supervisor import ChildSpec, Supervisor
@@ -77,6 +77,7 @@ __all__ = [
     "Answer",
     "AskTimeout",
     "Backoff",
+    "Breaker",
     "Bus",
     "CallboardError",
     "ChildSpec",
@@ -110,6 +111,7 @@ __all__ = [
     "Ref",
     "Request",
     "Resumed",
+    "Retry",
     "Root",
     "Saturated",
     "ShuttingDown",

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Hashable, Iterator
+from collections.abc import Awaitable, Callable, Hashable, Iterator
 from typing import TYPE_CHECKING, Generic, TypeVar, final
+
+import trio
 
 if TYPE_CHECKING:
     from .lease import Holder
@@ -68,3 +70,14 @@ class Idle(Generic[K, R]):
     def next_due(self) -> float:
         """When the time of the first of them is up; `inf` if there is none."""
         return min((next(iter(line.values())).since + ttl for ttl, line in self._lines.items()), default=math.inf)
+
+
+async def passes(check: Callable[[R], Awaitable[bool]] | None, resource: R, within: float) -> bool:
+    """Whether the health check of a resource passes, in time."""
+    assert check is not None
+    with trio.move_on_after(within):
+        try:
+            return await check(resource)
+        except Exception:  # noqa: BLE001 - a check that raises is a check that failed
+            return False
+    return False

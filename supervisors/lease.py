@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar, final
 
 import trio
+
+from ..protocol.kernel.errors import ActorFailed
+from ..protocol.kernel.events import ActorRestarted
+from .policy import Breaker
+from .ref import describe
 
 if TYPE_CHECKING:
     from .actor import Actor
@@ -27,7 +32,7 @@ class Lender(Protocol[K, R]):
     def give_back(self, holder: Holder[K, R]) -> None:
         """A lease is over."""
 
-    def lose(self, holder: Holder[K, R]) -> None:
+    def lose(self, holder: Holder[K, R], error: BaseException | None) -> None:
         """Its resource is gone."""
 
 
@@ -62,9 +67,9 @@ class Lease(Generic[K, R]):
             self._pool.give_back(self._entered)
             self._released = True
 
-    def report_lost(self) -> None:
-        """Report that the resource is gone: it is leased no more, even before its own actor notices."""
-        self._pool.lose(self._entered)
+    def report_lost(self, error: BaseException | None = None) -> None:
+        """Report that the resource is gone, and of what: it is leased no more, even before its own actor notices."""
+        self._pool.lose(self._entered, error)
 
     async def __aenter__(self) -> R:
         """As `acquire`."""
@@ -102,7 +107,7 @@ class Holder(Generic[K, R]):
     """What the pool knows of one resource and of the actor that owns it."""
 
     __slots__ = (
-        "actor", "error", "freeing", "key", "leases", "lined_up", "lost", "open", "resource", "retired",
+        "actor", "breaker", "error", "freeing", "key", "leases", "lined_up", "lost", "open", "resource", "retired",
         "settled", "since", "slot", "ttl", "turn", "waiting",
     )  # fmt: skip
 
@@ -113,6 +118,7 @@ class Holder(Generic[K, R]):
         self.key = key
         self.ttl = ttl
         self.error: BaseException | None = None
+        self.breaker: Breaker | None = None  # once it has allowed the start
         self.open = False  # may be leased out
         self.retired = ""  # why it may not, any more
         self.leases = 0
@@ -122,3 +128,34 @@ class Holder(Generic[K, R]):
         self.since = 0.0  # idle since
         self.lined_up = self.slot = self.freeing = False
         self.turn = trio.Event()  # set with its slot
+
+    def give_slot(self) -> None:
+        """It may start, as far as room is concerned."""
+        self.slot = True
+        self.turn.set()
+
+    async def may_start(self, breaker: Breaker, on_start: Callable[[Actor, K, float], None] | None) -> None:
+        """Wait as long as the breaker says before it starts.
+
+        Raises:
+            TooManyRestarts: the breaker allows no start.
+        """
+        again = breaker.down
+        wait = breaker.begin(trio.current_time())
+        self.breaker = breaker
+        if again:
+            self.actor.emit(ActorRestarted(error=breaker.error, restarts=breaker.failures))
+        if on_start is not None:
+            on_start(self.actor, self.key, wait)
+        await trio.sleep(wait)
+
+    def charge(self) -> None:
+        """It has ended; if that was of an error, nothing has stopped it on request."""
+        if self.breaker is None:
+            return
+        self.breaker.over()
+        error = self.error
+        while isinstance(error, ActorFailed) and error.__cause__ is not None:
+            error = error.__cause__
+        if error is not None:
+            self.breaker.failed(describe(error), trio.current_time())

@@ -22,6 +22,9 @@ task and without a checkpoint. One reaper looks after all that is idle. There is
 where returned last stands last, so its head is due first, and the reaper's one deadline is moved only when it would be
 too late.
 
+**Restarts.** A pool supervises its resources and starts them on demand. An end that was not asked for, and a start that
+failed, are crashes: with a `breaker` (see `policy`), that says when a lease may start the resource again.
+
 **Leases that are kept.** A lease that is kept longer than it is used (so that the resource stays as it is) can
 hold up a reload, and with `max_open` leases of other keys that need the room. `lease.stale` says that it is to
 go, and `make_room` asks for some to be returned.
@@ -40,12 +43,13 @@ from typing import Generic, TypeVar, final
 import msgspec
 import trio
 
-from ..protocol.kernel.errors import ActorFailed, PoolClosed, ShuttingDown
+from ..protocol.kernel.errors import ActorError, ActorFailed, PoolClosed, ShuttingDown, TooManyRestarts
 from ..protocol.kernel.events import ResourceClosed, ResourceOpened
 from .actor import Actor
-from .idle import Idle
+from .idle import Idle, passes
 from .lease import Holder, Lease
 from .life import STOP_WITHIN
+from .policy import Breaker
 from .ref import End, describe
 from .root import Root
 from .statistics import PoolStatistics
@@ -78,6 +82,8 @@ class Pool(Generic[K, R]):
             answer within `health_interval` closes the resource.
         health_interval: seconds between two rounds of checks.
         stop_within: seconds a resource has to close.
+        breaker: of a key, if its starts are to be bounded; tell it `worked` when the resource has proved itself.
+        on_start: gets the actor, the key and the seconds that the breaker has it wait, before each start.
 
     Attributes:
         waited: how long those had to wait who did.
@@ -96,6 +102,8 @@ class Pool(Generic[K, R]):
         health: Callable[[R], Awaitable[bool]] | None = None,
         health_interval: float = 60.0,
         stop_within: float = STOP_WITHIN,
+        breaker: Callable[[K], Breaker] | None = None,
+        on_start: Callable[[Actor, K, float], None] | None = None,
     ) -> None:
         if max_open is not None and max_open < 1:
             raise ValueError(f"max_open must be at least 1, got {max_open}")
@@ -108,6 +116,8 @@ class Pool(Generic[K, R]):
         self._health = health
         self._health_interval = health_interval
         self._stop_within = stop_within
+        self._breaker = breaker
+        self._on_start = on_start
         self.waited = Tally()
         self._count = PoolStatistics()
         self._holders: dict[K, Holder[K, R]] = {}  # starting or open, at most one per key
@@ -133,6 +143,7 @@ class Pool(Generic[K, R]):
         Raises (on entering):
             PoolClosed: the pool is closing.
             ActorFailed: the start failed; `__cause__` is the error of `open`.
+            TooManyRestarts: the breaker allows no start now; the text lacks a subject.
         """
         return Lease(self, key)
 
@@ -150,13 +161,13 @@ class Pool(Generic[K, R]):
         Raises:
             ActorFailed: a new start failed; several that failed come as an `ExceptionGroup`.
         """
-        keys = [key] if key is not None else [key for key, holder in self._holders.items() if holder.open]
+        keys = [key] if key is not None else list(filter(self.__contains__, self._holders))
         errors: list[Exception] = []
 
         async def renew(key: K) -> None:
             try:
                 await self.warm(key)
-            except (ActorFailed, PoolClosed) as error:
+            except (ActorFailed, PoolClosed, TooManyRestarts) as error:
                 errors.append(error)
 
         for each in keys:
@@ -164,10 +175,9 @@ class Pool(Generic[K, R]):
         async with trio.open_nursery() as nursery:
             for each in keys:
                 nursery.start_soon(renew, each)
-        if len(errors) == 1:
-            raise errors[0]
         if errors:
-            raise ExceptionGroup(f"{len(errors)} resources could not be opened again", errors)
+            several = ExceptionGroup(f"{len(errors)} resources could not be opened again", errors)
+            raise errors[0] if len(errors) == 1 else several
 
     def retire(self, key: K) -> None:
         """Give out no more leases of the key's open resource: it closes when its leases are returned."""
@@ -192,8 +202,7 @@ class Pool(Generic[K, R]):
 
     def leases(self, key: K) -> int:
         """How many use the key's resource; 0 also if it isn't open."""
-        holder = self._holders.get(key)
-        return 0 if holder is None else holder.leases
+        return self._holders[key].leases if key in self._holders else 0
 
     def __contains__(self, key: K) -> bool:
         """Whether the key's resource is open, so that a lease would not wait."""
@@ -219,6 +228,8 @@ class Pool(Generic[K, R]):
         """Lease the key's resource when its start is done; start it if needed."""
         if self.closed:
             raise PoolClosed(f"pool {self._me.path} is closed")
+        if self._breaker is not None:
+            self._breaker(key).check(trio.current_time())
         self._count.misses += 1
         holder = self._holders.get(key) or self._start(key)
         holder.waiting += 1
@@ -241,7 +252,7 @@ class Pool(Generic[K, R]):
             return holder
         if self.closed:
             raise PoolClosed(f"pool {self._me.path} was closed during the start")
-        why = "it was stopped" if holder.error is None else describe(holder.error)
+        why = describe(holder.error) if holder.error else "it was stopped"
         raise ActorFailed(f"{holder.actor.path} could not be opened: {why}") from holder.error
 
     def give_back(self, holder: Holder[K, R]) -> None:
@@ -255,10 +266,11 @@ class Pool(Generic[K, R]):
         else:
             self._dismiss(holder)  # it was reloaded, or is gone already
 
-    def lose(self, holder: Holder[K, R]) -> None:
+    def lose(self, holder: Holder[K, R], error: BaseException | None) -> None:
         """A lessee knows before us that it is gone."""
         if holder.open:
             self._count.lost += 1
+            holder.error = error or ActorError("a lessee lost it")
             self._retire(holder, "lost")
 
     # --- opening ------------------------------------------------------------------------------------------
@@ -282,17 +294,13 @@ class Pool(Generic[K, R]):
         """Give it a slot now, or its place in the line for one."""
         holder.lined_up = True
         if self._max_open is None or self._slots < self._max_open:
-            self._give_slot(holder)
+            holder.give_slot()
             self._slots += 1
             return
         self._count.waits += 1
         self._queue.append(holder)
         if self.crowded and not self._evict_oldest("room") and self._make_room is not None:
             self._make_room()
-
-    def _give_slot(self, holder: Holder[K, R]) -> None:
-        holder.slot = True
-        holder.turn.set()
 
     async def _hold(self, me: Actor, holder: Holder[K, R]) -> None:
         """Body of a holder: open, keep until told to stop, close."""
@@ -301,6 +309,8 @@ class Pool(Generic[K, R]):
         if not holder.lined_up and not holder.retired:  # else no lease wants it any more, and we are about to end
             self._line_up(holder)
         await holder.turn.wait()
+        if self._breaker is not None:
+            await holder.may_start(self._breaker(holder.key), self._on_start)
         since = trio.current_time()
         with trio.CancelScope() as closing:
             async with self._open(me, holder.key) as resource:
@@ -309,16 +319,21 @@ class Pool(Generic[K, R]):
                     me.emit(ResourceOpened(key=me.name, seconds=trio.current_time() - since))
                     me.started()
                     async for _ in me:
-                        if not holder.leases and not await self._healthy(resource):
+                        if holder.leases:
+                            continue
+                        if not await passes(self._health, resource, self._health_interval):
                             self._count.health_failed += 1
                             self._retire(holder, "health")
                             return
+                        self._count.health_ok += 1
                 finally:
                     self._lose(holder)
                     me.emit(ResourceClosed(key=me.name, reason=holder.retired))
                     closing.deadline = trio.current_time() + self._stop_within
 
     def _opened(self, holder: Holder[K, R], resource: R) -> None:
+        if holder.breaker is not None:
+            holder.breaker.over()
         self._count.opened += 1
         holder.resource = resource
         if not holder.retired:
@@ -326,17 +341,6 @@ class Pool(Generic[K, R]):
             holder.leases, holder.waiting = holder.waiting, 0
             self._count.leased += 1
             holder.settled.set()
-
-    async def _healthy(self, resource: R) -> bool:
-        assert self._health is not None
-        with trio.move_on_after(self._health_interval):
-            try:
-                if await self._health(resource):
-                    self._count.health_ok += 1
-                    return True
-            except Exception:  # noqa: BLE001 - a check that raises is a check that failed
-                return False
-        return False
 
     # --- closing ------------------------------------------------------------------------------------------
 
@@ -361,16 +365,13 @@ class Pool(Generic[K, R]):
     def _evict_oldest(self, why: str) -> bool:
         """Close the idle one that was used least recently, rather one that isn't kept for good."""
         oldest = self._idle.oldest()
-        if oldest is None:
-            return False
-        self._evict(oldest, why)
-        return True
+        if oldest is not None:
+            self._evict(oldest, why)
+        return oldest is not None
 
     def _evict(self, holder: Holder[K, R], why: str) -> None:
-        if why == "idle":
-            self._count.evicted_idle += 1
-        else:
-            self._count.evicted_lru += 1
+        self._count.evicted_idle += why == "idle"
+        self._count.evicted_lru += why != "idle"
         self._retire(holder, why)
 
     def _retire(self, holder: Holder[K, R], why: str) -> None:
@@ -412,21 +413,20 @@ class Pool(Generic[K, R]):
 
     def _gone(self, holder: Holder[K, R], end: End) -> None:
         """The holder has ended, however."""
-        holder.error = end.error
+        holder.error = end.error or holder.error
+        holder.charge()
         if not holder.settled.is_set() and end.error is not None:
             self._count.failed_starts += 1
         self._retire(holder, "failed")
         holder.settled.set()
-        leaving = self._leaving[holder.key]
-        leaving.remove(holder)
-        if not leaving:
+        self._leaving[holder.key].remove(holder)
+        if not self._leaving[holder.key]:
             del self._leaving[holder.key]
-        if holder.freeing:
-            self._freeing -= 1
+        self._freeing -= holder.freeing
         if holder.slot and self._queue:
-            self._give_slot(self._queue.popleft())
-        elif holder.slot:
-            self._slots -= 1
+            self._queue.popleft().give_slot()
+        else:
+            self._slots -= holder.slot
 
     async def _keep(self, me: Actor) -> None:
         """Body of the pool's actor: close what is idle for too long, check the health of the rest."""

@@ -28,12 +28,11 @@ from .tools.tool import Tool
 
 if TYPE_CHECKING:
     from ...protocol.mcp.config import Server
-    from ...supervisors import Actor
+    from ...supervisors import Actor, Retry
     from .knowledge.of_run import RunKnowledge
     from .letters import Seat
     from .mcp.pool.servers import McpServers
     from .models.gateway import Gateway
-    from .models.retry import Attempts
     from .tools.collect import Shelf, ToolOptions
 
 MAX_DEPTH = 3
@@ -179,7 +178,7 @@ class RunContext:
         request: ChatRequest,
         *,
         node: str | None = None,
-        attempts: int | Attempts = 3,
+        attempts: int | Retry = 3,
         need_text: bool = False,
         hears: Callable[[Delta], None] | None = None,
     ) -> ChatReply:

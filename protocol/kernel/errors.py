@@ -13,11 +13,13 @@ class CallboardError(Exception):
     Attributes:
         code: stable identifier, `snake_case`.
         exit_code: what `callboard run` exits with when this error ends the run.
+        transient: whether it may pass by itself, so that another try may help.
         node: id of the graph node it happened at, where that is known.
     """
 
     code: str = "error"
     exit_code: int = 1
+    transient: bool = False
     node: str | None = None
 
     def at(self, node: str) -> CallboardError:
@@ -96,7 +98,7 @@ class DoesNotEnd(ActorError):
 
 
 class TooManyRestarts(ActorError):
-    """A supervisor's restart intensity was exceeded; it stopped its children and gave up."""
+    """A supervisor's intensity was exceeded: it stopped its children and gave up. Or a pool's breaker is open."""
 
     code = "too_many_restarts"
 

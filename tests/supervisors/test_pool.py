@@ -12,9 +12,9 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from callboard.protocol.errors import ActorFailed, PoolClosed
-from callboard.protocol.events import Event
-from callboard.supervisors import Actor, Pool, Root
+from callboard.protocol.errors import ActorFailed, PoolClosed, TooManyRestarts
+from callboard.protocol.events import ActorRestarted, Event
+from callboard.supervisors import Actor, Backoff, Breaker, Pool, Root
 
 
 class Shop:
@@ -125,6 +125,55 @@ async def test_66_a_failed_start_fails_all_who_wait_and_the_next_lease_tries_aga
     await pool.warm("a")
     assert shop.diary == ["start a", "start a"]
     assert pool.statistics.failed_starts == 1
+
+
+async def test_66_with_a_breaker_starts_that_fail_wait_longer_and_longer_and_then_fail_at_once(
+    root: Root, shop: Shop
+) -> None:
+    shop.broken.add("a")
+    breaker = Breaker(most=4, cooldown=30.0, backoff=Backoff(first=1.0, jitter=0.0))
+    told: list[tuple[str, str, float]] = []
+    pool = Pool(
+        root,
+        shop.open,
+        breaker=lambda _: breaker,
+        on_start=lambda me, key, wait: told.append((me.path, key, wait)),
+    )
+    events: list[Event] = []
+    with root.bus.listen(events.append):
+        for _ in range(4):
+            with pytest.raises(ActorFailed, match="no a today"):
+                await pool.warm("a")
+        for _ in range(2):
+            with pytest.raises(TooManyRestarts, match=r"^failed 4 times .* tried again in 30 s\. .* no a today"):
+                await pool.warm("a")
+    assert told == [("/pool/a", "a", wait) for wait in (0, 0, 1, 2)]
+    assert trio.current_time() == 3.0
+    assert [event.data.restarts for event in events if isinstance(event.data, ActorRestarted)] == [1, 2, 3]
+    await trio.sleep(30)
+    shop.broken.clear()
+    await pool.warm("a")
+    assert breaker.state(trio.current_time()) == "half-open"
+    breaker.worked()
+    assert (breaker.state(trio.current_time()), breaker.restarts) == ("closed", 4)
+
+
+async def test_66_with_a_breaker_what_was_lost_has_failed_and_what_was_stopped_has_not(root: Root, shop: Shop) -> None:
+    breaker = Breaker(most=2)
+    pool = Pool(root, shop.open, breaker=lambda _: breaker)
+    for _ in range(2):
+        await pool.warm("a")
+        await pool.reload("a")
+    assert (breaker.failures, breaker.restarts) == (0, 0)
+    async with pool.lease("a"):
+        shop.actors["a"].ref.cancel()
+    await wait_all_tasks_blocked()
+    lease = pool.lease("a")
+    await lease.acquire()
+    lease.report_lost(OSError("it hung up"))
+    lease.release()
+    await wait_all_tasks_blocked()
+    assert (breaker.failures, breaker.error) == (1, "it hung up")
 
 
 async def test_67_a_cancelled_lessee_does_not_cancel_the_start_for_the_others(root: Root, shop: Shop) -> None:

@@ -33,9 +33,8 @@ from ..driver import Driver, Performer
 from .decider import LONGEST_TEXT, ConversationDecider, OutOfTurns, Talk
 
 if TYPE_CHECKING:
-    from ....supervisors import Actor
+    from ....supervisors import Actor, Retry
     from ...work.context import RunContext
-    from ...work.models.retry import Attempts
 
 __all__ = ["Conversation", "Notice", "OutOfTurns", "Renewal", "Renewed", "Talk"]
 
@@ -90,7 +89,7 @@ class Conversation:
         request: ChatRequest,
         record: Record,
         *,
-        attempts: int | Attempts = 3,
+        attempts: int | Retry = 3,
         need_text: bool = False,
         summarizer: str = "",
         todos: TodoList | None = None,

@@ -1,7 +1,7 @@
 """Local engines: one process per model file, started when it is first needed, shared by all callers.
 
-The kernel's pool does the sharing: never two starts for one file, a new process after one has died, an end when
-it has been idle for a while. Give one `LocalEngines` to the gateway:
+The kernel's pool does the sharing and the restarts: never two starts for one file, a new process after one has died as
+`Breaker` allows it, an end when it has been idle for a while. Give one `LocalEngines` to the gateway:
 
     engines = LocalEngines(root, os.environ)
     gateway = Gateway(settings, os.environ, engines=engines)
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import defaultdict
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from importlib.util import find_spec
@@ -20,7 +21,8 @@ from typing import Protocol
 import msgspec
 import trio
 
-from ....protocol.errors import ActorFailed, CallboardError, ConfigError, UpstreamError
+from ....protocol.errors import ActorFailed, CallboardError, ConfigError, TooManyRestarts, UpstreamError
+from ....supervisors import Breaker
 from ....supervisors.actor import Actor
 from ....supervisors.pool import Pool
 from ....supervisors.process import Process, start_process
@@ -77,6 +79,7 @@ class LocalEngines:
         self._server = server
         self._sizes = (EMBEDDED_TOKENS, EMBEDDED_AT_ONCE) if embeds else (CONTEXT,)
         self._pool: Pool[str, Served] | None = None
+        self._breakers: defaultdict[str, Breaker] = defaultdict(Breaker)
 
     @asynccontextmanager
     async def lease(self, path: str) -> AsyncIterator[Served]:
@@ -84,21 +87,26 @@ class LocalEngines:
 
         Raises:
             ConfigError: the engine is not installed, or can't load the file; the text holds what it said.
-            UpstreamError: it was not ready in time.
+            UpstreamError: it was not ready in time, or has failed too often to be started again now.
         """
         if self._pool is None:
-            self._pool = Pool(self._owner, self._open, name="engines", idle_ttl=IDLE_TTL)
+            breaker = self._breakers.__getitem__
+            self._pool = Pool(self._owner, self._open, name="engines", idle_ttl=IDLE_TTL, breaker=breaker)
         lease = self._pool.lease(path)
         try:
-            served = await lease.__aenter__()
-        except ActorFailed as failed:
-            if isinstance(failed.__cause__, CallboardError):
-                raise failed.__cause__ from failed
+            served = await lease.acquire()
+        except (ActorFailed, TooManyRestarts) as failed:
+            cause = failed.__cause__ or failed
+            if isinstance(cause, TooManyRestarts):
+                raise UpstreamError(f"the local engine for {path} {cause}") from failed
+            if isinstance(cause, CallboardError):
+                raise cause from failed
             raise
         try:
             yield served
+            self._breakers[path].worked()
         finally:
-            await lease.__aexit__(None, None, None)
+            lease.release()
 
     @asynccontextmanager
     async def _open(self, me: Actor, path: str) -> AsyncIterator[Served]:

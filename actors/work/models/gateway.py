@@ -9,11 +9,13 @@ caller's task, so cancelling the caller closes its connection at once.
 
 from __future__ import annotations
 
+import math
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
+from itertools import count
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 import msgspec
 import trio
@@ -32,10 +34,10 @@ from ....protocol.events import (
     Warned,
 )
 from ....protocol.settings import ClientSettings, Settings
+from ....supervisors import Backoff, Retry
 from .catalog import Catalog, Choice, Target
 from .endpoints import Endpoints
 from .engines import Engines
-from .retry import Attempts, worth_waiting
 
 if TYPE_CHECKING:
     from .client import Endpoint
@@ -50,6 +52,11 @@ announced as an event, and may raise `BudgetReached`, which the caller of `chat`
 
 MOST_TOKENS = 10**12
 """No reply has more; sums of this many still fit into 64 bits."""
+
+BACKOFF = Backoff(first=0.5, most=30.0, jitter=1.0)
+"""Any wait between nothing and its bound, so that a thousand callers that failed together do not come back together."""
+
+T = TypeVar("T")
 
 _ANY_NUMBER = nullcontext()
 
@@ -140,8 +147,8 @@ class Gateway:
         *,
         on_delta: OnDelta | None = None,
         on_usage: OnUsage | None = None,
-        attempts: int | Attempts = 3,
-        deadline: float | None = None,
+        attempts: int | Retry = 3,
+        deadline: float = math.inf,
         need_text: bool = False,
     ) -> ChatReply:
         """Ask a model and wait for its whole reply.
@@ -165,10 +172,9 @@ class Gateway:
             UpstreamError: the tries are spent, or there is no time left for the wait before the next.
             TimedOut: the deadline passed.
         """
-        if isinstance(attempts, int):
-            attempts = Attempts(most=attempts)
-        if attempts.most < 1:
-            raise ValueError(f"attempts must be at least 1, not {attempts.most}")
+        retry = Retry(most=attempts, backoff=BACKOFF) if isinstance(attempts, int) else attempts
+        if retry.most < 1:
+            raise ValueError(f"attempts must be at least 1, not {retry.most}")
         if self._settings.dry_run:
             return self._dry(me, request, on_delta)
         target = self._catalog.target(request.model or self.choice().model)
@@ -178,10 +184,14 @@ class Gateway:
         if request.stream is None and not self._settings.stream:
             call.stream = False
         try:
-            if deadline is None:
-                return await self._tries(call, attempts, None)
             with trio.move_on_at(deadline):
-                return await self._tries(call, attempts, deadline)
+                return await retried(
+                    lambda attempt: self._try(call, attempt),
+                    retry,
+                    on_wait=call.will_retry,
+                    rand=self._rng.random,
+                    deadline=deadline,
+                )
             raise TimedOut(f"{target.id} did not answer in time")
         except CallboardError as error:
             call.gives_up(error)
@@ -198,21 +208,6 @@ class Gateway:
         if on_delta is not None:
             on_delta(TextDelta(reply.text))
         return reply
-
-    async def _tries(self, call: _Call, attempts: Attempts, deadline: float | None) -> ChatReply:
-        attempt = 0
-        while True:
-            attempt += 1
-            try:
-                return await self._try(call, attempt)
-            except ModelError as error:
-                if not attempts.may_pass(error):
-                    raise
-                wait = attempts.wait(attempt, error, self._rng)
-                if attempt == attempts.most or not worth_waiting(wait, deadline):
-                    raise _spent(error, attempt) from error
-                call.will_retry(attempt, wait, error)
-                await trio.sleep(wait)
 
     async def _try(self, call: _Call, attempt: int) -> ChatReply:
         target = call.target
@@ -346,9 +341,43 @@ def countable(usage: TokenUsage) -> TokenUsage:
     return TokenUsage(**counts)
 
 
+async def retried(
+    once: Callable[[int], Awaitable[T]],
+    retry: Retry,
+    *,
+    on_wait: Callable[[int, float, ModelError], None],
+    rand: Callable[[], float],
+    deadline: float = math.inf,
+) -> T:
+    """What one of the tries returns.
+
+    Each try is made in the caller's own task, and is no actor that a supervisor starts again: so cancelling the caller
+    closes its connection at once, and a try costs no task. What follows from a failure the kernel's policy decides.
+
+    Args:
+        once: makes one; gets its number, from 1.
+        on_wait: told the number of the try that failed, the seconds before the next, and the error.
+        rand: source of the jitter, in [0, 1).
+        deadline: when it is too late for another one, on trio's clock.
+
+    Raises:
+        ModelError: that of the last try; its text says how many there were, if there was more than one.
+    """
+    for attempt in count(1):
+        try:
+            return await once(attempt)
+        except ModelError as error:
+            wait = retry.wait(attempt, error, left=deadline - trio.current_time(), rand=rand)
+            if wait is None:
+                if attempt == 1 or not retry.retryable(error):
+                    raise
+                raise _spent(error, attempt) from error
+            on_wait(attempt, wait, error)
+            await trio.sleep(wait)
+    raise AssertionError("count() has no end")
+
+
 def _spent(error: ModelError, attempts: int) -> ModelError:
-    if attempts == 1:
-        return error
     told = type(error)(f"{error}, after {attempts} tries")
     told.__dict__.update(error.__dict__)
     return told

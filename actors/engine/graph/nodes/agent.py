@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from .....protocol.errors import NodeFailed, UpstreamError
 from .....protocol.graph.model import AgentNode
+from .....supervisors import Retry
 from ....work.context import AgentCall
 from ....work.record import Record
 from ..failures import retold
@@ -51,15 +53,16 @@ async def run_agent_node(me: Actor, job: Job) -> Result:
 
 
 async def _with_attempts(me: Actor, job: Job, node: AgentNode, call: AgentCall) -> str:
-    """A whole run of the child per attempt; only what may pass by itself is tried again."""
-    for attempt in range(1, node.max_attempts + 1):
+    """A whole run of the child, an actor of its own, per attempt, as the policy says. There is nothing to wait for."""
+    retry = Retry(most=node.max_attempts)
+    for attempt in count(1):
         record = Record()
         try:
             return await call.context.run_agent(me, msgspec.structs.replace(call, record=record))
-        except UpstreamError:
-            if attempt == node.max_attempts:
+        except UpstreamError as error:
+            if retry.wait(attempt, error) is None:
                 raise
             record.failures.clear()  # it is made again
         finally:
             job.failures += record.failures
-    raise AssertionError("max_attempts is at least 1")
+    raise AssertionError("count() has no end")

@@ -11,7 +11,9 @@ from msgspec import Meta
 from .....protocol.chat import ChatRequest
 from .....protocol.errors import GraphMistake, ModelError, UpstreamError
 from .....protocol.workflow.agents import Retry
-from ....work.models.retry import Attempts
+from .....supervisors import Backoff
+from .....supervisors import Retry as Policy
+from .....supervisors.policy import is_transient
 
 TEMPERATURE = 0.7
 """DevAll's, where the file says nothing; `temperature: null` leaves it to the provider."""
@@ -94,17 +96,15 @@ _NAMES: dict[int | None, tuple[str, ...]] = {
 """What the libraries that DevAll calls providers with raise for a status; None where there was no answer."""
 
 
-def attempts_of(retry: Retry) -> Attempts:
+def policy_of(retry: Retry) -> Policy:
     """The policy as the gateway follows it. What a list leaves open is as everywhere: see `gateway`."""
-    if not retry.enabled:
-        return Attempts(most=1)
     lists = (retry.retry_on_status_codes, retry.retry_on_exception_types, retry.retry_on_error_substrings)
     silent = not retry.non_retry_exception_types and all(each is None for each in lists)
-    return Attempts(
-        most=retry.max_attempts,
-        shortest=retry.min_wait_seconds,
-        longest=max(retry.min_wait_seconds, retry.max_wait_seconds),
-        passes=None if silent else lambda error: _passes(retry, error),
+    least = retry.min_wait_seconds
+    return Policy(
+        most=retry.max_attempts if retry.enabled else 1,
+        backoff=Backoff(first=1.0, least=least, most=max(least, retry.max_wait_seconds), jitter=1.0),
+        retryable=is_transient if silent else lambda error: isinstance(error, ModelError) and _passes(retry, error),
     )
 
 

@@ -28,7 +28,7 @@ from ....work.record import Record
 from ....work.tools.calls import Player
 from ...conversation.play import Conversation, OutOfTurns, Talk
 from ..agents.providers import CALLBOARD, model_of
-from ..agents.request import Params, attempts_of, read_params
+from ..agents.request import Params, policy_of, read_params
 from ..agents.resources import GraphResources
 from ..agents.skills import skill_tool, skills_of, told
 from ..agents.tooling import tools_of_node, wants_servers
@@ -128,7 +128,7 @@ class _Agent:
         )
         context = resources.context
         player = Player(tools, context.permissions, meter=context.meter)
-        attempts = attempts_of(self._config.retry)
+        attempts = policy_of(self._config.retry)
         talk = Conversation(context, settled, player, request, resources.record, attempts=attempts)
         try:
             await self._in_time(talk, params.timeout)

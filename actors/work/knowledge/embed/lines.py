@@ -13,18 +13,15 @@ from typing import TYPE_CHECKING
 import trio
 
 from .....protocol.chat import TokenUsage
-from .....protocol.errors import UpstreamError
+from .....protocol.errors import ModelError, UpstreamError
 from .....protocol.events import LlmRetry, UsageUpdate
+from .....supervisors import Retry
 from ...models.endpoints import Endpoints
-from ...models.gateway import Emitter, countable
-from ...models.retry import backoff, worth_waiting
+from ...models.gateway import BACKOFF, Emitter, countable, retried
 
 if TYPE_CHECKING:
     from ...models.catalog import Access
     from ...models.client import Endpoint
-
-ATTEMPTS = 3
-"""Tries of one request, the first included."""
 
 WITHIN = 300.0
 """Seconds for the answer to one request. Embedding needs no thinking: a slower server is stuck."""
@@ -83,20 +80,16 @@ class Line:
             CredentialsError, ModelError: it was refused.
             UpstreamError: the tries are spent.
         """
-        attempt = 0
-        while True:
-            attempt += 1
-            try:
-                async with self._places, self._door() as (endpoint, headers):
-                    return await self._answer(endpoint.post(self.model, headers, path, body))
-            except UpstreamError as error:
-                if hopeless(error):
-                    raise
-                wait = backoff(attempt, error.retry_after, self._rng)
-                if attempt == ATTEMPTS or not worth_waiting(wait, None):
-                    raise _spent(error, attempt) from error
-                me.emit(LlmRetry(model=self.model, attempt=attempt, wait=wait, error=str(error)))
-                await trio.sleep(wait)
+
+        async def once(_: int) -> bytes:
+            async with self._places, self._door() as (endpoint, headers):
+                return await self._answer(endpoint.post(self.model, headers, path, body))
+
+        def on_wait(attempt: int, wait: float, error: ModelError) -> None:
+            me.emit(LlmRetry(model=self.model, attempt=attempt, wait=wait, error=str(error)))
+
+        retry = Retry(backoff=BACKOFF, retryable=lambda error: isinstance(error, UpstreamError) and not hopeless(error))
+        return await retried(once, retry, on_wait=on_wait, rand=self._rng.random)
 
     async def _answer(self, answer: Awaitable[bytes]) -> bytes:
         with trio.move_on_after(WITHIN):
@@ -160,8 +153,3 @@ class Lines:
     def endpoint(self, api_base: str, proxy: str, connect_timeout: float) -> AbstractContextManager[Endpoint]:
         """Where requests to that base URL go, for a block: one set of connections for all models behind it."""
         return self._endpoints.lease(api_base, proxy, connect_timeout)
-
-
-def _spent(error: UpstreamError, attempts: int) -> UpstreamError:
-    text = f"{error}, after {attempts} tries"
-    return UpstreamError(text, status=error.status, retry_after=error.retry_after)

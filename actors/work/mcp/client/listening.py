@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Never, Protocol, final
 import trio
 
 from .....protocol.errors import HttpRefused, McpError, McpLost
+from .....supervisors import Backoff
 from ..links.link import Json, Link
 
 if TYPE_CHECKING:
@@ -28,8 +29,9 @@ ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 HEARD_WITHIN = 2.0
 """Seconds for a server to acknowledge; one that is silent is believed to listen all the same."""
 
-AGAIN_AFTER, AT_MOST = 1.0, 60.0
-"""Seconds before a subscription that the server ended is made anew; doubled each time, until one lasts."""
+AT_MOST = 60.0
+BACKOFF = Backoff(first=1.0, most=AT_MOST, jitter=0.0)
+"""Before a subscription that the server ended is made anew, until one lasts."""
 
 
 class _Listens(Protocol):
@@ -102,7 +104,7 @@ class Listening:
 
     async def _listen(self, _: Actor, wanted: Mapping[str, Json]) -> None:
         await trio.lowlevel.checkpoint()  # one that is replaced at once asks for nothing
-        pause = AGAIN_AFTER
+        in_vain = 0
         while self._client.link.lost is None:
             self._asked = dict(wanted)
             begun = trio.current_time()
@@ -114,7 +116,5 @@ class Listening:
                 self._settled.set()
                 if not isinstance(error, HttpRefused) or error.status < 500:
                     return  # the server will have none of it
-            if trio.current_time() - begun > AT_MOST:
-                pause = AGAIN_AFTER
-            await trio.sleep(pause)
-            pause = min(2 * pause, AT_MOST)
+            in_vain = 1 if trio.current_time() - begun > AT_MOST else in_vain + 1
+            await trio.sleep(BACKOFF.seconds(in_vain))

@@ -32,6 +32,7 @@ from .....protocol.errors import McpError, McpLost, McpUnsent, ShuttingDown
 from .....protocol.jsonrpc import encode_notification, encode_request
 from .....protocol.mcp.config import Server
 from .....protocol.mcp.model import META_VERSION
+from .....supervisors import Backoff
 from .link import Json, Outgoing, Receiver
 from .mirrored import header_value
 from .posts import INITIALIZED, Posts
@@ -287,8 +288,8 @@ class HttpLink:
                     await self._web.read(response, reading.take, reading.what)
                 finally:
                     await response.aclose()
-            in_vain = min(in_vain + 1, 6) if reading.events == events else 0
-            await trio.sleep(min(_pause(reading) * 2**in_vain, MAX_RETRY))
+            in_vain = in_vain + 1 if reading.events == events else 0
+            await trio.sleep(Backoff(first=_pause(reading), most=MAX_RETRY, jitter=0.0).seconds(in_vain + 1))
 
 
 def _pause(reading: Reading) -> float:

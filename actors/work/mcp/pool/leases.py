@@ -8,7 +8,7 @@ from typing import final
 
 import trio
 
-from .....protocol.errors import ActorFailed, CallboardError, McpLost
+from .....protocol.errors import ActorFailed, CallboardError, McpLost, TooManyRestarts
 from .....protocol.mcp.config import McpConfig, PoolSettings, Server, resolved
 from .....protocol.references import Secrets
 from .....supervisors import Actor, Lease, Pool, Root
@@ -105,6 +105,8 @@ class Leases:
                 health=None if check is None else self.opening.healthy,
                 health_interval=math.inf if check is None else check.interval_seconds,
                 stop_within=ProcessStop().within + 1.0,
+                breaker=lambda key: self.opening.record(key.digest).breaker,
+                on_start=self.opening.starts,
             )
         return self._pool
 
@@ -122,13 +124,12 @@ class Leases:
         key = lease.key
         cold = key not in self.pool
         if cold:
-            self.opening.record(key.digest).restarts.check(key.server.name, trio.current_time())
             self.opening.causes.setdefault(key, me)
         try:
             if cold and self._settings.max_servers is not None:
                 return await self._in_time(lease)
             return await lease.acquire()
-        except ActorFailed as failed:
+        except (ActorFailed, TooManyRestarts) as failed:
             raise _error_of(failed, key.server.name) from failed
         finally:
             if self.opening.causes.get(key) is me:
@@ -162,11 +163,13 @@ class Leases:
         return usual if usual is not None else IDLE_WHEN_SERVING if self._serving else 0.0
 
 
-def _error_of(failed: ActorFailed, name: str) -> Exception:
-    """Why a start failed; an error of its own for each actor that waited for it."""
+def _error_of(failed: ActorFailed | TooManyRestarts, name: str) -> Exception:
+    """Why a start failed, or is not tried; an error of its own for each actor that waited for it."""
     error: BaseException | None = failed
     while isinstance(error, ActorFailed):
         error = error.__cause__
+    if isinstance(error, TooManyRestarts):
+        return McpLost(f"MCP server '{name}' {error}")
     if not isinstance(error, CallboardError):
         return McpLost(f"MCP server '{name}' could not be started: {failed}")
     twin = type(error).__new__(type(error), *error.args)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, final
 import trio
 
 from .....protocol.mcp.config import PoolSettings
+from .....supervisors import Breaker
 from ..sparingly import Sparingly
 from .catalog import Catalog
-from .restarts import Restarts
 
 if TYPE_CHECKING:
     from .....supervisors import Actor
@@ -23,13 +23,13 @@ class Record:
     """What is known of a server by its digest, however often it was started.
 
     Attributes:
-        restarts: when it may be started.
+        breaker: when it may be started.
         calls, errors: how many, of those.
         last_error: of a call, a start or an end.
     """
 
     def __init__(self, settings: PoolSettings, rand: random.Random) -> None:
-        self.restarts = Restarts(settings.max_restarts, settings.restart_window_seconds, rand)
+        self.breaker = Breaker(most=settings.max_restarts, period=settings.restart_window_seconds, rand=rand.random)
         self.calls = 0
         self.errors = 0
         self.last_error = ""
@@ -74,7 +74,7 @@ class Live:
     def answered(self) -> None:
         """A call has its result."""
         self.record.calls += 1
-        self.record.restarts.worked()
+        self.record.breaker.worked()
 
     def failed(self, why: str) -> None:
         """A call came to nothing."""

@@ -1,4 +1,4 @@
-"""The life of one server, in the task of the actor that owns it: wait, connect, learn, serve, end.
+"""The life of one server, in the task of the actor that owns it: connect, learn, serve, end.
 
 Each step goes to the events of the server's actor and of the run that wanted it, to its `Record`, and to the
 `Catalogs`.
@@ -103,14 +103,9 @@ class Opening:
         """One server, from its start to its end, in the task of the actor that owns it."""
         from ..client.connect import connect
 
-        name, record = key.server.name, self.record(key.digest)
-        begun = trio.current_time()
-        wait = record.restarts.begin(name, begun)
+        live = self.live[key]
         known = self._catalogs.get(key.digest)
-        live = self.live[key] = Live(me, key, record)
-        self._tell(live, McpServerStarting(server=name, wait=wait))
         try:
-            await trio.sleep(wait)
             async with connect(
                 me,
                 key.server,
@@ -125,14 +120,13 @@ class Opening:
                 await self._learn(live)
                 live.open = True
                 live.learned.set()
-                record.restarts.over()
                 self._tell(
                     live,
                     McpServerStarted(
-                        server=name,
+                        server=key.server.name,
                         version=live.catalog.server.version,
                         protocol=client.version,
-                        seconds=trio.current_time() - begun,
+                        seconds=trio.current_time() - live.since,
                         tools=len(live.catalog.tools),
                     ),
                 )
@@ -144,9 +138,12 @@ class Opening:
             if not live.open:
                 self._failed(live, str(error))
             raise
-        finally:
-            record.restarts.over()
-            del self.live[key]
+
+    def starts(self, me: Actor, key: Key, wait: float) -> None:
+        """A server is about to be opened by its actor, after that many seconds."""
+        live = self.live[key] = Live(me, key, self.record(key.digest))
+        me.ref.on_end(lambda _: self.live.__delitem__(key))
+        self._tell(live, McpServerStarting(server=key.server.name, wait=wait))
 
     def _exchanged(self, method: str, seconds: float) -> None:
         self.operations.setdefault(method, Tally()).add(seconds)
@@ -157,14 +154,12 @@ class Opening:
         why = "" if lost is None else str(lost)
         if why:
             live.record.last_error = why
-            live.record.restarts.failed(why, trio.current_time())
             self._on_lost(live.key.server)
         live.me.emit(McpServerStopped(server=live.key.server.name, error=why))
 
     def _failed(self, live: Live, why: str) -> None:
         """It could not be started."""
         live.record.last_error = why
-        live.record.restarts.failed(why, trio.current_time())
         self._tell(live, McpServerFailed(server=live.key.server.name, error=why))
 
     def _tell(self, live: Live, data: EventData) -> None:

@@ -135,8 +135,8 @@ class Scope:
                 raise
             finally:
                 live.end()
-                if live.client.link.lost is not None:
-                    lease.report_lost()
+                if (end := live.client.link.lost) is not None:
+                    lease.report_lost(end)
                 self._keep(lease)
         raise McpLost(f"'{tool}' was not begun, and was tried {TRIES} times: {why}") from why
 

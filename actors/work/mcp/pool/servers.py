@@ -4,9 +4,8 @@
     with servers.scope(run=run, agent=me.path) as scope:
         await scope.call("time", "get_current_time", {}, Caller(me=me))
 
-The kernel's pool does the sharing (see `supervisors.pool` and `leases`), `keys` says what is shared, `scope` who keeps
-what for how long, `restarts` when a server that died may come again, and `catalog` what it offers while it does not
-run.
+The kernel's pool does the sharing and the restarts (see `supervisors.pool` and `leases`), `keys` says what is shared,
+`scope` who keeps what for how long, and `catalog` what a server offers while it does not run.
 """
 
 from __future__ import annotations
@@ -168,7 +167,7 @@ class McpServers:
         }
         for each, key in old.items():
             del self._leases.keys[each]
-            self._opening.record(key.digest).restarts.forgive()
+            self._opening.record(key.digest).breaker.forgive()
         self._scopes.give_back(running)
         for key in running:
             self._leases.pool.retire(key)
@@ -211,7 +210,7 @@ class McpServers:
             health_failed=pool.health_failed + self._opening.tolerated,
             failed_starts=pool.failed_starts,
             lost=pool.lost,
-            restarts=sum(record.restarts.count for record in self._opening.records.values()),
+            restarts=sum(record.breaker.restarts for record in self._opening.records.values()),
             reloads=self._reloads,
         )
 

@@ -94,15 +94,15 @@ def status_of(
     about: dict[str, Json] = {"name": server.name, "type": server.type, "share": server.share, "state": "cold"}
     now = trio.current_time()
     if record is not None:
-        retry = max(0.0, record.restarts.not_before - now)
+        retry = max(0.0, record.breaker.not_before - now)
         about |= {
             "key": digest[:12],
-            "state": "down" if record.restarts.down else "cold",
-            "breaker": record.restarts.state(now),
+            "state": "down" if record.breaker.down else "cold",
+            "breaker": record.breaker.state(now),
             "retry_seconds": retry,
             "calls": record.calls,
             "errors": record.errors,
-            "restarts": record.restarts.count,
+            "restarts": record.breaker.restarts,
             "last_error": record.last_error,
         }
     if catalog is not None:

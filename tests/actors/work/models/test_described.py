@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 
 import pytest
 import trio
@@ -16,10 +15,10 @@ from callboard.actors.work.models.described import client_of, withheld
 from callboard.actors.work.models.gateway import Gateway
 from callboard.actors.work.models.ollama import OllamaCodec
 from callboard.actors.work.models.openai import OpenAiCodec
-from callboard.actors.work.models.retry import Attempts
 from callboard.protocol.chat import ChatRequest, UserTurn
 from callboard.protocol.errors import CredentialsError, GraphMistake, ModelError, UpstreamError
 from callboard.protocol.settings import ClientSettings, Settings
+from callboard.supervisors import Backoff, Retry
 
 HELLO = ChatRequest(messages=(UserTurn("hello"),))
 LAB = ClientSettings(type="claude", name="lab", api_base="http://lab/v1", api_key="lab-key")
@@ -172,25 +171,20 @@ def test_more_keys_go_into_the_body_and_replace_nothing(codec: Codec) -> None:
 # --- tries ------------------------------------------------------------------------------------------------
 
 
-def test_waits_stay_between_their_bounds_and_never_below_what_was_asked_for() -> None:
-    attempts = Attempts(most=9, shortest=2.0, longest=5.0)
-    rng = random.Random(1)
-    waits = [attempts.wait(n, UpstreamError("x"), rng) for n in (1, 2, 3, 50, 5000)]
-    assert all(2.0 <= wait <= 5.0 for wait in waits)
-    assert attempts.wait(1, UpstreamError("x", retry_after=60.0), rng) == 60.0
-
-
 async def test_tries_are_as_somebody_says(fake_model: FakeModels, autojump_clock: trio.testing.MockClock) -> None:
     settings = Settings(
         clients=(ClientSettings(type="openai-compatible", name="fake", api_base=fake_model.openai_base),)
     )
     request = ChatRequest(model="fake:m", messages=HELLO.messages)
-    passes = Attempts(most=3, shortest=9.0, longest=9.0, passes=lambda error: error.status == 418)
+    passes = Retry(
+        backoff=Backoff(first=9.0, jitter=0.0),
+        retryable=lambda error: isinstance(error, ModelError) and error.status == 418,
+    )
     async with Gateway(settings, {}) as gateway:
         fake_model.script(Reply(status=418), Reply(status=418), "tea")
         began = trio.current_time()
         assert (await gateway.chat(Silent(), request, attempts=passes)).text == "tea"
-        assert trio.current_time() - began >= 18.0
+        assert trio.current_time() - began >= 27.0
         fake_model.script(Reply(status=503))
         with pytest.raises(UpstreamError):
             await gateway.chat(Silent(), request, attempts=passes)

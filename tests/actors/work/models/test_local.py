@@ -235,6 +235,16 @@ async def test_an_engine_that_dies_while_answering_is_a_passing_error(tmp_path: 
             await gateway.chat(Silent(), asking(model), attempts=1)
 
 
+@needs_engine
+async def test_an_engine_that_dies_again_and_again_is_left_alone_for_a_while(tmp_path: Path) -> None:
+    async with local_gateway(tmp_path, "broken") as (gateway, model):
+        for _ in range(5):
+            with pytest.raises(ConfigError):
+                await gateway.chat(Silent(), asking(model))
+        with pytest.raises(UpstreamError, match=r"failed 5 times within 60 s .* the file is not a model"):
+            await gateway.chat(Silent(), asking(model), attempts=1)
+
+
 async def test_without_the_engine_installed_the_command_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

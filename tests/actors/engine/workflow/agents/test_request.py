@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from callboard.actors.engine.workflow.agents.request import attempts_of
+from callboard.actors.engine.workflow.agents.request import policy_of
 from callboard.protocol.errors import ModelError, UpstreamError
 from callboard.protocol.workflow.agents import Retry
 
@@ -37,10 +37,19 @@ def refused(status: int | None, text: str = "no") -> ModelError:
     ],
 )
 def test_a_policy_says_what_may_pass(policy: dict[str, Any], error: ModelError, again: bool) -> None:
-    assert attempts_of(Retry(**policy)).may_pass(error) is again
+    assert policy_of(Retry(**policy)).retryable(error) is again
 
 
 def test_a_policy_that_is_off_is_one_try() -> None:
-    assert attempts_of(Retry(enabled=False)).most == 1
-    attempts = attempts_of(Retry(max_attempts=4, min_wait_seconds=2, max_wait_seconds=1))
-    assert (attempts.most, attempts.shortest, attempts.longest) == (4, 2, 2)
+    assert policy_of(Retry(enabled=False)).most == 1
+
+
+def test_waits_stay_between_their_bounds_and_never_below_what_the_provider_asks_for() -> None:
+    policy = policy_of(Retry(max_attempts=9_000, min_wait_seconds=2, max_wait_seconds=5))
+    waits = [policy.wait(n, UpstreamError("x")) for n in (1, 2, 3, 50, 5000)]
+    assert all(wait is not None and 2 <= wait <= 5 for wait in waits)
+    asked = policy.wait(1, UpstreamError("x", retry_after=60.0))
+    assert asked is not None
+    assert 62 <= asked <= 65
+    odd = policy_of(Retry(max_attempts=4, min_wait_seconds=2, max_wait_seconds=1))
+    assert (odd.most, odd.wait(3, UpstreamError("x")), odd.wait(4, UpstreamError("x"))) == (4, 2, None)

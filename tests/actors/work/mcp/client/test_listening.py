@@ -10,7 +10,7 @@ import pytest
 import trio
 import trio.testing
 
-from callboard.actors.work.mcp.client.listening import AGAIN_AFTER, AT_MOST, Listening
+from callboard.actors.work.mcp.client.listening import AT_MOST, BACKOFF, Listening
 from callboard.protocol.errors import HttpRefused, McpError, McpLost
 from callboard.supervisors import Root
 
@@ -53,7 +53,7 @@ async def test_one_that_lasted_is_made_anew_as_soon_as_the_first(
         await trio.sleep(2 * AT_MOST if number == 5 else 0)
 
     pauses = await asked(root, listen, 16 + 2 * AT_MOST + 3)
-    assert pauses == [1, 2, 4, 8, 2 * AT_MOST + AGAIN_AFTER, 2]
+    assert pauses == [1, 2, 4, 8, 2 * AT_MOST + BACKOFF.first, 2]
 
 
 @pytest.mark.parametrize(

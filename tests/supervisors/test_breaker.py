@@ -1,54 +1,50 @@
-"""When a server that died comes back: at once, after a while, or not for now; as the table in `restarts` says."""
+"""When what failed may be started again: at once, after a while, or not for now; as the table in `Breaker` says."""
 
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callboard.actors.work.mcp.pool.restarts import COOLDOWN, Restarts
-from callboard.protocol.errors import McpLost
+from callboard.supervisors import Breaker, TooManyRestarts
+
+COOLDOWN = 30.0
 
 
-class NoChance(random.Random):
-    """Waiting times in full."""
-
-    def random(self) -> float:
-        return 0.0
-
-
-def restarts(most: int = 5, window: float = 60.0) -> Restarts:
-    return Restarts(most, window, NoChance())
+def breaker(most: int = 5, period: float = 60.0, rand: Callable[[], float] = lambda: 0.0) -> Breaker:
+    """Its waiting times are in full."""
+    return Breaker(most=most, period=period, cooldown=COOLDOWN, rand=rand)
 
 
 def test_the_first_start_and_the_first_restart_are_at_once() -> None:
-    one = restarts()
-    assert one.begin("s", 10) == 0
+    one = breaker()
+    assert one.begin(10) == 0
     one.failed("it died", 11)
-    assert one.begin("s", 11) == 0
-    assert one.count == 1
+    assert one.begin(11) == 0
+    assert one.restarts == 1
 
 
 def test_further_restarts_wait_twice_as_long_each_from_the_last_failure_on() -> None:
-    one = restarts(most=100)
+    one = breaker(most=100)
     waits = []
     for now in range(9):
         one.failed("it died", float(now))
-        waits.append(one.begin("s", float(now)))
+        waits.append(one.begin(float(now)))
     assert waits == [0, 0.5, 1, 2, 4, 8, 16, 30, 30]
-    assert one.begin("s", 18.0) == 20.0
-    assert one.begin("s", 99.0) == 0
+    assert one.begin(18.0) == 20.0
+    assert one.begin(99.0) == 0
 
 
 def test_waiting_times_are_shortened_by_chance_and_the_same_for_the_same_seed() -> None:
     def waits(seed: int) -> list[float]:
-        one = Restarts(100, 60, random.Random(seed))
+        one = breaker(100, 60, random.Random(seed).random)
         found = []
         for _ in range(8):
             one.failed("it died", 0)
-            found.append(one.begin("s", 0))
+            found.append(one.begin(0))
         return found
 
     assert waits(1) == waits(1) != waits(2)
@@ -57,65 +53,65 @@ def test_waiting_times_are_shortened_by_chance_and_the_same_for_the_same_seed() 
 
 
 def test_too_many_failures_in_the_window_and_calls_fail_at_once_saying_when_it_is_tried_again() -> None:
-    one = restarts(most=3, window=10)
+    one = breaker(most=3, period=10)
     for now in (0, 1, 2):
-        one.check("time", now)
+        one.check(now)
         one.failed("exit status 3", now)
     assert one.state(2) == "open"
-    said = r"'time' failed 3 times within 10 s .* tried again in 20 s\. The last failure: exit status 3"
-    with pytest.raises(McpLost, match=said):
-        one.check("time", 12)
-    with pytest.raises(McpLost, match="tried again in 1 s"):
-        one.begin("time", 31.5)
+    said = r"^failed 3 times within 10 s .* tried again in 20 s\. The last failure: exit status 3"
+    with pytest.raises(TooManyRestarts, match=said):
+        one.check(12)
+    with pytest.raises(TooManyRestarts, match="tried again in 1 s"):
+        one.begin(31.5)
 
 
 def test_failures_that_lie_further_apart_than_the_window_are_never_too_many() -> None:
-    one = restarts(most=3, window=10)
+    one = breaker(most=3, period=10)
     for now in range(0, 1000, 6):
-        one.check("s", now)
+        one.check(now)
         one.failed("it died", now)
         assert one.state(now) == "closed"
 
 
 def test_after_the_cooldown_one_start_decides_and_others_are_refused_meanwhile() -> None:
-    one = restarts(most=1)
+    one = breaker(most=1)
     one.failed("it died", 0)
     assert (one.state(COOLDOWN - 0.1), one.state(COOLDOWN)) == ("open", "half-open")
-    assert one.begin("s", COOLDOWN) == 0
-    with pytest.raises(McpLost, match="just being tried again"):
-        one.begin("s", COOLDOWN)
+    assert one.begin(COOLDOWN) == 0
+    with pytest.raises(TooManyRestarts, match="just being tried again"):
+        one.begin(COOLDOWN)
     one.failed("it died again", COOLDOWN + 1)
     assert one.state(COOLDOWN + 2) == "open"
-    one.begin("s", 2 * COOLDOWN + 1)
+    one.begin(2 * COOLDOWN + 1)
     one.over()
-    one.check("s", 2 * COOLDOWN + 2)  # it is there again, but has answered nothing yet
+    one.check(2 * COOLDOWN + 2)  # it is there again, but has answered nothing yet
     assert one.state(2 * COOLDOWN + 2) == "half-open"
     one.worked()
     assert one.state(2 * COOLDOWN + 2) == "closed"
 
 
 def test_one_try_that_nobody_wanted_any_more_leaves_the_next_one_to_others() -> None:
-    one = restarts(most=1)
+    one = breaker(most=1)
     one.failed("it died", 0)
-    one.begin("s", COOLDOWN)
+    one.begin(COOLDOWN)
     one.over()
-    assert one.begin("s", COOLDOWN) == 0
+    assert one.begin(COOLDOWN) == 0
 
 
 def test_an_answer_while_all_is_well_changes_nothing() -> None:
-    one = restarts(most=100)
+    one = breaker(most=100)
     one.failed("it died", 0)
     one.failed("it died", 0)
     one.worked()
-    assert one.begin("s", 0) == 0.5
+    assert one.begin(0) == 0.5
 
 
 def test_forgiven_is_forgotten() -> None:
-    one = restarts(most=2)
+    one = breaker(most=2)
     one.failed("it died", 0)
     one.failed("it died", 0)
     one.forgive()
-    assert (one.state(0), one.begin("s", 0)) == ("closed", 0)
+    assert (one.state(0), one.begin(0)) == ("closed", 0)
     one.failed("it died", 0)
     assert one.state(0) == "closed"
 
@@ -123,8 +119,8 @@ def test_forgiven_is_forgotten() -> None:
 class Model:
     """The table in the module's words, worked out from the whole history each time."""
 
-    def __init__(self, most: int, window: float) -> None:
-        self.most, self.window = most, window
+    def __init__(self, most: int, period: float) -> None:
+        self.most, self.period = most, period
         self.failures: list[float] = []
         self.opened: float | None = None  # since when it is left alone; None: it is well
         self.tried = False  # the one start is there; `trying`: it is on its way
@@ -139,7 +135,7 @@ class Model:
         if self.opened is not None or not self.failures:
             return 0.0
         last = self.failures[-1]
-        recent = sum(at >= last - self.window for at in self.failures)
+        recent = sum(at >= last - self.period for at in self.failures)
         return 0.0 if recent < 2 else max(0.0, last + min(30.0, 0.5 * 2.0 ** (recent - 2)) - now)
 
     def start(self, now: float) -> None:
@@ -147,7 +143,7 @@ class Model:
 
     def fail(self, now: float) -> None:
         self.failures.append(now)
-        recent = sum(at >= now - self.window for at in self.failures)
+        recent = sum(at >= now - self.period for at in self.failures)
         if self.opened is not None or recent >= self.most:
             self.opened, self.tried, self.trying = now, False, False
 
@@ -162,18 +158,18 @@ STEPS = st.lists(
 )
 
 
-@given(steps=STEPS, most=st.integers(1, 6), window=st.sampled_from([1.0, 20.0, 60.0]))
-def test_they_do_what_the_table_says(steps: list[tuple[str, float]], most: int, window: float) -> None:
-    real, model = restarts(most, window), Model(most, window)
+@given(steps=STEPS, most=st.integers(1, 6), period=st.sampled_from([1.0, 20.0, 60.0]))
+def test_they_do_what_the_table_says(steps: list[tuple[str, float]], most: int, period: float) -> None:
+    real, model = breaker(most, period), Model(most, period)
     now = 0.0
     for what, passes in steps:
         now += passes
         if what == "start":
             if model.refused(now):
-                with pytest.raises(McpLost):
-                    real.begin("s", now)
+                with pytest.raises(TooManyRestarts):
+                    real.begin(now)
             else:
-                assert real.begin("s", now) == pytest.approx(model.wait(now))
+                assert real.begin(now) == pytest.approx(model.wait(now))
                 model.start(now)
         elif what == "fail":
             real.failed("it died", now)
