@@ -16,7 +16,7 @@ the room. Leaving a scope is no checkpoint and may happen in any task, also whil
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, final
@@ -108,8 +108,19 @@ class Scope:
             return key.server
         return known.server
 
-    async def call(self, server: str, tool: str, arguments: Mapping[str, Json], caller: Caller) -> dict[str, Json]:
+    async def call(
+        self,
+        server: str,
+        tool: str,
+        arguments: Mapping[str, Json],
+        caller: Caller,
+        *,
+        on_open: Callable[[], None] | None = None,
+    ) -> dict[str, Json]:
         """The tool's raw result. The server is started if need be; how long that and the call may take is the caller's.
+
+        Args:
+            on_open: called once, when the server is there and before the call goes out.
 
         Raises:
             McpError: the server refused the call.
@@ -120,6 +131,9 @@ class Scope:
         why: McpUnsent | None = None
         for _ in range(TRIES):
             lease, live = await self._lease(server, caller.me)
+            if on_open is not None:
+                on_open()
+                on_open = None
             live.begin()
             try:
                 result = await live.client.call_tool(tool, arguments, caller)

@@ -107,10 +107,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             me=me, host=CallHost(self.talk, server, clock), on_progress=on_progress if me.stream.heard else None
         )
         try:
-            async with self.talk.scope.client(server.name, me):  # its start has a time limit of its own
-                with clock.scope:
-                    clock.start()
-                    return await self.talk.scope.call(server.name, tool, arguments, caller)
+            with clock.scope:  # whose time begins when the server is there: its start has a limit of its own
+                return await self.talk.scope.call(server.name, tool, arguments, caller, on_open=clock.start)
         except UNREACHABLE as error:
             raise ToolFailed(str(error)) from error
         raise ToolFailed(f"Tool call '{shown}' did not end within {clock.seconds:g} s and was ended")

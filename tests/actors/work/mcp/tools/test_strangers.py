@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -155,10 +154,10 @@ async def test_a_call_asks_the_model_so_often_and_no_more(house: House, monkeypa
 
 async def test_progress_without_end_is_told_sparingly(house: House, autojump_clock: MockClock) -> None:
     class Chatty(Catalogued):
-        def client(self, _server: str, _me: Actor) -> Any:
-            return contextlib.nullcontext()
-
-        async def call(self, _server: str, _tool: str, _arguments: Any, caller: Caller) -> dict[str, Any]:
+        async def call(
+            self, _server: str, _tool: str, _arguments: Any, caller: Caller, *, on_open: Callable[[], None]
+        ) -> dict[str, Any]:
+            on_open()
             assert caller.on_progress is not None
             for number in range(10_000):
                 caller.on_progress(Progress(progress_token=1, progress=number))

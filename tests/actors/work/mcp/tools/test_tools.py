@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Mapping
-from typing import Any, Self
+from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
 from family_stage import context_of
 from hypothesis import given
 from hypothesis import strategies as st
+from mcp_house import House, scripted
 
 from callboard.actors.engine.conversation.calls import Calls
 from callboard.actors.work.mcp.links.link import Caller
@@ -27,7 +29,7 @@ from callboard.actors.work.mcp.tools.view import View
 from callboard.actors.work.tools.checking import LONGEST_NAME
 from callboard.actors.work.tools.permissions import Permissions
 from callboard.protocol.chat import ToolCall
-from callboard.protocol.errors import McpLost, PoolClosed
+from callboard.protocol.errors import McpLost, PoolClosed, ToolFailed
 from callboard.protocol.mcp.config import Server, ToolList, ToolMode
 from callboard.protocol.mcp.model import Implementation, Tool, ToolAnnotations
 from callboard.supervisors import Actor, Root
@@ -53,16 +55,10 @@ class Known:
             None if isinstance(found, Exception) else Catalog(server=Implementation(), version="1", tools=tuple(found))
         )
 
-    def client(self, server: str, me: Actor) -> Known:
-        return self
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        return None
-
-    async def call(self, server: str, tool: str, arguments: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
+    async def call(
+        self, server: str, tool: str, arguments: Mapping[str, Any], caller: Caller, *, on_open: Callable[[], None]
+    ) -> dict[str, Any]:
+        on_open()
         return {"content": [{"type": "text", "text": json.dumps([server, tool, arguments])}]}
 
 
@@ -401,3 +397,20 @@ def test_graphs_and_agents_without_servers_import_nothing_of_them(tmp_path: Any)
     ran = subprocess.run([sys.executable, "-c", WITHOUT, str(tmp_path)], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
     assert [name for name in ran.stdout.split() if name.startswith("callboard.actors.work.mcp")] == []
+
+
+# --- calls -----------------------------------------------------------------------------------------------------
+
+
+async def test_a_call_leases_its_server_once_and_its_time_begins_when_the_server_is_there(tmp_path: Path) -> None:
+    async with Root() as root:
+        house = House(root, tmp_path)
+        house.build(scripted("s", "--slow-start", "0.5", timeout_seconds=0.4), serving=True)
+        with house.scope() as scope:
+            view = View(talk=Talk(scope=scope, context=context_of({})), server=house.config.servers["s"])
+            for _ in range(3):
+                await view.call(root.actor, "pid", {}, "s__pid")
+            with pytest.raises(ToolFailed, match=r"did not end within 0\.4 s"):
+                await view.call(root.actor, "slow", {"seconds": 60}, "s__slow")
+        counted = house.servers.statistics()
+    assert (counted.acquire_miss, counted.acquire_active_hit, counted.acquire_idle_hit) == (1, 3, 0)
