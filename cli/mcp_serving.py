@@ -63,7 +63,7 @@ async def _serve(request: ServeRequest, token: str | None) -> CallboardError | i
     options = Options(model=request.model, allow=request.allow, yes=request.yes, roots=request.roots)
     async with open_frame(Silent(), config_dir=request.config_dir, person=False, serving=True) as root:
         try:
-            offers, problems = read_agents(root, request.agents)
+            offers, problems = await trio.to_thread.run_sync(read_agents, root, request.agents)
             for problem in problems:
                 say(f"warning: {problem}")
             names = ", ".join(offers)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -155,6 +156,7 @@ async def _serve(request: ServeRequest, /) -> CallboardError | int:
 
 def _say_where(request: ServeRequest, served: Served, say: Callable[[str], None]) -> None:
     """The addresses that are served, and what a person at a terminal may want to do next."""
+    gc.freeze()  # else Python's collector goes through all modules now and then, which takes 50 ms
     say(f"serving at {served.url}" + ("" if served.http else " (the websocket only)"))
     if not served.http and sys.stderr.isatty():
         say(MISSING)

@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from jsonschema.protocols import Validator
 
+LIBRARY = ("jsonschema", "referencing.exceptions")
+"""What a task awaits as `imported` before it checks its first value."""
+
 SHOWN = 5
 """Errors that are reported per value."""
 

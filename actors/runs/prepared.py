@@ -24,6 +24,7 @@ from ..engine.graph.compile import compile_graph
 from ..engine.graph.decider import GraphResult
 from ..engine.graph.plan import Plan
 from ..engine.graph.run import run_graph
+from ..io.imports import imported
 from ..work.agent.history import History
 from ..work.agent.synonyms import renamed
 from ..work.agent.user import user_tools
@@ -41,6 +42,9 @@ if TYPE_CHECKING:
     from ..work.knowledge.recipe import Recipe
     from ..work.letters import Seat
     from ..work.mcp.tools.chosen import Wanted
+
+
+_KNOWLEDGE = ("numpy", "tantivy", "usearch.index", "tokenizers", ".actors.work.knowledge.of_run")
 
 
 class Input(msgspec.Struct, frozen=True, kw_only=True):
@@ -256,6 +260,7 @@ class Prepared:
             return me.spawn(
                 run_graph, self._plan, prompt, context, depth, input.state, result, record, name=self.name, link=False
             )
+        await imported(".actors.engine.workflow.play")
         from ..engine.workflow.outcome import WorkflowResult
         from ..engine.workflow.play import run_workflow
 
@@ -293,9 +298,7 @@ class Prepared:
             asked = (*self.recipes.values(), *asked)
         if not asked and not self.recipes and not input.files:
             return prompt, ()
-        from ..work.knowledge.loading import loaded
-
-        await loaded()
+        await imported(*_KNOWLEDGE)
         knowledge = context.knowledge
         await knowledge.ready(me, (*self.recipes.values(), *input.recipes))
         attached = await knowledge.attached(me, input.files, prompt)

@@ -14,7 +14,7 @@ from corpus.strangers import WORKS, Family, Seen, attempts, cannot, check, corpu
 from fake_models import FakeModels, Reply
 
 import callboard
-from callboard.actors.work.tools.declare import read_tools
+from callboard.actors.work.tools.declare.read import read_tools
 
 ENDINGS = (".sh", ".py", ".ts")
 

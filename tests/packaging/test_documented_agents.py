@@ -19,7 +19,7 @@ from callboard.actors.work.context import MAX_DEPTH
 from callboard.actors.work.library import AGENTS
 from callboard.actors.work.tools.builtin import builtin_tools
 from callboard.actors.work.tools.calls import RESULT_LIMIT
-from callboard.actors.work.tools.declare import read_tools
+from callboard.actors.work.tools.declare.read import read_tools
 from callboard.actors.work.tools.tool import TIMEOUT
 from callboard.protocol.agent import AgentFile, read_agent
 from callboard.protocol.permissions import PermissionRule

@@ -24,6 +24,7 @@ from ....protocol.chat import ChatRequest, Content, Part, TextPart
 from ....protocol.errors import Unsupported, code_of
 from ....protocol.events import AgentFinished, AgentStarted
 from ....protocol.messages import Stop
+from ...io.imports import imported
 from ...work.agent.compaction import PART
 from ...work.agent.history import History
 from ...work.agent.prompt import blocks, filled_in, system_prompt
@@ -48,6 +49,10 @@ if TYPE_CHECKING:
     from ...work.mcp.tools.chosen import Wanted
     from ...work.mcp.tools.offer import Offered, Offering
     from ...work.mcp.tools.talk import Talk as ServersTalk
+
+
+_SERVERS = (".actors.work.mcp.tools.offer", ".actors.work.mcp.pool.servers")
+_SPAWNING = tuple(f".actors.work.agent.{name}" for name in ("children", "escalations", "mail", "spawn", "tasks"))
 
 
 class Cast(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,11 +102,14 @@ async def run_agent(
         CallboardError: what ended it.
     """
     record = record if record is not None else Record()
+    if cast.agent.can_spawn_agents:
+        await imported(*_SPAWNING)
     agent = _Agent(me, cast, context, depth, record, seat, escalation_timeout, history or History())
     said: Content = (*((TextPart(prompt),) if prompt else ()), *parts) if parts else prompt
     brings = depth == 0 and bool(context.servers)
     if cast.servers is None and not brings:
         return await agent.play(said)
+    await imported(*_SERVERS)
     from ...work.mcp.tools.chosen import with_guests
     from ...work.mcp.tools.offer import servers_at_work
 

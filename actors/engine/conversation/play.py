@@ -22,6 +22,8 @@ from ....protocol.messages import (
     Replied,
     Summarized,
 )
+from ...io.imports import imported
+from ...io.json_schema import LIBRARY
 from ...work.agent.compaction import summary_request
 from ...work.agent.todo import TodoList
 from ...work.record import Record
@@ -162,6 +164,8 @@ class Conversation:
                 self.unfinished = "".join(pieces)[:LONGEST_TEXT]
                 self._record.texts.append(self.unfinished)
             raise
+        if reply.tool_calls:  # whose arguments are checked next
+            await imported(*LIBRARY)
         return Replied(work.key, reply=reply)
 
     async def _summarize(self, me: Actor, work: Summarize) -> Summarized:

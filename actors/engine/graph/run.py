@@ -13,6 +13,7 @@ from ....protocol.errors import CallboardError
 from ....protocol.events import GraphFinished, GraphStarted
 from ....protocol.kernel.errors import EndOfMail
 from ....protocol.messages import GraphBegun
+from ...io.imports import imported
 from ...work.record import Record
 from ..driver import Driver, Performer
 from .decider import GraphDecider, GraphResult
@@ -53,6 +54,8 @@ async def run_graph(
     result = decider.result
     result.failures = record.failures
     began = trio.current_time()
+    if plan.servers:
+        await imported(".actors.work.mcp.tools.offer")
     with _servers(me, plan, context) as servers:
         if me.stream.heard:
             me.emit(GraphStarted(graph=plan.name, start=plan.start, depth=depth))

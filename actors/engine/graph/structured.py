@@ -17,7 +17,8 @@ from typing import Any
 from ....protocol.errors import NodeFailed
 from ....protocol.json_values import NotJson, decode
 from ....protocol.surrogates import decode_mended
-from ...io.json_schema import schema_errors
+from ...io.imports import imported
+from ...io.json_schema import LIBRARY, schema_errors
 from .templates import render
 
 
@@ -50,6 +51,7 @@ async def structured(text: str, schema: dict[str, Any], ask: AskModel, *, any_js
     Raises:
         ExtractionFailed: the help did not help.
     """
+    await imported(*LIBRARY)
     value, wrong = read_json(text, None if any_json else schema)
     if not wrong:
         return value

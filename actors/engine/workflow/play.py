@@ -32,6 +32,7 @@ from ....protocol.failure import Failure
 from ....protocol.kernel.errors import EndOfMail
 from ....protocol.workflow.messages import Fired, FireNode, Message, NodeSaid, RunUnit, UnitsBegun, WorkflowBegun
 from ....protocol.workflow.model import AgentConfig, Graph, HumanConfig, SubgraphConfig
+from ...io.imports import imported
 from ...work.record import Record
 from ..driver import Driver, Performer
 from ..graph.failures import ended_with
@@ -189,6 +190,7 @@ class GraphRun:
         ):
             yield
             return
+        await imported(".actors.engine.workflow.agents.resources", ".actors.engine.workflow.nodes.agent")
         from .agents.resources import GraphResources
 
         behind = self._shared

@@ -23,7 +23,8 @@ from ....protocol.requests import Limits, RunRequest
 from ....supervisors import Actor, Ref
 from ....supervisors.bus import Listener
 from ....supervisors.escalation import HOLD, PASS, Verdict
-from ...io.json_schema import schema_errors
+from ...io.imports import imported
+from ...io.json_schema import LIBRARY, schema_errors
 from ...runs.begin import perform
 from ...runs.hooks import Hooks
 from ...runs.root import Root
@@ -156,6 +157,7 @@ class Service:
 
 async def serve(root: Root, body: Callable[[Actor], Awaitable[None]]) -> None:
     """Run the actor of a server to its end; its crash is raised."""
+    root.kernel.spawn(lambda _: imported(*LIBRARY), name="imports", link=False)  # for the arguments of the first call
     ref = root.kernel.spawn(body, name="mcp-server", link=False)
     try:
         end = await ref.wait()

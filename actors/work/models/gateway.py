@@ -35,6 +35,7 @@ from ....protocol.events import (
 )
 from ....protocol.settings import ClientSettings, Settings
 from ....supervisors import Backoff, Retry
+from ...io.imports import imported
 from .catalog import Catalog, Choice, Target
 from .endpoints import Endpoints
 from .engines import Engines
@@ -231,6 +232,7 @@ class Gateway:
             return await self._send(call, f"{served.url}/v1", headers, attempt)
 
     async def _send(self, call: _Call, api_base: str, headers: Mapping[str, str], attempt: int) -> ChatReply:
+        await imported(".actors.work.models.client")
         with self._endpoints.lease(api_base, call.target.proxy, call.target.connect_timeout) as endpoint:
             return await call.send(endpoint, headers, attempt)
 

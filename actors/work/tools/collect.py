@@ -29,7 +29,7 @@ from .tool import TIMEOUT, Tool
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
-    from .declare import ToolFile
+    from .declare.declaration import ToolFile
     from .files.home import Home
 
 ENDINGS = (".sh", ".py", ".ts")
@@ -285,7 +285,7 @@ def read_tool_file(path: Path, *, agent: bool, wordless: bool = False) -> ToolFi
 
 @lru_cache(maxsize=1_024)
 def _read_once(path: Path, agent: bool, wordless: bool, _stamp: Stamp) -> ToolFile:
-    from .declare import read_tools
+    from .declare.read import read_tools
 
     return read_tools(path, agent=agent, wordless=wordless)
 

@@ -30,6 +30,7 @@ import msgspec
 import trio
 
 from ....protocol.errors import ToolFailed, UsageError
+from .declare.docstrings import read_docstring
 from .tool import TIMEOUT, Arguments, Json, Tool, ToolSpec
 
 if TYPE_CHECKING:
@@ -137,7 +138,5 @@ def _documentation(function: Function) -> tuple[str, dict[str, str]]:
     text = inspect.getdoc(function)
     if not text:
         return "", {}
-    from .declare.docstrings import read_docstring
-
     read = read_docstring(text)
     return read.description, {name: entry.text for name, entry in read.entries.items() if entry.text}

@@ -1,8 +1,11 @@
-"""No front end reads a file of an agent on the thread of the event loop, however it starts a run."""
+"""However a front end starts a run, nothing of it holds the event loop up: no file is read there, no module imported,
+and no step of a task takes long.
+"""
 
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import threading
 from collections.abc import Awaitable, Callable
@@ -10,11 +13,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
+from control_house import Client
+from first_run import KINDS
 from http_house import House, house, serve
+from mcp_guest import Client as Guest
+from trio_websocket import open_websocket_url
 
 import callboard
+from callboard.actors.front.mcp_server.offers import read_agents
+from callboard.actors.front.mcp_server.stdio import serve_pipes
 from callboard.actors.runs.batch.targets import Target
 from callboard.actors.runs.batch.tasks import Task
+from callboard.cli.render.progress import Silent
+from callboard.cli.render.result import for_format
+from callboard.cli.running import Manner, _drive
 from callboard.protocol.requests import RunRequest
 
 __all__ = ["house", "serve"]
@@ -46,6 +59,37 @@ async def _batch(house: House) -> Any:
     return await target.perform(task)
 
 
+async def _cli(house: House) -> Any:
+    config_dir = str(house.stage.config_dir)
+    manner = Manner(no_input=True, output="text", quiet=True, verbose=False, config_dir=config_dir)
+    with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
+        return await _drive(RunRequest(target="g"), manner, Silent(), for_format("text", nowhere), person=False)
+
+
+async def _over_websocket(house: House, talk: Callable[[Client], Awaitable[Any]]) -> Any:
+    headers = [(b"Authorization", f"Bearer {house.token}".encode())]
+    async with open_websocket_url(f"ws://127.0.0.1:{house.port}/ws", extra_headers=headers) as websocket:
+        return await talk(Client(websocket))
+
+
+async def _acp(client: Client) -> Any:
+    await client.result("initialize", protocolVersion=1, clientCapabilities={})
+    meta = {"callboard": {"agent": "g"}}
+    session = (await client.result("session/new", cwd="/", mcpServers=[], _meta=meta))["sessionId"]
+    return await client.result("session/prompt", sessionId=session, prompt=[{"type": "text", "text": "hi"}])
+
+
+async def _mcp_server(house: House) -> Any:
+    offers, _ = await trio.to_thread.run_sync(read_agents, house.stage.root)
+    there, here = os.pipe(), os.pipe()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(serve_pipes, house.stage.root, offers, there[0], here[1])
+        async with trio.lowlevel.FdStream(here[0]) as reading, trio.lowlevel.FdStream(there[1]) as writing:
+            result = await Guest(reading, writing).call("g", {"prompt": "hi"})
+            assert "isError" not in result, result
+        return result
+
+
 AGUI: dict[str, Any] = {
     "threadId": "t",
     "runId": "r",
@@ -57,7 +101,11 @@ AGUI: dict[str, Any] = {
 }
 
 FRONT_ENDS: dict[str, Callable[[House], Awaitable[Any]]] = {
+    "cli": _cli,
     "python": _python,
+    "websocket": lambda house: _over_websocket(house, lambda client: client.result("_run/start", target="g")),
+    "acp": lambda house: _over_websocket(house, _acp),
+    "mcp server": _mcp_server,
     "batch": _batch,
     "http runs": lambda house: house.post("/v1/runs", {"target": "g", "prompt": "hi"}, 201),
     "a session": lambda house: house.post("/v1/runs", {"target": "g", "prompt": "hi", "session": "s"}, 201),
@@ -85,3 +133,20 @@ async def test_files_of_agents_are_read_in_threads(house: House, front_end: str)
     read = {(thread, path) for thread, path in heard if path.startswith(agents)}
     assert any(path.endswith("g/graph.yaml") for _, path in read)
     assert [path for thread, path in read if thread == threading.get_ident()] == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_first_run_of_a_process_imports_nothing_on_the_event_loop(kind: str, tmp_path: Path) -> None:
+    script = Path(__file__).parents[2] / "first_run.py"
+    done = subprocess.run([sys.executable, script, kind, tmp_path], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", "")
+
+
+def test_no_step_takes_long_while_runs_are_started() -> None:
+    """By the CPU clock of the loop's thread, so that other programs don't count: 6 ms were measured at most."""
+    script = Path(callboard.__file__).parent / "benchmarks" / "starts.py"
+    done = subprocess.run([sys.executable, script, "50"], capture_output=True, text=True, check=False)
+    _, *rows, _ = done.stdout.splitlines()
+    steps = {row[:12].strip(): [float(figure) for figure in row.split()[-2:]] for row in rows}
+    assert len(steps) == 11, done.stderr
+    assert {name: longest for name, longest in steps.items() if max(longest) > 30} == {}

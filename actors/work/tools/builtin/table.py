@@ -14,6 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ....io.imports import imported
 from ..path_rules import Sight
 from ..tool import TIMEOUT, Arguments, Json, Tool, ToolSpec
 from .places import Places
@@ -45,7 +46,9 @@ def builtin_tools(
 
 def _tool(name: str, spec: Spec, setting: Setting) -> Tool:
     async def run(me: Actor, arguments: Arguments, sight: Sight | None = None) -> Json:
-        function = getattr(import_module(f".{spec.module}", __package__), name)
+        module = f"{__package__}.{spec.module}"
+        await imported(module)
+        function = getattr(import_module(module), name)
         return await function(me, setting if sight is None else setting.within(sight), arguments)
 
     return Tool(

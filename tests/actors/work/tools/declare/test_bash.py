@@ -7,7 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from callboard.actors.work.tools.declare import Argument, Declaration, EnvVar, ToolFile, read_tools
+from callboard.actors.work.tools.declare.declaration import Argument, Declaration, EnvVar, ToolFile
+from callboard.actors.work.tools.declare.read import read_tools
 from callboard.protocol.problems import Problem
 
 

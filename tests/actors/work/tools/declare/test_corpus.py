@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from callboard.actors.work.tools.declare import EXTENSIONS, read_tools
+from callboard.actors.work.tools.declare.read import EXTENSIONS, read_tools
 
 CORPUS = Path(__file__).parents[4] / "fixtures" / "tools"
 FILES = sorted(file for file in CORPUS.glob("*/*") if file.suffix in EXTENSIONS)

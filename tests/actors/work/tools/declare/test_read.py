@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from callboard.actors.work.tools.declare import read_tools
-from callboard.actors.work.tools.declare.read import LARGEST
+from callboard.actors.work.tools.declare.read import LARGEST, read_tools
 from callboard.actors.work.tools.declare.script import interpreter_of
 from callboard.protocol.errors import ConfigError
 from callboard.protocol.problems import Problem

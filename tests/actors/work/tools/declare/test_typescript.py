@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from callboard.actors.work.tools.declare import Declaration, ToolFile, read_tools
+from callboard.actors.work.tools.declare.declaration import Declaration, ToolFile
+from callboard.actors.work.tools.declare.read import read_tools
 from callboard.protocol.problems import Problem
 
 
