@@ -157,8 +157,12 @@ class Service:
 
 async def serve(root: Root, body: Callable[[Actor], Awaitable[None]]) -> None:
     """Run the actor of a server to its end; its crash is raised."""
-    root.kernel.spawn(lambda _: imported(*LIBRARY), name="imports", link=False)  # for the arguments of the first call
-    ref = root.kernel.spawn(body, name="mcp-server", link=False)
+
+    async def server(me: Actor) -> None:
+        me.spawn(lambda _: imported(*LIBRARY), name="imports", link=False)  # for the arguments of the first call
+        await body(me)
+
+    ref = root.kernel.spawn(server, name="mcp-server", link=False)
     try:
         end = await ref.wait()
     except trio.Cancelled:
