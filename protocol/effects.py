@@ -82,6 +82,43 @@ class CallTool(Work, frozen=True, kw_only=True):
     arguments: dict[str, Any]
 
 
+class Answer(Effect, frozen=True):
+    """Tell the actor of a call, which waits for it, the call's result; or what is wrong with it if it has failed."""
+
+    key: int
+    value: Any
+    failed: bool = False
+
+
+class Spawn(Effect, frozen=True, kw_only=True):
+    """Start a child agent: `ChildEnded` is told when it has ended, however that comes.
+
+    Attributes:
+        id: its own.
+        agent: its name.
+        prompt: what it is told.
+        timeout: seconds it has, or None.
+    """
+
+    id: str
+    agent: str
+    prompt: str
+    timeout: float | None = None
+
+
+class CancelChild(Effect, frozen=True):
+    """Interrupt the child agent of this id."""
+
+    id: str
+
+
+class AnswerQuestion(Effect, frozen=True):
+    """Answer the question of this id, which a child has asked; `EscalationClosed` tells what came of that."""
+
+    question: str
+    value: str | list[str]
+
+
 class Summarize(InPlace, frozen=True, kw_only=True):
     """Have a model write a summary of the first turns of a conversation, which it takes the place of."""
 
@@ -89,13 +126,7 @@ class Summarize(InPlace, frozen=True, kw_only=True):
 
 
 class LookAround(InPlace, frozen=True, kw_only=True):
-    """Look what has changed around a conversation: what it may call, its todo list, what its children ask.
-
-    Attributes:
-        after_calls: results of calls stand at its end, and a notice may be put behind them.
-    """
-
-    after_calls: bool
+    """Look whether the tools that a conversation may call are others by now."""
 
 
 class SetTimer(Effect, frozen=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -10,7 +11,8 @@ import msgspec
 from .chat import ChatReply, Content, Tool, ToolCall, Turn
 from .failure import Failure
 from .kernel.messages import Down, Message, Resumed
-from .outcome import ErrorReport, Status
+from .kernel.questions import Question
+from .outcome import ChildRecord, ErrorReport, Status
 
 __all__ = ["Down", "Message", "Resumed"]  # of the kernel; what is defined here is public as well
 
@@ -126,10 +128,26 @@ class TaskEnded(WorkDone, frozen=True, kw_only=True):
     lost: str | None = None
 
 
+class Todo(msgspec.Struct, kw_only=True):
+    """One item of a todo list; `id` counts from 1."""
+
+    id: int
+    desc: str
+    done: bool = False
+
+
+class Todos(msgspec.Struct, kw_only=True):
+    """An agent's todo list, which goes on from turn to turn: what is reached when all is done, and the steps to it."""
+
+    goal: str = ""
+    items: list[Todo] = []
+
+
 class ConversationBegun(Message, frozen=True):
-    """A model is to reply to these turns."""
+    """A model is to reply to these turns; `todos` is what is on its todo list."""
 
     turns: tuple[Turn, ...]
+    todos: Todos | None = None
 
 
 class CallsBegun(Message, frozen=True):
@@ -156,6 +174,129 @@ class Replied(WorkDone, frozen=True, kw_only=True):
     reply: ChatReply
 
 
+class FamilyCalled(Message, frozen=True, kw_only=True):
+    """A call over what the conversation itself remembers (`todo__add`) may go ahead: the decider answers it.
+
+    Attributes:
+        key: of the call's work.
+        name: of the tool, by its own name.
+        arguments: they fit the tool's schema.
+        token: eight random hex digits, for the ids of children that are started now.
+        unknown: why there is no agent of the name that the arguments say, or None.
+        turns, tool_calls: of the child that the arguments say, until now.
+    """
+
+    key: int
+    name: str
+    arguments: dict[str, Any]
+    token: str = ""
+    unknown: str | None = None
+    turns: int = 0
+    tool_calls: int = 0
+
+
+class Text(msgspec.Struct, frozen=True, tag="text"):
+    """Words of a teammate."""
+
+    content: str
+
+
+class TaskCompleted(msgspec.Struct, frozen=True, tag="task_completed"):
+    """A child has ended; `task_id` is its task in the queue, or its own id if it has none."""
+
+    task_id: str
+    summary: str
+
+
+class ShutdownRequest(msgspec.Struct, frozen=True, tag="shutdown_request"):
+    """Please come to an end."""
+
+    reason: str
+
+
+class ShutdownApproved(msgspec.Struct, frozen=True, tag="shutdown_approved"):
+    """The answer to that."""
+
+
+Payload: TypeAlias = Text | TaskCompleted | ShutdownRequest | ShutdownApproved
+
+
+class Letter(Message, frozen=True, kw_only=True):
+    """A letter of a teammate (see `actors/work/letters`).
+
+    Attributes:
+        sender: what its reader calls the agent that wrote it.
+        payload: what it says.
+        written: when.
+    """
+
+    sender: str
+    payload: Payload
+    written: datetime
+
+    def shown(self) -> dict[str, Any]:
+        """As a model reads it."""
+        return {
+            "from": self.sender,
+            "payload": msgspec.to_builtins(self.payload),
+            "timestamp": self.written.isoformat(timespec="seconds"),
+        }
+
+
+class FromBelow(Message, frozen=True, kw_only=True):
+    """Base of what a conversation is told of its children. It always fits into the mailbox.
+
+    Attributes:
+        late: the conversation is over, and can do nothing about it any more.
+    """
+
+    late: bool = False
+
+
+class ChildEnded(FromBelow, frozen=True, kw_only=True):
+    """A child agent has ended.
+
+    Attributes:
+        record: what has become of it.
+        failures: those that it went on over although no author has accepted them.
+        at: when.
+        token: eight random hex digits, for the ids of children that are started now.
+    """
+
+    record: ChildRecord
+    failures: tuple[Failure, ...] = ()
+    at: datetime
+    token: str
+
+
+class EscalationNoted(FromBelow, frozen=True, kw_only=True):
+    """A child asks what its parent's model may answer.
+
+    Attributes:
+        id: how the model calls the question.
+        agent: the child that it came from, or by.
+        question: it.
+    """
+
+    id: str
+    agent: str
+    question: Question
+
+
+class EscalationClosed(FromBelow, frozen=True, kw_only=True):
+    """Such a question is open no more: `answered` by this agent, else by others, withdrawn or timed out."""
+
+    id: str
+    answered: bool
+
+
+class CallAnswered(Message, frozen=True):
+    """Told to the actor of such a call: its result, or what is wrong with it if it has failed."""
+
+    value: Any
+    failed: bool = False
+
+
 class ToolDone(WorkDone, frozen=True, kw_only=True):
     """A tool call came to a result."""
 
@@ -163,10 +304,9 @@ class ToolDone(WorkDone, frozen=True, kw_only=True):
 
 
 class Summarized(WorkDone, frozen=True, kw_only=True):
-    """The summary of a conversation's first turns, and what is to stand behind it word for word."""
+    """The summary of a conversation's first turns."""
 
     summary: str
-    pinned: str = ""
 
 
 class OfferedTool(msgspec.Struct, frozen=True, kw_only=True):
@@ -192,15 +332,9 @@ class LookedAround(WorkDone, frozen=True, kw_only=True):
 
     Attributes:
         offered: all that may be called from now on; None for what there was.
-        todos: the todo list as the model reads it; "" if there is nothing on it.
-        open_todos: how many of its items are not done.
-        notice: what the model is to read behind the results of its calls; "" for nothing.
     """
 
     offered: tuple[OfferedTool, ...] | None = None
-    todos: str = ""
-    open_todos: int = 0
-    notice: str = ""
 
 
 class TimerFired(Message, frozen=True):

@@ -22,6 +22,7 @@ from typing import Any
 import msgspec
 
 from .errors import InvalidFile
+from .messages import Todos
 from .session_yaml import read_yaml, write_yaml
 
 Json = Any
@@ -42,21 +43,6 @@ class Meta(msgspec.Struct, omit_defaults=True):
     owner: str | None = None
     created_at: str | None = None
     created_by_key_id: str | None = None
-
-
-class Todo(msgspec.Struct, kw_only=True):
-    """One item of a todo list; `id` counts from 1."""
-
-    id: int
-    desc: str
-    done: bool = False
-
-
-class Todos(msgspec.Struct, kw_only=True):
-    """An agent's todo list, which goes on from turn to turn: what is reached when all is done, and the steps to it."""
-
-    goal: str = ""
-    items: list[Todo] = []
 
 
 class Session(msgspec.Struct, kw_only=True):

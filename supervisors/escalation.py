@@ -136,6 +136,10 @@ class Desk:
         self._close(pending, outcome.Error(_too_late(pending.question, seconds)), "timeout")
         return True
 
+    def when_closed(self, question_id: str, callback: Callable[[str], None]) -> None:
+        """Call back once with why, as front ends are told, when this question, which is open, is so no more."""
+        self._open[question_id].callbacks.append(callback)
+
     def pass_on(self, question_id: str) -> None:
         """A policy that held this question lets it go on upwards."""
         pending = self._open.get(question_id)
@@ -256,6 +260,8 @@ class Desk:
         self._tell_closed(pending, by)
 
     def _tell_closed(self, pending: _Pending, by: str) -> None:
+        for callback in pending.callbacks:
+            callback(by)
         if pending.on_desk:
             for front_end in list(self._front_ends):
                 try:
@@ -268,11 +274,12 @@ class Desk:
 class _Pending:
     """One open question and the task that waits for it."""
 
-    __slots__ = ("_result", "_task", "actor", "holder", "noted", "on_desk", "question")
+    __slots__ = ("_result", "_task", "actor", "callbacks", "holder", "noted", "on_desk", "question")
 
     def __init__(self, question: Question, actor: Actor) -> None:
         self.question = question
         self.actor = actor
+        self.callbacks: list[Callable[[str], None]] = []
         self.holder: Actor | None = None
         self.noted = False
         self.on_desk = False

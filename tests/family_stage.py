@@ -1,4 +1,4 @@
-"""A parent agent whose model is the test: its tool families, played through the real dispatcher in a real root.
+"""A parent agent whose model is the test: its tool families, played by its conversation in a real root.
 
 Its children are functions, `async def explore(me, call): ...`, in place of agents with a model: `RunContext.run_agent`
 is where the product itself leaves open who plays an agent.
@@ -7,16 +7,16 @@ is where the product itself leaves open who plays an agent.
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import trio
+from talk_stage import Talked
 
-from callboard.actors.engine.conversation.calls import Calls
+from callboard.actors.engine.conversation.team import Team, TeamRules
 from callboard.actors.work.agent.children import Children
-from callboard.actors.work.agent.escalations import Escalations, escalation_tools
+from callboard.actors.work.agent.escalations import escalation_tool
 from callboard.actors.work.agent.mail import mail_tools
 from callboard.actors.work.agent.spawn import spawn_tools
 from callboard.actors.work.agent.tasks import TaskQueue, task_tools
@@ -24,11 +24,7 @@ from callboard.actors.work.agent.user import user_tools
 from callboard.actors.work.context import AgentCall, RunContext
 from callboard.actors.work.letters import Seat
 from callboard.actors.work.record import Record
-from callboard.actors.work.tools.guard import RepeatGuard
-from callboard.actors.work.tools.permissions import Permissions
 from callboard.protocol.agent import Agent
-from callboard.protocol.chat import ToolCall
-from callboard.protocol.errors import ShuttingDown
 from callboard.protocol.questions import Question
 from callboard.protocol.requests import Limits
 from callboard.supervisors import Actor, Root
@@ -51,55 +47,42 @@ class Person:
         self.gone.append((question_id, by))
 
 
-class Parent:
-    """An agent at work. `call` plays one of its tools as a model's turn would, and returns what the model reads.
+class Parent(Talked):
+    """An agent at work, whose model is the test. `play` is the body of its actor.
 
     Attributes:
-        me: its actor.
-        team, tasks, escalations, seat, record: its families and their state.
+        seat: its place.
     """
 
     def __init__(
         self, me: Actor, agent: Agent, context: RunContext, *, depth: int = 0, seat: Seat | None = None
     ) -> None:
-        self.me = me
         self.seat = seat or Seat()
-        self.record = Record()
-        self.escalations = Escalations(me)
-        self.team = Children(
-            me,
-            agent,
-            context,
-            depth=depth,
-            near=Path("/nowhere"),
-            seat=self.seat,
-            record=self.record,
-            escalations=self.escalations,
+        children = Children(me, agent, context, depth=depth, near=Path("/nowhere"), seat=self.seat)
+        me.policy = children.policy
+        self.rules = TeamRules(
+            most=agent.max_concurrent_agents, spawnable=agent.spawnable_agents, too_deep=children.too_deep
         )
-        self.tasks = TaskQueue(self.team)
-        me.policy = self.escalations.policy
         tools = [
-            *spawn_tools(self.team),
-            *task_tools(self.tasks),
-            *escalation_tools(self.escalations),
-            *mail_tools(self.seat, self.team.office),
+            *spawn_tools(children),
+            *task_tools(children.asks),
+            escalation_tool(),
+            *mail_tools(self.seat, children.office),
             *user_tools(timeout=None),
         ]
-        self._calls = Calls(tools, Permissions(), guard=RepeatGuard(1000, 1))
+        super().__init__(me, tools, children=children, address=self.seat.address, rules=self.rules)
 
-    async def call(self, name: str, **arguments: Any) -> Any:
-        return (await self.turn((name, arguments)))[0]
+    @property
+    def team(self) -> Team:
+        """As its conversation has it."""
+        team = self.decider.team
+        assert team is not None
+        return team
 
-    async def turn(self, *calls: tuple[str, dict[str, Any]]) -> list[Any]:
-        """Several calls at once; their results."""
-        wanted = [ToolCall(id=f"c{i}", name=name, arguments=given) for i, (name, given) in enumerate(calls)]
-        turns = []
-        with trio.CancelScope() as scope:  # the test's task reads the parent's mail, which its end does not wake
-            self.me.on_end(lambda _: scope.cancel())
-            turns = await self._calls.play(self.me, wanted)
-        if scope.cancelled_caught:
-            raise ShuttingDown("the parent has ended")
-        return [json.loads(str(turn.content)) for turn in turns]
+    @property
+    def tasks(self) -> TaskQueue:
+        """Its queue."""
+        return self.team.tasks
 
     async def spawn(self, agent: str, prompt: str = "work", **more: Any) -> str:
         """Id of a new child."""
@@ -119,14 +102,38 @@ async def parent(
     async def body(me: Actor) -> None:
         ready.append(Parent(me, Agent(name="boss", can_spawn_agents=True, **config), context, depth=depth))
         me.started()
-        await trio.sleep_forever()
+        await ready[0].play()
 
     ref = await root.start(body, name="boss", link=False)
     try:
+        await ready[0].begun()
         yield ready[0]
     finally:
         ref.cancel()
         await ref.wait()
+
+
+@contextlib.asynccontextmanager
+async def nested(me: Actor, call: AgentCall, record: Record | None = None) -> AsyncIterator[Parent]:
+    """A child that is a parent itself, its conversation in an actor below `me`."""
+    ready: list[Parent] = []
+
+    async def body(actor: Actor) -> None:
+        agent = Agent(name=call.name, can_spawn_agents=True)
+        ready.append(Parent(actor, agent, call.context, depth=call.depth, seat=call.seat))
+        if record is not None:
+            record.children = ready[0].record.children
+        actor.started()
+        await ready[0].play()
+
+    ref = await me.start(body, name="nested", link=False)
+    try:
+        await ready[0].begun()
+        yield ready[0]
+    finally:
+        ref.cancel()
+        with me.cleanup():
+            await ref.wait()
 
 
 def context_of(players: dict[str, Player], **options: Any) -> RunContext:

@@ -19,6 +19,9 @@ to one below it. Its result goes through the mailbox as well.
 
 A decider that finishes, and a driver that is interrupted (by a cancel from above), leave nothing under way: it is
 interrupted and waited for, as long as there is time. The decider counts what that cost (`Interrupted`).
+
+What is told by what belongs to the decider's own actor (`tell`: the end of a child agent) always fits into the mailbox,
+does not wait for work in place, and reaches the decider even when that is over: then it only writes it down.
 """
 
 from __future__ import annotations
@@ -29,13 +32,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
+import msgspec
 import trio
 
-from ...protocol.effects import Effect, Emit, Finish, InPlace, Reject, SetTimer, WhenIdle, Work
+from ...protocol.effects import Answer, Effect, Emit, Finish, InPlace, Reject, SetTimer, WhenIdle, Work
 from ...protocol.errors import CallboardError, WorkCancelled, WorkCrashed
 from ...protocol.failure import Failure
 from ...protocol.kernel.messages import Message
-from ...protocol.messages import Idle, Interrupted, TimerFired, WorkDone, WorkFailed
+from ...protocol.messages import CallAnswered, FromBelow, Idle, Interrupted, TimerFired, WorkDone, WorkFailed
 
 if TYPE_CHECKING:
     from ...supervisors import Actor, End
@@ -84,6 +88,7 @@ class Driver:
         performers: who does which kind of work.
         at_once: how much of it is under way together; the rest waits in its order.
         afresh: makes another decider like this one, for a tape.
+        instantly: who carries out effects that are no work, and take no time.
     """
 
     tapes: ClassVar[Callable[[Decider, Callable[[], Decider]], Tape] | None] = None
@@ -97,6 +102,7 @@ class Driver:
         *,
         at_once: int,
         afresh: Callable[[], Decider],
+        instantly: Mapping[type[Effect], Callable[[Any], None]] | None = None,
     ) -> None:
         self._me = me
         self._decider = decider
@@ -108,6 +114,9 @@ class Driver:
         self._running: dict[int, tuple[Actor, float]] = {}
         self._failed: dict[int, Actor] = {}  # of each failure that the decider has not been told yet
         self._in_place: InPlace | None = None
+        self._is_in_place = False
+        self._instantly = instantly or {}
+        self._is_instant = False
         self._idle: str | None = None
         self._finish: Finish | None = None
         self._error: Exception | None = None
@@ -140,6 +149,9 @@ class Driver:
                 elif self._error is not None:
                     raise self._error
         finally:
+            self._ending = True
+            if self._instantly:
+                self._take_what_is_left()
             if self._running:
                 await self._interrupt_all()
         if self._finish.failure is not None:
@@ -152,7 +164,7 @@ class Driver:
         if type(message) is WorkFailed:
             self._failed.pop(message.key, None)
 
-    def _tell(self, message: WorkDone) -> None:
+    def _tell(self, message: Message) -> None:
         """Work has ended; we are in its task. A step waits for nothing, so it is made at once where the driver sleeps.
 
         Waking it for that would be one more turn of trio's loop per piece of work, which costs as much as the step.
@@ -160,6 +172,8 @@ class Driver:
         box = self._me.mailbox
         if box.reader is None:  # it is at something else: there may be older mail
             box.put_own(message)
+            if self._is_in_place and not self._is_instant:
+                self._take_mail()
             return
         try:
             self._step(message)
@@ -169,6 +183,34 @@ class Driver:
             box.put_own(_LOOK)
         else:
             box.count_one()
+
+    def tell(self, message: FromBelow) -> None:
+        """See the module; from any task."""
+        if self._ending or self._me.stopping:
+            message = msgspec.structs.replace(message, late=True)
+        if self._ending:
+            self._hand_over(message)
+        elif self._is_instant:  # the effects of a step are being carried out
+            self._me.mailbox.put_own(message)
+        else:
+            self._tell(message)
+
+    def _take_mail(self) -> None:
+        """While the driver waits for work in place: steps for all mail there is."""
+        try:
+            while self._error is None and self._me.has_mail:
+                message = self._me.take_mail()
+                if message is not _LOOK:
+                    self._step(message)
+        except Exception as error:  # noqa: BLE001 - it is raised again, in the driver's own task
+            self._error = error
+            self._me.mailbox.put_own(_LOOK)
+
+    def _take_what_is_left(self) -> None:
+        for message in list(self._me.mailbox.mail or ()):
+            if isinstance(message, FromBelow):
+                self._me.mailbox.take_out(message)
+                self._hand_over(msgspec.structs.replace(message, late=True))
 
     def _hand_over(self, message: Message) -> list[Effect]:
         effects = self._decider.on(message)
@@ -183,6 +225,8 @@ class Driver:
                 about.emit(effect.event, id=effect.id)
             elif type(effect) in self._performers:
                 self._queue(effect)
+            elif type(effect) is Answer:
+                self._answer(effect)
             elif type(effect) is Finish:
                 self._finish = effect
                 return
@@ -192,8 +236,19 @@ class Driver:
                 self._me.dead_letter(effect.message, effect.reason)
             elif type(effect) is SetTimer:
                 self._me.tell_later(effect.seconds, TimerFired(effect.name))
+            else:
+                self._is_instant = True
+                try:
+                    self._instantly[type(effect)](effect)
+                finally:
+                    self._is_instant = False
         if self._ready:
             self._begin_work()
+
+    def _answer(self, effect: Answer) -> None:
+        """Work that has asked the decider is told what it says, unless it has ended meanwhile."""
+        if effect.key in self._running:
+            self._running[effect.key][0].ref.tell_nowait(CallAnswered(effect.value, effect.failed))
 
     async def _tell_idle(self, name: str) -> None:
         me = self._me
@@ -227,15 +282,18 @@ class Driver:
             child.launch(self._context)
 
     async def _do_in_place(self, work: InPlace) -> None:
-        self._in_place = None
+        self._in_place, self._is_in_place = None, True
         began = trio.current_time()
         try:
+            self._take_mail()
             message = await self._performers[type(work)](self._me, work)
         except CallboardError as error:
             message = WorkFailed(work.key, failure=Failure.of(error), seconds=trio.current_time() - began)
         except trio.Cancelled:
             self._hand_over(Interrupted(work.key, seconds=trio.current_time() - began))
             raise
+        finally:
+            self._is_in_place = False
         self._me.mailbox.put_own(message)
 
     async def _perform(self, child: Actor, work: Work) -> WorkDone:
@@ -268,7 +326,6 @@ class Driver:
             del self._lanes[lane]
 
     async def _interrupt_all(self) -> None:
-        self._ending = True
         children = [child for child, _ in self._running.values()]
         self._ready.clear()
         for child in children:

@@ -13,7 +13,7 @@ import pytest
 from fake_models import FakeModels, Reply
 
 from callboard.actors.work.agent.compaction import KEEP_LAST
-from callboard.actors.work.agent.todo import TodoList, todo_tools
+from callboard.actors.work.agent.todo import todo_tools
 from callboard.actors.work.agent.user import user_tools
 from callboard.actors.work.context import MAX_DEPTH
 from callboard.actors.work.library import AGENTS
@@ -59,7 +59,7 @@ def test_the_example_of_an_agent_is_free_of_problems() -> None:
 
 
 def test_every_tool_of_the_families_is_named() -> None:
-    offered = [*todo_tools(TodoList(), enabled=True), *user_tools(timeout=None)]
+    offered = [*todo_tools(), *user_tools(timeout=None)]
     source = "".join(path.read_text() for path in (DOCS.parent / "actors" / "work" / "agent").glob("*.py"))
     names = {tool.name for tool in offered} | set(re.findall(r'"(agent__\w+)"', source))
     assert len(names) > 18

@@ -42,13 +42,13 @@ from .play import Conversation, Renewed, Talk
 if TYPE_CHECKING:
     from ....supervisors import Actor
     from ...work.agent.children import Children
-    from ...work.agent.escalations import Escalations
     from ...work.context import RunContext
     from ...work.knowledge.recipe import Recipe
     from ...work.letters import Seat
     from ...work.mcp.tools.chosen import Wanted
     from ...work.mcp.tools.offer import Offered, Offering
     from ...work.mcp.tools.talk import Talk as ServersTalk
+    from .team import TeamRules
 
 
 _SERVERS = (".actors.work.mcp.tools.offer", ".actors.work.mcp.pool.servers")
@@ -148,7 +148,6 @@ class _Agent:
         self._seat = seat
         self._todos = history.todos
         self._children: Children | None = None
-        self._escalations: Escalations | None = None
         waits = self._agent.escalation_timeout if escalation_timeout is None else escalation_timeout
         self._tools: list[Tool] = [tool for tool in cast.tools.tools.values() if depth == 0 or not tool.elsewhere]
         self._of_servers: tuple[Tool, ...] = ()
@@ -197,7 +196,7 @@ class _Agent:
             assert self._seat is not None
             self._tools += mail_tools(self._seat)
         if agent.auto_continue:
-            self._tools += todo_tools(self._todos, enabled=True)
+            self._tools += todo_tools()
         else:
             self._unlisted = refusing_todo_tools()
         if agent.can_ask_user:
@@ -222,15 +221,14 @@ class _Agent:
 
     def _add_children(self) -> None:
         from ...work.agent.children import Children
-        from ...work.agent.escalations import Escalations, escalation_tools
+        from ...work.agent.escalations import escalation_tool
         from ...work.agent.mail import mail_tools
         from ...work.agent.spawn import spawn_tools
-        from ...work.agent.tasks import TaskQueue, task_tools
+        from ...work.agent.tasks import task_tools
         from ...work.letters import Seat
 
-        seat = self._seat or Seat()
-        self._escalations = Escalations(self._me, self._agent.escalation_timeout)
-        self._children = Children(
+        seat = self._seat = self._seat or Seat()
+        children = self._children = Children(
             self._me,
             self._agent,
             self._context,
@@ -238,21 +236,16 @@ class _Agent:
             depth=self._depth,
             near=self._cast.directory or self._context.config_dir / "agents" / self._agent.name,
             seat=seat,
-            record=self._record,
-            escalations=self._escalations,
         )
-        tasks = TaskQueue(self._children)
-        self._tools += spawn_tools(self._children)
-        self._tools += task_tools(tasks)
-        self._tools += escalation_tools(self._escalations)
-        self._tools += mail_tools(seat, self._children.office)
-        self._me.policy = self._escalations.policy
+        mail = mail_tools(seat, children.office)
+        self._tools += [*spawn_tools(children), *task_tools(children.asks), escalation_tool(), *mail]
+        self._me.policy = children.policy
 
     async def play(self, prompt: Content) -> str:
         """The whole life of the agent."""
         me, agent = self._me, self._agent
         began = trio.current_time()
-        child = self._seat.id if self._seat is not None else None
+        child = (self._seat.id or None) if self._seat is not None else None
         if me.stream.heard:
             names = [tool.name for tool in self._offered.tools]
             me.emit(AgentStarted(agent=agent.name, depth=self._depth, tools=names, child=child))
@@ -304,7 +297,9 @@ class _Agent:
             agent=agent.name,
             repeats=AT_ROOT if self._depth == 0 else AS_CHILD,
             result_limit=limit,
-            looks_around=self._escalations is not None or self._offering is not None,
+            looks_around=self._offering is not None,
+            team=None if self._children is None else self._team_rules(self._children),
+            mail=self._seat is not None,
             threshold=self._threshold(model),
             keep_last=agent.compression_keep_last,
             auto_continue=agent.auto_continue,
@@ -334,9 +329,16 @@ class _Agent:
             self._record,
             summarizer=agent.summarization_model or model,
             todos=self._todos,
-            notice=None if self._escalations is None else self._escalations.notice,
+            children=self._children,
+            address=None if self._seat is None else self._seat.address,
             renewal=None if self._offering is None else self._renewed,
         )
+
+    def _team_rules(self, children: Children) -> TeamRules:
+        from .team import TeamRules
+
+        agent = self._agent
+        return TeamRules(most=agent.max_concurrent_agents, spawnable=agent.spawnable_agents, too_deep=children.too_deep)
 
     async def _system(self) -> str:
         if self._agent.dynamic_instructions:

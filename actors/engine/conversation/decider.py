@@ -1,6 +1,7 @@
 """What a conversation with a model decides: ask it, play the tools it calls, tell it the results, until it calls none.
 
-    turn      look around (other tools? questions of children?) if there is something to look at
+    turn      look around (other tools?) if there is something to look at
+              what children ask is put behind the results of calls
               what people have written meanwhile is the user's next words
               shorten the history if it has grown too long
               ask the model
@@ -16,12 +17,12 @@ the next turn: nothing may stand between a call and its result.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from ....protocol.chat import AssistantTurn, Content, TextPart, ToolTurn, Turn, UserTurn
-from ....protocol.effects import CallModel, Effect, Emit, Finish, LookAround, Reject, Summarize, WhenIdle
+from ....protocol.effects import Answer, CallModel, Effect, Emit, Finish, LookAround, Reject, Summarize, WhenIdle
 from ....protocol.errors import TurnsReached
 from ....protocol.events import AgentContinued, AgentTold, HistoryCompacted, Warned
 from ....protocol.failure import Failure
@@ -29,22 +30,32 @@ from ....protocol.kernel.messages import Message
 from ....protocol.messages import (
     ConversationBegun,
     ConversationEnded,
+    FamilyCalled,
+    FromBelow,
     Idle,
     Interrupted,
+    Letter,
     LookedAround,
     PersonSays,
     Replied,
     Stop,
     Summarized,
+    TimerFired,
     ToolDone,
     WorkFailed,
 )
 from ...work.agent.compaction import Compaction
+from ...work.agent.todo import TodoList
+from ...work.letters import Inbox
 from ...work.record import Record
 from ...work.tools.calls import RESULT_LIMIT
 from ...work.tools.checking import Offer, tame
 from ...work.tools.guard import AT_ROOT, RepeatGuard
+from ...work.tools.rendering import text_of
 from .rounds import Rounds
+
+if TYPE_CHECKING:
+    from .team import Team, TeamRules
 
 LONGEST_TEXT = 4_000_000
 """Characters of one reply that are kept."""
@@ -72,7 +83,9 @@ class Talk(msgspec.Struct, frozen=True, kw_only=True):
         node: id of the graph node on whose account it goes.
         repeats: how often, and in how long chains, the same calls may come; see `RepeatGuard`.
         result_limit: characters of one result.
-        looks_around: there is something that may change around it.
+        looks_around: there are tools that may change.
+        team: what the files say of its team; None if it may have none.
+        mail: it may get letters.
         threshold: tokens from which on its history is shortened; None for never.
         keep_last: turns that stay then.
         auto_continue: it goes on while its todo list has open items, so many times; 0 for never.
@@ -89,6 +102,8 @@ class Talk(msgspec.Struct, frozen=True, kw_only=True):
     repeats: tuple[int, int] = AT_ROOT
     result_limit: int = RESULT_LIMIT
     looks_around: bool = False
+    team: TeamRules | None = None
+    mail: bool = False
     threshold: int | None = None
     keep_last: int | None = None
     auto_continue: bool = False
@@ -104,6 +119,7 @@ class ConversationDecider:
 
     Attributes:
         messages: the history, oldest first.
+        todos, inbox, team: its todo list, its letters, its children and tasks, where it has them.
     """
 
     def __init__(self, talk: Talk, record: Record | None = None) -> None:
@@ -111,13 +127,19 @@ class ConversationDecider:
         self.messages: list[Turn] = []
         self._talk = talk
         self._record = Record() if record is None else record
+        self.todos: TodoList | None = None
+        self.inbox = Inbox() if talk.mail or talk.team is not None else None
+        self.team: Team | None = None
+        if talk.team is not None:
+            from .team import Team
+
+            self.team = Team(talk.team, self._record, self.inbox or Inbox())
         self._rounds = Rounds(talk.tools, talk.unlisted, RepeatGuard(*talk.repeats), talk.result_limit)
         self._compaction = None if talk.threshold is None else Compaction(talk.threshold, talk.keep_last)
         self._cut = 0
         self._written: list[PersonSays] = []  # what people have written that is not in the history yet
         self._left = talk.max_turns
         self._said: list[str] = []
-        self._after: Literal["turn", "answer"] = "turn"  # what is decided once it has looked around
         self._looked = False
         self._after_calls = False
         self._handed_out = False
@@ -127,6 +149,8 @@ class ConversationDecider:
     def begin(self, request: ConversationBegun) -> list[Effect]:
         """The first turn."""
         self.messages = list(request.turns)
+        if request.todos is not None or self._talk.auto_continue:
+            self.todos = TodoList(request.todos)
         return self._turn()
 
     def on(self, message: Message) -> list[Effect]:
@@ -144,10 +168,18 @@ class ConversationDecider:
                 return self._summarized(message)
             case WorkFailed():
                 return self._failed(message)
+            case FamilyCalled():
+                return self._family_called(message)
+            case Letter() if self.inbox is not None:
+                self.inbox.put(message)
+                return []
+            case FromBelow() | TimerFired() if self.team is not None:
+                return self.team.on(message)
             case PersonSays():
                 self._written.append(message)
                 return []
             case Interrupted():
+                self._call_over(message.key, failed=True)
                 return []
         return [Reject(message, _READS_NO_MORE)]
 
@@ -165,7 +197,13 @@ class ConversationDecider:
     def _next(self) -> list[Effect]:
         """All mail is read, nothing is paused: the next step of this turn."""
         if not self._looked:
-            return self._look_around("turn")
+            self._looked = True
+            return [LookAround(key=self._next_key())]
+        if self._after_calls:
+            self._after_calls = False
+            notice = None if self.team is None else self.team.escalations.notice()
+            if notice is not None:
+                self._put_behind_results(text_of(notice))
         effects = self._hear()
         if self._compaction is not None:
             self._cut = self._compaction.cut(self.messages)
@@ -184,21 +222,12 @@ class ConversationDecider:
         name = self._talk.name
         return [Emit(AgentTold(agent=name, text=message.text, by=message.by)) for message in written]
 
-    def _look_around(self, after: Literal["turn", "answer"]) -> list[Effect]:
-        self._after, self._looked = after, True
-        after_calls, self._after_calls = self._after_calls, False
-        return [LookAround(key=self._next_key(), after_calls=after_calls)]
-
     def _looked_around(self, message: LookedAround) -> list[Effect]:
         if message.offered is not None:
             listed: dict[str, Offer] = {tool.name: tool for tool in message.offered if tool.listed}
             unlisted: dict[str, Offer] = {tool.name: tool for tool in message.offered if not tool.listed}
             self._rounds.renew(listed, unlisted)
-        if message.notice:
-            self._put_behind_results(message.notice)
-        if self._after == "turn":
-            return [WhenIdle("turn")]
-        return self._turn() if self._written else self._go_on(message.todos, message.open_todos)
+        return [WhenIdle("turn")]
 
     def _put_behind_results(self, notice: str) -> None:
         last = self.messages[-1]
@@ -237,8 +266,24 @@ class ConversationDecider:
         return effects if self._rounds.running else [*effects, *self._round_over()]
 
     def _call_ended(self, message: ToolDone | WorkFailed) -> list[Effect]:
+        self._call_over(message.key, failed=isinstance(message, WorkFailed))
         self._rounds.on(message)
         return [] if self._rounds.running else self._round_over()
+
+    def _call_over(self, key: int, *, failed: bool) -> None:
+        if self.team is not None:
+            self.team.call_over(key, failed=failed)
+
+    def _family_called(self, message: FamilyCalled) -> list[Effect]:
+        if message.name == "agent__check_inbox":
+            assert self.inbox is not None
+            letters = [letter.shown() for letter in self.inbox.drain()]
+            return [Answer(message.key, {"messages": letters, "count": len(letters)})]
+        if message.name.startswith("agent__"):
+            assert self.team is not None
+            return self.team.call(message)
+        assert self.todos is not None
+        return [Answer(message.key, self.todos.answer(message.name, message.arguments))]
 
     def _round_over(self) -> list[Effect]:
         """All calls of a reply have results."""
@@ -251,7 +296,8 @@ class ConversationDecider:
     def _summarized(self, message: Summarized) -> list[Effect]:
         compaction, cut = self._compaction, self._cut
         assert compaction is not None
-        tokens = compaction.shorten(self.messages, cut, message.summary, message.pinned)
+        pinned = self.todos.render() if self.todos is not None and self.todos.items else ""
+        tokens = compaction.shorten(self.messages, cut, message.summary, pinned)
         event = HistoryCompacted(agent=self._talk.agent, turns=cut, tokens=compaction.tokens, summary_tokens=tokens)
         self._cut = 0
         return [Emit(event), WhenIdle("turn")]
@@ -276,11 +322,12 @@ class ConversationDecider:
         """The model has given its answer, or waits for calls that others play."""
         if self._handed_out:
             return self._end("handed_out")
-        return self._look_around("answer") if self._talk.auto_continue else self._end("done")
+        return self._go_on() if self._talk.auto_continue else self._end("done")
 
-    def _go_on(self, todos: str, open_todos: int) -> list[Effect]:
-        """The model has given its answer, and its todo list is this now."""
-        talk = self._talk
+    def _go_on(self) -> list[Effect]:
+        """The model has given its answer: it goes on if its todo list has open items."""
+        assert self.todos is not None
+        talk, todos, open_todos = self._talk, self.todos.render(), len(self.todos.incomplete)
         now = ("\n".join(self._said), todos, self._rounds.played)
         if self._continued and now == self._before:
             return self._end("todo_stuck")

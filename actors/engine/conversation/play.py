@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -21,6 +21,7 @@ from ....protocol.messages import (
     OfferedTool,
     Replied,
     Summarized,
+    Todos,
 )
 from ...io.imports import imported
 from ...io.json_schema import LIBRARY
@@ -29,19 +30,17 @@ from ...work.agent.todo import TodoList
 from ...work.record import Record
 from ...work.tools.calls import Player
 from ...work.tools.checking import MOST_CALLS
-from ...work.tools.rendering import text_of
 from ...work.tools.tool import Tool
 from ..driver import Driver, Performer
 from .decider import LONGEST_TEXT, ConversationDecider, OutOfTurns, Talk
 
 if TYPE_CHECKING:
     from ....supervisors import Actor, Retry
+    from ...work.agent.children import Children
     from ...work.context import RunContext
+    from ...work.letters import Address
 
-__all__ = ["Conversation", "Notice", "OutOfTurns", "Renewal", "Renewed", "Talk"]
-
-Notice = Callable[[], Any]
-"""Asked after each round of calls for something the model should read behind the results; None for nothing."""
+__all__ = ["Conversation", "OutOfTurns", "Renewal", "Renewed", "Talk"]
 
 
 class Renewed(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,12 +73,14 @@ class Conversation:
         attempts: tries per request where errors may pass.
         need_text: an answer without a word counts as an error that may pass.
         summarizer: the model that shortens the history; "" for the one that is talked to.
-        todos: the todo list.
-        notice: see `Notice`.
+        todos: the todo list that it begins with, and that is as it has left it when it ends.
+        children: plays its children.
+        address: where its letters go.
         renewal: see `Renewal`.
 
     Attributes:
         messages: the history, oldest first.
+        decider: the one that is played, or was last.
         unfinished: what the model had said of a reply that did not come to its end.
     """
 
@@ -95,10 +96,12 @@ class Conversation:
         need_text: bool = False,
         summarizer: str = "",
         todos: TodoList | None = None,
-        notice: Notice | None = None,
+        children: Children | None = None,
+        address: Address | None = None,
         renewal: Renewal | None = None,
     ) -> None:
         self.messages: Sequence[Turn] = request.messages
+        self.decider: ConversationDecider | None = None
         self.unfinished = ""
         self._context = context
         self._talk = talk
@@ -109,7 +112,8 @@ class Conversation:
         self._need_text = need_text
         self._summarizer = summarizer
         self._todos = todos
-        self._notice = notice
+        self._children = children
+        self._address = address
         self._renewal = renewal
         self._offer(player.tools[name] for name in talk.tools)
 
@@ -126,19 +130,28 @@ class Conversation:
     async def reply(self, me: Actor) -> ConversationEnded:
         """Like `say`, to what the history ends with."""
         talk = self._talk
-        decider = ConversationDecider(talk, self._record)
+        decider = self.decider = ConversationDecider(talk, self._record)
         performers: dict[type[Work], Performer] = {
             CallModel: self._ask,
             CallTool: self._player.play,
             Summarize: self._summarize,
             LookAround: self._look_around,
         }
-        driver = Driver(me, decider, performers, at_once=MOST_CALLS, afresh=partial(ConversationDecider, talk))
-        begun = ConversationBegun(tuple(self.messages))
+        children, afresh = self._children, partial(ConversationDecider, talk)
+        instantly = None if children is None else children.at_once
+        driver = Driver(me, decider, performers, at_once=MOST_CALLS, afresh=afresh, instantly=instantly)
+        if children is not None:
+            children.tell = driver.tell
+        if self._address is not None:
+            self._address.open(me.ref)
+        todos = self._todos
+        begun = ConversationBegun(tuple(self.messages), None if todos is None else todos.told())
         try:
             ended: ConversationEnded = await driver.play(begun)
         finally:
             self.messages = decider.messages
+            if todos is not None and decider.todos is not None:
+                todos.become(decider.todos.told() or Todos())
         return ended
 
     # --- who does it --------------------------------------------------------------------------------------
@@ -171,20 +184,11 @@ class Conversation:
     async def _summarize(self, me: Actor, work: Summarize) -> Summarized:
         request = summary_request(self._summarizer or self._request.model, work.turns)
         reply = await self._context.chat(me, request, node=self._talk.node, need_text=True)
-        pinned = self._todos.render() if self._todos is not None and self._todos.items else ""
-        return Summarized(work.key, summary=reply.text.strip(), pinned=pinned)
+        return Summarized(work.key, summary=reply.text.strip())
 
     async def _look_around(self, me: Actor, work: LookAround) -> LookedAround:
-        notice = self._notice() if work.after_calls and self._notice is not None else None
         renewed = None if self._renewal is None else await self._renewal(me)
-        todos = self._todos
-        return LookedAround(
-            work.key,
-            offered=None if renewed is None else self._renew(renewed),
-            todos="" if todos is None else todos.render(),
-            open_todos=0 if todos is None else len(todos.incomplete),
-            notice="" if notice is None else text_of(notice),
-        )
+        return LookedAround(work.key, offered=None if renewed is None else self._renew(renewed))
 
     def _renew(self, renewed: Renewed) -> tuple[OfferedTool, ...]:
         """Play and offer these from now on; what the decider is told of them."""

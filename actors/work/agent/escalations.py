@@ -1,32 +1,21 @@
 """Questions of an agent's children, as the agent's own model sees them.
 
-A child asks a person, and its question passes its parent on the way to the root. The parent notes it (`NOTED`): its
+A child asks a person, and its question passes its parent on the way to the root. The parent notes it (`children`): its
 model is shown the question with the next results and may answer, while the people at the root may do so as well. The
 first answer wins. Every agent on the way notes a question, so that of a grandchild has two that may know.
 
-What only a person may answer is let pass: permissions, what was asked of `people`, and secrets, which no model should
-hold. A question that is noted has an end: without a `timeout` of its own it expires after the agent's, since nobody
-may be there but a model that does not answer.
+`Escalations` is plain data of the parent's conversation, which hears of each question (`EscalationNoted`), and of its
+end (`EscalationClosed`).
 """
 
 from __future__ import annotations
 
-import contextlib
-import secrets
-from collections.abc import Callable
-from typing import TYPE_CHECKING
-
-import msgspec
-import trio
-
-from ....protocol.errors import ShuttingDown, ToolFailed
+from ....protocol.effects import AnswerQuestion
+from ....protocol.errors import ToolFailed
+from ....protocol.messages import EscalationNoted
 from ....protocol.questions import Question, understood
-from ....supervisors.escalation import NOTED, PASS, Verdict
-from ..tools.tool import Arguments, Json, Tool
+from ..tools.tool import Json, Tool
 from .family import family_tool, read_texts, refused, text
-
-if TYPE_CHECKING:
-    from ....supervisors import Actor
 
 INSTRUCTION = (
     "Children wait for an answer to these questions. Answer with agent__reply_escalation where you know the answer; "
@@ -36,153 +25,107 @@ INSTRUCTION = (
 _KINDS = {"choice": "ask", "confirm": "confirm", "text": "input", "checkbox": "checkbox"}
 
 
-class Escalation(msgspec.Struct, frozen=True, kw_only=True):
-    """A question that was noted: `id` is how the model calls it, `agent` the child it came from (or came by)."""
-
-    id: str
-    agent: str
-    question: Question
-
-    def shown(self) -> dict[str, Json]:
-        """As the model reads it."""
-        question = self.question
-        shown: dict[str, Json] = {
-            "escalation_id": self.id,
-            "from": question.actor,
-            "agent": self.agent,
-            "question": f"[{_KINDS[question.kind]}] {question.text}",
-        }
-        if question.options:
-            shown["options"] = list(question.options)
-        if question.rule:
-            shown["rule"] = question.rule
-        return shown
-
-
 class Escalations:
-    """The open questions below one agent.
+    """The questions below one agent.
 
-    Args:
-        me: the agent's actor; its `policy` is to be this object's.
-        timeout: seconds after which a noted question expires that has no `timeout` of its own.
+    Attributes:
+        pending: the open ones, oldest first, by the id that the model calls them by.
     """
 
-    def __init__(self, me: Actor, timeout: float = 300.0) -> None:
-        self._me = me
-        self._timeout = timeout
-        self._child_at: Callable[[str], str | None] = lambda path: None  # noqa: ARG005 - until `attach`
-        self._on_news: Callable[[], None] = lambda: None
-        self._noted: dict[str, Escalation] = {}
+    def __init__(self) -> None:
+        self.pending: dict[str, EscalationNoted] = {}
         self._told: set[str] = set()
         self._in_round: set[str] = set()
-        self._gone: set[str] = set()
+        self._gone: dict[str, str] = {}  # of each that was closed, the child that has this agent's answer, or ""
 
-    def attach(self, child_at: Callable[[str], str | None], on_news: Callable[[], None]) -> None:
-        """Whose questions are noted.
+    def note(self, noted: EscalationNoted) -> None:
+        """A child asks."""
+        self.pending[noted.id] = noted
 
-        Args:
-            child_at: id of the child that the actor of this path belongs to, or None if it is not below any.
-            on_news: called when a question was noted.
-        """
-        self._child_at = child_at
-        self._on_news = on_news
-
-    def policy(self, question: Question) -> Verdict:
-        """Note what a child asks; the agent's own questions pass."""
-        agent = self._child_at(question.actor)
-        if agent is None or question.permission is not None or question.people or question.secret:
-            return PASS
-        id = f"esc_{secrets.token_hex(4)}"
-        self._noted[id] = Escalation(id=id, agent=agent, question=question)
-        self._on_news()
-        if question.timeout is None:
-            with contextlib.suppress(ShuttingDown):
-                self._me.spawn(self._expire, question.id, name="expiry", link=False)
-        return NOTED
-
-    async def _expire(self, me: Actor, id: str) -> None:
-        """Body of an actor that ends a question in time."""
-        await trio.sleep(self._timeout)
-        me.root.questions.expire(id, self._timeout)
-
-    @property
-    def pending(self) -> list[Escalation]:
-        """The questions that nobody has answered yet, oldest first."""
-        self._forget_closed()
-        return list(self._noted.values())
+    def close(self, id: str, *, answered: bool) -> None:
+        """It is open no more: `answered` by this agent, or not."""
+        noted = self.pending.pop(id, None)
+        if noted is not None:
+            self._gone[id] = noted.agent if answered else ""
 
     @property
     def has_news(self) -> bool:
         """Whether one is open that the model has not read, since it was noted in this round of its calls."""
-        return any(escalation.id not in self._told for escalation in self.pending)
+        return any(id not in self._told for id in self.pending)
 
     def tell(self) -> dict[str, Json]:
         """All open ones, for a result of this round."""
-        pending = self.pending
-        self._in_round.update(escalation.id for escalation in pending)
-        return {"pending_escalations": [escalation.shown() for escalation in pending], "instruction": INSTRUCTION}
+        self._in_round.update(self.pending)
+        shown = [_shown(noted) for noted in self.pending.values()]
+        return {"pending_escalations": shown, "instruction": INSTRUCTION}
 
     def notice(self) -> dict[str, Json] | None:
         """What to add to the results of a round of calls: what is open, unless one of them tells it all already.
 
         Ends the round: until now, all calls that wait for news have returned for the same ones.
         """
-        told = self._in_round
-        self._in_round = set()
-        pending = self.pending
-        self._told.update(escalation.id for escalation in pending)
-        if all(escalation.id in told for escalation in pending):
+        told, self._in_round = self._in_round, set()
+        self._told.update(self.pending)
+        if all(id in told for id in self.pending):
             return None
         notice = self.tell()
         self._in_round = set()
         return notice
 
-    def reply(self, id: str, reply: Json) -> dict[str, Json]:
-        """Answer one; what the model is told of that."""
-        self._forget_closed()
-        escalation = self._noted.get(id)
-        if escalation is None:
+    def reply(self, id: str, reply: Json) -> AnswerQuestion | dict[str, Json]:
+        """Answer one; or why that can't be done."""
+        noted = self.pending.get(id)
+        if noted is None:
             if id in self._gone:
-                return refused(f"Escalation '{id}' is not open any more: it was answered, withdrawn, or timed out")
-            there = ", ".join(self._noted) or "none"
+                return _closed(id)
+            there = ", ".join(self.pending) or "none"
             return refused(f"Escalation '{id[:100]}' not found; pending: {there}")
-        question = escalation.question
         try:
-            value = _checked(question, reply)
+            return AnswerQuestion(noted.question.id, _checked(noted.question, reply))
         except ToolFailed as problem:
             return refused(str(problem))
-        del self._noted[id]
-        self._gone.add(id)
-        self._me.root.questions.answer(question.id, value, by=self._me.path)
-        return {"status": "ok", "message": f"'{escalation.agent}' has your answer and goes on"}
 
-    def _forget_closed(self) -> None:
-        if self._noted:
-            still_open = {question.id for question in self._me.root.questions.open}
-            closed = [id for id, escalation in self._noted.items() if escalation.question.id not in still_open]
-            for id in closed:
-                del self._noted[id]
-            self._gone.update(closed)
+    def replied(self, id: str) -> dict[str, Json] | None:
+        """What came of a reply; None if that is not known yet."""
+        if id in self.pending:
+            return None
+        if not self._gone[id]:
+            return _closed(id)
+        return {"status": "ok", "message": f"'{self._gone[id]}' has your answer and goes on"}
 
 
-def escalation_tools(escalations: Escalations) -> list[Tool]:
+def escalation_tool() -> Tool:
     """`agent__reply_escalation`."""
-
-    async def reply_escalation(_: Actor, arguments: Arguments) -> Json:
-        return escalations.reply(arguments["escalation_id"].strip(), arguments["reply"])
-
     reply: dict[str, Json] = {
         "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}],
         "description": "The answer: one of the options, yes or no, a text, or for [checkbox] a list of options.",
     }
-    return [
-        family_tool(
-            "agent__reply_escalation",
-            "Answer a question of a child agent, listed under pending_escalations. The child goes on with your answer.",
-            reply_escalation,
-            {"escalation_id": text("Id of the escalation, such as esc_1a2b3c4d."), "reply": reply},
-        )
-    ]
+    return family_tool(
+        "agent__reply_escalation",
+        "Answer a question of a child agent, listed under pending_escalations. The child goes on with your answer.",
+        None,
+        {"escalation_id": text("Id of the escalation, such as esc_1a2b3c4d."), "reply": reply},
+    )
+
+
+def _shown(noted: EscalationNoted) -> dict[str, Json]:
+    """A question as the model reads it."""
+    question = noted.question
+    shown: dict[str, Json] = {
+        "escalation_id": noted.id,
+        "from": question.actor,
+        "agent": noted.agent,
+        "question": f"[{_KINDS[question.kind]}] {question.text}",
+    }
+    if question.options:
+        shown["options"] = list(question.options)
+    if question.rule:
+        shown["rule"] = question.rule
+    return shown
+
+
+def _closed(id: str) -> dict[str, Json]:
+    return refused(f"Escalation '{id}' is not open any more: it was answered, withdrawn, or timed out")
 
 
 def _checked(question: Question, reply: Json) -> str | list[str]:

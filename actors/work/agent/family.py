@@ -1,23 +1,34 @@
 """What the built-in families of tools (`todo__*`, `agent__*`, `user__*`) have in common.
 
+What an agent remembers beside its conversation (todo list, tasks, children, letters) belongs to the conversation's
+decider. The call of a tool over it is played like any other, by an actor of its own: permission, time and events are
+the same. But its result is decided: the actor tells the agent's that the call may go ahead (`FamilyCalled`), and waits
+for the answer (`CallAnswered`), which may take until a child ends. So each of these calls is mail, in their order.
+
 Models are careless with types: a list comes as its JSON text, a number in quotes. The schemas here admit that, and the
 readers below make one value of it.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from ....protocol.errors import ToolFailed
-from ..tools.tool import TIMEOUT, Arguments, Json, Tool, ToolSpec
+from ....protocol.messages import CallAnswered, FamilyCalled
+from ..tools.tool import TIMEOUT, Arguments, Decided, Json, Tool, ToolSpec
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
 
 Schema = dict[str, Json]
+
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
+"""What may be the name of a child agent."""
 
 
 def text(description: str) -> Schema:
@@ -38,26 +49,53 @@ def texts(description: str) -> Schema:
 def family_tool(
     name: str,
     description: str,
-    run: Callable[[Actor, Arguments], Awaitable[Json]],
+    run: Callable[[Actor, Arguments], Awaitable[Json]] | None = None,
     required: Mapping[str, Schema] | None = None,
     optional: Mapping[str, Schema] | None = None,
     *,
+    decided: Decided | None = None,
     waits: bool = False,
 ) -> Tool:
     """A tool of a built-in family.
 
     Args:
+        run: its body; None for one whose calls the decider answers.
+        decided: asks it, where more is to be done than that.
         waits: its calls wait for people or other agents: they have no time limit, and run beside those that come after.
     """
     required = required or {}
     parameters = {"type": "object", "properties": {**required, **(optional or {})}, "required": list(required)}
     return Tool(
         spec=ToolSpec(name=name, description=description, parameters=parameters),
-        run=run,
+        run=run or _needs_a_conversation,
+        decided=decided if run is not None or decided is not None else partial(_decided, name),
         origin="family",
         timeout=None if waits else TIMEOUT,
         ordered=not waits,
     )
+
+
+async def ask_decider(me: Actor, called: FamilyCalled) -> Json:
+    """What the conversation that `me` plays a call of says to it.
+
+    Raises:
+        ToolFailed: that something is wrong with the call.
+    """
+    assert me.parent is not None
+    await me.parent.ref.tell(called)
+    answered = await me.receive()
+    assert isinstance(answered, CallAnswered)
+    if answered.failed:
+        raise ToolFailed(answered.value)
+    return answered.value
+
+
+async def _decided(name: str, me: Actor, key: int, arguments: Arguments) -> Json:
+    return await ask_decider(me, FamilyCalled(key=key, name=name, arguments=arguments))
+
+
+async def _needs_a_conversation(_: Actor, __: Arguments) -> Json:
+    raise ToolFailed("only an agent's conversation can play this tool")
 
 
 def read_texts(value: Json, name: str) -> list[str]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from ..letters import PARENT, Inbox, Letter, Payload, PostOffice, Seat, Text
+from ....protocol.messages import FamilyCalled, Letter, Payload, Text
+from ..letters import PARENT, Address, PostOffice, Seat
 from ..tools.rendering import shortened
 from ..tools.tool import Arguments, Json, Tool
-from .family import family_tool, refused, text
+from .family import ask_decider, family_tool, refused, text
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
@@ -29,19 +30,19 @@ def send(seat: Seat, below: PostOffice | None, to: str, payload: Payload) -> str
     if to == PARENT:
         if above is None:
             return f"You have no parent. {_reachable(seat, below)}"
-        inbox: Inbox | None = above.parent
+        address: Address | None = above.parent
     elif below is not None and below.knows(to):
-        inbox = below.inbox(to)
+        address = below.address(to)
     elif above is not None and above.knows(to):
-        inbox = above.inbox(to)
+        address = above.address(to)
     else:
         return f"Agent '{shortened(to, 100)}' not found. {_reachable(seat, below)}"
-    if inbox is None:
+    if address is None:
         return f"Agent '{to}' has ended and reads no more letters"
     own_child = to != PARENT and below is not None and below.knows(to)
     letter = Letter(sender=PARENT if own_child else seat.id, payload=payload, written=datetime.now(UTC))
-    if not inbox.put(letter):
-        return f"The inbox of '{to}' is full ({len(inbox)} unread letters); the message was not delivered"
+    if not address.send(letter):
+        return f"The inbox of '{to}' is full ({address.unread} unread letters); the message was not delivered"
     return None
 
 
@@ -57,9 +58,10 @@ def mail_tools(seat: Seat, below: PostOffice | None = None) -> list[Tool]:
         problem = send(seat, below, to, Text(shortened(arguments["message"], LONGEST)))
         return refused(problem) if problem else {"status": "ok", "message": f"Message sent to '{to}'"}
 
-    async def check_inbox(_: Actor, __: Arguments) -> Json:
-        letters = seat.inbox.drain()
-        return {"messages": [letter.shown() for letter in letters], "count": len(letters)}
+    async def check_inbox(me: Actor, key: int, arguments: Arguments) -> Json:
+        read = await ask_decider(me, FamilyCalled(key=key, name="agent__check_inbox", arguments=arguments))
+        seat.address.unread -= sum(letter["payload"]["type"] != "task_completed" for letter in read["messages"])
+        return read
 
     return [
         family_tool(
@@ -69,7 +71,9 @@ def mail_tools(seat: Seat, below: PostOffice | None = None) -> list[Tool]:
             send_message,
             {"id": text("Id of the teammate, or 'parent'."), "message": text("What to tell it.")},
         ),
-        family_tool("agent__check_inbox", "Read and remove all messages that teammates have sent you.", check_inbox),
+        family_tool(
+            "agent__check_inbox", "Read and remove all messages that teammates have sent you.", decided=check_inbox
+        ),
     ]
 
 

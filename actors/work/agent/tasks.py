@@ -8,23 +8,21 @@
 A task with an `agent` is dispatched as soon as nothing blocks it and there is room for another child, and that agent's
 end completes or fails it. Ids are `task_1`, `task_2`, ...; a bare number means the same.
 
-`TaskQueue` is plain data that knows the rules; `children` starts the agents.
+`TaskQueue` is plain data that knows the rules; the conversation that has it (`engine/conversation/team`) starts the
+agents.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Literal, Protocol
+from collections.abc import Callable, Iterable
+from typing import Literal
 
 import msgspec
 
 from ....protocol.errors import ToolFailed
 from ..tools.rendering import shortened
-from ..tools.tool import Arguments, Json, Tool
-from .family import family_tool, number, read_texts, refused, text
-
-if TYPE_CHECKING:
-    from ....supervisors import Actor
+from ..tools.tool import Decided, Json, Tool
+from .family import family_tool, number, text
 
 MOST = 1_000
 """Tasks of one queue."""
@@ -69,30 +67,11 @@ class Task(msgspec.Struct, kw_only=True):
         return shown
 
 
-class Team(Protocol):
-    """Who starts the agents of a queue (`children.Children`)."""
-
-    tasks: TaskQueue | None
-
-    def refusal(self, agent: str) -> str | None:
-        """Why an agent of this name can't be started, or None."""
-
-    async def dispatch(self) -> list[Task]:
-        """Start the agents of what is `dispatchable`, as far as there is room; the tasks they took."""
-
-
 class TaskQueue:
-    """See the module. Tasks are kept in the order in which they were created.
+    """See the module. Tasks are kept in the order in which they were created."""
 
-    Args:
-        team: starts the agents of its tasks, and looks here for work whenever a place is free; None for nobody.
-    """
-
-    def __init__(self, team: Team | None = None) -> None:
-        self.team = team
+    def __init__(self) -> None:
         self._tasks: dict[str, Task] = {}
-        if team is not None:
-            team.tasks = self
 
     @property
     def tasks(self) -> list[Task]:
@@ -161,7 +140,7 @@ class TaskQueue:
         if task is other:
             raise ToolFailed("A task cannot depend on itself")
         if other is None:
-            raise ToolFailed(f"Dependency task '{_named(on)}' does not exist")
+            raise ToolFailed(f"Dependency task '{named(on)}' does not exist")
         return other
 
     def depend(self, id: Json, on: Json) -> None:
@@ -172,7 +151,7 @@ class TaskQueue:
         """
         task = self.find(id)
         if task is None:
-            raise ToolFailed(f"Task '{_named(id)}' not found")
+            raise ToolFailed(f"Task '{named(id)}' not found")
         other = self._other(task, on)
         if self._waits_for(other, task):
             raise ToolFailed(f"Adding dependency {task.id} -> {other.id} would create a cycle")
@@ -201,15 +180,9 @@ class TaskQueue:
         ]
 
     def claim(self, task: Task, owner: str, agent_id: str | None = None) -> None:
-        """Somebody works on it."""
+        """An agent works on it."""
         task.status, task.owner, task.agent_id, task.reason = "in_progress", owner, agent_id, None
         self._look_again()
-
-    def release(self, task: Task) -> None:
-        """Nobody does after all."""
-        if task.status == "in_progress":
-            task.status, task.owner, task.agent_id = "pending", None, None
-            self._look_again()
 
     @property
     def dispatchable(self) -> list[Task]:
@@ -267,83 +240,15 @@ class TaskQueue:
         return waiting, None
 
 
-class _TaskCalls:
-    """Bodies of the `agent__task_*` calls."""
-
-    def __init__(self, queue: TaskQueue) -> None:
-        self._queue = queue
-
-    async def dispatch(self) -> list[Task]:
-        return [] if self._queue.team is None else await self._queue.team.dispatch()
-
-    async def create(self, _: Actor, arguments: Arguments) -> Json:
-        agent = (arguments.get("agent") or "").strip()
-        if agent and arguments.get("prompt") and self._queue.team is not None:
-            problem = self._queue.team.refusal(agent)
-            if problem:
-                return refused(problem)
-        try:
-            task, warnings = self._queue.create(
-                arguments["subject"],
-                description=arguments.get("description") or "",
-                blocked_by=_ids(arguments.get("blocked_by")),
-                agent=agent or None,
-                prompt=arguments.get("prompt"),
-            )
-        except ToolFailed as failed:
-            return refused(str(failed))
-        result: dict[str, Json] = {"status": "ok", "task_id": task.id}
-        if task.agent:
-            result["auto_dispatch"] = task in await self.dispatch()
-            if task.agent_id is not None:
-                result["agent_id"] = task.agent_id
-        if task.reason is not None:
-            warnings.append(f"{task.id} can't go on: {task.reason}")
-        if warnings:
-            result["warnings"] = warnings
-        return result
-
-    async def show(self, _: Actor, __: Arguments) -> Json:
-        return {"tasks": [task.shown() for task in self._queue.tasks]}
-
-    async def complete(self, _: Actor, arguments: Arguments) -> Json:
-        task = self._queue.find(arguments["task_id"])
-        if task is None:
-            return refused(_not_found(self._queue, arguments["task_id"]))
-        message = "was completed already" if task.status == "completed" else "is completed"
-        newly = [other.id for other in self._queue.complete(task)]
-        dispatched = await self.dispatch()
-        result: dict[str, Json] = {"status": "ok", "message": f"{task.id} {message}", "newly_runnable": newly}
-        if dispatched:
-            result["auto_dispatched"] = [
-                {"task_id": other.id, "agent": other.agent, "agent_id": other.agent_id} for other in dispatched
-            ]
-        return result
-
-    async def fail(self, _: Actor, arguments: Arguments) -> Json:
-        task = self._queue.find(arguments["task_id"])
-        if task is None:
-            return refused(_not_found(self._queue, arguments["task_id"]))
-        if task.status == "completed":
-            return refused(f"{task.id} is completed and can't fail any more")
-        blocked = self._queue.fail(task, (arguments.get("reason") or "").strip())
-        return {
-            "status": "ok",
-            "message": f"{task.id} has failed",
-            "blocked_dependents": [other.id for other in blocked],
-        }
-
-
-def task_tools(queue: TaskQueue) -> list[Tool]:
-    """The `agent__task_*` tools over one queue."""
-    calls = _TaskCalls(queue)
+def task_tools(asks: Callable[[str], Decided]) -> list[Tool]:
+    """The `agent__task_*` tools; `asks` has the decider answer a call of the tool of that name."""
     task_id = number("Id of the task, such as task_1.")
     return [
         family_tool(
             "agent__task_create",
             "Add a task to your queue. It may wait for other tasks, and name an agent that is started with the prompt "
             "as soon as nothing blocks the task; that agent's end completes or fails it.",
-            calls.create,
+            None,
             {"subject": text("What is to be done, in one line.")},
             {
                 "description": text("More about it."),
@@ -357,18 +262,20 @@ def task_tools(queue: TaskQueue) -> list[Tool]:
                 "agent": text("Name of the agent that is to do it."),
                 "prompt": text("What that agent is told; required with 'agent'."),
             },
+            decided=asks("agent__task_create"),
         ),
-        family_tool("agent__task_list", "Show all tasks of your queue, with status and dependencies.", calls.show),
+        family_tool("agent__task_list", "Show all tasks of your queue, with status and dependencies."),
         family_tool(
             "agent__task_complete",
             "Mark a task as completed. Returns the tasks that can begin now; their agents are started.",
-            calls.complete,
+            None,
             {"task_id": task_id},
+            decided=asks("agent__task_complete"),
         ),
         family_tool(
             "agent__task_fail",
             "Mark a task as failed. Returns the tasks that can't go on because of that.",
-            calls.fail,
+            None,
             {"task_id": task_id},
             {"reason": text("Why it failed.")},
         ),
@@ -382,16 +289,6 @@ def id_of(value: Json) -> str:
     return f"task_{int(digits)}" if digits.isascii() and digits.isdigit() and len(digits) < 10 else word
 
 
-def _ids(value: Json) -> list[str]:
-    if isinstance(value, str) and not value.lstrip().startswith("["):
-        return [id for part in value.split(",") if (id := part.strip())]
-    return read_texts(value or [], "blocked_by")
-
-
-def _named(value: Json) -> str:
+def named(value: Json) -> str:
+    """The id that is meant, as errors say it."""
     return shortened(id_of(value), 100)
-
-
-def _not_found(queue: TaskQueue, id: Json) -> str:
-    there = ", ".join(task.id for task in queue.tasks[:50]) or "none"
-    return f"Task '{_named(id)}' not found; there are: {there}"

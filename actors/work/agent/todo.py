@@ -1,24 +1,21 @@
 """The todo list of an agent: kept for the model outside of its conversation, so that nothing can summarize it away.
 A session keeps it from turn to turn.
 
-The agent loop looks at `incomplete` when the model thinks it is done, and shows it `render()` when it goes on.
+The list belongs to the agent's conversation, which decides about its calls (`engine/conversation/families`), looks at
+`incomplete` when the model thinks it is done, and shows it `render()` when it goes on.
 """
 
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from ....protocol.errors import ToolFailed
-from ....protocol.session import Todo, Todos
+from ....protocol.messages import Todo, Todos
 from ..tools.rendering import shortened
 from ..tools.tool import Arguments, Json, Tool
 from .family import family_tool, number, text, whole_number
-
-if TYPE_CHECKING:
-    from ....supervisors import Actor
 
 MOST = 500
 """Items of one list."""
@@ -38,7 +35,10 @@ class TodoList:
     """
 
     def __init__(self, kept: Todos | None = None) -> None:
-        kept = kept or Todos()
+        self.become(kept or Todos())
+
+    def become(self, kept: Todos) -> None:
+        """Have this goal and these items."""
         self.goal = kept.goal
         self.items = [msgspec.structs.replace(item) for item in kept.items]
 
@@ -87,83 +87,68 @@ class TodoList:
         lines = [f"  {'✓' if item.done else '○'} {item.id}. {item.desc}" for item in self.items]
         return "\n".join([*head, f"Progress: {complete}/{len(self.items)} completed", *lines])
 
+    def answer(self, name: str, arguments: Arguments) -> Json:
+        """The result of a call of the tool `name`."""
+        match name:
+            case "todo__init":
+                self.begin(arguments["goal"])
+                return {"status": "ok", "message": "New todo list; add its items with todo__add"}
+            case "todo__add":
+                return self._added(arguments["task"].strip())
+            case "todo__done":
+                return self._marked(whole_number(arguments.get("id")))
+            case "todo__clear":
+                self.clear()
+                return {"status": "ok", "message": "The todo list is empty and has no goal"}
+        return {"goal": self.goal, "todos": msgspec.to_builtins(self.items)}
 
-@cache
-def refusing_todo_tools() -> dict[str, Tool]:
-    """The `todo__*` tools, by name, for all agents that have none: each says how to enable them."""
-    return {tool.name: tool for tool in todo_tools(TodoList(), enabled=False)}
-
-
-class _TodoCalls:
-    """Bodies of the `todo__*` calls."""
-
-    def __init__(self, todos: TodoList, enabled: bool) -> None:
-        self._todos = todos
-        self._enabled = enabled
-
-    def check(self) -> None:
-        if not self._enabled:
-            raise ToolFailed(_DISABLED)
-
-    async def init(self, _: Actor, arguments: Arguments) -> Json:
-        self.check()
-        self._todos.begin(arguments["goal"])
-        return {"status": "ok", "message": "New todo list; add its items with todo__add"}
-
-    async def add(self, _: Actor, arguments: Arguments) -> Json:
-        self.check()
-        desc = arguments["task"].strip()
+    def _added(self, desc: str) -> Json:
         if not desc:
             return {"error": "task description is required"}
-        if len(self._todos.items) >= MOST:
+        if len(self.items) >= MOST:
             return {"error": f"the list has {MOST} items, as many as it may; finish or clear them first"}
-        return {"status": "ok", "id": self._todos.add(desc).id}
+        return {"status": "ok", "id": self.add(desc).id}
 
-    async def done(self, _: Actor, arguments: Arguments) -> Json:
-        self.check()
-        id = whole_number(arguments.get("id"))
+    def _marked(self, id: int | None) -> Json:
         if id is None:
             return {"error": "id is required and must be a number"}
-        if not self._todos.done(id):
+        if not self.done(id):
             return {"error": f"Todo {id} not found"}
-        return {"status": "ok", "message": f"Todo {id} is done; {len(self._todos.incomplete)} left"}
-
-    async def show(self, _: Actor, __: Arguments) -> Json:
-        self.check()
-        return {"goal": self._todos.goal, "todos": msgspec.to_builtins(self._todos.items)}
-
-    async def clear(self, _: Actor, __: Arguments) -> Json:
-        self.check()
-        self._todos.clear()
-        return {"status": "ok", "message": "The todo list is empty and has no goal"}
+        return {"status": "ok", "message": f"Todo {id} is done; {len(self.incomplete)} left"}
 
 
-def todo_tools(todos: TodoList, *, enabled: bool) -> list[Tool]:
-    """The `todo__*` tools over one list; not `enabled`, each of them says how to enable them."""
-    calls = _TodoCalls(todos, enabled)
-    return [
+@cache
+def todo_tools() -> tuple[Tool, ...]:
+    """The `todo__*` tools."""
+    return (
         family_tool(
             "todo__init",
             "Begin a new todo list with a goal. Drops the items of the list before.",
-            calls.init,
+            None,
             {"goal": text("What is reached when every item is done.")},
         ),
         family_tool(
             "todo__add",
             "Add one item to the todo list; returns its id.",
-            calls.add,
+            None,
             {"task": text("What is to be done.")},
         ),
         family_tool(
             "todo__done",
             "Mark an item of the todo list as done.",
-            calls.done,
+            None,
             {"id": number("Id of the item, as todo__add returned it.")},
         ),
-        family_tool("todo__list", "Show the goal and all items of the todo list.", calls.show),
-        family_tool(
-            "todo__clear",
-            "Empty the todo list and forget its goal, when the work was called off or changed.",
-            calls.clear,
-        ),
-    ]
+        family_tool("todo__list", "Show the goal and all items of the todo list."),
+        family_tool("todo__clear", "Empty the todo list and forget its goal, when the work was called off or changed."),
+    )
+
+
+@cache
+def refusing_todo_tools() -> dict[str, Tool]:
+    """The same, by name, for all agents that have no todo list: each says how to enable it."""
+    return {tool.name: msgspec.structs.replace(tool, run=_refuse, decided=None) for tool in todo_tools()}
+
+
+async def _refuse(_: object, __: Arguments) -> Json:
+    raise ToolFailed(_DISABLED)

@@ -5,7 +5,7 @@ What decides which calls are played, and in which order, is the conversation (`e
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from typing import TYPE_CHECKING
 
 import trio
@@ -16,10 +16,9 @@ from ....protocol.errors import ToolFailed, code_of
 from ....protocol.events import ToolFinished, ToolStarted
 from ....protocol.messages import ToolDone
 from ....protocol.permissions import Permissions as Rules
-from .path_rules import Sight
 from .permissions import Permissions
 from .rendering import shortened, text_of
-from .tool import Arguments, Json, Shown, Tool
+from .tool import Json, Shown, Tool
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
@@ -65,12 +64,12 @@ class Player:
         """Body of a call's actor; what goes wrong is raised."""
         if self._meter is not None:
             self._meter.tool_calls += 1
-        value = await self._told(me, self.tools[work.tool], work.arguments, work.call)
+        value = await self._told(me, self.tools[work.tool], work)
         return ToolDone(work.key, content=shown(value, self._limit))
 
-    async def _told(self, me: Actor, tool: Tool, arguments: Arguments, id: str) -> Json:
+    async def _told(self, me: Actor, tool: Tool, work: CallTool) -> Json:
         """The result of the call, between its two events."""
-        began = trio.current_time()
+        arguments, id, began = work.arguments, work.call, trio.current_time()
         heard = me.stream.heard
         if heard:
             text = shortened(text_of(arguments), EVENT_LIMIT)
@@ -84,7 +83,11 @@ class Player:
                 tool, arguments = await tool.means(me, arguments)
                 sight = await self._permissions.admit(me, tool, arguments, self._own)
             began = trio.current_time()  # what a person took to allow it does not count
-            value = await self._in_time(me, tool, arguments, sight)
+            if tool.decided is not None:
+                run = tool.decided(me, work.key, arguments)
+            else:
+                run = tool.run(me, arguments) if tool.seeing is None else tool.seeing(me, arguments, sight)
+            value = await self._in_time(tool, run)
             error = _admitted_failure(value)
             code = "tool_error" if error is not None else ""
             if heard and error is None:
@@ -98,12 +101,12 @@ class Player:
                 seconds = trio.current_time() - began
                 me.emit(ToolFinished(tool=tool.name, seconds=seconds, error=error, result=result, code=code), id=id)
 
-    async def _in_time(self, me: Actor, tool: Tool, arguments: Arguments, sight: Sight) -> Json:
+    async def _in_time(self, tool: Tool, run: Awaitable[Json]) -> Json:
         if tool.timeout is None:
-            return await _run(me, tool, arguments, sight)
+            return await run
         seconds = self._timeout or tool.timeout
         with trio.move_on_after(seconds):
-            return await _run(me, tool, arguments, sight)
+            return await run
         raise ToolFailed(f"Tool call '{tool.name}' did not end within {seconds:g} s and was ended")
 
 
@@ -112,10 +115,6 @@ def shown(value: Json, limit: int) -> Content:
     if isinstance(value, Shown):
         return tuple(TextPart(shortened(p.text, limit)) if isinstance(p, TextPart) else p for p in value.parts)
     return shortened(text_of(value), limit)
-
-
-async def _run(me: Actor, tool: Tool, arguments: Arguments, sight: Sight) -> Json:
-    return await (tool.run(me, arguments) if tool.seeing is None else tool.seeing(me, arguments, sight))
 
 
 def _admitted_failure(value: Json) -> str | None:

@@ -34,6 +34,8 @@ Run: TypeAlias = Callable[["Actor", Arguments], Awaitable[Json]]
 
 RunWithin: TypeAlias = Callable[["Actor", Arguments, "Sight"], Awaitable[Json]]
 
+Decided: TypeAlias = Callable[["Actor", int, Arguments], Awaitable[Json]]
+
 Meaning: TypeAlias = Callable[["Actor", Arguments], Awaitable[tuple["Tool", Arguments]]]
 
 Effect: TypeAlias = Literal["none", "read", "write", "execute"]
@@ -75,6 +77,8 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
             A call that was permitted is played by this.
         elsewhere: it is the caller of the run who plays it: a call of it ends the agent's work, and the next run goes
             on from its result. Only the agent that was named is offered it.
+        decided: in place of `run`, for a tool over what a conversation itself remembers: asks its decider (the actor
+            above `me`) what the result is, by the number that the decider gave to the call.
     """
 
     spec: ToolSpec
@@ -91,6 +95,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     reads: bool = False
     seeing: RunWithin | None = None
     elsewhere: bool = False
+    decided: Decided | None = None
 
     @property
     def waits(self) -> bool:

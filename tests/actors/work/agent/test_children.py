@@ -11,7 +11,7 @@ import pytest
 import trio
 import trio.testing
 from fake_models import FakeModels, Reply
-from family_stage import Parent, context_of, fails, parent, says, works_for_ever
+from family_stage import Parent, context_of, fails, nested, parent, says, works_for_ever
 from trio.testing import wait_all_tasks_blocked
 
 from callboard.actors.work.agent.summary import is_long
@@ -206,11 +206,10 @@ async def test_the_end_of_a_child_is_in_the_inbox_until_it_was_collected() -> No
 
 async def test_the_records_of_grandchildren_are_in_those_of_the_children() -> None:
     async def nests(me: Actor, call: AgentCall) -> str:
-        below = Parent(me, boss.team.agent, call.context, depth=call.depth, seat=call.seat)
         assert call.record is not None
-        call.record.children = below.record.children
-        id = await below.spawn("says", "deep")
-        return str((await below.call("agent__collect", id=id))["output"])
+        async with nested(me, call, call.record) as below:
+            id = await below.spawn("says", "deep")
+            return str((await below.call("agent__collect", id=id))["output"])
 
     async with Root() as root, parent(root, {"nests": nests, "says": says}) as boss:
         id = await boss.spawn("nests")
@@ -253,7 +252,7 @@ async def test_a_parent_that_ends_at_any_moment_leaves_nothing(
 
     async def model(boss: Parent) -> None:
         while boss.me.end is None:
-            known = [child.id for child in boss.team.uncollected] or ["nobody"]
+            known = list(boss.team.children) or ["nobody"]
             with contextlib.suppress(ShuttingDown):
                 await boss.turn(
                     ("agent__spawn", {"agent": "busy", "prompt": "x"}),
@@ -338,8 +337,9 @@ async def test_a_summary_that_is_interrupted_does_not_lose_the_result(fake_model
             nursery.start_soon(lambda: boss.call("agent__collect", id=id))
             while not fake_model.requests:
                 await trio.sleep(0.001)
-            nursery.cancel_scope.cancel()
-        child = boss.team.find(id)
-        assert child is not None
-        assert child.record.output == "x" * 5000
+            assert boss.team.children == {}
+            collecting = boss.me.child("agent__collect")
+            assert collecting is not None
+            collecting.interrupt()
+        assert boss.team.children[id].record.output == "x" * 5000
         await context.gateway.aclose()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import random
 from typing import Any
 
 import pytest
 import trio
 import trio.testing
-from family_stage import Parent, Person, parent, says
+from family_stage import Parent, Person, nested, parent, says
 from trio.testing import wait_all_tasks_blocked
 
 from callboard.actors.work.agent.user import user_tools
@@ -37,8 +38,8 @@ async def asks(me: Actor, call: AgentCall) -> str:
 async def pending(boss: Parent) -> list[dict[str, Any]]:
     """What the parent's model is told after a turn."""
     await wait_all_tasks_blocked()
-    notice = boss.escalations.notice()
-    return [] if notice is None else list(notice["pending_escalations"])
+    await boss.call("agent__list")
+    return list(json.loads(boss.notice)["pending_escalations"]) if boss.notice else []
 
 
 async def test_case_87_a_childs_question_reaches_its_parents_model_which_answers() -> None:
@@ -77,7 +78,7 @@ async def test_case_87_after_300_seconds_of_silence_the_child_goes_on(autojump_c
         id = await boss.spawn("asks", "user__confirm|Sure?")
         early = await boss.call("agent__collect", id=id)
         assert early["status"] == "pending"
-        assert boss.escalations.notice() is None
+        assert boss.notice == ""
         late = await boss.call("agent__collect", id=id)
         assert trio.current_time() == pytest.approx(300)
         error = "Escalation timed out after 300 seconds waiting for user response"
@@ -86,15 +87,28 @@ async def test_case_87_after_300_seconds_of_silence_the_child_goes_on(autojump_c
 
 
 async def test_collect_returns_early_for_every_call_of_the_turn_and_only_once() -> None:
-    async with Root() as root, parent(root, {"asks": asks, "says": says}) as boss:
+    door = trio.Event()
+
+    async def asks_later(me: Actor, call: AgentCall) -> str:
+        await door.wait()
+        return await asks(me, call)
+
+    async with Root() as root, parent(root, {"asks": asks_later, "says": says}) as boss:
         ids = [await boss.spawn("asks", f"user__input|{n}?") for n in range(3)]
-        results = await boss.turn(*[("agent__collect", {"id": id}) for id in ids])
+        results: list[Any] = []
+        async with trio.open_nursery() as nursery:
+
+            async def collect() -> None:
+                results.extend(await boss.turn(*[("agent__collect", {"id": id}) for id in ids]))
+
+            nursery.start_soon(collect)
+            await wait_all_tasks_blocked()
+            door.set()
         assert [one["status"] for one in results] == ["pending"] * 3
         assert len(results[0]["pending_escalations"]) >= 1
-        assert boss.escalations.notice() is None or len(boss.escalations.pending) == 3
-        for one in boss.escalations.pending:
-            await boss.call("agent__reply_escalation", escalation_id=one.id, reply=f"re {one.question.text}")
-        boss.escalations.notice()
+        for one in await pending(boss):
+            answer = f"re {one['question'].removeprefix('[input] ')}"
+            await boss.call("agent__reply_escalation", escalation_id=one["escalation_id"], reply=answer)
         results = await boss.turn(*[("agent__collect", {"id": id}) for id in ids])
         assert [one["output"] for one in results] == [str({"answer": f"re {n}?"}) for n in range(3)]
 
@@ -103,9 +117,9 @@ async def test_what_is_open_is_told_after_every_turn_but_not_twice_in_one() -> N
     async with Root() as root, parent(root, {"asks": asks}) as boss:
         id = await boss.spawn("asks", "user__input|Name?")
         assert (await boss.call("agent__collect", id=id))["pending_escalations"]
-        assert boss.escalations.notice() is None
-        assert boss.escalations.notice() is not None
-        assert boss.escalations.notice() is not None
+        assert boss.notice == ""
+        for _ in range(2):
+            assert [one["agent"] for one in await pending(boss)] == [id]
 
 
 async def test_a_person_at_the_root_may_be_faster_than_the_parent() -> None:
@@ -135,7 +149,7 @@ async def test_the_parents_own_questions_are_not_its_escalations() -> None:
     async with Root() as root, parent(root, {}) as boss:
         result = await boss.call("user__input", question="Name?")
         assert "nobody is there" in result["error"]
-        assert boss.escalations.pending == []
+        assert boss.team.escalations.pending == {}
 
 
 @pytest.mark.parametrize("only_for_people", [{"permission": "execute_command"}, {"secret": True}])
@@ -158,23 +172,23 @@ async def test_a_grandchilds_question_is_noted_by_all_above_and_shows_its_path()
     middles: list[Parent] = []
 
     async def nests(me: Actor, call: AgentCall) -> str:
-        middles.append(Parent(me, boss.team.agent, call.context, depth=call.depth, seat=call.seat))
-        id = await middles[0].spawn("asks", call.prompt)
-        await middles[0].call("agent__collect", id=id)
-        middles[0].escalations.notice()
-        return str((await middles[0].call("agent__collect", id=id))["output"])
+        async with nested(me, call) as middle:
+            middles.append(middle)
+            id = await middle.spawn("asks", call.prompt)
+            await middle.call("agent__collect", id=id)
+            return str((await middle.call("agent__collect", id=id))["output"])
 
     person = Person()
     async with Root() as root, parent(root, {"nests": nests, "asks": asks}) as boss:
         with root.questions.attach(person):
             id = await boss.spawn("nests", "user__confirm|Sure?")
             [told] = await pending(boss)
-            [inner] = middles[0].escalations.pending
-            path = f"/boss/children/{id}/nests/children/{inner.agent}/asks/user__confirm"
+            [inner] = middles[0].team.escalations.pending.values()
+            path = f"/boss/children/{id}/nests/nested/children/{inner.agent}/asks/user__confirm"
             assert (told["from"], told["agent"], person.shown[0].actor) == (path, id, path)
             await boss.call("agent__reply_escalation", escalation_id=told["escalation_id"], reply="No")
             assert (await boss.call("agent__collect", id=id))["output"] == "{'answer': 'no'}"
-            assert middles[0].escalations.pending == []
+            assert middles[0].team.escalations.pending == {}
 
 
 # --- replies --------------------------------------------------------------------------------------------------
@@ -269,11 +283,10 @@ async def test_eight_children_ask_at_once_and_each_answer_unblocks_only_its_own(
                     assert root.questions.answer(shown[f"question {n}"], f"answer {n}", who)
                 assert not root.questions.answer(shown[f"question {n}"], "too late", "terminal")
                 await wait_all_tasks_blocked()
-                ended = {child.id for child in boss.team.uncollected if not child.running}
+                ended = {id for id, child in boss.team.children.items() if not child.running}
                 assert ended == {ids[m] for m in order[: place + 1]}
                 assert all(person.gone[-1] == (shown[f"question {n}"], who) for person in people)
 
-            boss.escalations.notice()
             for n in range(8):
                 result = await boss.call("agent__collect", id=ids[n])
                 if n in order:

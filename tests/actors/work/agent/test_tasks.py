@@ -170,7 +170,11 @@ def _stuck(queue: TaskQueue, id: str) -> bool:
 async def test_case_84_the_tools_tell_what_became_runnable_and_what_was_dispatched(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    async with Root() as root, parent(root, {"says": says}) as boss:
+    async def takes_its_time(me: Actor, call: AgentCall) -> str:
+        await trio.sleep(1)
+        return call.prompt
+
+    async with Root() as root, parent(root, {"says": takes_its_time}) as boss:
         assert await boss.call("agent__task_create", subject="one") == {"status": "ok", "task_id": "task_1"}
         created = await boss.call("agent__task_create", subject="two", blocked_by=["task_1"], agent="says", prompt="hi")
         assert created == {"status": "ok", "task_id": "task_2", "auto_dispatch": False}
