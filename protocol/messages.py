@@ -244,13 +244,19 @@ class Letter(Message, frozen=True, kw_only=True):
 
 
 class FromBelow(Message, frozen=True, kw_only=True):
-    """Base of what a conversation is told of its children. It always fits into the mailbox.
+    """Base of what a conversation is told by what works for it. It always fits into the mailbox.
 
     Attributes:
         late: the conversation is over, and can do nothing about it any more.
     """
 
     late: bool = False
+
+
+class Partial(FromBelow, frozen=True, kw_only=True):
+    """What the model had said of a reply that does not come to its end."""
+
+    text: str
 
 
 class ChildEnded(FromBelow, frozen=True, kw_only=True):

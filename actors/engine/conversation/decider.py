@@ -36,6 +36,7 @@ from ....protocol.messages import (
     Interrupted,
     Letter,
     LookedAround,
+    Partial,
     PersonSays,
     Replied,
     Stop,
@@ -119,12 +120,14 @@ class ConversationDecider:
 
     Attributes:
         messages: the history, oldest first.
+        unfinished: what the model had said of a reply that did not come to its end.
         todos, inbox, team: its todo list, its letters, its children and tasks, where it has them.
     """
 
     def __init__(self, talk: Talk, record: Record | None = None) -> None:
         self.heard = True
         self.messages: list[Turn] = []
+        self.unfinished = ""
         self._talk = talk
         self._record = Record() if record is None else record
         self.todos: TodoList | None = None
@@ -172,6 +175,10 @@ class ConversationDecider:
                 return self._family_called(message)
             case Letter() if self.inbox is not None:
                 self.inbox.put(message)
+                return []
+            case Partial():
+                self.unfinished = message.text
+                self._record.texts.append(message.text)
                 return []
             case FromBelow() | TimerFired() if self.team is not None:
                 return self.team.on(message)

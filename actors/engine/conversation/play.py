@@ -17,8 +17,10 @@ from ....protocol.effects import CallModel, CallTool, LookAround, Summarize, Wor
 from ....protocol.messages import (
     ConversationBegun,
     ConversationEnded,
+    FromBelow,
     LookedAround,
     OfferedTool,
+    Partial,
     Replied,
     Summarized,
     Todos,
@@ -84,6 +86,8 @@ class Conversation:
         unfinished: what the model had said of a reply that did not come to its end.
     """
 
+    _tell: Callable[[FromBelow], None]
+
     def __init__(
         self,
         context: RunContext,
@@ -140,6 +144,7 @@ class Conversation:
         children, afresh = self._children, partial(ConversationDecider, talk)
         instantly = None if children is None else children.at_once
         driver = Driver(me, decider, performers, at_once=MOST_CALLS, afresh=afresh, instantly=instantly)
+        self._tell = driver.tell
         if children is not None:
             children.tell = driver.tell
         if self._address is not None:
@@ -149,7 +154,8 @@ class Conversation:
         try:
             ended: ConversationEnded = await driver.play(begun)
         finally:
-            self.messages = decider.messages
+            del self._tell  # it holds the driver, which holds this
+            self.messages, self.unfinished = decider.messages, decider.unfinished
             if todos is not None and decider.todos is not None:
                 todos.become(decider.todos.told() or Todos())
         return ended
@@ -174,8 +180,7 @@ class Conversation:
             )
         except BaseException:  # cancelled too: what was said is kept
             if pieces:
-                self.unfinished = "".join(pieces)[:LONGEST_TEXT]
-                self._record.texts.append(self.unfinished)
+                self._tell(Partial(text="".join(pieces)[:LONGEST_TEXT]))
             raise
         if reply.tool_calls:  # whose arguments are checked next
             await imported(*LIBRARY)
