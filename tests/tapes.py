@@ -20,8 +20,8 @@ class Twin:
     """The second decider."""
 
     def __init__(self, decider: Decider, afresh: Callable[[], Decider], differences: list[str]) -> None:
-        self._first = decider
-        self._twin = afresh()
+        self.first = decider
+        self.twin = afresh()
         self._begun = False
         self._differences = differences
         self.told = 0
@@ -32,8 +32,8 @@ class Twin:
         copy = message
         with suppress(OverflowError):  # whole numbers of more than 64 bits are not msgpack's
             copy = msgspec.msgpack.decode(msgspec.msgpack.encode(message), type=type(message))
-        self._twin.heard = self._first.heard
-        said = self._twin.on(copy) if self._begun else self._twin.begin(copy)
+        self.twin.heard = self.first.heard
+        said = self.twin.on(copy) if self._begun else self.twin.begin(copy)
         self._begun = True
         if said != effects and _differ(plain(said), plain(effects)):
             self._differences.append(f"told {message}\n  the first said {effects}\n  its twin says  {said}")

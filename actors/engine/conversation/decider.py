@@ -120,6 +120,7 @@ class ConversationDecider:
 
     Attributes:
         messages: the history, oldest first.
+        record: what it has said and done.
         unfinished: what the model had said of a reply that did not come to its end.
         todos, inbox, team: its todo list, its letters, its children and tasks, where it has them.
     """
@@ -129,14 +130,14 @@ class ConversationDecider:
         self.messages: list[Turn] = []
         self.unfinished = ""
         self._talk = talk
-        self._record = Record() if record is None else record
+        self.record = Record() if record is None else record
         self.todos: TodoList | None = None
         self.inbox = Inbox() if talk.mail or talk.team is not None else None
         self.team: Team | None = None
         if talk.team is not None:
             from .team import Team
 
-            self.team = Team(talk.team, self._record, self.inbox or Inbox())
+            self.team = Team(talk.team, self.record, self.inbox or Inbox())
         self._rounds = Rounds(talk.tools, talk.unlisted, RepeatGuard(*talk.repeats), talk.result_limit)
         self._compaction = None if talk.threshold is None else Compaction(talk.threshold, talk.keep_last)
         self._cut = 0
@@ -178,7 +179,7 @@ class ConversationDecider:
                 return []
             case Partial():
                 self.unfinished = message.text
-                self._record.texts.append(message.text)
+                self.record.texts.append(message.text)
                 return []
             case FromBelow() | TimerFired() if self.team is not None:
                 return self.team.on(message)
@@ -250,7 +251,7 @@ class ConversationDecider:
     # --- what came of it ----------------------------------------------------------------------------------
 
     def _replied(self, message: Replied) -> list[Effect]:
-        reply, record = message.reply, self._record
+        reply, record = message.reply, self.record
         text = reply.text[:LONGEST_TEXT]
         record.turns += 1
         if text:

@@ -122,6 +122,15 @@ async def test_what_is_open_is_told_after_every_turn_but_not_twice_in_one() -> N
             assert [one["agent"] for one in await pending(boss)] == [id]
 
 
+async def test_what_is_open_stands_behind_the_last_result_of_a_turn() -> None:
+    async with Root() as root, parent(root, {"asks": asks}) as boss:
+        await boss.spawn("asks", "user__input|Name?")
+        await wait_all_tasks_blocked()
+        first, last = await boss.turn(("agent__task_list", {}), ("agent__list", {}))
+        assert (first, last["active_count"]) == ({"tasks": []}, 1)
+        assert list(json.loads(boss.notice)) == ["pending_escalations", "instruction"]
+
+
 async def test_a_person_at_the_root_may_be_faster_than_the_parent() -> None:
     person = Person()
     async with Root() as root, parent(root, {"asks": asks}) as boss:

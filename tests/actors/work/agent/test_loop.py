@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import trio
 from fake_models import Reply, Request
 from stage import Stage
@@ -119,35 +117,3 @@ async def test_a_hostile_reply_leaves_a_living_run(stage: Stage) -> None:
     assert outcome.output == "done"
     assert stage.models.requests[1].results[2] == "3"
     assert len(stage.models.requests[1].body) < 300_000
-
-
-async def test_an_escalation_notice_stands_behind_the_last_result(stage: Stage) -> None:
-    # `Conversation.notice` is how an agent learns of its children's questions; see test_escalations.py for its content.
-    from callboard.actors.engine.conversation.play import Conversation, Talk
-    from callboard.actors.work.context import RunContext
-    from callboard.actors.work.record import Record
-    from callboard.actors.work.tools.calls import Player
-    from callboard.actors.work.tools.permissions import Permissions
-    from callboard.protocol.chat import ChatRequest
-    from callboard.protocol.requests import Limits
-
-    stage.models.script(Reply(calls=[("add", {"a": 1, "b": 2}), ("add", {"a": 3, "b": 4})]), "done")
-    context = RunContext(
-        gateway=stage.root.gateway, limits=Limits(), config_dir=stage.config_dir, environ={}, run_agent=None
-    )
-    tools = {"add": callboard.function_tool(add)}
-    talk = Conversation(
-        context,
-        Talk(name="x", tools=tools, max_turns=5, looks_around=True),
-        Player(tools, Permissions()),
-        ChatRequest(messages=()),
-        Record(),
-        notice=lambda: {"pending_escalations": []},
-    )
-
-    async def body(me: Any) -> str:
-        return (await talk.say(me, "go")).text
-
-    assert await stage.root.kernel.actor.spawn(body).result() == "done"
-    told = stage.models.requests[1].results
-    assert told == ["3", '7\n\n{"pending_escalations":[]}']

@@ -13,8 +13,10 @@ import trio
 from below import living
 from fake_models import Reply, Request
 from stage import Stage
+from tapes import twins
 from waiting import until
 
+from callboard.actors.engine.conversation.decider import ConversationDecider
 from callboard.protocol.events import Event
 from callboard.protocol.questions import Question
 
@@ -330,6 +332,17 @@ async def test_what_cancelled_children_had_said_is_in_the_parents_record(stage: 
     said = sorted(child["output"] for child in outcome["children"])
     assert said == ["I will ask", "I will wait", "I will wait", "hm"]
     assert {child["status"] for child in outcome["children"]} == {"cancelled"}
+
+
+async def test_the_record_of_an_agent_follows_from_its_messages(stage: Stage) -> None:
+    for moment in (40, 60, 1_000):
+        with twins() as made:
+            await cancel_at(stage, moment)
+        records = [
+            (twin.first.record, twin.twin.record) for twin in made if isinstance(twin.first, ConversationDecider)
+        ]
+        assert any(record.children for record, _ in records)
+        assert [record for record, _ in records] == [again for _, again in records]
 
 
 async def test_what_a_reply_had_said_when_it_was_cancelled_is_kept(stage: Stage) -> None:
