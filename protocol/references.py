@@ -14,7 +14,7 @@ from typing import Protocol
 
 
 class Secrets(Protocol):
-    """Where the names are looked up: the environment, or a vault."""
+    """Where the names are looked up: the environment (any mapping will do), or a vault."""
 
     def get(self, name: str, /) -> str | None:
         """What the name stands for; None where it is unknown."""

@@ -28,10 +28,7 @@ def cache_dir(environ: Mapping[str, str]) -> Path:
 
     As the standard wants it, a relative `XDG_CACHE_HOME` counts as unset.
     """
-    cache = environ.get("XDG_CACHE_HOME") or ""
-    if os.path.isabs(cache):  # noqa: PTH117 - a text is at hand
-        return Path(cache) / "callboard"
-    return Path(environ.get("HOME") or Path.home()) / ".cache" / "callboard"
+    return _of_standard("XDG_CACHE_HOME", ".cache", environ)
 
 
 def state_dir(environ: Mapping[str, str]) -> Path:
@@ -39,10 +36,14 @@ def state_dir(environ: Mapping[str, str]) -> Path:
 
     As the standard wants it, a relative `XDG_STATE_HOME` counts as unset.
     """
-    state = environ.get("XDG_STATE_HOME") or ""
-    if os.path.isabs(state):  # noqa: PTH117 - a text is at hand
-        return Path(state) / "callboard"
-    return Path(environ.get("HOME") or Path.home()) / ".local" / "state" / "callboard"
+    return _of_standard("XDG_STATE_HOME", ".local/state", environ)
+
+
+def _of_standard(variable: str, default: str, environ: Mapping[str, str]) -> Path:
+    given = environ.get(variable) or ""
+    if os.path.isabs(given):  # noqa: PTH117 - a text is at hand
+        return Path(given) / "callboard"
+    return Path(environ.get("HOME") or Path.home()) / default / "callboard"
 
 
 def root_dir(config: Path, agent: Path | None) -> Path:

@@ -170,7 +170,6 @@ class Root:
     def _mcp_servers(self) -> McpServers:
         if self._mcp is not None:
             return self._mcp
-        from ..io.secrets import EnvironmentSecrets
         from ..work.mcp.client.connect import Abilities
         from ..work.mcp.files import load_mcp
         from ..work.mcp.pool.servers import McpServers
@@ -180,7 +179,7 @@ class Root:
             load_mcp(self.config_dir),
             environ=os.environ,
             cache=cache_dir(os.environ),
-            secrets=EnvironmentSecrets(os.environ),
+            secrets=os.environ,
             abilities=Abilities(elicitation=True, sampling=True),
             settings=self.settings.mcp_pool,
             serving=self._serving,

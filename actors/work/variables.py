@@ -20,7 +20,6 @@ from ...protocol.mcp.config import split
 from ...protocol.problems import did_you_mean
 from ...protocol.references import Secrets, with_secrets
 from ...protocol.source import Source
-from ..io.secrets import EnvironmentSecrets
 
 
 class Values(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,7 +53,7 @@ def resolve_variables(
         UsageError: a value was given for a variable that is not declared, or a variable has no value.
         ConfigError: a variable's value names a secret that is not there.
     """
-    found = _Found(agent, tuple(declared), given, environ, secrets or EnvironmentSecrets(environ))
+    found = _Found(agent, tuple(declared), given, environ, environ if secrets is None else secrets)
     if found.missing:
         lines = "\n".join(f"  - {variable.name}: {found.about(variable, source)}" for variable in found.missing)
         secret = next((found.lacks[each.name] for each in found.missing if each.name in found.lacks), None)
@@ -80,7 +79,7 @@ def missing_variables(
     Raises:
         UsageError: a value was given for a variable that is not declared.
     """
-    return _Found(agent, tuple(declared), given, environ, secrets or EnvironmentSecrets(environ)).missing
+    return _Found(agent, tuple(declared), given, environ, environ if secrets is None else secrets).missing
 
 
 class _Found:

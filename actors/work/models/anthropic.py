@@ -36,9 +36,8 @@ from ....protocol.chat import (
     parts_of,
 )
 from ....protocol.errors import ModelError, UpstreamError
-from ....protocol.surrogates import UNREADABLE, decode_mended
 from ...io.http.sse import SseParser
-from .codec import EARLIER, NOTHING, Outgoing, ReplyBuilder, base64_of, file_as_text, no_sense, unfinished
+from .codec import EARLIER, NOTHING, Outgoing, ReplyBuilder, base64_of, file_as_text, given, read, unfinished
 
 Json = Any
 
@@ -64,30 +63,23 @@ class AnthropicCodec:
 
     def encode(self, request: ChatRequest, model: str, *, stream: bool) -> Outgoing:
         """The request as a message."""
-        body: dict[str, Json] = {
-            "model": model,
-            "max_tokens": request.max_tokens or MAX_TOKENS,
-            "messages": list(_messages(request.messages)),
-        }
-        if request.system:
-            body["system"] = request.system
-        if request.tools:
-            body["tools"] = [_tool(tool) for tool in request.tools]
-            if request.tool_choice != "auto":
-                body["tool_choice"] = _choice(request.tool_choice)
-        elif _answers_by_tool(request):
-            answer = Tool(name=ANSWER, description="Give the answer.", parameters=request.response_schema or {})
-            body["tools"] = [_tool(answer)]
-            body["tool_choice"] = {"type": "tool", "name": ANSWER}
-        if request.temperature is not None:
-            body["temperature"] = request.temperature
-        if request.top_p is not None:
-            body["top_p"] = request.top_p
-        if request.stop:
-            body["stop_sequences"] = request.stop
-        if stream:
-            body["stream"] = True
+        tools, choice = request.tools, request.tool_choice
         unwrap = _answers_by_tool(request)
+        if unwrap:
+            choice = ANSWER
+            tools = (Tool(name=ANSWER, description="Give the answer.", parameters=request.response_schema or {}),)
+        body = given(
+            model=model,
+            max_tokens=request.max_tokens or MAX_TOKENS,
+            messages=list(_messages(request.messages)),
+            system=request.system or None,
+            tools=[_tool(tool) for tool in tools] or None,
+            tool_choice=_choice(choice) if tools else None,
+            temperature=request.temperature,
+            top_p=request.top_p,
+            stop_sequences=request.stop or None,
+            stream=stream or None,
+        )
         return Outgoing(
             "/messages",
             msgspec.json.encode({**request.extra, **body}),
@@ -109,11 +101,7 @@ class AnthropicReader:
     def feed(self, data: bytes) -> Iterator[Delta]:
         """The pieces of text, reasoning and tool calls that `data` completes."""
         for event in self._events.feed(data):
-            try:
-                decoded = decode_mended(_decode_event, event.data)
-            except UNREADABLE as error:
-                no_sense(event.data.encode(), error)
-            for delta in self._event(decoded):
+            for delta in self._event(read(_decode_event, event.data)):
                 yield self._shown(delta)
 
     def finish(self) -> ChatReply:
@@ -242,6 +230,8 @@ def _tool(tool: Tool) -> Json:
 
 def _choice(choice: str) -> Json:
     match choice:
+        case "auto":
+            return None
         case "none":
             return {"type": "none"}
         case "required":
@@ -313,10 +303,7 @@ _decode_event = msgspec.json.Decoder(_Event).decode
 
 def _decoded(body: bytes, *, unwrap: bool) -> ChatReply:
     """The reply in a complete message."""
-    try:
-        message = decode_mended(_decode_message, body)
-    except UNREADABLE as error:
-        no_sense(body, error)
+    message = read(_decode_message, body)
     if message.error is not None:
         raise ModelError(message.error.message)
     builder = ReplyBuilder()

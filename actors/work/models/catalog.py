@@ -43,6 +43,9 @@ _WHO_CAN: dict[Task, tuple[str, ...]] = {
 }
 """Types of clients, by what callboard can have their models do."""
 
+_DEFAULTS = {"openai": openai.DEFAULT_MODEL, "claude": anthropic.DEFAULT_MODEL, "local": weights.DEFAULT}
+"""The model of a client that lists none."""
+
 
 class Choice(msgspec.Struct, frozen=True):
     """The model that is used when a request names none. `str(choice)` is one line that tells so."""
@@ -192,25 +195,14 @@ class Catalog:
             model = self._first_model(client)
             if model and (client.type in KEYLESS or client.api_base or self._key(client)[0]):
                 return Choice(f"{client.name}:{model}", f"the first client of {settings.file}")
-        for variable, default in (
-            ("OPENAI_API_KEY", f"openai:{openai.DEFAULT_MODEL}"),
-            ("ANTHROPIC_API_KEY", f"claude:{anthropic.DEFAULT_MODEL}"),
-        ):
+        for variable, name in (("OPENAI_API_KEY", "openai"), ("ANTHROPIC_API_KEY", "claude")):
             if self._environ.get(variable):
-                return Choice(default, f"{variable} is set and no model is configured")
+                return Choice(f"{name}:{_DEFAULTS[name]}", f"{variable} is set and no model is configured")
         return Choice(f"local:{weights.DEFAULT}", "no model is configured and no API key is set")
 
     def _first_model(self, client: ClientSettings) -> str:
-        for model in client.models:
-            if model.type == "chat":
-                return model.name
-        defaults = {
-            "openai": openai.DEFAULT_MODEL,
-            "claude": anthropic.DEFAULT_MODEL,
-            "anthropic": anthropic.DEFAULT_MODEL,
-            "local": weights.DEFAULT,
-        }
-        return defaults.get(client.type, "")
+        listed = (model.name for model in client.models if model.type == "chat")
+        return next(listed, _DEFAULTS.get(BUILT_IN.get(client.type, ""), ""))
 
     def full(self, model: str) -> str:
         """`model`, or the first model of the client if it is a client's bare name."""
@@ -265,34 +257,30 @@ class Catalog:
 
     def _find(self, model: str) -> Target:
         client, entry = self.named(model)
-        client_name, _, name = model.partition(":")
-        real_name = entry.real_name or name
-        concurrency = entry.max_concurrency or client.max_concurrency
-        full = f"{client_name}:{name}"
+        name = model.partition(":")[2]
+        target = Target(
+            id=model,
+            name=entry.real_name or name,
+            model=entry,
+            codec=LocalCodec(),
+            api_base="",
+            headers={},
+            proxy="-",
+            max_concurrency=entry.max_concurrency or client.max_concurrency,
+        )
         if client.type == "local":
             require_engine()
-            return Target(
-                id=full,
-                name=real_name,
-                model=entry,
-                codec=LocalCodec(),
-                api_base="",
-                headers={},
-                engine=str(weights.located(real_name, self._environ)),
-                proxy="-",
-                max_concurrency=concurrency or 1,
-            )
-        codec, api_base, key = self._access(client, full)
-        return Target(
-            id=full,
-            name=real_name,
-            model=entry,
+            engine = str(weights.located(target.name, self._environ))
+            return msgspec.structs.replace(target, engine=engine, max_concurrency=target.max_concurrency or 1)
+        api_base, key = self._door(client, model)
+        codec = _codec(client.type, own=api_base == openai.DEFAULT_BASE)
+        return msgspec.structs.replace(
+            target,
             codec=codec,
             api_base=api_base,
             headers=codec.headers(key) | self._own_headers(),
             proxy=client.extra.proxy,
             connect_timeout=client.extra.connect_timeout,
-            max_concurrency=concurrency,
         )
 
     def _own_headers(self) -> dict[str, str]:
@@ -302,10 +290,6 @@ class Catalog:
             agent = f"callboard/{version('callboard')}"
         return {"user-agent": agent} if agent else {}
 
-    def embedding(self, model: str) -> Access:
-        """The model with that id that makes vectors of texts; see `access`."""
-        return self.access(model, "embedding")
-
     def access(self, model: str, task: Task) -> Access:
         """The model with that id for that task.
 
@@ -314,7 +298,7 @@ class Catalog:
         Raises:
             ConfigError: no such client or model, or a base URL is missing.
             CredentialsError: there is no key for it.
-            Unsupported: clients of that type can.t do that task.
+            Unsupported: clients of that type can't do that task.
         """
         client_name, _, name = model.partition(":")
         client = self._client(client_name)
@@ -336,11 +320,6 @@ class Catalog:
             return access
         api_base, key = self._door(client, model)
         return msgspec.structs.replace(access, api_base=api_base, key=key)
-
-    def _access(self, client: ClientSettings, model: str) -> tuple[Codec, str, str]:
-        """How a provider is spoken to, where, and with which key."""
-        api_base, key = self._door(client, model)
-        return _codec(client.type, own=api_base == openai.DEFAULT_BASE), api_base, key
 
     def _door(self, client: ClientSettings, model: str) -> tuple[str, str]:
         """Base URL and key of a client."""

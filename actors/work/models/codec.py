@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Iterator
-from typing import Any, NoReturn, Protocol
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -24,6 +24,7 @@ from ....protocol.chat import (
     TextDelta,
     TextPart,
     TokenUsage,
+    Tool,
     ToolCall,
     ToolCallDelta,
     ToolTurn,
@@ -34,6 +35,7 @@ from ....protocol.errors import ModelError, UpstreamError
 from ....protocol.surrogates import UNREADABLE, decode_mended
 
 Json = Any
+T = TypeVar("T")
 
 EARLIER = "(earlier messages are left out)"
 """Said by the user where a history begins with the model, and the provider wants the user to begin."""
@@ -193,10 +195,34 @@ def name_of(part: ImagePart | FilePart) -> str:
     return f"file {part.name}" if isinstance(part, FilePart) else f"image, {part.media_type}"
 
 
-def no_sense(body: bytes, why: Exception) -> NoReturn:
-    """Raise the ModelError for an answer that is not in the provider's format."""
-    shown = body[:200].decode("utf-8", errors="replace")
-    raise ModelError(f"the answer is not in the provider's format ({why}); it begins {shown!r}") from why
+def bearer(key: str) -> dict[str, str]:
+    """The header with a bearer token, or nothing where there is none."""
+    return {"authorization": f"Bearer {key}"} if key else {}
+
+
+def given(**options: Json) -> dict[str, Json]:
+    """The options that have a value."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def function_of(tool: Tool) -> Json:
+    """A tool as most providers want it declared."""
+    function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+    return {"type": "function", "function": function}
+
+
+def read(decode: Callable[[bytes | str], T], data: bytes | str) -> T:
+    """What an answer, or a piece of one, says; raises ModelError if it is not in the provider's format."""
+    try:
+        return decode_mended(decode, data)
+    except UNREADABLE as error:
+        begins = data[:200] if isinstance(data, str) else data[:200].decode("utf-8", errors="replace")
+        raise ModelError(f"the answer is not in the provider's format ({error}); it begins {begins!r}") from error
+
+
+def error_text(error: Json) -> str:
+    """What an error of a provider's says."""
+    return str(error.get("message") or error) if isinstance(error, dict) else str(error)
 
 
 def unfinished() -> UpstreamError:

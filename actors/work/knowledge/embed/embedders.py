@@ -102,7 +102,7 @@ class Embedders:
         """
         embedder = self._embedders.get((model, batch))
         if embedder is None:
-            embedder = self._embedders[model, batch] = self._made(self._catalog.embedding(model), batch)
+            embedder = self._embedders[model, batch] = self._made(self._catalog.access(model, "embedding"), batch)
         return embedder
 
     def adopt(self, client: ClientSettings) -> str:
@@ -111,7 +111,7 @@ class Embedders:
 
     def chunk_size(self, model: str = DEFAULT) -> int | None:
         """The size of chunks that suits a model, if the settings say so (`default_chunk_size`). Raises like `of`."""
-        return self._catalog.embedding(model).model.default_chunk_size
+        return self._catalog.access(model, "embedding").model.default_chunk_size
 
     def _made(self, access: Access, batch: int | None) -> Embedder:
         if access.client.type != "local":

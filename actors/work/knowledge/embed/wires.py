@@ -16,8 +16,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from .....protocol.errors import ModelError
-from .....protocol.surrogates import UNREADABLE
-from ...models.codec import no_sense
+from ...models.codec import bearer, read
 
 Json = Any
 Rows = list[list[float]]
@@ -51,15 +50,8 @@ class Wire(msgspec.Struct, frozen=True, kw_only=True):
     tokens: int | None = None
 
 
-def _bearer(key: str) -> dict[str, str]:
-    return {"authorization": f"Bearer {key}"} if key else {}
-
-
 def _decoded(body: bytes, type: type[T]) -> T:
-    try:
-        return msgspec.json.decode(body, type=type)
-    except UNREADABLE as error:
-        no_sense(body, error)
+    return read(msgspec.json.Decoder(type).decode, body)
 
 
 # --- OpenAI
@@ -92,8 +84,8 @@ def _from_openai(body: bytes) -> Embedded:
     return Embedded([entry.embedding for entry in data], usage.prompt_tokens or usage.total_tokens)
 
 
-OPENAI = Wire(headers=_bearer, encode=_to_openai, decode=_from_openai, most=2048, batch=256)
-COMPATIBLE = Wire(headers=_bearer, encode=_to_openai, decode=_from_openai, most=2048, batch=32)
+OPENAI = Wire(headers=bearer, encode=_to_openai, decode=_from_openai, most=2048, batch=256)
+COMPATIBLE = Wire(headers=bearer, encode=_to_openai, decode=_from_openai, most=2048, batch=32)
 
 
 # --- Ollama
@@ -113,7 +105,7 @@ def _from_ollama(body: bytes) -> Embedded:
     return Embedded(answer.embeddings, answer.prompt_eval_count)
 
 
-OLLAMA = Wire(headers=_bearer, encode=_to_ollama, decode=_from_ollama, most=2048, batch=32)
+OLLAMA = Wire(headers=bearer, encode=_to_ollama, decode=_from_ollama, most=2048, batch=32)
 
 
 # --- Cohere
@@ -148,7 +140,7 @@ def _from_cohere(body: bytes) -> Embedded:
     return Embedded(answer.embeddings.float, units.input_tokens if units else None)
 
 
-COHERE = Wire(headers=_bearer, encode=_to_cohere, decode=_from_cohere, most=96, batch=96)
+COHERE = Wire(headers=bearer, encode=_to_cohere, decode=_from_cohere, most=96, batch=96)
 
 
 # --- Gemini

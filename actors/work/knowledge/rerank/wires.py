@@ -13,8 +13,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from .....protocol.errors import ModelError
-from .....protocol.surrogates import UNREADABLE
-from ...models.codec import no_sense
+from ...models.codec import read
 
 PATH = "/rerank"
 
@@ -69,16 +68,16 @@ class _Answer(msgspec.Struct):
     usage: _Usage | None = None
 
 
+_decode = msgspec.json.Decoder(_Answer).decode
+
+
 def judged(body: bytes, texts: int, model: str) -> Judged:
     """What an answer says, its scores in the order of the texts.
 
     Raises:
         ModelError: it makes no sense, or has not exactly one score for each text.
     """
-    try:
-        answer = msgspec.json.decode(body, type=_Answer)
-    except UNREADABLE as error:
-        no_sense(body, error)
+    answer = read(_decode, body)
     results = answer.results if answer.results is not None else answer.data or []
     scores = {result.index: result.relevance_score for result in results}
     if len(results) != texts or scores.keys() != set(range(texts)):

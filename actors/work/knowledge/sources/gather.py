@@ -25,7 +25,6 @@ import trio
 from .....protocol.errors import UsageError
 from .....protocol.knowledge import Unreadable
 from .....protocol.references import Secrets
-from ....io.secrets import EnvironmentSecrets
 from ..reading import kinds
 from ..reading.bounds import CantRead
 from ..reading.read import check_size
@@ -67,7 +66,7 @@ async def gather(
             caller removes it after using all that was found.
         on_found: gets the name of each source, readable or not.
     """
-    desk = Desk(me, _normal(base), settings, environ, secrets or EnvironmentSecrets(environ), trail)
+    desk = Desk(me, _normal(base), settings, environ, environ if secrets is None else secrets, trail)
     seen: set[str] = set()
     for text in specs:
         async with aclosing(_findings(desk, text)) as findings:

@@ -29,16 +29,15 @@ import msgspec
 import trio
 
 from .....protocol.errors import McpError, McpLost, McpUnsent, ShuttingDown
-from .....protocol.jsonrpc import encode_notification, encode_request
+from .....protocol.jsonrpc import Failure, Message, Notification, Request, Result, encode_request
 from .....protocol.mcp.config import Server
-from .....protocol.mcp.model import META_VERSION
 from .....supervisors import Backoff
-from .link import Json, Outgoing, Receiver
+from ....io.http.sse import SseParser
+from .link import Outgoing, Receiver
 from .mirrored import header_value
-from .posts import INITIALIZED, Posts
-from .reading import Reading
-from .texts import described
-from .web import EVENTS, JSON, UNKNOWN, Web, content_type
+from .texts import described, refused
+from .web import EVENTS, JSON, Web, content_type
+from .weblink import INITIALIZED, WebLink, version_in
 
 if TYPE_CHECKING:
     from .....supervisors import Actor
@@ -84,32 +83,88 @@ async def open_http(
             await ref.wait()
 
 
-class HttpLink:
+class Reading:
+    """Hands on the messages of a response until its answer is among them.
+
+    Attributes:
+        about: the request that it answers; None for a stream that answers none.
+        events: how many there were.
+    """
+
+    def __init__(self, web: Web, receiver: Receiver, about: Outgoing | None) -> None:
+        self.about = about
+        self.what = "listening" if about is None else described(about)
+        self.events = 0
+        self.parser = SseParser(web.server.max_message_bytes)
+        self._web = web
+        self._receiver = receiver
+        self._answer: Result | Failure | None = None
+
+    @property
+    def answered(self) -> bool:
+        """Whether the answer has come."""
+        return self._answer is not None
+
+    def result(self) -> msgspec.Raw:
+        """The answer.
+
+        Raises:
+            McpError: it is a refusal, or there is none.
+        """
+        if isinstance(self._answer, Result):
+            return self._answer.result
+        if self._answer is None:
+            raise McpError(
+                f"MCP server '{self._web.server.name}' answered {self.what} with messages that hold no answer to it"
+            )
+        assert self.about is not None, "only a request is answered"
+        raise refused(self._web.server.name, self.about, self._answer.error)
+
+    def begin_again(self) -> None:
+        """The next bytes are of another response that goes on where this one broke."""
+        old, self.parser = self.parser, SseParser(self._web.server.max_message_bytes)
+        self.parser.last_id, self.parser.retry = old.last_id, old.retry
+
+    def take(self, data: bytes) -> bool:
+        """The next bytes of an event stream. Whether the answer was among them."""
+        for event in self.parser.feed(data):
+            self.events += 1
+            if event.kind == "message" and event.data:
+                self.take_messages(event.data.encode())
+                if self.answered:
+                    return True
+        return False
+
+    def take_messages(self, data: bytes) -> None:
+        """A message, or several."""
+        for message in self._web.messages(data, self.what):
+            self._take(message)
+
+    def _take(self, message: Message) -> None:
+        if isinstance(message, Notification):
+            self._receiver.on_notification(message, self.about)
+        elif isinstance(message, Request):
+            self._receiver.on_request(message, self.about)
+        elif self.about is not None and self._answer is None and _answers(message, self.about):
+            self._answer = message
+
+
+class HttpLink(WebLink):
     """See the module, and `link.Link`."""
 
     def __init__(self, web: Web, receiver: Receiver) -> None:
-        self.modern = False
-        self.version = ""
-        self.posts = Posts(self._post)
-        self._web = web
-        self._receiver = receiver
+        super().__init__(web, receiver)
         self._session = ""
-        self._lost: McpError | None = None
         self._gone = trio.Event()
         self._listens = trio.Event()
 
     async def live(self, own: Actor) -> NoReturn:
         """The body of the link's own actor."""
-        self.posts.own = own
+        self.own = own
         own.started()
         await self._gone.wait()
         assert self._lost is not None
         raise self._lost
-
-    @property
-    def lost(self) -> Exception | None:
-        """See `Link`."""
-        return self._lost
 
     async def close(self) -> None:
         """Tell the server that the session is over, if there is one, and close everything."""
@@ -120,34 +175,13 @@ class HttpLink:
         if self._lost is None:
             self._lost = McpLost(f"the connection to MCP server '{self._web.server.name}' was closed")
         self._web.close()
-        self.posts.opened.set()
+        self.opened.set()
 
     def _lose(self, error: McpError) -> None:
-        if self._lost is None:
-            self._lost = error
-            self._gone.set()
-            self._web.close()
-            self.posts.opened.set()
+        super()._lose(error)
+        self._gone.set()
 
     # --- requests
-
-    async def request(self, outgoing: Outgoing) -> msgspec.Raw:
-        """See `Link`."""
-        await self.posts.opened.wait()
-        self._check()
-        try:
-            return await self._ask(outgoing)
-        except trio.Cancelled:
-            if outgoing.method != "initialize" and not _version_in(outgoing):  # else the closed response says it
-                self.notify("notifications/cancelled", {"requestId": outgoing.id, "reason": "nobody waits any more"})
-            raise
-        except McpLost as error:
-            why = self._lost or error  # rather than what became of our side of it
-            raise (McpUnsent(str(why)) if isinstance(error, McpUnsent) else McpLost(f"{why}; {UNKNOWN}")) from error
-
-    def _check(self) -> None:
-        if self._lost is not None:
-            raise McpUnsent(str(self._lost))
 
     async def _ask(self, outgoing: Outgoing) -> msgspec.Raw:
         method, what = outgoing.method, described(outgoing)
@@ -191,7 +225,7 @@ class HttpLink:
 
     async def _taken_up(self, reading: Reading, lost: McpLost) -> httpx.Response:
         """A stream of what comes behind the last event of one that broke."""
-        if reading.about is None or _version_in(reading.about):
+        if reading.about is None or version_in(reading.about):
             raise lost
         for _ in range(TRIES):
             if self._lost is not None or not reading.parser.last_id:
@@ -219,7 +253,7 @@ class HttpLink:
     def _linger(self, response: httpx.Response) -> None:
         """Have a stream read to its end, which is due now."""
         with suppress(ShuttingDown):  # the transport closes it then
-            self.posts.own.spawn(self._read_out, response, name="linger", link=False)
+            self.own.spawn(self._read_out, response, name="linger", link=False)
 
     async def _read_out(self, _own: Actor, response: httpx.Response) -> None:
         try:
@@ -236,7 +270,7 @@ class HttpLink:
 
     def _headers(self, method: str, outgoing: Outgoing | None = None) -> dict[str, str]:
         headers = {"accept": f"{JSON}, {EVENTS}"}
-        version = _version_in(outgoing) if outgoing is not None else self.version if self.modern else ""
+        version = version_in(outgoing) if outgoing is not None else self.version if self.modern else ""
         if version:
             headers |= {"mcp-protocol-version": version, "mcp-method": method}
             name = outgoing.params.get(_NAMED.get(method, "")) if outgoing is not None else None
@@ -251,25 +285,17 @@ class HttpLink:
 
     # --- what no task waits for
 
-    def notify(self, method: str, params: Mapping[str, Json]) -> None:
-        """See `Link`."""
-        self.posts.soon(method, encode_notification(method, params))
-
-    def respond(self, message: bytes, about: Outgoing | None = None) -> None:  # noqa: ARG002 - other links want it
-        """See `Link`."""
-        self.posts.soon("", message)
-
     async def _post(self, method: str, body: bytes) -> None:
         self._check()
         if method == INITIALIZED:
-            self.posts.own.spawn(self._listen, name="listen", link=False)
+            self.own.spawn(self._listen, name="listen", link=False)
             with trio.move_on_after(HEARD_WITHIN):
                 await self._listens.wait()
         what = method or "an answer of ours"
         response = await self._web.send("POST", what, headers=self._headers(method), body=body)
         if response.status_code >= 300:
             raise await self._refused(response, what)
-        await self._read_out(self.posts.own, response)
+        await self._read_out(self.own, response)
 
     async def _listen(self, _own: Actor) -> None:
         """Hear what the server says outside of answers, if it has a stream for that."""
@@ -298,7 +324,6 @@ def _pause(reading: Reading) -> float:
     return RETRY if retry is None else min(max(retry, MIN_RETRY), MAX_RETRY)
 
 
-def _version_in(outgoing: Outgoing) -> str:
-    """The revision that a request of the modern era names in itself; "" in one of an earlier."""
-    meta = outgoing.params.get("_meta")
-    return str(meta.get(META_VERSION, "")) if isinstance(meta, Mapping) else ""
+def _answers(message: Result | Failure, request: Outgoing) -> bool:
+    """Some servers refuse what they could not read under an id of their own; a response holds no other's answer."""
+    return message.id == request.id or (isinstance(message, Failure) and not isinstance(message.id, int))

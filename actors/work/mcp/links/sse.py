@@ -14,14 +14,14 @@ import httpx
 import msgspec
 import trio
 
-from .....protocol.errors import ActorFailed, McpError, McpLost, McpUnsent
-from .....protocol.jsonrpc import Failure, Message, Notification, Request, Result, encode_notification, encode_request
+from .....protocol.errors import ActorFailed, McpError, McpLost
+from .....protocol.jsonrpc import Failure, Message, Notification, Request, Result, encode_request
 from .....protocol.mcp.config import Server
 from ....io.http.sse import SseEvent, SseParser
-from .link import Json, Outgoing, Receiver
-from .posts import WITHIN, Posts
+from .link import Outgoing, Receiver
 from .texts import described, refused
-from .web import BAD_URL, EVENTS, UNKNOWN, Web, content_type, within_origin
+from .web import BAD_URL, EVENTS, Web, content_type, within_origin
+from .weblink import WITHIN, WebLink
 
 if TYPE_CHECKING:
     from .....supervisors import Actor
@@ -66,25 +66,23 @@ class _Waiting:
         self.answer: Result | Failure | None = None
 
 
-class SseLink:
-    """See the module, and `link.Link`."""
+class SseLink(WebLink):
+    """See the module, and `link.Link`.
+
+    Attributes:
+        stray: answers without a request.
+    """
 
     def __init__(self, web: Web, receiver: Receiver) -> None:
-        self.modern = False
-        self.version = ""
-        self.posts = Posts(self._post)
+        super().__init__(web, receiver)
         self.stray = 0
-        """Answers without a request."""
-        self._web = web
-        self._receiver = receiver
         self._parser = SseParser(web.server.max_message_bytes)
         self._endpoint: httpx.URL | None = None
         self._waiting: dict[int, _Waiting] = {}
-        self._lost: McpError | None = None
 
     async def live(self, own: Actor) -> NoReturn:
         """The body of the link's own actor: reads the stream, and crashes with it."""
-        self.posts.own = own
+        self.own = own
         try:
             response = await self._web.send("GET", _LISTENING, headers={"accept": EVENTS})
             if response.status_code != 200:
@@ -100,22 +98,14 @@ class SseLink:
             self._lose(error)
             raise
 
-    @property
-    def lost(self) -> Exception | None:
-        """See `Link`."""
-        return self._lost
-
     def close(self) -> None:
         """Close everything."""
         self._lose(McpLost(f"the connection to MCP server '{self._web.server.name}' was closed"))
 
     def _lose(self, error: McpError) -> None:
-        if self._lost is None:
-            self._lost = error
-            self._web.close()
-            self.posts.opened.set()
-            for waiting in self._waiting.values():
-                waiting.come.set()
+        super()._lose(error)
+        for waiting in self._waiting.values():
+            waiting.come.set()
 
     # --- what comes
 
@@ -123,7 +113,7 @@ class SseLink:
         for event in self._parser.feed(data):
             if event.kind == "endpoint" and self._endpoint is None:
                 self._endpoint = self._allowed(event)
-                self.posts.own.started()
+                self.own.started()
             elif event.kind == "message" and event.data:
                 for message in self._web.messages(event.data.encode(), _LISTENING):
                     self._receive(message)
@@ -158,11 +148,7 @@ class SseLink:
 
     # --- what goes
 
-    async def request(self, outgoing: Outgoing) -> msgspec.Raw:
-        """See `Link`."""
-        await self.posts.opened.wait()
-        if self._lost is not None:
-            raise McpUnsent(str(self._lost))
+    async def _ask(self, outgoing: Outgoing) -> msgspec.Raw:
         waiting = self._waiting[outgoing.id] = _Waiting()
         try:
             message = encode_request(outgoing.id, outgoing.method, outgoing.params)
@@ -171,28 +157,13 @@ class SseLink:
             if scope.cancelled_caught:
                 raise McpLost(f"MCP server '{self._web.server.name}' did not take {outgoing.method} in {WITHIN:g} s")
             await waiting.come.wait()
-        except trio.Cancelled:
-            if outgoing.method != "initialize":
-                self.notify("notifications/cancelled", {"requestId": outgoing.id, "reason": "nobody waits any more"})
-            raise
-        except McpLost as error:
-            why = self.lost or error  # rather than what became of our side of it
-            raise (McpUnsent(str(why)) if isinstance(error, McpUnsent) else McpLost(f"{why}; {UNKNOWN}")) from error
         finally:
             del self._waiting[outgoing.id]
         if isinstance(waiting.answer, Result):
             return waiting.answer.result
         if waiting.answer is None:
-            raise McpLost(f"{self._lost}; {UNKNOWN}")
+            raise McpLost(str(self._lost))
         raise refused(self._web.server.name, outgoing, waiting.answer.error)
-
-    def notify(self, method: str, params: Mapping[str, Json]) -> None:
-        """See `Link`."""
-        self.posts.soon(method, encode_notification(method, params))
-
-    def respond(self, message: bytes, about: Outgoing | None = None) -> None:  # noqa: ARG002 - other links want it
-        """See `Link`."""
-        self.posts.soon("", message)
 
     async def _post(self, method: str, body: bytes, outgoing: Outgoing | None = None) -> None:
         """Have the server take a message."""

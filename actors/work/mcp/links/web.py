@@ -17,7 +17,7 @@ from .....protocol.jsonrpc import UNREADABLE, Message, decode_all
 from .....protocol.mcp.config import Server
 from ....io.http.transport import Exchange, TrioTransport
 from ....io.http.unpacking import unpacked, unpacker_of
-from .refusals import refusal
+from .texts import refusal
 
 CONNECT_WITHIN = 10.0
 WRITE_WITHIN = 60.0
@@ -160,7 +160,7 @@ class Web:
         return bytes(body)
 
     async def refused(self, response: httpx.Response, what: str, *, session: bool = False) -> McpError:
-        """The error for an answer that is no success; see `refusal`."""
+        """The error for an answer that is no success; see `texts.refusal`."""
         body = bytearray()
         try:
             with trio.move_on_after(REFUSAL_WITHIN):

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from callboard.actors.io.secrets import EnvironmentSecrets
 from callboard.actors.work.mcp.files import MAX_SIZE, load_mcp
 from callboard.protocol.errors import UsageError
 from callboard.protocol.mcp.config import McpConfig, resolved
@@ -84,6 +83,6 @@ def test_a_file_that_can_not_be_read_is_a_problem_and_no_exception(tmp_path: Pat
 
 def test_secrets_come_from_the_environment(tmp_path: Path) -> None:
     (tmp_path / "mcp.json").write_text(ONE)
-    secrets = EnvironmentSecrets({"BIN": "srv"})
+    secrets = {"BIN": "srv"}
     assert secrets.get("OTHER") is None
     assert resolved(load_mcp(tmp_path).get("one"), secrets).command == "srv"

@@ -452,7 +452,7 @@ async def test_a_model_that_cannot_be_had_is_refused_with_what_to_do(model: str,
 )
 async def test_providers_are_known_by_their_names(model: str, variable: str, url: str) -> None:
     async with Embedders(Settings(), {variable: "k"}) as embedders:
-        access = embedders._catalog.embedding(model)
+        access = embedders._catalog.access(model, "embedding")
         assert httpx.URL(access.api_base).host == httpx.URL(url).host.replace(
             "127.0.0.1", httpx.URL(access.api_base).host
         )

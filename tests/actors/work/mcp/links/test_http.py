@@ -221,7 +221,7 @@ async def test_a_server_without_a_stream_of_its_own_is_not_asked_again(nursery: 
         await link.request(asks())
         await trio.testing.wait_all_tasks_blocked(0.02)
         assert server.methods().count("GET") == 1
-        assert link.posts.own.child_count == 0
+        assert link.own.child_count == 0
 
 
 # --- cancelling

@@ -18,8 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp_links import Heard, asks, linked, shake_hands, value
 
-from callboard.actors.work.mcp.links import http, posts
-from callboard.actors.work.mcp.links.reading import Reading
+from callboard.actors.work.mcp.links import http, weblink
+from callboard.actors.work.mcp.links.http import Reading
 from callboard.actors.work.mcp.links.web import Web
 from callboard.protocol.errors import ConfigError, McpError, McpLost, McpUnsent
 from callboard.protocol.mcp.config import Server
@@ -314,7 +314,7 @@ async def test_junk_in_a_stream_is_told(nursery: trio.Nursery) -> None:
 async def test_more_messages_than_can_wait_are_dropped_and_counted(
     nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(posts, "WAITING", 20)
+    monkeypatch.setattr(weblink, "WAITING", 20)
     free = trio.Event()
 
     async def answer(request: Sent, talk: Talk) -> None:
@@ -325,10 +325,10 @@ async def test_more_messages_than_can_wait_are_dropped_and_counted(
     async with linked(server) as (link, _):
         for _ in range(25):
             link.notify("notifications/x", {})
-        assert link.posts.dropped == 5
-        await server.until(lambda: len(server.requests) == posts.AT_ONCE)
+        assert link.dropped == 5
+        await server.until(lambda: len(server.requests) == weblink.AT_ONCE)
         await trio.testing.wait_all_tasks_blocked()
-        assert len(server.requests) == posts.AT_ONCE
+        assert len(server.requests) == weblink.AT_ONCE
         free.set()
         await server.until(lambda: len(server.requests) == 20)
 
@@ -401,7 +401,7 @@ async def test_a_refused_notification_is_counted_and_holds_no_request_up(nursery
     async with linked(server) as (link, _):
         await shake_hands(link)
         assert value(await link.request(asks(a=1))) == {"echo": {"a": 1}}
-        assert link.posts.dropped == 1
+        assert link.dropped == 1
 
 
 # --- laws
