@@ -18,8 +18,19 @@ def command(agent: str | None, config_dir: str | None) -> int:
     AGENT is who answers in new sessions, unless the editor names another; without one it is the model of config.yaml,
     with no tools. What is said is kept as sessions (callboard sessions).
     """
-    from .acp_serving import serve
+    from .. import Root
+    from ..actors.front.acp.stdio import serve_acp
+    from ..actors.runs.finding import find
+    from ..actors.runs.target import read
+    from .frame import exit_code_of, play
+    from .render.progress import Progress
+
+    async def serve(root: Root) -> int:
+        if agent is not None:
+            read(find(agent, config_dir=root.config_dir), root.config_dir, shelf=root.shelf)
+        await serve_acp(root, agent)
+        return exit_code_of(root)
 
     if sys.stdin.isatty():
         sys.stderr.write("callboard: serving over stdin and stdout, where an editor should be (Ctrl-C ends it)\n")
-    return serve(agent, config_dir)
+    return play(serve, Progress(), config_dir=config_dir, person=False, serving=True)

@@ -14,7 +14,7 @@ from ..protocol.errors import CallboardError, ShuttingDown
 from ..supervisors import Actor
 from . import logging
 from .frame import open_frame
-from .render.progress import Progress, Silent
+from .render.progress import Progress
 
 T = TypeVar("T")
 
@@ -42,7 +42,7 @@ def act(
         click.exceptions.Exit: it was interrupted.
     """
     logging.configure()
-    end: list[T] | CallboardError | int = trio.run(_play, body, config_dir, progress or Silent(), person, traced)
+    end: list[T] | CallboardError | int = trio.run(_play, body, config_dir, progress or Progress(), person, traced)
     if isinstance(end, int):
         raise click.exceptions.Exit(end)
     if isinstance(end, CallboardError):

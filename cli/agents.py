@@ -21,30 +21,27 @@ def command() -> None:
 @command.command("list", short_help="List the agents that can be named.")
 @text_or_json
 @config_dir
-def list_all(output: str, config_dir: str | None) -> int:
+def list_all(as_json: bool, config_dir: str | None) -> str:
     """Lists your agents and the built-in ones, each with its kind, what it is for, and the model it names."""
     from .casting import list_agents
 
-    sys.stdout.write(list_agents(config_dir, as_json=output == "json"))
-    return 0
+    return list_agents(config_dir, as_json=as_json)
 
 
 @command.command("show", short_help="Show all about an agent.")
 @click.argument("target", metavar="NAME", shell_complete=complete_target)
 @text_or_json
 @config_dir
-def show(target: str, output: str, config_dir: str | None) -> int:
+def show(target: str, as_json: bool, config_dir: str | None) -> int:
     """Shows what an agent is for, its file, variables, tools, prompts to begin with, and problems.
 
     NAME may be a directory or file as well. Exit code 2 if a problem keeps it from being run.
     """
-    import json
-
     from .casting import show_agent
+    from .render.text import json_object
 
     shown = show_agent(target, config_dir)
-    text = json.dumps(shown.to_wire(), indent=2, ensure_ascii=False) + "\n" if output == "json" else shown.as_text()
-    sys.stdout.write(text)
+    sys.stdout.write(json_object(**shown.to_wire()) if as_json else shown.as_text())
     return 2 if shown.errors else 0
 
 
@@ -57,24 +54,21 @@ def show(target: str, output: str, config_dir: str | None) -> int:
     help="Which graph, of the templates of `callboard init`; implies --graph [default: hello].",
 )
 @config_dir
-def new(name: str, graph: bool, template: str | None, config_dir: str | None) -> int:
+def new(name: str, graph: bool, template: str | None, config_dir: str | None) -> str:
     """Makes the agent NAME in the config directory: a config.yaml that explains itself, and a tool that works.
 
     Files that are there already are never overwritten.
     """
     from .making import make_agent, make_graph
 
-    made = make_graph(name, template or "hello", config_dir) if graph or template else make_agent(name, config_dir)
-    sys.stdout.write(made)
-    return 0
+    return make_graph(name, template or "hello", config_dir) if graph or template else make_agent(name, config_dir)
 
 
 @command.command("path", short_help="Print where agents live.")
 @click.argument("name", required=False, shell_complete=complete_agent)
 @config_dir
-def path(name: str | None, config_dir: str | None) -> int:
+def path(name: str | None, config_dir: str | None) -> str:
     """Prints the directory of an agent; without NAME, the one in which your agents live."""
     from .casting import path_of
 
-    sys.stdout.write(path_of(name, config_dir) + "\n")
-    return 0
+    return path_of(name, config_dir) + "\n"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 
 from . import options
@@ -14,7 +12,7 @@ from . import options
 @click.argument("texts", metavar="[TEXT]...", nargs=-1)
 @options.text_or_json
 @options.server
-def command(question: str | None, texts: tuple[str, ...], output: str, url: str | None, token: str | None) -> int:
+def command(question: str | None, texts: tuple[str, ...], as_json: bool, url: str | None, token: str | None) -> str:
     """Answers QUESTION (its id, or that of a run that asks just one) with TEXT; without TEXT it is asked at the
     terminal, without QUESTION all open ones are listed. `-` as TEXT reads the answer from standard input. A question
     with boxes to tick takes several TEXTs.
@@ -24,10 +22,7 @@ def command(question: str | None, texts: tuple[str, ...], output: str, url: str 
     from .control.commands import answering
     from .control.servers import Where
 
-    where, as_json = Where(url=url, token=token), output == "json"
+    where = Where(url=url, token=token)
     if question is None:
-        text = answering.list_questions(where, as_json=as_json)
-    else:
-        text = answering.answer_question(where, question, answering.read_text(texts), as_json=as_json)
-    sys.stdout.write(text)
-    return 0
+        return answering.list_questions(where, as_json=as_json)
+    return answering.answer_question(where, question, answering.read_text(texts), as_json=as_json)

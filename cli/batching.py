@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +20,7 @@ from ..protocol.requests import RunRequest
 from ..supervisors import Actor
 from .acting import act
 from .render.batch import BatchProgress, choose_for_batch
-from .render.text import counted, safe, with_node
+from .render.text import counted, json_object, safe, with_node
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +31,7 @@ class Manner:
     max_parallel: int
     max_failures: int | None
     results: str | None
-    output: str
+    as_json: bool
     quiet: bool
     config_dir: str | None
 
@@ -75,7 +74,7 @@ def run_tasks(request: RunRequest, manner: Manner) -> int:
         given_up = act(batch, config_dir=manner.config_dir, progress=progress, traced=True)
     except click.exceptions.Exit:
         sys.stderr.write("callboard: what is done is kept; the same command goes on from there\n")
-        if manner.output == "json":
+        if manner.as_json:
             _tell(manner, journal, progress, None)
         raise
     _tell(manner, journal, progress, given_up)
@@ -87,19 +86,18 @@ def run_tasks(request: RunRequest, manner: Manner) -> int:
 def _tell(manner: Manner, journal: Journal, progress: BatchProgress, given_up: GivenUp | None) -> None:
     if given_up is not None:
         sys.stderr.write(_why(given_up, journal.failed, progress.left))
-    if manner.output == "json":
-        wire = {
-            "schema_version": 1,
-            "tasks": progress.total,
-            "done": progress.done,
-            "failed": journal.failed,
-            "left": progress.left,
-            "earlier": progress.earlier,
-            "results": str(journal.path),
-            "failures": str(journal.failures) if journal.failed else None,
-            "error": None if given_up is None else msgspec.to_builtins(given_up.error),
-        }
-        sys.stdout.write(json.dumps(wire, indent=2, ensure_ascii=False) + "\n")
+    if manner.as_json:
+        wire = json_object(
+            tasks=progress.total,
+            done=progress.done,
+            failed=journal.failed,
+            left=progress.left,
+            earlier=progress.earlier,
+            results=str(journal.path),
+            failures=str(journal.failures) if journal.failed else None,
+            error=None if given_up is None else msgspec.to_builtins(given_up.error),
+        )
+        sys.stdout.write(wire)
         return
     before = f", {progress.earlier} of them before" if progress.earlier else ""
     sys.stdout.write(f"{counted(progress.done, 'task')} done{before}: {safe(str(journal.path))}\n")

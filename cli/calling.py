@@ -30,7 +30,7 @@ from . import given
 from .acting import act
 from .frame import person_at_terminal
 from .render.progress import choose
-from .render.text import safe, uncoloured
+from .render.text import json_object, safe, uncoloured
 from .stdin import piped_text
 from .toolbox import Toolbox, rules_of
 from .variables import declared, with_missing
@@ -133,4 +133,4 @@ def tell(turn: ToolTurn, *, as_json: bool = False) -> int:
 
 
 def _write(told: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps({"schema_version": 1, **told}, indent=2, ensure_ascii=False) + "\n")
+    sys.stdout.write(json_object(**told))

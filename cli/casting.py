@@ -5,7 +5,6 @@ An agent that can't be read is listed all the same, with what is wrong, so that 
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 from collections.abc import Mapping
@@ -22,7 +21,7 @@ from ..protocol.errors import CallboardError, InvalidFile
 from ..protocol.graph import RagNode
 from ..protocol.problems import Problem, errors_in
 from .render.table import columns
-from .render.text import counted, one_line, safe
+from .render.text import counted, json_object, one_line, safe
 from .toolbox import Toolbox, ToolSeen
 from .variables import declared
 
@@ -54,7 +53,7 @@ def list_agents(config_dir: str | None, *, as_json: bool) -> str:
     ours = [_listed(AGENTS / name, "built in", config_dir) for name in built_in_agents() if name not in taken]
     if as_json:
         agents = [agent.to_wire() for agent in (*own, *ours)]
-        return json.dumps({"schema_version": 1, "agents": agents}, indent=2, ensure_ascii=False) + "\n"
+        return json_object(agents=agents)
     lines = [f"yours ({safe(str(home))})", *(_rows(own) or ["  none yet (callboard agents new NAME makes one)"])]
     rows = _rows(ours) or ["  none (each name is taken by one of yours)"]
     return "\n".join([*lines, "built in", *rows]) + "\n"
@@ -89,7 +88,6 @@ class Shown:
 
         about = _about(self.agent)
         return {
-            "schema_version": 1,
             "name": self.agent.name,
             "kind": _kind(self.agent),
             "origin": _origin(self.directory),

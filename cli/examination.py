@@ -37,7 +37,6 @@ def examine(config_dir: str | None) -> Found:
     home, named_by = configured(config_dir, os.environ)
     settings, health = _read_settings(home / "config.yaml")
     return {
-        "schema_version": 1,
         "callboard": _version("callboard"),
         "python": {"version": platform.python_version(), "executable": sys.executable},
         "platform": platform.platform(),

@@ -9,17 +9,21 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import ExitStack, asynccontextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import trio
 
+from ..protocol.errors import CallboardError
+from . import logging
 from .render.progress import Progress
 from .render.style import redrawable
 
 if TYPE_CHECKING:
     from .. import Root
+
+T = TypeVar("T")
 
 _SIGNALS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM", signal.SIGHUP: "SIGHUP"}
 FILES = 65_536
@@ -27,6 +31,33 @@ FILES = 65_536
 
 _SHOW_CURSOR = b"\x1b[?25h"
 _CLEAR_LINE = b"\r\x1b[2K"
+
+
+def play(body: Callable[[Root], Awaitable[T]], progress: Progress, **options: Any) -> T:
+    """What `body` returns, given a root; `options` are those of `open_frame`.
+
+    Raises:
+        CallboardError: what `body` raises, not wrapped in a group.
+    """
+
+    async def framed() -> list[T] | CallboardError:
+        async with open_frame(progress, **options) as root:
+            try:
+                return [await body(root)]
+            except CallboardError as error:
+                return error
+        raise AssertionError("unreachable: the root swallows no errors")
+
+    logging.configure()
+    end = trio.run(framed)
+    if isinstance(end, CallboardError):
+        raise end
+    return end[0]
+
+
+def exit_code_of(root: Root) -> int:
+    """The exit code of a server that has ended: 0, or that of the signal that has ended it."""
+    return 0 if root.kernel.signal is None else 128 + root.kernel.signal
 
 
 @asynccontextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any, get_args
 
 import click
@@ -44,7 +43,7 @@ def command() -> None:
 @click.option("--chunk-overlap", metavar="N", type=click.IntRange(min=0), help="Characters that neighbours may share.")
 @_language
 @options.config_dir
-def new(**given: Any) -> int:
+def new(**given: Any) -> str:
     """Writes NAME.yaml into knowledge/ of the config directory: it says what the base is made of. Nothing is read yet.
 
     SOURCE is a file, a directory, a glob ('docs/**/*.md', in quotes), a page, a site ('https://example.com/docs/**'),
@@ -57,19 +56,17 @@ def new(**given: Any) -> int:
     """
     from .bases.shelf import make_base
 
-    sys.stdout.write(make_base(**given))
-    return 0
+    return make_base(**given)
 
 
 @command.command("list", short_help="List the knowledge bases.")
 @options.text_or_json
 @options.config_dir
-def list_all(output: str, config_dir: str | None) -> int:
+def list_all(as_json: bool, config_dir: str | None) -> str:
     """Lists the bases with names of their own and those of your agents, and what is built of them."""
     from .bases.shelf import list_bases
 
-    sys.stdout.write(list_bases(config_dir, as_json=output == "json"))
-    return 0
+    return list_bases(config_dir, as_json=as_json)
 
 
 @command.command("build", short_help="Build a base, or bring it up to date.")
@@ -77,14 +74,14 @@ def list_all(output: str, config_dir: str | None) -> int:
 @_quiet
 @options.text_or_json
 @options.config_dir
-def build(target: str, quiet: bool, output: str, config_dir: str | None) -> int:
+def build(target: str, quiet: bool, as_json: bool, config_dir: str | None) -> int:
     """Builds what TARGET has: reads what is new or has changed, and embeds that alone.
 
     Until it is done the old one is used. Whatever interrupts it, the same command goes on from there.
     """
     from .bases.building import build_bases
 
-    return build_bases(target, config_dir, quiet=quiet, as_json=output == "json")
+    return build_bases(target, config_dir, quiet=quiet, as_json=as_json)
 
 
 @command.command("rebuild", short_help="Build a base anew, from nothing.")
@@ -92,11 +89,11 @@ def build(target: str, quiet: bool, output: str, config_dir: str | None) -> int:
 @_quiet
 @options.text_or_json
 @options.config_dir
-def rebuild(target: str, quiet: bool, output: str, config_dir: str | None) -> int:
+def rebuild(target: str, quiet: bool, as_json: bool, config_dir: str | None) -> int:
     """Builds what TARGET has anew, as after a change of the embedding model. Until it is done the old one is used."""
     from .bases.building import build_bases
 
-    return build_bases(target, config_dir, quiet=quiet, as_json=output == "json", rebuild=True)
+    return build_bases(target, config_dir, quiet=quiet, as_json=as_json, rebuild=True)
 
 
 @command.command("status", short_help="Show what is built, and whether it is up to date.")
@@ -104,11 +101,11 @@ def rebuild(target: str, quiet: bool, output: str, config_dir: str | None) -> in
 @click.option("--pages", is_flag=True, help="Get web pages too, to see whether they have changed.")
 @options.text_or_json
 @options.config_dir
-def status(target: str, pages: bool, output: str, config_dir: str | None) -> int:
+def status(target: str, pages: bool, as_json: bool, config_dir: str | None) -> int:
     """Shows size, model and age of a base, what could not be read, and which of its sources have changed since."""
     from .bases.status import show_status
 
-    return show_status(target, config_dir, pages=pages, as_json=output == "json")
+    return show_status(target, config_dir, pages=pages, as_json=as_json)
 
 
 @command.command("search", short_help="Look something up.")

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -17,8 +16,10 @@ from ..actors.io.directories import config_dir as configured
 from ..actors.runs.sessions.export import Form, exported
 from ..actors.runs.sessions.live import forget_all
 from ..actors.runs.sessions.store import SessionMeta, SessionStore, Stored
-from ..protocol.errors import CallboardError, UsageError
+from ..protocol.errors import UsageError
 from . import logging
+from .frame import play
+from .render.progress import Progress
 from .render.table import columns, fitted
 from .render.text import one_line, safe
 
@@ -129,21 +130,12 @@ def emptied(session: str, agent: str | None, config_dir: str | None) -> None:
 
 def shortened(session: str, agent: str | None, config_dir: str | None) -> None:
     """Have a session's summary written."""
-    import trio
-
-    logging.configure()
-    done = trio.run(_shorten, session, agent, config_dir)
-    if isinstance(done, CallboardError):
-        raise done
+    done = play(
+        lambda root: root.sessions.compress(None, session, agent=agent),
+        Progress(),
+        config_dir=config_dir,
+        person=False,
+        traced=False,
+    )
     what = "is compressed" if done else "has too little in it to be compressed"
     sys.stderr.write(f"callboard: session {safe(session)} {what}\n")
-
-
-async def _shorten(session: str, agent: str | None, config_dir: str | None) -> Any:
-    from .. import Root
-
-    async with Root(config_dir=config_dir, signals=True) as root:
-        try:
-            return await root.sessions.compress(None, session, agent=agent)
-        except CallboardError as error:
-            return error

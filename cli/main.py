@@ -118,7 +118,10 @@ def run(arguments: Sequence[str]) -> int:
         cli.main(list(arguments), prog_name="callboard")
     try:
         with cli.make_context("callboard", list(arguments)) as context:
-            code = cli.invoke(context)
+            ended: int | str = cli.invoke(context)  # an exit code, or what is to be printed
+        code = 0 if isinstance(ended, str) else ended
+        if isinstance(ended, str):
+            sys.stdout.write(ended)
         sys.stdout.flush()
     except click.exceptions.Exit as exit_:
         return _flushed(exit_.exit_code)
@@ -126,7 +129,7 @@ def run(arguments: Sequence[str]) -> int:
         return 130
     except Exception as error:  # noqa: BLE001 - the last stop before the user, who gets a line and no traceback
         return _failed(error, arguments)
-    return int(code)
+    return code
 
 
 def _failed(error: Exception, arguments: Sequence[str]) -> int:

@@ -21,25 +21,24 @@ def command() -> None:
 @command.command("init", short_help="Write an mcp.json that explains itself.")
 @click.option("--force", is_flag=True, help="Write over the file that is there.")
 @options.config_dir
-def init(force: bool, config_dir: str | None) -> int:
+def init(force: bool, config_dir: str | None) -> str:
     """Writes mcp.json into the config directory: a server that works, others to enable, and what the keys mean."""
     from .mcp_starter import make_mcp_json
 
-    sys.stdout.write(make_mcp_json(config_dir, force=force))
-    return 0
+    return make_mcp_json(config_dir, force=force)
 
 
 @command.command("list", short_help="List the servers of mcp.json.")
 @options.text_or_json
 @options.config_dir
-def list_all(output: str, config_dir: str | None) -> int:
+def list_all(as_json: bool, config_dir: str | None) -> int:
     """Lists the servers: how each is reached, who shares it, and what is known of its tools. Starts none of them.
 
     Exit code 2 if an entry can't be used; the problems are told on stderr.
     """
     from .mcp_shelf import list_servers
 
-    text, broken = list_servers(config_dir, as_json=output == "json")
+    text, broken = list_servers(config_dir, as_json=as_json)
     sys.stdout.write(text)
     return 2 if broken else 0
 
@@ -48,7 +47,7 @@ def list_all(output: str, config_dir: str | None) -> int:
 @click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=options.complete_server)
 @options.text_or_json
 @options.config_dir
-def test(names: tuple[str, ...], output: str, config_dir: str | None) -> int:
+def test(names: tuple[str, ...], as_json: bool, config_dir: str | None) -> int:
     """Starts or reaches each server, shakes hands, asks what it offers, and ends it; without NAME, all of them.
 
     Each is told as soon as it is known.
@@ -57,7 +56,7 @@ def test(names: tuple[str, ...], output: str, config_dir: str | None) -> int:
     """
     from .mcp_meeting import test_servers
 
-    return test_servers(names, config_dir, as_json=output == "json")
+    return test_servers(names, config_dir, as_json=as_json)
 
 
 @command.command("tools", short_help="List the tools of a server.")
@@ -65,13 +64,13 @@ def test(names: tuple[str, ...], output: str, config_dir: str | None) -> int:
 @click.option("--cached", is_flag=True, help="As remembered from the last time; the server is not started.")
 @options.text_or_json
 @options.config_dir
-def tools(name: str, cached: bool, output: str, config_dir: str | None) -> int:
+def tools(name: str, cached: bool, as_json: bool, config_dir: str | None) -> int:
     """Lists the tools that agents may use of a server: names, parameters (those with ? may be left out), whether a call
     asks first, and what they are for.
     """
     from .mcp_meeting import list_tools
 
-    return list_tools(name, config_dir, cached=cached, as_json=output == "json")
+    return list_tools(name, config_dir, cached=cached, as_json=as_json)
 
 
 @command.command("call", short_help="Call a tool of a server by hand.")
@@ -100,25 +99,24 @@ def call(**given: Any) -> int:
 
 @command.command("status", short_help="Show the servers that run now.")
 @options.text_or_json
-def status(output: str) -> int:
+def status(as_json: bool) -> str:
     """Shows the servers of all callboards that run now: state, process, users, calls, and the pool's counters."""
     from .mcp_status import show_status
 
-    sys.stdout.write(show_status(as_json=output == "json"))
-    return 0
+    return show_status(as_json=as_json)
 
 
 @command.command("reload", short_help="Have running servers started anew.")
 @click.argument("name", required=False, shell_complete=options.complete_server)
 @options.text_or_json
-def reload(name: str | None, output: str) -> int:
+def reload(name: str | None, as_json: bool) -> int:
     """Has every callboard that runs now read mcp.json again and start the server NAME (or all) anew.
 
     Calls under way are finished by the old process.
     """
     from .mcp_status import reload_servers
 
-    return reload_servers(name, as_json=output == "json")
+    return reload_servers(name, as_json=as_json)
 
 
 @command.command("serve", short_help="Be an MCP server: offer agents as tools.")

@@ -48,7 +48,7 @@ class McpCall:
     allow: tuple[str, ...]
     no_input: bool
     verbose: bool
-    output: str
+    as_json: bool
     config_dir: str | None
 
 
@@ -82,7 +82,7 @@ def call_tool(request: McpCall) -> int:
     turn = act(by_hand, config_dir=request.config_dir, progress=progress, person=person)
     for text in unanswered if quiet else ():
         sys.stderr.write(f"callboard: {safe(text)}\n")
-    code = tell(turn, as_json=request.output == "json")
+    code = tell(turn, as_json=request.as_json)
     return NobodyToAsk.exit_code if code and unanswered else code
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 from collections.abc import Awaitable
@@ -31,7 +30,7 @@ from .render.lines import duration
 from .render.progress import Progress, choose
 from .render.style import redrawable
 from .render.table import columns
-from .render.text import counted, one_line, safe
+from .render.text import counted, json_object, one_line, safe
 
 T = TypeVar("T")
 
@@ -130,8 +129,7 @@ def test_servers(names: tuple[str, ...], config_dir: str | None, *, as_json: boo
         raise unwritten[0]
     if as_json:
         servers = [each.to_wire() for each in found]
-        wire = {"schema_version": 1, "servers": servers, "problems": to_wire(problems)}
-        sys.stdout.write(json.dumps(wire, indent=2, ensure_ascii=False) + "\n")
+        sys.stdout.write(json_object(servers=servers, problems=to_wire(problems)))
     errors = [each.error for each in found if each.error is not None]
     return errors[0].exit_code if errors else UsageError.exit_code if errors_in(problems) else 0
 
@@ -210,8 +208,7 @@ def list_tools(name: str, config_dir: str | None, *, cached: bool, as_json: bool
         server, catalog, permissions = act(partial(_ask, name), config_dir=config_dir, progress=_progress())
     rows = [_row(server, tool, permissions) for tool in catalog.tools]
     if as_json:
-        found = {"schema_version": 1, "server": name, "protocol": catalog.version, "tools": rows}
-        sys.stdout.write(json.dumps(found, indent=2, ensure_ascii=False) + "\n")
+        sys.stdout.write(json_object(server=name, protocol=catalog.version, tools=rows))
         return 0
     who = f"{catalog.server.name} {catalog.server.version}".strip()
     sys.stdout.write(safe(f"{name} ({who}): {counted(len(rows), 'tool')}\n"))

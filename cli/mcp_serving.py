@@ -8,12 +8,13 @@ from pathlib import Path
 
 import trio
 
+from .. import Root
 from ..actors.front.mcp_server.offers import read_agents
 from ..actors.front.mcp_server.service import Options
-from ..protocol.errors import CallboardError, UsageError
-from . import given, logging
-from .frame import open_frame
-from .render.progress import Silent
+from ..protocol.errors import UsageError
+from . import given
+from .frame import exit_code_of, play
+from .render.progress import Progress
 from .render.text import safe
 
 HOST, PORT = "127.0.0.1", 8808
@@ -43,54 +44,43 @@ def serve_agents(request: ServeRequest) -> int:
         UsageError: there is no such agent, or the address can't be listened on.
         ConfigError: what serving over HTTP needs is not installed.
     """
-    logging.configure()
     given.directories(request.roots)
     token = None if request.token_file is None else _token(Path(request.token_file))
-    ended = trio.run(_serve, request, token)
-    if isinstance(ended, CallboardError):
-        raise ended
-    return ended
-
-
-async def _serve(request: ServeRequest, token: str | None) -> CallboardError | int:
-    """The exit code, or why nothing can be served."""
+    options = Options(model=request.model, allow=request.allow, yes=request.yes, roots=request.roots)
 
     def say(text: str) -> None:
         if not request.quiet:
             sys.stderr.write(f"callboard: {safe(text)}\n")
             sys.stderr.flush()
 
-    options = Options(model=request.model, allow=request.allow, yes=request.yes, roots=request.roots)
-    async with open_frame(Silent(), config_dir=request.config_dir, person=False, serving=True) as root:
-        try:
-            offers, problems = await trio.to_thread.run_sync(read_agents, root, request.agents)
-            for problem in problems:
-                say(f"warning: {problem}")
-            names = ", ".join(offers)
-            if root.settings.mcp_server_support:
-                root.kernel.spawn(lambda _: root.mcp.warm(), name="warm", link=False)
-            if request.http:
-                from ..actors.front.mcp_server.http import serve_http
+    async def serve(root: Root) -> int:
+        offers, problems = await trio.to_thread.run_sync(read_agents, root, request.agents)
+        for problem in problems:
+            say(f"warning: {problem}")
+        names = ", ".join(offers)
+        if root.settings.mcp_server_support:
+            root.kernel.spawn(lambda _: root.mcp.warm(), name="warm", link=False)
+        if request.http:
+            from ..actors.front.mcp_server.http import serve_http
 
-                await serve_http(
-                    root,
-                    offers,
-                    host=request.host or HOST,
-                    port=PORT if request.port is None else request.port,
-                    token=token,
-                    options=options,
-                    on_listening=lambda url: say(f"serving {names} at {url} (Ctrl-C ends it)"),
-                )
-            else:
-                from ..actors.front.mcp_server.stdio import serve_stdio
+            await serve_http(
+                root,
+                offers,
+                host=request.host or HOST,
+                port=PORT if request.port is None else request.port,
+                token=token,
+                options=options,
+                on_listening=lambda url: say(f"serving {names} at {url} (Ctrl-C ends it)"),
+            )
+        else:
+            from ..actors.front.mcp_server.stdio import serve_stdio
 
-                if sys.stdin.isatty():
-                    say(f"serving {names} over stdin and stdout, where an MCP client should be (Ctrl-C ends it)")
-                await serve_stdio(root, offers, options=options)
-        except CallboardError as error:
-            return error
-        return 0 if root.kernel.signal is None else 128 + root.kernel.signal
-    raise AssertionError("unreachable: the root swallows no errors")
+            if sys.stdin.isatty():
+                say(f"serving {names} over stdin and stdout, where an MCP client should be (Ctrl-C ends it)")
+            await serve_stdio(root, offers, options=options)
+        return exit_code_of(root)
+
+    return play(serve, Progress(), config_dir=request.config_dir, person=False, serving=True)
 
 
 def _token(file: Path) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shlex
@@ -24,7 +23,7 @@ from ..protocol.mcp.config import Server
 from ..protocol.problems import Problem, errors_in
 from ..protocol.references import REFERENCE
 from .render.table import columns
-from .render.text import counted, safe
+from .render.text import counted, json_object, safe
 
 HIDDEN = "***"
 _SECRET_NAME = re.compile(r"token|key|secret|passw|auth|credential|bearer", re.IGNORECASE)
@@ -52,8 +51,7 @@ def list_servers(config_dir: str | None, *, as_json: bool) -> tuple[str, bool]:
     rows += [{"name": name, "error": str(problem)} for name, problem in config.broken.items()]
     broken = bool(errors_in(config.problems))
     if as_json:
-        found = {"schema_version": 1, "file": config.file, "servers": rows, "problems": to_wire(config.problems)}
-        return json.dumps(found, indent=2, ensure_ascii=False) + "\n", broken
+        return json_object(file=config.file, servers=rows, problems=to_wire(config.problems)), broken
     if not rows and broken:
         return f"{safe(config.file)} can't be read; stderr says what to mend\n", broken
     if not rows:

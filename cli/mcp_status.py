@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from pathlib import Path
@@ -14,7 +13,7 @@ from ..actors.io.directories import cache_dir
 from ..actors.work.mcp.pool.status import Counters, ask_all, socket_dir
 from ..protocol.mcp.status import ServerStatus
 from .render.table import columns
-from .render.text import counted, one_line, safe
+from .render.text import counted, json_object, one_line, safe
 
 _NOBODY = "no callboard that uses MCP servers runs now\n"
 _MEGABYTE = 1_000_000
@@ -24,7 +23,7 @@ def show_status(*, as_json: bool) -> str:
     """All processes that have servers: as a table, or as JSON."""
     answers = [answer for answer in _ask({"ask": "status"}) if "ended" not in answer]
     if as_json:
-        return json.dumps({"schema_version": 1, "processes": answers}, indent=2, ensure_ascii=False) + "\n"
+        return json_object(processes=answers)
     return "\n".join(_process(answer) for answer in answers) or _NOBODY
 
 
@@ -41,7 +40,7 @@ def reload_servers(name: str | None, *, as_json: bool) -> int:
     sys.stderr.flush()
     answers = _ask({"ask": "reload", "server": name})
     if as_json:
-        sys.stdout.write(json.dumps({"schema_version": 1, "processes": answers}, indent=2, ensure_ascii=False) + "\n")
+        sys.stdout.write(json_object(processes=answers))
     else:
         _tell_reloads(answers)
     return 1 if any("error" in answer for answer in answers) else 0

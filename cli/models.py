@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 
 from .options import config_dir, text_or_json
@@ -17,18 +15,17 @@ def command() -> None:
 @command.command("pull", short_help="Fetch the weights of a local model.")
 @click.argument("name")
 @click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
-def pull(name: str, quiet: bool) -> int:
+def pull(name: str, quiet: bool) -> str:
     """Fetches the weights NAME (such as smollm2) and checks them; prints the file's path on stdout."""
     from .pulling import pull_weights
 
-    sys.stdout.write(f"{pull_weights(name, quiet=quiet)}\n")
-    return 0
+    return f"{pull_weights(name, quiet=quiet)}\n"
 
 
 @command.command("list", short_help="List the models that can be used.")
 @text_or_json
 @config_dir
-def list_command(output: str, config_dir: str | None) -> int:
+def list_command(as_json: bool, config_dir: str | None) -> str:
     """Lists the local models that can be pulled or are here, and the models of the clients that can be used: those of
     config.yaml, and those that the environment has a key for.
     """
@@ -39,5 +36,4 @@ def list_command(output: str, config_dir: str | None) -> int:
     from .pulling import list_models
 
     settings, _ = load_settings(configured(config_dir, os.environ)[0])
-    sys.stdout.write(list_models(settings, as_json=output == "json"))
-    return 0
+    return list_models(settings, as_json=as_json)

@@ -25,9 +25,11 @@ config_dir = click.option(
 text_or_json = click.option(
     "-o",
     "--output",
+    "as_json",
     type=click.Choice(["text", "json"]),
     default="text",
     show_default=True,
+    callback=lambda _ctx, _parameter, value: value == "json",
     help="Form of what is printed on stdout.",
 )
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 
 from . import options
@@ -14,7 +12,7 @@ from . import options
 @click.option("--limit", metavar="N", type=click.IntRange(1), default=50, show_default=True, help="With -a: how many.")
 @options.text_or_json
 @options.server
-def command(past: bool, limit: int, output: str, url: str | None, token: str | None) -> int:
+def command(past: bool, limit: int, as_json: bool, url: str | None, token: str | None) -> str:
     """Lists the runs under way of the newest `callboard serve` of this user, or of the server at --url: since when, how
     many questions are open, what each has used, and what it does right now. Runs of `callboard run` and `ask` at other
     terminals are listed, too, with their process; they are watched and stopped there.
@@ -24,5 +22,4 @@ def command(past: bool, limit: int, output: str, url: str | None, token: str | N
     from .control.commands.listing import list_runs
     from .control.servers import Where
 
-    sys.stdout.write(list_runs(Where(url=url, token=token), past=past, limit=limit, as_json=output == "json"))
-    return 0
+    return list_runs(Where(url=url, token=token), past=past, limit=limit, as_json=as_json)

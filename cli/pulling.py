@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -16,6 +15,7 @@ from ..actors.work.models import weights
 from ..protocol.errors import CallboardError
 from ..supervisors import Actor, Root
 from .render.style import redrawable
+from .render.text import json_object
 
 if TYPE_CHECKING:
     from ..protocol.settings import ClientSettings, Settings
@@ -54,7 +54,7 @@ def list_models(settings: Settings, *, as_json: bool) -> str:
     ]
     clients = usable(settings)
     if as_json:
-        return json.dumps({"schema_version": 1, "models": rows, "clients": clients}, indent=2) + "\n"
+        return json_object(models=rows, clients=clients)
     lines = [f"  {_client(client)}\n" for client in clients]
     return "".join([*map(_row, rows), *(["\nmodels of clients\n", *lines] if lines else [])])
 

@@ -10,10 +10,10 @@ import os
 import sys
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
-import trio
 
 from .. import Agent, Root
 from ..actors.io.last_reply import keep_reply
@@ -21,14 +21,14 @@ from ..actors.io.lines import from_any_thread
 from ..actors.runs.execution import INTERRUPTED
 from ..actors.runs.hooks import Hooks
 from ..actors.runs.tool_checks import KnownServers
-from ..protocol.errors import CallboardError, ConfigError, NobodyToAsk, ShuttingDown, UsageError
+from ..protocol.errors import ConfigError, NobodyToAsk, ShuttingDown, UsageError
 from ..protocol.events import Event, RunStarted
 from ..protocol.mcp.config import WHOLE, spelled_out, split
 from ..protocol.outcome import Outcome
 from ..protocol.requests import RunRequest
 from ..protocol.settings import Settings
 from . import logging
-from .frame import open_frame, person_at_terminal
+from .frame import person_at_terminal, play
 from .in_session import Wish, run_in_session
 from .odd_settings import told_already
 from .render.progress import Progress, choose
@@ -141,14 +141,13 @@ def run(request: RunRequest, manner: Manner) -> int:
         CallboardError: the run could not start (usage, invalid file, configuration).
         BrokenPipeError: the reader of stdout has gone.
     """
-    logging.configure()
+    logging.configure()  # what a target is read with may log
     result = for_format(manner.output, sys.stdout)
     person = person_at_terminal(no_input=manner.no_input)
     shared = manner.output == "stream-json" and sys.stdout.isatty()
     progress = choose(sys.stderr, quiet=manner.quiet, verbose=manner.verbose, prompting=person, shared=shared)
-    outcome = trio.run(_drive, _completed(request, manner, person), manner, progress, result, person)
-    if isinstance(outcome, CallboardError):
-        raise outcome
+    driver = partial(_drive, _completed(request, manner, person), manner, progress, result, person)
+    outcome = play(driver, progress, config_dir=manner.config_dir, person=person, dry_run=manner.dry_run)
     _keep(outcome)
     result.finish(outcome)
     _tell_failure(outcome)
@@ -189,26 +188,24 @@ def _present(event: Event) -> AbstractContextManager[None]:
 
 
 async def _drive(
-    request: RunRequest, manner: Manner, progress: Progress, result: Result, person: bool
-) -> Outcome | CallboardError:
-    async with open_frame(progress, config_dir=manner.config_dir, person=person, dry_run=manner.dry_run) as root:
+    request: RunRequest, manner: Manner, progress: Progress, result: Result, person: bool, root: Root
+) -> Outcome:
+    def on_event(event: Event) -> None:
+        progress.on_event(event)
+        if isinstance(event.data, RunStarted):
+            told_already()  # by the run's own warnings, which come next
+            here.enter_context(_present(event))
+            if beside is not None:
+                from .serving import tell_page
 
-        def on_event(event: Event) -> None:
-            progress.on_event(event)
-            if isinstance(event.data, RunStarted):
-                told_already()  # by the run's own warnings, which come next
-                here.enter_context(_present(event))
-                if beside is not None:
-                    from .serving import tell_page
+                tell_page(beside, event.run, progress.note, quiet=manner.quiet)
+            if event.data.why:
+                progress.note(f"model: {event.data.model} ({event.data.why})")
+        result.on_event(event)
 
-                    tell_page(beside, event.run, progress.note, quiet=manner.quiet)
-                if event.data.why:
-                    progress.note(f"model: {event.data.model} ({event.data.why})")
-            result.on_event(event)
-
-        result.when_gone(from_any_thread(root.begin_stop))
-        beside: Served | None = None
-        here = ExitStack()
+    result.when_gone(from_any_thread(root.begin_stop))
+    beside: Served | None = None
+    with ExitStack() as here:
         try:
             async with _page_beside(root) if manner.ui else nullcontext() as beside:
                 if manner.adhoc is not None:
@@ -217,13 +214,8 @@ async def _drive(
                 return await run_in_session(root, request, Hooks(on_event=on_event), wish)
         except ShuttingDown:  # a signal came before the run began
             signal = root.kernel.signal
-            code = INTERRUPTED if signal is None else 128 + signal
-            return Outcome(run_id="", status="cancelled", exit_code=code)
-        except CallboardError as error:
-            return error
-        finally:
-            here.close()
-    raise AssertionError("unreachable: the root swallows no errors")
+            return Outcome(run_id="", status="cancelled", exit_code=INTERRUPTED if signal is None else 128 + signal)
+    raise AssertionError("unreachable: nothing swallows errors")
 
 
 def _keep(outcome: Outcome) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import click
@@ -30,12 +29,11 @@ def command() -> None:
 @_agent
 @options.text_or_json
 @options.config_dir
-def list_all(agent: str | None, output: str, config_dir: str | None) -> int:
+def list_all(agent: str | None, as_json: bool, config_dir: str | None) -> str:
     """Lists the sessions, newest first: those of all agents, or of one."""
     from .kept import listed
 
-    sys.stdout.write(listed(agent, as_json=output == "json", config_dir=config_dir))
-    return 0
+    return listed(agent, as_json=as_json, config_dir=config_dir)
 
 
 @command.command("show", short_help="Show what was said.")
@@ -43,12 +41,11 @@ def list_all(agent: str | None, output: str, config_dir: str | None) -> int:
 @_agent
 @options.text_or_json
 @options.config_dir
-def show(session: str, agent: str | None, output: str, config_dir: str | None) -> int:
+def show(session: str, agent: str | None, as_json: bool, config_dir: str | None) -> str:
     """Shows what was said in SESSION."""
     from .kept import shown
 
-    sys.stdout.write(shown(session, agent, "json" if output == "json" else "markdown", config_dir))
-    return 0
+    return shown(session, agent, "json" if as_json else "markdown", config_dir)
 
 
 @command.command("export", short_help="Write what was said into a file.")
@@ -71,12 +68,11 @@ def export(session: str, file: str | None, form: str | None, agent: str | None, 
 @_session
 @_agent
 @options.config_dir
-def path(session: str, agent: str | None, config_dir: str | None) -> int:
+def path(session: str, agent: str | None, config_dir: str | None) -> str:
     """Prints the path of SESSION's file."""
     from .kept import path_of
 
-    sys.stdout.write(f"{path_of(session, agent, config_dir)}\n")
-    return 0
+    return f"{path_of(session, agent, config_dir)}\n"
 
 
 @command.command("rename", short_help="Give a session another name.")

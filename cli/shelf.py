@@ -7,7 +7,7 @@ import sys
 
 from ..actors.runs.target import load_agent
 from .render.table import columns
-from .render.text import safe
+from .render.text import json_object, safe
 from .toolbox import BUILT_IN, Toolbox, ToolSeen
 
 _PERMISSIONS = {"allow": "runs without asking", "ask": "asks a person first", "deny": "is denied"}
@@ -22,7 +22,7 @@ def list_tools(agent_name: str | None, config_dir: str | None, *, as_json: bool)
         own = box.own(load_agent(agent_name, config_dir=config_dir))
     if as_json:
         found = [tool.to_wire() for tool in (*own, *tools)]
-        text = json.dumps({"schema_version": 1, "tools": found}, indent=2, ensure_ascii=False) + "\n"
+        text = json_object(tools=found)
     else:
         text = _listed(agent_name, own, tools, str(box.base / "functions" / "tools"))
     for problem in problems:
@@ -40,7 +40,7 @@ def show_tool(name: str, agent_name: str | None, config_dir: str | None, *, as_j
     agent = None if agent_name is None else load_agent(agent_name, config_dir=config_dir)
     tool = Toolbox(config_dir).one(name, agent)
     if as_json:
-        return json.dumps({"schema_version": 1, **tool.to_wire()}, indent=2, ensure_ascii=False) + "\n"
+        return json_object(**tool.to_wire())
     schema = json.dumps(tool.tool.spec.parameters, indent=2, ensure_ascii=False)
     facts = [["from", tool.source], ["does", tool.effect], ["a call", _PERMISSIONS[tool.permission]]]
     told = [f"  {line}" for line in safe(tool.tool.spec.description.strip()).splitlines()]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 
 from . import options
@@ -13,7 +11,7 @@ from . import options
 @click.argument("targets", metavar="RUN|ACTOR...", nargs=-1, required=True, shell_complete=options.complete_run)
 @options.text_or_json
 @options.server
-def command(targets: tuple[str, ...], output: str, url: str | None, token: str | None) -> int:
+def command(targets: tuple[str, ...], as_json: bool, url: str | None, token: str | None) -> str:
     """Cancels each RUN (its id, or the beginning of it) and waits for its end; or the actor of this path (`callboard
     top` shows them) with all below it, and the run decides what becomes of that.
 
@@ -22,5 +20,4 @@ def command(targets: tuple[str, ...], output: str, url: str | None, token: str |
     from .control.commands.stopping import stop_targets
     from .control.servers import Where
 
-    sys.stdout.write(stop_targets(Where(url=url, token=token), targets, as_json=output == "json"))
-    return 0
+    return stop_targets(Where(url=url, token=token), targets, as_json=as_json)

@@ -29,11 +29,11 @@ def command() -> None:
 @_of_agent
 @options.text_or_json
 @options.config_dir
-def list_all(agent: str | None, output: str, config_dir: str | None) -> int:
+def list_all(agent: str | None, as_json: bool, config_dir: str | None) -> int:
     """Lists all tools, with what they do; with --agent, its own ones first."""
     from .shelf import list_tools
 
-    text, broken = list_tools(agent, config_dir, as_json=output == "json")
+    text, broken = list_tools(agent, config_dir, as_json=as_json)
     sys.stdout.write(text)
     return 2 if broken else 0
 
@@ -43,12 +43,11 @@ def list_all(agent: str | None, output: str, config_dir: str | None) -> int:
 @_of_agent
 @options.text_or_json
 @options.config_dir
-def show(name: str, agent: str | None, output: str, config_dir: str | None) -> int:
+def show(name: str, agent: str | None, as_json: bool, config_dir: str | None) -> str:
     """Shows what a tool is for, what it does to the world, where it comes from, and the schema of its arguments."""
     from .shelf import show_tool
 
-    sys.stdout.write(show_tool(name, agent, config_dir, as_json=output == "json"))
-    return 0
+    return show_tool(name, agent, config_dir, as_json=as_json)
 
 
 @command.command("call", short_help="Run a tool by hand.")

@@ -13,7 +13,7 @@ from . import options
 @click.argument("run", required=False, shell_complete=options.complete_run)
 @options.text_or_json
 @options.server
-def command(run: str | None, output: str, url: str | None, token: str | None) -> int:
+def command(run: str | None, as_json: bool, url: str | None, token: str | None) -> int | str:
     """Shows all actors of a server, or those of RUN: where each is in the tree, its state and kind, the mail that waits
     for it, what it does and for how long, what it has used, its restarts, its events and the last of them.
 
@@ -27,11 +27,10 @@ def command(run: str | None, output: str, url: str | None, token: str | None) ->
     from .render.style import redrawable
 
     where = Where(url=url, token=token)
-    if output == "text" and sys.stdin.isatty() and redrawable(sys.stdout):
+    if not as_json and sys.stdin.isatty() and redrawable(sys.stdout):
         from .control.top.app import watch
 
         return watch(where, run)
     from .control.top.snapshot import snapshot
 
-    sys.stdout.write(snapshot(where, run, as_json=output == "json"))
-    return 0
+    return snapshot(where, run, as_json=as_json)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @text_or_json
 @config_dir
 def command(
-    target: str, variables: tuple[str, ...], compat: str | None, strict: bool, output: str, config_dir: str | None
+    target: str, variables: tuple[str, ...], compat: str | None, strict: bool, as_json: bool, config_dir: str | None
 ) -> int:
     """Reads TARGET as `run` would and lists all problems, each with file, line, column and how to mend it.
 
@@ -35,7 +35,7 @@ def command(
     values = given.variables(variables)
     problems = validate(target, strict=strict, compat=compat, variables=values, config_dir=config_dir)
     errors = len(errors_in(problems))
-    if output == "json":
+    if as_json:
         _print_json(target, problems, errors)
     else:
         _print_text(target, problems, errors)

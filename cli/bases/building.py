@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 from collections.abc import Sequence
@@ -22,7 +21,7 @@ from ..acting import act
 from ..frame import person_at_terminal
 from ..render.lines import duration
 from ..render.progress import choose
-from ..render.text import counted, one_line, safe
+from ..render.text import counted, json_object, one_line, safe
 from .seen import Seen, bytes_in_words, look_at
 from .targets import recipes
 
@@ -68,7 +67,7 @@ def build_bases(target: str, config_dir: str | None, *, quiet: bool, as_json: bo
         raise unwritten[0]
     if as_json:
         rows = [_wire(recipe, report) for recipe, report in zip(found, reports, strict=True)]
-        sys.stdout.write(json.dumps({"schema_version": 1, "bases": rows}, indent=2, ensure_ascii=False) + "\n")
+        sys.stdout.write(json_object(bases=rows))
     return 0 if all(report.chunks for report in reports) else 1
 
 

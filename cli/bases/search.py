@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 from collections.abc import Sequence
@@ -20,7 +19,7 @@ from ...supervisors import Actor
 from ..acting import act
 from ..render.progress import choose
 from ..render.style import redrawable
-from ..render.text import safe
+from ..render.text import json_object, safe
 from .seen import look_at
 from .targets import recipes
 
@@ -38,7 +37,7 @@ class Search:
     min_score: float
     mode: Mode
     rerank: str | None
-    output: str
+    as_json: bool
     config_dir: str | None
 
 
@@ -70,9 +69,9 @@ def search_bases(request: Search) -> int:
 
     progress = choose(sys.stderr, quiet=not redrawable(sys.stderr), verbose=False, by_hand=True)
     answers = act(look_up, config_dir=request.config_dir, progress=progress)
-    if request.output == "json":
+    if request.as_json:
         rows = [_wire(recipe, answer) for recipe, answer in zip(found, answers, strict=True)]
-        sys.stdout.write(json.dumps({"schema_version": 1, "bases": rows}, indent=2, ensure_ascii=False) + "\n")
+        sys.stdout.write(json_object(bases=rows))
     else:
         several = len(found) > 1
         for recipe, answer in zip(found, answers, strict=True):
@@ -80,7 +79,7 @@ def search_bases(request: Search) -> int:
             sys.stdout.write(title + _as_text(answer))
     if any(answer.chunks for answer in answers):
         return 0
-    if request.output != "json":
+    if not request.as_json:
         sys.stderr.write("callboard: nothing was found\n")
     return 1
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 from pathlib import Path
@@ -17,7 +16,7 @@ from ...actors.work.knowledge.recipe import Recipe
 from ...actors.work.models import weights
 from ...protocol.errors import CallboardError
 from ..render.table import columns
-from ..render.text import one_line, safe
+from ..render.text import json_object, one_line, safe
 from .seen import Seen, look_at
 from .targets import is_agent, of_agent
 
@@ -78,7 +77,7 @@ def list_bases(config_dir: str | None, *, as_json: bool) -> str:
     ofs = [look_at(recipe) for recipe in _of_agents(base)]
     if as_json:
         rows = [*(seen.to_wire() for seen in (*own, *ofs)), *({"target": row[0], "error": row[3]} for row in broken)]
-        return json.dumps({"schema_version": 1, "bases": rows}, indent=2, ensure_ascii=False) + "\n"
+        return json_object(bases=rows)
     lines = [f"yours ({safe(str(shelf.folder(base)))})"]
     lines += columns([*map(_row, own), *broken]) or ["  none yet (callboard kb new NAME SOURCE... makes one)"]
     if ofs:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 from collections.abc import Sequence
@@ -15,7 +14,7 @@ from ...protocol.errors import KnowledgeError
 from ...supervisors import Actor
 from ..acting import act
 from ..render.table import columns
-from ..render.text import counted, one_line, safe
+from ..render.text import counted, json_object, one_line, safe
 from .seen import Seen, bytes_in_words, look_at
 from .targets import recipes
 
@@ -44,7 +43,7 @@ def show_status(target: str, config_dir: str | None, *, pages: bool, as_json: bo
     both = list(zip(found, changes, strict=True))
     if as_json:
         bases = [seen.to_wire() | _compared(each) for seen, each in both]
-        sys.stdout.write(json.dumps({"schema_version": 1, "bases": bases}, indent=2, ensure_ascii=False) + "\n")
+        sys.stdout.write(json_object(bases=bases))
     else:
         sys.stdout.write("\n".join(_as_text(seen, each) for seen, each in both))
     failed = any(seen.error is not None or isinstance(each, str) for seen, each in both)

@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 import click
 import trio
@@ -18,7 +18,7 @@ import trio
 from ...protocol.errors import CallboardError
 from ..render.text import safe
 from .client import Client, open_client
-from .servers import Server, Where, find_server
+from .servers import Where, find_server
 
 T = TypeVar("T")
 
@@ -39,20 +39,15 @@ def with_client(where: Where, body: Callable[[Client], Awaitable[T]]) -> T:
     server = find_server(where, os.environ)
     if server.others and sys.stderr.isatty():
         tell(f"{server.others + 1} servers run here; this is the newest, {server.url} (--url names another)")
-    return play(_Connected(server, body).play)
 
-
-class _Connected(Generic[T]):
-    def __init__(self, server: Server, body: Callable[[Client], Awaitable[T]]) -> None:
-        self._server = server
-        self._body = body
-
-    async def play(self) -> T:
-        async with open_client(self._server) as client:
+    async def connected() -> T:
+        async with open_client(server) as client:
             client.tell = tell
             await client.connected()
-            return await self._body(client)
+            return await body(client)
         raise AssertionError("unreachable: the nursery swallows no errors")
+
+    return play(connected)
 
 
 def play(body: Callable[[], Awaitable[T]]) -> T:

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import math
 import os
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import suppress
 from time import monotonic
-from typing import TYPE_CHECKING, Self, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import trio
 
 from ...actors.io.lines import line_writer
-from ...protocol.events import Event
 from .lines import duration
 from .plain import mark_for
+from .progress import Progress
 from .style import colours, paint, redrawable
 from .text import one_line, safe, with_node
 
@@ -34,7 +34,7 @@ _PATIENCE = 2.0
 _CLEAR = "\r\x1b[2K"
 
 
-class BatchProgress:
+class BatchProgress(Progress):
     """Counts; shows nothing (`-q`). Its events are those of no run: the runs of a batch are not narrated.
 
     Attributes:
@@ -74,27 +74,6 @@ class BatchProgress:
         self._running -= 1
         self._ended += 1
         self._failed += ended.outcome.status == "failed"
-
-    # --- as all progress is
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        return None
-
-    def on_event(self, event: Event) -> None:
-        """Says nothing about it."""
-
-    def note(self, text: str) -> None:
-        """Says nothing."""
-
-    def aside(self) -> AbstractContextManager[None]:
-        """A batch asks no questions."""
-        return nullcontext()
-
-    async def animate(self) -> None:
-        """Nothing moves."""
 
 
 class BatchLines(BatchProgress):

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator
 from ...actors.views.activity import Activity
 from ...protocol import events as ev
 from . import paths
-from .calls import call_in_short, progress_in_short
-from .knowledge import building_in_short
+from .brief import building_in_short, call_in_short, progress_in_short
 from .text import counted, one_line, uncoloured
 
 TAIL = 200

@@ -1,12 +1,14 @@
-"""Lines of progress output: the line, its mark and time, and durations as text."""
+"""Lines of progress output: the line, its mark and time, what writes them, and durations as text."""
 
 from __future__ import annotations
 
 import sys
 import time
-from datetime import datetime
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
+from ...actors.views.activity import NOTHING
+from ...actors.views.run_view import RunView
 from ...protocol.events import Event
 from .text import counted, one_line
 
@@ -20,29 +22,40 @@ class Line(NamedTuple):
     style: str = "dim"
 
 
-class Pen:
-    """Writes lines that begin alike.
+class Teller:
+    """Writes events as lines. The kind `node.entered` is told by the method `_node_entered`, if there is one.
 
     Args:
+        verbose: tell about model calls, the output of tools and nested graphs too.
         mark: what a line begins with; `>` for terminals without the real one.
         whole: no text is cut, however long it makes its line.
+        view: the state of the run.
     """
 
-    def __init__(self, mark: str = "▸", *, whole: bool = False) -> None:
-        self.whole = whole
+    def __init__(self, *, verbose: bool, mark: str, whole: bool, view: RunView) -> None:
+        self.view = view
+        self._verbose = verbose
         self._mark = mark
+        self._whole = whole
+        self._change = NOTHING
 
-    def short(self, text: str) -> str:
+    def _tell(self, event: Event) -> Iterator[Line]:
+        """What there is to say about an event that the view has seen."""
+        tell: Callable[[Any, Event], Iterator[Line]] | None
+        tell = getattr(self, f"_{event.data.kind.replace('.', '_')}", None)
+        return iter(()) if tell is None else tell(event.data, event)
+
+    def _short(self, text: str) -> str:
         """Foreign text as part of a line."""
-        return one_line(text, sys.maxsize) if self.whole else one_line(text)
+        return one_line(text, sys.maxsize) if self._whole else one_line(text)
 
-    def line(self, text: str, style: str = "dim") -> Line:
+    def _line(self, text: str, style: str = "dim") -> Line:
         """A line with the mark."""
         return Line(f"{self._mark} {text}", style)
 
-    def timed(self, event: Event, text: str, style: str = "dim") -> Line:
+    def _timed(self, event: Event, text: str, style: str = "dim") -> Line:
         """A line with the mark and the time of the event."""
-        return self.line(f"{_clock(event.ts)} {text}", style)
+        return self._line(f"{event.ts.astimezone().strftime('%H:%M:%S')} {text}", style)
 
 
 def duration(seconds: float) -> str:
@@ -54,7 +67,3 @@ def ago(moment: float) -> str:
     """When that was, in words: `today`, `3 days ago`."""
     days = int((time.time() - moment) // _DAY)
     return "today" if days < 1 else f"{counted(days, 'day')} ago"
-
-
-def _clock(when: datetime) -> str:
-    return when.astimezone().strftime("%H:%M:%S")

@@ -13,7 +13,7 @@ letters:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from prompt_toolkit.application import Application
 from prompt_toolkit.buffer import Buffer
@@ -132,65 +132,41 @@ class Menu:
     # --- keys -------------------------------------------------------------------------------------------
 
     def _keys(self) -> KeyBindings:
-        keys = KeyBindings()
         choosing, writing = Condition(lambda: not self._writing), Condition(lambda: self._writing)
-        early = Condition(lambda: self._too_early)
+        bindings: list[tuple[str, Condition, Callable[[KeyPressEvent], None]]] = [
+            ("up", choosing, lambda _: self._move(-1)),
+            ("c-p", choosing, lambda _: self._move(-1)),
+            ("down", choosing, lambda _: self._move(1)),
+            ("c-n", choosing, lambda _: self._move(1)),
+            ("home", choosing, lambda _: self._go(0)),
+            ("end", choosing, lambda _: self._go(len(self._entries) - 1)),
+            ("<any>", choosing, lambda event: self._take(event.data)),
+            ("backspace", choosing, lambda _: self._fit(self._typed[:-1])),
+            (" ", choosing, lambda _: self._tick()),
+            ("enter", choosing, lambda event: self._accept(event.app)),
+            ("up", writing, lambda event: self._leave_text(event.app)),
+            ("c-d", Condition(lambda: not self._text.text), lambda event: event.app.exit(exception=EOFError())),
+        ]
+        keys = KeyBindings()
+        for key, when, action in bindings:
+            keys.add(key, filter=when)(action)
 
-        @keys.add("<any>", filter=early, eager=True)
+        @keys.add("<any>", filter=Condition(lambda: self._too_early), eager=True)
         def _drop(_event: KeyPressEvent) -> None:
             assert self._early is not None
             self._early.drop()
-
-        @keys.add("up", filter=choosing)
-        @keys.add("c-p", filter=choosing)
-        def _up(_event: KeyPressEvent) -> None:
-            self._move(-1)
-
-        @keys.add("down", filter=choosing)
-        @keys.add("c-n", filter=choosing)
-        def _down(_event: KeyPressEvent) -> None:
-            self._move(1)
-
-        @keys.add("home", filter=choosing)
-        def _first(_event: KeyPressEvent) -> None:
-            self._go(0)
-
-        @keys.add("end", filter=choosing)
-        def _last(_event: KeyPressEvent) -> None:
-            self._go(len(self._entries) - 1)
-
-        @keys.add("<any>", filter=choosing)
-        def _any(event: KeyPressEvent) -> None:
-            self._take(event.data)
-
-        @keys.add("backspace", filter=choosing)
-        def _back(_event: KeyPressEvent) -> None:
-            self._fit(self._typed[:-1])
-
-        @keys.add(" ", filter=choosing)
-        def _space(_event: KeyPressEvent) -> None:
-            if not self._many:
-                self._take(" ")
-            elif self.cursor is not None:
-                self.ticked ^= {self.cursor}
-
-        @keys.add("enter", filter=choosing)
-        def _enter(event: KeyPressEvent) -> None:
-            self._accept(event.app)
-
-        @keys.add("up", filter=writing)
-        def _return(event: KeyPressEvent) -> None:
-            self._leave_text(event.app)
 
         @keys.add("c-c", eager=True)  # as the one above, than which it is more exact
         def _interrupt(event: KeyPressEvent) -> None:
             event.app.exit(exception=KeyboardInterrupt())
 
-        @keys.add("c-d", filter=Condition(lambda: not self._text.text))
-        def _end(event: KeyPressEvent) -> None:
-            event.app.exit(exception=EOFError())
-
         return keys
+
+    def _tick(self) -> None:
+        if not self._many:
+            self._take(" ")
+        elif self.cursor is not None:
+            self.ticked ^= {self.cursor}
 
     def _move(self, by: int) -> None:
         last = len(self._entries) - 1

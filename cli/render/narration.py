@@ -6,31 +6,31 @@
     ▸ 12:00:02 judge (llm) FAILED in 310ms -- the model's answer did not fit
 
 A graph inside a graph and the items of a map show only with `-v`; so does the table of times. Agents, their tools
-and model calls have a module of their own, `troupe`. Values of the state never appear here: events do not carry them.
+and model calls are told by `agent_lines`. Values of the state never appear here: events do not carry them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from datetime import datetime
 from time import monotonic
-from typing import Any, ClassVar
 
-from ...actors.views.activity import NOTHING, Activity, Asked
+from ...actors.views.activity import Activity, Asked
 from ...actors.views.run_view import RunView
 from ...protocol import events as ev
 from ...protocol.events import Event, EventData
 from . import paths
+from .agent_lines import AgentTeller, is_nested
 from .board import TAIL
-from .knowledge import KnowledgeTeller
-from .lines import Line, Pen, duration
+from .brief import PATIENCE, building_in_short, built_in_short, found_in_short
+from .lines import Line, duration
 from .text import safe
-from .troupe import TroupeTeller
 
 __all__ = ["Line", "Narrator"]
 
 
-class Narrator:
+class Narrator(AgentTeller):
     """Turns a run's events into lines.
 
     Args:
@@ -41,9 +41,6 @@ class Narrator:
         live: what runs at the moment is shown elsewhere.
         mark: what a line begins with; `>` for terminals without the real one.
         whole: nothing is cut, for readers that are no terminal.
-
-    Attributes:
-        view: what the events come to.
     """
 
     def __init__(
@@ -56,51 +53,44 @@ class Narrator:
         mark: str = "▸",
         whole: bool = False,
     ) -> None:
-        self._verbose = verbose
+        view = RunView(text=TAIL if live else 0, clock=lambda _: monotonic())
+        super().__init__(verbose=verbose, mark=mark, whole=whole, view=view)
         self._prompting = prompting
         self._by_hand = by_hand
-        self.view = RunView(text=TAIL if live else 0, clock=lambda _: monotonic())
-        self._change = NOTHING
-        self._pen = Pen(mark, whole=whole)
-        self._troupe = TroupeTeller(
-            self._pen, self.view, verbose=verbose, told=self._told, spent=self._spent, of_node=self._of_node
-        )
-        self._knowledge = KnowledgeTeller(self._pen, live=live)
         self._live = live
         self._wide: set[tuple[str, int]] = set()
+        self._builds: dict[str, datetime] = {}
+        """When each build of a knowledge base was last told of."""
 
     def lines(self, event: Event) -> list[Line]:
         """What to say about the event; often nothing."""
         self._change = self.view.see(event)
-        data = event.data
-        if self._by_hand and _is_outcome(data):
+        if self._by_hand and _is_outcome(event.data):
             return []
-        handler = self._TELL.get(type(data))
-        told = handler(self, data, event) if handler else self._troupe.tell(data, event, self._change.about)
-        return [Line(safe(line.text), line.style) for line in told]
+        return [Line(safe(line.text), line.style) for line in self._tell(event)]
 
     def note(self, text: str) -> Line:
         """A line about something that is no event."""
-        return self._pen.line(safe(text))
+        return self._line(safe(text))
 
     # --- the run and its graphs -------------------------------------------------------------------------
 
     def _run_started(self, data: ev.RunStarted, event: Event) -> Iterator[Line]:
         if self._verbose:
             model = f", model {data.model}" if data.model else ""
-            yield self._pen.line(f"run {event.run} of {data.name} ({data.dialect}{model})")
+            yield self._line(f"run {event.run} of {data.name} ({data.dialect}{model})")
 
     def _graph_started(self, data: ev.GraphStarted, event: Event) -> Iterator[Line]:
         child = paths.child(event.actor) if data.depth else ""
-        if child and not self._is_nested(self._above):
-            yield self._pen.timed(event, f"{child} ({data.graph}, a graph) start")
+        if child and not is_nested(self._above):
+            yield self._timed(event, f"{child} ({data.graph}, a graph) start")
         if self._told(event):
-            yield self._pen.line(f"graph: {data.graph} (start: {data.start})", style="title")
+            yield self._line(f"graph: {data.graph} (start: {data.start})", style="title")
 
     def _graph_finished(self, data: ev.GraphFinished, event: Event) -> Iterator[Line]:
         child = paths.child(event.actor) if data.depth else ""
-        if child and not self._is_nested(self._above):
-            yield self._pen.timed(event, f"{child} {_how(data)} {duration(data.seconds)}")
+        if child and not is_nested(self._above):
+            yield self._timed(event, f"{child} {_how(data)} {duration(data.seconds)}")
             if not self._verbose:
                 return
         if not self._told(event):
@@ -112,52 +102,56 @@ class Narrator:
                 yield Line(f"    {node:<{width}}  {visits:>4} x  {times}")
         name = f" {data.graph}" if data.depth else ""
         spent = "" if data.depth else self._spent()
-        yield self._pen.line(f"graph{name} {_how(data)} {data.seconds:.2f}s{spent}")
-
-    def _spent(self) -> str:
-        view = self.view
-        if not view.usage:
-            return ""
-        money = f", ${view.cost:.4f}" if view.cost else ""
-        return f", {view.input_tokens} tokens in, {view.output_tokens} out{money}"
+        yield self._line(f"graph{name} {_how(data)} {data.seconds:.2f}s{spent}")
 
     # --- steps and nodes --------------------------------------------------------------------------------
 
     def _step_started(self, data: ev.StepStarted, event: Event) -> Iterator[Line]:
         if self._told(event) and len(data.nodes) > 1:
             self._wide.add((event.actor, data.step))
-            yield self._pen.timed(event, f"super-step start: {', '.join(data.nodes)}")
+            yield self._timed(event, f"super-step start: {', '.join(data.nodes)}")
 
     def _step_finished(self, data: ev.StepFinished, event: Event) -> Iterator[Line]:
         if (event.actor, data.step) in self._wide:
             self._wide.discard((event.actor, data.step))
             onward = f" -> {', '.join(data.next)}" if data.next else ""
-            yield self._pen.timed(event, f"super-step end{onward}")
+            yield self._timed(event, f"super-step end{onward}")
 
     def _node_entered(self, data: ev.NodeEntered, event: Event) -> Iterator[Line]:
         if self._told(event, item=data.item):
             visit = f", visit {data.visit}" if data.visit > 1 else ""
-            yield self._pen.timed(event, f"{_name(data.node, data.item)} ({data.type}{visit}) start")
+            yield self._timed(event, f"{_name(data.node, data.item)} ({data.type}{visit}) start")
 
     def _node_exited(self, data: ev.NodeExited, event: Event) -> Iterator[Line]:
         onward = f" -> {', '.join(data.next)}" if data.next else ""
         name = _name(data.node, data.item)
         if data.error is not None:
             type_ = self._change.about.data.type if self._change.about else "node"
-            text = f"{name} ({type_}) FAILED in {duration(data.seconds)}{onward} -- {self._pen.short(data.error)}"
-            yield self._pen.timed(event, text, style="error")
+            text = f"{name} ({type_}) FAILED in {duration(data.seconds)}{onward} -- {self._short(data.error)}"
+            yield self._timed(event, text, style="error")
         elif self._told(event, item=data.item):
-            yield self._pen.timed(event, f"{name} done in {duration(data.seconds)}{onward}")
+            yield self._timed(event, f"{name} done in {duration(data.seconds)}{onward}")
 
     def _node_skipped(self, data: ev.NodeSkipped, event: Event) -> Iterator[Line]:
         if self._told(event):
-            yield self._pen.timed(event, f"{data.node} skipped: {self._pen.short(data.reason)}")
+            yield self._timed(event, f"{data.node} skipped: {self._short(data.reason)}")
 
     # --- knowledge --------------------------------------------------------------------------------------
 
-    def _knows(self, data: EventData, event: Event) -> Iterator[Line]:
+    def _knowledge_building(self, data: ev.KnowledgeBuilding, event: Event) -> Iterator[Line]:
+        since = self._builds.setdefault(data.what, event.ts)
+        if self._told(event) and not self._live and event.ts - since >= PATIENCE:
+            self._builds[data.what] = event.ts
+            yield self._timed(event, f"{data.what}: {building_in_short(data)}")
+
+    def _knowledge_built(self, data: ev.KnowledgeBuilt, event: Event) -> Iterator[Line]:
+        self._builds.pop(data.what, None)
         if self._told(event):
-            yield from self._knowledge.tell(data, event)
+            yield self._timed(event, f"{data.what} {built_in_short(data)}, in {duration(data.seconds)}")
+
+    def _knowledge_retrieved(self, data: ev.KnowledgeRetrieved, event: Event) -> Iterator[Line]:
+        if self._told(event):
+            yield self._timed(event, f"{data.what}: {found_in_short(data)} in {duration(data.seconds)}")
 
     # --- questions and warnings -------------------------------------------------------------------------
 
@@ -166,9 +160,9 @@ class Narrator:
             yield self._asks(self._change.question)
 
     def _asks(self, asked: Asked) -> Line:
-        text = self._pen.short(str(asked.question.get("text", "")))
+        text = self._short(str(asked.question.get("text", "")))
         who = paths.asker(asked.question) or "somebody"
-        return self._pen.timed(asked.event, f"{who} asks: {text}", style="question")
+        return self._timed(asked.event, f"{who} asks: {text}", style="question")
 
     def _question_answered(self, data: ev.QuestionAnswered, event: Event) -> Iterator[Line]:
         asked = self._change.question
@@ -179,13 +173,13 @@ class Narrator:
         value = ", ".join(map(str, data.value)) if isinstance(data.value, list) else str(data.value)
         who = _BY.get(data.by) or f"by {paths.name(data.by) if data.by.startswith('/') else data.by}"
         secret = asked is not None and asked.question.get("secret")
-        yield self._pen.timed(event, f"answered {who}" + (" (a secret)" if secret else f": {self._pen.short(value)}"))
+        yield self._timed(event, f"answered {who}" + (" (a secret)" if secret else f": {self._short(value)}"))
 
     def _question_expired(self, data: ev.QuestionExpired, event: Event) -> Iterator[Line]:
         if data.reason == "timeout":  # for the other reasons, what follows says it
-            yield self._pen.timed(event, "nobody answered in time")
+            yield self._timed(event, "nobody answered in time")
 
-    def _warned(self, data: ev.Warned, _event: Event) -> Iterator[Line]:
+    def _run_warning(self, data: ev.Warned, _event: Event) -> Iterator[Line]:
         if _PROBLEM.match(data.message):  # of a file, which says so and where
             yield Line(data.message, "warning")
             return
@@ -198,59 +192,17 @@ class Narrator:
     def _actor_restarted(self, data: ev.ActorRestarted, event: Event) -> Iterator[Line]:
         if not self._verbose:
             return
-        yield self._pen.timed(event, f"{event.actor} restarted ({data.restarts}) -- {self._pen.short(data.error)}")
+        yield self._timed(event, f"{event.actor} restarted ({data.restarts}) -- {self._short(data.error)}")
 
     # --- common -----------------------------------------------------------------------------------------
 
-    def _told(self, event: Event, *, item: int | None = None) -> bool:
-        """Whether this depth of detail is wanted: nested graphs and map items only with `-v`."""
-        if self._verbose:
-            return True
-        return item is None and not self._is_nested(self._change.about or self.view.nearest(event.actor))
-
     def _of_node(self, event: Event) -> bool:
-        """Whether it is the work of a node of the graph that was started, and nothing else shows that."""
-        home = self.view.home
-        return (
-            not self._live
-            and home is not None
-            and home.kind == "graph"
-            and event.actor.rpartition("/")[0] == home.actor
-        )
+        return not self._live and super()._of_node(event)  # else the node shows it, live
 
     @property
     def _above(self) -> Activity | None:
         """What encloses what the event is about."""
         return self._change.about.above if self._change.about is not None else None
-
-    def _is_nested(self, activity: Activity | None) -> bool:
-        """Whether it belongs to a graph that another graph runs, or to an item of a map."""
-        while activity is not None:
-            kind, data = activity.kind, activity.data
-            if (kind == "graph" and data.depth) or (kind == "node" and data.item is not None):
-                return True
-            activity = activity.above
-        return False
-
-    _TELL: ClassVar[dict[type[EventData], Callable[[Narrator, Any, Event], Iterator[Line]]]] = {
-        ev.RunStarted: _run_started,
-        ev.GraphStarted: _graph_started,
-        ev.GraphFinished: _graph_finished,
-        ev.StepStarted: _step_started,
-        ev.StepFinished: _step_finished,
-        ev.NodeEntered: _node_entered,
-        ev.NodeExited: _node_exited,
-        ev.NodeSkipped: _node_skipped,
-        ev.KnowledgeBuilding: _knows,
-        ev.KnowledgeBuilt: _knows,
-        ev.KnowledgeRetrieved: _knows,
-        ev.QuestionAsked: _question_asked,
-        ev.QuestionAnswered: _question_answered,
-        ev.QuestionExpired: _question_expired,
-        ev.Warned: _warned,
-        ev.ActorStuck: _actor_stuck,
-        ev.ActorRestarted: _actor_restarted,
-    }
 
 
 def _is_outcome(data: EventData) -> bool:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
-from typing import Self, TextIO
+from typing import TextIO
 
 from ...protocol.events import Event
 from .narration import Line, Narrator
+from .progress import Progress
 from .style import colours, paint
 
 
-class PlainLines:
+class PlainLines(Progress):
     """Writes the narration, line by line, as it happens.
 
     A stream that can't be written any more (its reader has gone) ends the narration, not the run.
@@ -23,12 +23,6 @@ class PlainLines:
         self._colours = colours(stream)
         self._narrator = Narrator(verbose=verbose, prompting=prompting, by_hand=by_hand, mark=mark_for(stream))
         self._broken = False
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        return None
 
     def on_event(self, event: Event) -> None:
         """Writes what there is to say about the event."""
@@ -47,13 +41,6 @@ class PlainLines:
             self._stream.flush()
         except OSError:
             self._broken = True
-
-    def aside(self) -> AbstractContextManager[None]:
-        """Lines stay where they are; a prompt can follow them."""
-        return nullcontext()
-
-    async def animate(self) -> None:
-        """Nothing moves."""
 
 
 def mark_for(stream: TextIO) -> str:

@@ -1,4 +1,4 @@
-"""The interface of all displays of a run's progress.
+"""What all displays of a run's progress have in common.
 
 `choose` picks the way: a live tree on a terminal that can be redrawn, lines elsewhere, nothing with `-q`.
 """
@@ -6,21 +6,20 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
-from types import TracebackType
-from typing import Protocol, Self, TextIO
+from typing import Self, TextIO
 
 from ...protocol.events import Event
 from .style import redrawable
 
 
-class Progress(Protocol):
-    """Shows a run on stderr. Entered before the run starts, left when it has ended."""
+class Progress:
+    """Shows a run on stderr; this one (`-q`) shows nothing. Entered before the run starts, left when it has ended."""
 
-    def __enter__(self) -> Self: ...
+    def __enter__(self) -> Self:
+        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    def __exit__(self, *_exc: object) -> None:
+        return None
 
     def on_event(self, event: Event) -> None:
         """Takes in one event. Never raises: showing progress must not end a run."""
@@ -30,32 +29,10 @@ class Progress(Protocol):
 
     def aside(self) -> AbstractContextManager[None]:
         """Leaves the terminal to a prompt or a menu for the length of the `with` block."""
-
-    async def animate(self) -> None:
-        """Keeps elapsed times moving until cancelled; returns at once where nothing moves."""
-
-
-class Silent:
-    """`-q`: nothing at all. The end of the command prints errors."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        return None
-
-    def on_event(self, event: Event) -> None:
-        """Says nothing about it."""
-
-    def note(self, text: str) -> None:
-        """Says nothing."""
-
-    def aside(self) -> AbstractContextManager[None]:
-        """Nothing is in the way."""
         return nullcontext()
 
     async def animate(self) -> None:
-        """Nothing moves."""
+        """Keeps elapsed times moving until cancelled; returns at once where nothing moves."""
 
 
 def choose(
@@ -72,7 +49,7 @@ def choose(
     `shared` says that others write to the same screen meanwhile, which a tree that is redrawn would wipe away.
     """
     if quiet:
-        return Silent()
+        return Progress()
     if redrawable(stream) and not shared:
         from .tree import LiveTree
 

@@ -9,7 +9,7 @@ import io
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Protocol, TextIO
+from typing import TextIO
 
 from ...actors.io.lines import line_writer
 from ...protocol.events import TERMINAL, Event, RunCancelled, RunFailed, RunFinished, encode, to_wire
@@ -20,8 +20,15 @@ CANCELLED_WITHIN = 0.3
 """Seconds for the reader of a cancelled run to take its last lines."""
 
 
-class Result(Protocol):
-    """One way of writing a run's result."""
+class Result:
+    """One way of writing a run's result. This one writes nothing before its end.
+
+    Args:
+        stream: stdout.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
 
     def when_gone(self, callback: Callable[[], None]) -> None:
         """Have `callback` called, in whatever thread, once nothing more can be written during the run."""
@@ -31,19 +38,11 @@ class Result(Protocol):
 
     def finish(self, outcome: Outcome) -> None:
         """Writes what is left to write. Raises `OSError` if it can't be written: `BrokenPipeError` without a reader."""
+        raise NotImplementedError
 
 
-class TextResult:
+class TextResult(Result):
     """`-o text`: the output of a run that reached its end, and a newline."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-
-    def when_gone(self, callback: Callable[[], None]) -> None:
-        """Nothing is written during the run."""
-
-    def on_event(self, event: Event) -> None:
-        """Text shows nothing before the end."""
 
     def finish(self, outcome: Outcome) -> None:
         """Byte for byte into a pipe or file; made harmless on a terminal."""
@@ -54,17 +53,8 @@ class TextResult:
         self._stream.flush()
 
 
-class JsonResult:
+class JsonResult(Result):
     """`-o json`: one object, whatever became of the run."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-
-    def when_gone(self, callback: Callable[[], None]) -> None:
-        """Nothing is written during the run."""
-
-    def on_event(self, event: Event) -> None:
-        """The object comes at the end."""
 
     def finish(self, outcome: Outcome) -> None:
         """Writes the object on one line."""
@@ -72,10 +62,11 @@ class JsonResult:
         self._stream.flush()
 
 
-class StreamResult:
+class StreamResult(Result):
     """`-o stream-json`: every event as a line, the last one carrying the outcome."""
 
     def __init__(self, stream: TextIO) -> None:
+        super().__init__(stream)
         self._writer = line_writer(stream)
         self._last = 0
         self._ended = False

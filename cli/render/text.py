@@ -8,7 +8,9 @@ a harmless one.
 
 from __future__ import annotations
 
+import json
 import re
+from typing import Any
 
 _KEPT = {ord("\t"), ord("\n")}
 _CONTROLS = (*range(0x20), *range(0x7F, 0xA0))
@@ -38,6 +40,11 @@ def uncoloured(text: str) -> str:
 def counted(number: int, word: str) -> str:
     """`1 error`, `2 errors`, `1,200 chunks`."""
     return f"{number:,} {word}{'' if number == 1 else 's'}"
+
+
+def json_object(**fields: Any) -> str:
+    """What `-o json` prints of a command: one object, with the version of its shape."""
+    return json.dumps({"schema_version": 1, **fields}, indent=2, ensure_ascii=False) + "\n"
 
 
 def with_node(message: str, node: str | None) -> str:

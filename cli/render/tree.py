@@ -22,6 +22,7 @@ from ...actors.views.activity import Activity
 from ...protocol.events import Event, RunStarted
 from .board import detail, lanes, title
 from .narration import Line, Narrator
+from .progress import Progress
 from .style import colours
 
 _TICK = 0.1
@@ -29,7 +30,7 @@ _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _STYLES = {"dim": "dim", "warning": "yellow", "error": "red", "question": "bold", "title": "bold", "text": ""}
 
 
-class LiveTree:
+class LiveTree(Progress):
     """Shows what runs, with the time it has taken so far, until the run ends."""
 
     def __init__(

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callboard.cli.render import paths
-from callboard.cli.render.calls import call_in_short
+from callboard.cli.render.brief import call_in_short
 
 KID = "/run-1/boss/children/agent_kid_1/kid"
 DEEP = f"{KID}/children/agent_sub_2/sub"

@@ -15,7 +15,7 @@ from ....protocol.errors import Conflict, NotFound, UsageError
 from ....protocol.questions import Question, understood
 from ...frame import person_at_terminal
 from ...render import paths
-from ...render.text import one_line, safe
+from ...render.text import json_object, one_line, safe
 from ...stdin import piped_text
 from ..client import Client
 from ..frame import with_client
@@ -34,7 +34,7 @@ def list_questions(where: Where, *, as_json: bool) -> str:
     questions = with_client(where, open_questions)
     if as_json:
         shown = [msgspec.to_builtins(question) for question in questions]
-        return json.dumps({"schema_version": 1, "questions": shown}, indent=2, ensure_ascii=False) + "\n"
+        return json_object(questions=shown)
     return "".join(map(_told, questions)) or "no question is open\n"
 
 

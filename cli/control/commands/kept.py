@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sys
@@ -18,14 +17,18 @@ from ....actors.front.control.logs.runs import look
 from ....actors.io.directories import state_dir
 from ....protocol.control.things import RunInfo
 from ....protocol.errors import CallboardError, Conflict, NotFound
+from ....protocol.outcome import ErrorReport, Outcome
 from ...render.table import table
-from ...render.text import counted, one_line, safe
+from ...render.text import counted, json_object, one_line, safe
 from ..figures import age, amount, money, seconds_since
 from ..lookup import meant
-from .ending import reason, standing
 
 _HEAD = ("RUN", "STATUS", "TARGET", "STARTED", "TOOK", "TOKENS", "COST", "PROMPT")
 _DAY = 86_400
+_REASONS = {
+    "cancelled": "cancelled: the run was stopped from outside, by a person, a program or the end of its process",
+    "lost": "lost: the process of the run ended before the run did",
+}
 
 
 def runs_dir() -> Path:
@@ -69,7 +72,7 @@ def list_kept(*, status: str | None, limit: int, as_json: bool) -> str:
     runs = [run for run in kept_runs() if status in (None, run.status)]
     shown = runs[:limit]
     if as_json:
-        return _json(runs=[msgspec.to_builtins(run) for run in shown])
+        return json_object(runs=[msgspec.to_builtins(run) for run in shown])
     if not runs:
         return "no run yet; those of `callboard serve` and what is started through it are kept\n"
     text = table([_HEAD, *map(_row, shown)])
@@ -82,7 +85,7 @@ def show_kept(word: str, *, as_json: bool) -> str:
     """The text of `runs show`."""
     run = kept_run(word)
     if as_json:
-        return _json(run=msgspec.to_builtins(run))
+        return json_object(run=msgspec.to_builtins(run))
     took = _took(run)
     fields = {
         "status": standing(run.status, run.exit_code),
@@ -140,12 +143,8 @@ def _deleted(runs: Sequence[RunInfo], *, as_json: bool) -> str:
         except OSError as error:
             raise CallboardError(f"{runs_dir() / run.run} can't be removed: {error.strerror or error}") from error
     if as_json:
-        return _json(deleted=[run.run for run in runs])
+        return json_object(deleted=[run.run for run in runs])
     return f"{counted(len(runs), 'run')} deleted\n"
-
-
-def _json(**fields: object) -> str:
-    return json.dumps({"schema_version": 1, **fields}, indent=2, ensure_ascii=False) + "\n"
 
 
 def _row(run: RunInfo) -> Sequence[str]:
@@ -179,3 +178,23 @@ def _local(text: str) -> str:
         return datetime.fromisoformat(text).astimezone().strftime("%Y-%m-%d %H:%M")
     except ValueError:
         return ""
+
+
+def standing(status: str, exit_code: int | None) -> str:
+    """`failed (exit code 6)`."""
+    return status + (f" (exit code {exit_code})" if exit_code is not None else "")
+
+
+def reason(status: str, error: ErrorReport | None) -> str:
+    """Why it is not done: the error, whole, with its code and node; "" of a run that is done or under way."""
+    if error is None:
+        return _REASONS.get(status, "")
+    where = f"node '{error.node}': " if error.node else ""
+    return f"{error.code}: {safe(where + error.message)}"
+
+
+def ending(of: RunInfo | Outcome) -> list[str]:
+    """The lines that a log ends with; none for a run that is done or under way."""
+    id = of.run if isinstance(of, RunInfo) else of.run_id
+    why = reason(of.status, of.error)
+    return [f"{safe(id)}: {standing(of.status, of.exit_code)}", *why.split("\n")] if why else []

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import msgspec
 
@@ -16,7 +14,7 @@ from ....protocol.control.caller import LOCAL
 from ....protocol.control.things import ActorInfo, RunInfo
 from ....protocol.errors import NoServer
 from ...render.table import table
-from ...render.text import one_line
+from ...render.text import json_object, one_line
 from ..client import Client
 from ..figures import age, amount, money, seconds_since
 from ..frame import with_client
@@ -61,8 +59,7 @@ def list_runs(where: Where, *, past: bool, limit: int, as_json: bool) -> str:
             doing[other.run] = f"in process {other.pid}"
     if as_json:
         shown = [{**msgspec.to_builtins(run), "doing": doing.get(run.run, "")} for run in runs]
-        whole: dict[str, Any] = {"schema_version": 1, "server": url, "runs": shown}
-        return json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
+        return json_object(server=url, runs=shown)
     if not runs:
         return "no run yet\n" if past else "no run is under way (past ones: callboard ps -a)\n"
     return table([_HEAD, *(_row(run, doing.get(run.run, "")) for run in runs)])

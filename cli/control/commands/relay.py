@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
-from typing import Protocol, TextIO
+from typing import TextIO
 
 import msgspec
 
@@ -18,25 +18,34 @@ from ...render.narration import Narrator
 from ...render.plain import mark_for
 from ...render.result import for_format
 from ...render.style import colours, paint
-from .ending import ending
+from .kept import ending
 
 _CANCELLED = 130
 
 
-class Relay(Protocol):
-    """One way of writing what a run says."""
+class Relay:
+    """One way of writing what a run says: line by line."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._writer = line_writer(stream)
 
     def when_gone(self, callback: Callable[[], None]) -> None:
-        """Have `callback` called, in whatever thread, once nothing more can be written."""
+        """Have `callback` called, in whatever thread, once nothing more can be written.
+
+        That is so when the reader has closed its end or stands still for good, or the disk is full.
+        """
+        self._writer.on_error = callback
 
     def put(self, line: bytes) -> None:
         """Takes in an event in its wire form. Never waits."""
+        raise NotImplementedError
 
-    def finish(self, outcome: Outcome | None) -> None:
+    def finish(self, outcome: Outcome | None) -> None:  # noqa: ARG002 - it was among the events
         """Writes what is left to write; there may be no outcome. Raises `OSError` if it can't be written."""
+        self._writer.finish()
 
 
-class AtTheEnd:
+class AtTheEnd(Relay):
     """`-o text`, `-o json`: the result, as `run` writes it."""
 
     def __init__(self, name: str, stream: TextIO) -> None:
@@ -54,28 +63,20 @@ class AtTheEnd:
             self._result.finish(outcome)
 
 
-class Lines:
+class Lines(Relay):
     """`-o stream-json`: every event as it came, kinds included that only the server knows."""
 
     def __init__(self, stream: TextIO) -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8")
-        self._writer = line_writer(stream)
-
-    def when_gone(self, callback: Callable[[], None]) -> None:
-        """The reader has closed its end, stands still for good, or the disk is full."""
-        self._writer.on_error = callback
+        super().__init__(stream)
 
     def put(self, line: bytes) -> None:
         """Hands the line to the writer."""
         self._writer.put(line.decode("utf-8", "surrogateescape") + "\n")
 
-    def finish(self, _outcome: Outcome | None) -> None:
-        """Waits until all is written."""
-        self._writer.finish()
 
-
-class Story:
+class Story(Relay):
     """Events as the lines that `run` tells on a stream that can't be redrawn, and how the run ended.
 
     On a stream that is no terminal nothing is cut.
@@ -84,11 +85,7 @@ class Story:
     def __init__(self, stream: TextIO, *, verbose: bool) -> None:
         self._narrator = Narrator(verbose=verbose, mark=mark_for(stream), whole=not stream.isatty())
         self._colours = colours(stream)
-        self._writer = line_writer(stream)
-
-    def when_gone(self, callback: Callable[[], None]) -> None:
-        """As for `Lines`."""
-        self._writer.on_error = callback
+        super().__init__(stream)
 
     def put(self, line: bytes) -> None:
         """Hands to the writer what there is to say about it."""
@@ -112,10 +109,6 @@ class Story:
 
     def _put(self, text: str, style: str) -> None:
         self._writer.put((paint(text, style) if self._colours else text) + "\n")
-
-    def finish(self, _outcome: Outcome | None) -> None:
-        """Waits until all is written."""
-        self._writer.finish()
 
 
 def outcome_of(event: Event) -> Outcome | None:

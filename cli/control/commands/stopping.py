@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 import trio
 
 from ....protocol.control import own
-from ...render.text import safe
+from ...render.text import json_object, safe
 from ..client import Client
 from ..frame import with_client
 from ..lookup import find_run
@@ -40,7 +39,7 @@ def stop_targets(where: Where, targets: Sequence[str], *, as_json: bool) -> str:
 
     done = with_client(where, stop)
     if as_json:
-        return json.dumps({"schema_version": 1, "stopped": [asdict(each) for each in done]}, indent=2) + "\n"
+        return json_object(stopped=[asdict(each) for each in done])
     return "".join(f"{safe(each.target)}: {_told(each)}\n" for each in done)
 
 

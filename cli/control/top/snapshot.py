@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
-
 import msgspec
 
 from ....protocol.control import own
 from ...render.table import table
+from ...render.text import json_object
 from ..client import Client
 from ..frame import with_client
 from ..lookup import find_run
@@ -25,6 +24,5 @@ def snapshot(where: Where, run: str | None, *, as_json: bool) -> str:
     url, tree = with_client(where, ask)
     if as_json:
         shown = [msgspec.to_builtins(actor) for actor in tree.actors]
-        whole = {"schema_version": 1, "server": url, "memory": tree.memory, "actors": shown}
-        return json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
+        return json_object(server=url, memory=tree.memory, actors=shown)
     return table(full(tree.actors)) if tree.actors else "no actor is at work\n"

@@ -14,16 +14,14 @@ those are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any, ClassVar
+from collections.abc import Iterator
 
 from ...actors.views.activity import Activity
-from ...actors.views.run_view import RunView
 from ...protocol import events as ev
-from ...protocol.events import Event, EventData
+from ...protocol.events import Event
 from . import paths
-from .calls import call_in_short, progress_in_short
-from .lines import Line, Pen, duration
+from .brief import call_in_short, progress_in_short
+from .lines import Line, Teller, duration
 from .text import counted, uncoloured
 
 _INTERRUPTED = "interrupted"
@@ -34,55 +32,39 @@ _STOPS = {
 """Why an agent stopped, where it is not that it was done."""
 
 
-class TroupeTeller:
-    """Turns the events of agents into lines.
+class AgentTeller(Teller):
+    """Turns the events of agents into lines."""
 
-    Args:
-        pen: writes the lines.
-        view: the state of the run; it has seen each event that comes here.
-        verbose: tell about model calls and beginnings too.
-        told: whether an actor's events are shown at all.
-        spent: what the run has used, as the end of a line.
-        of_node: whether a model call is that of a node, and told in one line also without `verbose`.
-    """
+    _last: tuple[ev.AgentFinished, Event] | None = None
+    """The end of the agent that was started, if its children have not ended: its line comes last."""
 
-    def __init__(
-        self,
-        pen: Pen,
-        view: RunView,
-        *,
-        verbose: bool,
-        told: Callable[[Event], bool],
-        spent: Callable[[], str],
-        of_node: Callable[[Event], bool],
-    ) -> None:
-        self._pen = pen
-        self._of_node = of_node
-        self._verbose = verbose
-        self._told = told
-        self._spent = spent
-        self._view = view
-        self._about: Activity | None = None
-        self._last: tuple[ev.AgentFinished, Event] | None = None
-
-    def tell(self, data: EventData, event: Event, about: Activity | None) -> Iterator[Line]:
-        """What to say about the event; nothing about kinds that are no matter of agents.
-
-        When a run is interrupted, the agent that was started ends before its children do. Its line still comes last.
-        """
-        if isinstance(data, ev.AgentFinished) and not data.depth and self._last is None and self._has_children():
-            self._last = data, event
-            return
-        self._about = about
-        handler = self._TELL.get(type(data))
-        if handler is not None:
-            yield from handler(self, data, event)
+    def _tell(self, event: Event) -> Iterator[Line]:
+        yield from super()._tell(event)
         if self._last is not None and not self._has_children():
-            (first, ended), self._last = self._last, None
-            yield from self._agent_finished(first, ended)
+            (data, ended), self._last = self._last, None
+            yield from self._agent_ended(data, ended)
 
     def _has_children(self) -> bool:
-        return any(agent.data.child for agent in self._view.under_way("agent"))
+        return any(agent.data.child for agent in self.view.under_way("agent"))
+
+    def _told(self, event: Event, *, item: int | None = None) -> bool:
+        """Whether this depth of detail is wanted: nested graphs and map items only with `-v`."""
+        if self._verbose:
+            return True
+        return item is None and not is_nested(self._change.about or self.view.nearest(event.actor))
+
+    def _spent(self) -> str:
+        """What the run has used, as the end of a line."""
+        view = self.view
+        if not view.usage:
+            return ""
+        money = f", ${view.cost:.4f}" if view.cost else ""
+        return f", {view.input_tokens} tokens in, {view.output_tokens} out{money}"
+
+    def _of_node(self, event: Event) -> bool:
+        """Whether it is the work of a node of the graph that was started."""
+        home = self.view.home
+        return home is not None and home.kind == "graph" and event.actor.rpartition("/")[0] == home.actor
 
     # --- agents -----------------------------------------------------------------------------------------
 
@@ -90,15 +72,22 @@ class TroupeTeller:
         if not self._told(event):
             return
         if data.child:
-            yield self._pen.timed(event, f"{data.child} start")
+            yield self._timed(event, f"{data.child} start")
         elif not data.depth:
-            yield self._pen.line(f"agent: {data.agent} ({counted(len(data.tools), 'tool')})", "title")
+            yield self._line(f"agent: {data.agent} ({counted(len(data.tools), 'tool')})", "title")
         elif self._verbose:
-            yield self._pen.timed(event, f"agent {data.agent} start")
+            yield self._timed(event, f"agent {data.agent} start")
         if self._verbose and data.tools:
             yield Line(f"    tools: {', '.join(data.tools)}")
 
     def _agent_finished(self, data: ev.AgentFinished, event: Event) -> Iterator[Line]:
+        """When a run is interrupted, the agent that was started ends before its children do; it is told after them."""
+        if not data.depth and self._last is None and self._has_children():
+            self._last = data, event
+        else:
+            yield from self._agent_ended(data, event)
+
+    def _agent_ended(self, data: ev.AgentFinished, event: Event) -> Iterator[Line]:
         if not self._told(event) or (data.depth and not data.child and not self._verbose):
             return
         who = data.child or (f"agent {data.agent}" if data.depth else "agent")
@@ -112,117 +101,108 @@ class TroupeTeller:
         elif not data.depth or data.error == _INTERRUPTED:  # the last line of all says what ended the first agent
             text, style = f"{who} stopped after {took}, {did}", "dim"
         else:
-            text, style = f"{who} FAILED in {took}, {did} -- {self._pen.short(data.error)}", "error"
-        yield self._pen.timed(event, text, style) if data.depth else self._pen.line(text, style)
+            text, style = f"{who} FAILED in {took}, {did} -- {self._short(data.error)}", "error"
+        yield self._timed(event, text, style) if data.depth else self._line(text, style)
 
     def _agent_continued(self, data: ev.AgentContinued, event: Event) -> Iterator[Line]:
         if self._told(event):
             open_ = counted(data.open, "open todo")
             times = f"time {data.count} of at most {data.most}"
-            yield self._pen.timed(event, f"{paths.child(event.actor) or data.agent} goes on: {open_} ({times})")
+            yield self._timed(event, f"{paths.child(event.actor) or data.agent} goes on: {open_} ({times})")
 
     def _history_compacted(self, data: ev.HistoryCompacted, event: Event) -> Iterator[Line]:
         if self._told(event):
             who = paths.child(event.actor) or data.agent
             sizes = f"of {data.tokens} tokens, now {data.summary_tokens}"
-            yield self._pen.timed(event, f"{who} sums up its first {counted(data.turns, 'message')} ({sizes})")
+            yield self._timed(event, f"{who} sums up its first {counted(data.turns, 'message')} ({sizes})")
 
     # --- tools ------------------------------------------------------------------------------------------
 
-    def _tool_started(self, data: ev.ToolStarted, event: Event) -> Iterator[Line]:
+    def _tool_call_started(self, data: ev.ToolStarted, event: Event) -> Iterator[Line]:
         if self._verbose:
             call = self._call(data, event)
-            yield self._pen.timed(event, f"  {call} start" if event.id else f"  tool {call} start")
+            yield self._timed(event, f"  {call} start" if event.id else f"  tool {call} start")
 
     def _call(self, data: ev.ToolStarted, event: Event) -> str:
-        call = call_in_short(data.tool, data.arguments, whole=self._pen.whole)
+        call = call_in_short(data.tool, data.arguments, whole=self._whole)
         who = paths.caller(event.actor) if event.id else ""  # a script node's process has none, and its node shows
         return f"{who}: {call}" if who else call
 
-    def _tool_delta(self, data: ev.ToolDelta, _event: Event) -> Iterator[Line]:
+    def _tool_call_delta(self, data: ev.ToolDelta, _event: Event) -> Iterator[Line]:
         if self._verbose:
-            yield Line(f"    {data.tool}: {self._pen.short(uncoloured(data.text))}")
+            yield Line(f"    {data.tool}: {self._short(uncoloured(data.text))}")
 
-    def _tool_progress(self, data: ev.ToolProgress, _event: Event) -> Iterator[Line]:
+    def _tool_call_progress(self, data: ev.ToolProgress, _event: Event) -> Iterator[Line]:
         if self._verbose:
             yield Line(f"    {data.tool}: {progress_in_short(data)}")
 
-    def _tool_finished(self, data: ev.ToolFinished, event: Event) -> Iterator[Line]:
-        call = self._call(self._about.data, event) if self._about is not None and event.id else ""
+    def _tool_call_finished(self, data: ev.ToolFinished, event: Event) -> Iterator[Line]:
+        about = self._change.about
+        call = self._call(about.data, event) if about is not None and event.id else ""
         if not self._told(event) or not (call or self._verbose):
             return
         status = f" (exit {data.status})" if data.status else ""
         took = duration(data.seconds)
         name = ("  " if self._verbose else "") + (call or f"tool {data.tool}")
         if data.error is None:
-            yield self._pen.timed(event, f"{name} done{status} in {took}")
+            yield self._timed(event, f"{name} done{status} in {took}")
         elif data.error == _INTERRUPTED:
-            yield self._pen.timed(event, f"{name} stopped after {took}")
+            yield self._timed(event, f"{name} stopped after {took}")
         else:
-            why = self._pen.short(_plain(data.error))
-            yield self._pen.timed(event, f"{name} FAILED{status} in {took} -- {why}", "warning")
+            why = self._short(_plain(data.error))
+            yield self._timed(event, f"{name} FAILED{status} in {took} -- {why}", "warning")
 
     # --- MCP servers ------------------------------------------------------------------------------------
 
-    def _server_starting(self, data: ev.McpServerStarting, event: Event) -> Iterator[Line]:
+    def _mcp_starting(self, data: ev.McpServerStarting, event: Event) -> Iterator[Line]:
         if self._verbose:
             wait = f" in {duration(data.wait)}, since it failed before" if data.wait else ""
-            yield self._pen.timed(event, f"MCP server {data.server} starts{wait}")
+            yield self._timed(event, f"MCP server {data.server} starts{wait}")
 
-    def _server_started(self, data: ev.McpServerStarted, event: Event) -> Iterator[Line]:
+    def _mcp_started(self, data: ev.McpServerStarted, event: Event) -> Iterator[Line]:
         speaks = f" (version {data.version}, MCP {data.protocol})" if self._verbose else ""
         took = f"{duration(data.seconds)}, {counted(data.tools, 'tool')}"
-        yield self._pen.timed(event, f"MCP server {data.server} started in {took}{speaks}")
+        yield self._timed(event, f"MCP server {data.server} started in {took}{speaks}")
 
-    def _server_failed(self, data: ev.McpServerFailed, event: Event) -> Iterator[Line]:
+    def _mcp_failed(self, data: ev.McpServerFailed, event: Event) -> Iterator[Line]:
         if self._verbose:  # else told by what it comes to: a warning, or a call that failed
-            yield self._pen.timed(
-                event, f"MCP server {data.server} did not start -- {self._pen.short(data.error)}", "warning"
-            )
+            yield self._timed(event, f"MCP server {data.server} did not start -- {self._short(data.error)}", "warning")
 
-    def _server_stopped(self, data: ev.McpServerStopped, event: Event) -> Iterator[Line]:
+    def _mcp_stopped(self, data: ev.McpServerStopped, event: Event) -> Iterator[Line]:
         if self._verbose:
-            why = f" -- {self._pen.short(data.error)}" if data.error else ""
-            yield self._pen.timed(event, f"MCP server {data.server} {'was lost' if why else 'ended'}{why}")
+            why = f" -- {self._short(data.error)}" if data.error else ""
+            yield self._timed(event, f"MCP server {data.server} {'was lost' if why else 'ended'}{why}")
 
     # --- models -----------------------------------------------------------------------------------------
 
     def _llm_retry(self, data: ev.LlmRetry, event: Event) -> Iterator[Line]:
         failed = f"{data.model}: try {data.attempt} failed, next in {duration(data.wait)}"
-        yield self._pen.timed(event, f"{failed} -- {self._pen.short(data.error)}", style="warning")
+        yield self._timed(event, f"{failed} -- {self._short(data.error)}", style="warning")
 
     def _llm_request(self, data: ev.LlmRequest, event: Event) -> Iterator[Line]:
         tools = ",".join(data.tools) if len(data.tools) <= 5 else str(len(data.tools))
         if self._verbose:
             about = f"model={data.model} messages={data.messages} tools={tools or 'none'} try={data.attempt}"
-            yield self._pen.timed(event, f"  llm call: {about}")
+            yield self._timed(event, f"  llm call: {about}")
         elif data.attempt == 1 and self._of_node(event):
-            yield self._pen.line(f"  llm call: model={data.model} tools={tools or '<none>'}")
+            yield self._line(f"  llm call: model={data.model} tools={tools or '<none>'}")
 
     def _llm_response(self, data: ev.LlmResponse, event: Event) -> Iterator[Line]:
         if self._verbose:
             used = f"in={data.input_tokens} out={data.output_tokens}"
             stop = f" ({data.stop})" if data.stop else ""
             text = f"  llm answer: model={data.model} {used} {duration(data.seconds)}{stop}"
-            yield self._pen.timed(event, text)
+            yield self._timed(event, text)
 
-    _TELL: ClassVar[dict[type[EventData], Callable[[TroupeTeller, Any, Event], Iterator[Line]]]] = {
-        ev.AgentStarted: _agent_started,
-        ev.AgentFinished: _agent_finished,
-        ev.AgentContinued: _agent_continued,
-        ev.HistoryCompacted: _history_compacted,
-        ev.ToolStarted: _tool_started,
-        ev.ToolDelta: _tool_delta,
-        ev.ToolProgress: _tool_progress,
-        ev.ToolFinished: _tool_finished,
-        ev.McpServerStarting: _server_starting,
-        ev.McpServerStarted: _server_started,
-        ev.McpServerFailed: _server_failed,
-        ev.McpServerStopped: _server_stopped,
-        ev.LlmRetry: _llm_retry,
-        ev.LlmRequest: _llm_request,
-        ev.LlmResponse: _llm_response,
-    }
+
+def is_nested(activity: Activity | None) -> bool:
+    """Whether it belongs to a graph that another graph runs, or to an item of a map."""
+    while activity is not None:
+        kind, data = activity.kind, activity.data
+        if (kind == "graph" and data.depth) or (kind == "node" and data.item is not None):
+            return True
+        activity = activity.above
+    return False
 
 
 def _plain(error: str) -> str:
