@@ -29,7 +29,7 @@ from ..supervisors import Actor
 from . import given
 from .acting import act
 from .frame import person_at_terminal
-from .render.progress import choose
+from .render.plain import choose
 from .render.text import json_object, safe, uncoloured
 from .stdin import piped_text
 from .toolbox import Toolbox, rules_of

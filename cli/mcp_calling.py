@@ -28,7 +28,7 @@ from .acting import act
 from .calling import check, play, tell
 from .frame import person_at_terminal
 from .mcp_shelf import tell_if_off
-from .render.progress import choose
+from .render.plain import choose
 from .render.style import redrawable
 from .render.text import safe
 from .stdin import piped_text

@@ -27,7 +27,8 @@ from ..supervisors import Actor
 from .acting import act
 from .mcp_shelf import reached, remembered, tell_if_off, to_wire
 from .render.lines import duration
-from .render.progress import Progress, choose
+from .render.plain import choose
+from .render.progress import Progress
 from .render.style import redrawable
 from .render.table import columns
 from .render.text import counted, json_object, one_line, safe

@@ -31,7 +31,8 @@ from . import logging
 from .frame import person_at_terminal, play
 from .in_session import Wish, run_in_session
 from .odd_settings import told_already
-from .render.progress import Progress, choose
+from .render.plain import choose
+from .render.progress import Progress
 from .render.result import Result, for_format
 from .render.text import safe, with_node
 from .stdin import prompt_text

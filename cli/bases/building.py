@@ -20,7 +20,7 @@ from ...supervisors import Actor
 from ..acting import act
 from ..frame import person_at_terminal
 from ..render.lines import duration
-from ..render.progress import choose
+from ..render.plain import choose
 from ..render.text import counted, json_object, one_line, safe
 from .seen import Seen, bytes_in_words, look_at
 from .targets import recipes

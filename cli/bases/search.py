@@ -17,7 +17,7 @@ from ...protocol.errors import KnowledgeMissing, UsageError
 from ...protocol.knowledge import Chunk, Hit, Retrieved
 from ...supervisors import Actor
 from ..acting import act
-from ..render.progress import choose
+from ..render.plain import choose
 from ..render.style import redrawable
 from ..render.text import json_object, safe
 from .seen import look_at

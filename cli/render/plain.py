@@ -1,4 +1,4 @@
-"""Progress as plain lines: for pipes, files, CI logs and terminals that can't be redrawn."""
+"""Progress as plain lines, for pipes, files, CI logs and terminals that can't be redrawn; and which way is chosen."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TextIO
 from ...protocol.events import Event
 from .narration import Line, Narrator
 from .progress import Progress
-from .style import colours, paint
+from .style import colours, paint, redrawable
 
 
 class PlainLines(Progress):
@@ -47,3 +47,25 @@ def mark_for(stream: TextIO) -> str:
     """The sign a line of narration begins with, in an alphabet the stream can carry."""
     encoding = (getattr(stream, "encoding", None) or "ascii").lower().replace("-", "")
     return "▸" if encoding.startswith("utf") else ">"
+
+
+def choose(
+    stream: TextIO,
+    *,
+    quiet: bool,
+    verbose: bool,
+    prompting: bool = False,
+    shared: bool = False,
+    by_hand: bool = False,
+) -> Progress:
+    """The way to show progress that fits the stream and the flags; `prompting` and `by_hand` as for `Narrator`.
+
+    `shared` says that others write to the same screen meanwhile, which a tree that is redrawn would wipe away.
+    """
+    if quiet:
+        return Progress()
+    if redrawable(stream) and not shared:
+        from .tree import LiveTree
+
+        return LiveTree(stream, verbose=verbose, prompting=prompting, by_hand=by_hand)
+    return PlainLines(stream, verbose=verbose, prompting=prompting, by_hand=by_hand)

@@ -12,8 +12,8 @@ import trio
 from callboard.actors.views.activity import Activity
 from callboard.actors.views.run_view import RunView
 from callboard.cli.render.board import TAIL, detail, lanes, title
-from callboard.cli.render.plain import PlainLines
-from callboard.cli.render.progress import Progress, choose
+from callboard.cli.render.plain import PlainLines, choose
+from callboard.cli.render.progress import Progress
 from callboard.cli.render.tree import LiveTree
 from callboard.protocol import events as ev
 

@@ -21,7 +21,8 @@ from ....protocol.events import Event, QuestionAnswered, QuestionAsked
 from ....protocol.events.decode import decode
 from ....protocol.outcome import Outcome
 from ...frame import person_at_terminal
-from ...render.progress import Progress, choose
+from ...render.plain import choose
+from ...render.progress import Progress
 from ...render.text import safe, with_node
 from ..client import Client
 from ..frame import Interrupted, tell, with_client
