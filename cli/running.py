@@ -179,7 +179,7 @@ def _page_beside(root: Root) -> AbstractAsyncContextManager[Served]:
 
 def _present(event: Event) -> AbstractContextManager[None]:
     """The run that begins with this event is seen by `callboard ps` of this user."""
-    from ..actors.front.control.present import Present, present
+    from ..actors.front.control.presence import Present, present
 
     assert isinstance(event.data, RunStarted)
     data = event.data

@@ -15,8 +15,8 @@ import trio
 from argon2 import PasswordHasher
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+from callboard.actors.front.access.access_control import AccessControl
 from callboard.actors.front.access.audit import Audit
-from callboard.actors.front.access.gate import Gate
 from callboard.actors.front.access.keys import new_key
 from callboard.actors.io.redact import Redactor
 from callboard.protocol.settings.api import ApiKey, ApiSettings, AuditSettings, Auth
@@ -38,11 +38,11 @@ def showing(token: str, **more: str) -> dict[str, str]:
     return {**HOST, "authorization": f"Bearer {token}", **more}
 
 
-def gate_for(*keys: ApiKey, loopback: bool = True, **settings: Any) -> Gate:
-    """A gate with these keys."""
+def access_for(*keys: ApiKey, loopback: bool = True, **settings: Any) -> AccessControl:
+    """A access with these keys."""
     auth = settings.pop("auth", None) or Auth(keys=keys)
     audit = settings.pop("log", None)
-    return Gate(ApiSettings(auth=auth, **settings), local_token=LOCAL_TOKEN, loopback=loopback, audit=audit)
+    return AccessControl(ApiSettings(auth=auth, **settings), local_token=LOCAL_TOKEN, loopback=loopback, audit=audit)
 
 
 class AuditFile:

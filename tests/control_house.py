@@ -12,12 +12,14 @@ import trio
 from trio_websocket import WebSocketConnection, open_websocket_url
 
 import callboard
-from callboard.actors.front.control.gate import LocalGate
-from callboard.actors.front.control.hub import Hub, HubOptions
+from callboard.actors.front.access.access_control import AccessControl
+from callboard.actors.front.control.hub import Hub
 from callboard.actors.front.control.opening import open_hub
+from callboard.actors.front.control.runs.live_run import HubOptions
 from callboard.actors.front.control.websocket import WebSocketOptions, serve_websocket
 from callboard.protocol.control.schema import json_schema
 from callboard.protocol.events import LlmDelta, RunFinished, RunStarted
+from callboard.protocol.settings.api import ApiSettings
 from callboard.supervisors import Actor
 
 TOKEN = "a-token-of-the-tests"
@@ -100,7 +102,7 @@ class Served:
         self._root = root
         self._hub = hub
         self._options = options
-        self._gate = LocalGate(TOKEN)
+        self._access = AccessControl(ApiSettings(), local_token=TOKEN, loopback=True)
 
     async def serve(self, *, task_status: trio.TaskStatus[None]) -> None:
         """Until cancelled."""
@@ -111,7 +113,7 @@ class Served:
 
     async def _accept(self, stream: trio.SocketStream) -> None:
         async def client(me: Actor) -> None:
-            await serve_websocket(me, stream, self._hub, self._gate, options=self._options)
+            await serve_websocket(me, stream, self._hub, self._access, peer="127.0.0.1", options=self._options)
 
         self.clients += 1
         try:

@@ -14,7 +14,7 @@ import trio
 from interop.acp_schema import Judge
 from stage import Stage
 
-from callboard.actors.front.acp.side import Side
+from callboard.actors.front.acp.agent import AcpAgent
 from callboard.actors.front.control.hub import Hub
 from callboard.actors.front.control.peer import Peer
 from callboard.protocol.control.caller import LOCAL, Caller
@@ -145,7 +145,7 @@ async def editors(hub: Hub) -> AsyncIterator[Callable[..., Editor]]:
 
     def make(agent: str | None = None, caller: Caller = LOCAL) -> Editor:
         editor = Editor()
-        editor.peer = Peer(mine[0], hub, caller, editor.send, acp=Side(agent))
+        editor.peer = Peer(mine[0], hub, caller, editor.send, methods=lambda peer: AcpAgent(peer, agent).methods)
         made.append(editor)
         return editor
 

@@ -19,7 +19,7 @@ import trio
 from fake_models import FakeModels, listening
 
 import callboard
-from callboard.actors.front.control.gate import LocalGate
+from callboard.actors.front.access.access_control import AccessControl
 from callboard.actors.front.control.hub import Hub
 from callboard.actors.front.control.opening import open_hub
 from callboard.actors.front.control.websocket import serve_websocket
@@ -27,6 +27,7 @@ from callboard.actors.front.server.token_file import ServerFile, remove_server, 
 from callboard.protocol.control.caller import LOCAL
 from callboard.protocol.control.own import StartRun
 from callboard.protocol.control.things import RunInfo
+from callboard.protocol.settings.api import ApiSettings
 from callboard.supervisors import Actor
 
 
@@ -149,14 +150,14 @@ async def _serve(tmp_path: Path, ready: queue.Queue[House | BaseException]) -> N
 
 
 async def _control(house: House, ready: queue.Queue[House | BaseException], me: Actor) -> None:
-    gate = LocalGate(house.token)
+    access = AccessControl(ApiSettings(), local_token=house.token, loopback=True)
     async with open_hub(me, house.root) as house.hub, trio.open_nursery() as nursery:
 
         async def serve(stream: trio.SocketStream) -> None:
             stream.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)  # a reader who stands still is felt soon
             house.connections.append(stream)
             try:
-                await serve_websocket(me, stream, house.hub, gate)
+                await serve_websocket(me, stream, house.hub, access, peer="127.0.0.1")
             finally:
                 house.connections.remove(stream)
 

@@ -11,7 +11,7 @@ import pytest
 
 MODULES = (
     "callboard.supervisors.bus",
-    "callboard.actors.front.control.runs.record",
+    "callboard.actors.front.control.runs.live_run",
     "callboard.actors.front.access.audit",
     "callboard.actors.runs.sessions.access",
     "callboard.actors.runs.sessions.summary",

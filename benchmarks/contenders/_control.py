@@ -16,7 +16,7 @@ from typing import Any
 import trio
 
 import callboard
-from callboard.actors.front.control.gate import LocalGate
+from callboard.actors.front.access.access_control import AccessControl
 from callboard.actors.front.control.hub import Hub
 from callboard.actors.front.control.methods import Method
 from callboard.actors.front.control.opening import open_hub
@@ -24,6 +24,7 @@ from callboard.actors.front.control.peer import Peer
 from callboard.actors.front.control.websocket import serve_websocket
 from callboard.protocol.control.own import Params
 from callboard.protocol.events import LlmDelta, RunStarted
+from callboard.protocol.settings.api import ApiSettings
 from callboard.supervisors import Actor
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -82,6 +83,7 @@ async def main(config: Path, state: Path, runs: int, token: str) -> None:
         async def control(me: Actor) -> None:
             async with open_hub(me, root, directory=state / "runs") as hub, trio.open_nursery() as nursery:
                 made = Made(root, runs)
+                access = AccessControl(ApiSettings(), local_token=token, loopback=True)
                 hub.methods |= {
                     "_bench/emit": Method(Emit, Any, made.emit),
                     "_bench/used": Method(Emit, Any, used),
@@ -90,7 +92,7 @@ async def main(config: Path, state: Path, runs: int, token: str) -> None:
                 print(listeners[0].socket.getsockname()[1], flush=True)
 
                 async def accept(stream: trio.SocketStream) -> None:
-                    await _served(root, hub, LocalGate(token), stream)
+                    await _served(root, hub, access, stream)
 
                 nursery.start_soon(trio.serve_listeners, accept, listeners)
                 await trio.sleep_forever()
@@ -99,9 +101,9 @@ async def main(config: Path, state: Path, runs: int, token: str) -> None:
         await trio.lowlevel.wait_readable(sys.stdin.fileno())
 
 
-async def _served(root: callboard.Root, hub: Hub, gate: LocalGate, stream: trio.SocketStream) -> None:
+async def _served(root: callboard.Root, hub: Hub, access: AccessControl, stream: trio.SocketStream) -> None:
     async def client(me: Actor) -> None:
-        await serve_websocket(me, stream, hub, gate)
+        await serve_websocket(me, stream, hub, access, peer="127.0.0.1")
 
     await root.kernel.spawn(client, link=False).wait()
 

@@ -9,8 +9,8 @@ from typing import get_args
 import click
 import pytest
 
+from callboard.actors.front.access.access_control import FIXED
 from callboard.actors.front.access.audit import Action, AuditLine
-from callboard.actors.front.access.gate import FIXED
 from callboard.actors.front.access.scopes import find_route
 from callboard.cli import main
 from callboard.protocol.control.caller import SCOPES

@@ -1,4 +1,4 @@
-"""The audit log: who did what, when, to what, and whether they were let.
+"""The audit log: who did what, when, to what, and whether that was allowed.
 
 One line of JSON each, apart from the log of the program: it is kept for other reasons, and longer. Lines are written by
 a thread and bounded in number (see `lines`); every text in them is bounded in length and goes through the redactor.
@@ -76,8 +76,8 @@ class Audit:
         self._settings = settings
         self._lines = self._opened(settings)
 
-    def turn_to(self, settings: AuditSettings) -> None:
-        """Write elsewhere from now on; what waits still goes where it was meant for."""
+    def configure(self, settings: AuditSettings) -> None:
+        """Write elsewhere from now on; lines that wait go where they were meant for."""
         if settings == self._settings:
             return
         before, self._lines = self._lines, self._opened(settings)
@@ -122,7 +122,7 @@ class Audit:
         )
         self._lines.put(self._redactor.text(msgspec.json.encode(line).decode()))
 
-    def trail(self, owner_of: Callable[[str], str | None]) -> Callable[[Event], None]:
+    def listener(self, owner_of: Callable[[str], str | None]) -> Callable[[Event], None]:
         """A listener for the bus: runs that begin and tools that they call, with whose they are."""
 
         def heard(event: Event) -> None:

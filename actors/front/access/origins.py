@@ -54,9 +54,9 @@ class Origins:
 
     def admits(self, origin: str, host: str) -> bool:
         """Whether pages of this origin may call us at this address."""
-        return self.is_foreign_friend(origin) or _same(origin, host)
+        return self.is_allowed(origin) or _same(origin, host)
 
-    def is_foreign_friend(self, origin: str) -> bool:
+    def is_allowed(self, origin: str) -> bool:
         """Whether the configuration allows this origin, for CORS."""
         return "*" in self._allowed or origin.rstrip("/").lower() in self._allowed
 
@@ -65,7 +65,7 @@ class Origins:
             return False
         if host in LOOPBACK or any(fnmatchcase(host, pattern) for pattern in self._hosts):
             return True
-        return not self._loopback and _is_address(host)
+        return not self._loopback and _address(host) is not None
 
 
 def host_of(netloc: str) -> str | None:
@@ -84,7 +84,7 @@ def peer_of(headers: Headers, peer: str, trusted: tuple[str, ...]) -> str:
         return peer
     for hop in reversed(headers.get("x-forwarded-for", "").split(",")):
         name = hop.strip()
-        if not _is_address(name):
+        if _address(name) is None:
             break
         peer = name
         if not is_within(name, trusted):
@@ -99,7 +99,7 @@ def is_loopback(peer: str) -> bool:
 
 
 def network_of(peer: str) -> str:
-    """Whom bad logins are counted for: an address, or the /64 that one IPv6 host has to itself."""
+    """What bad logins are counted for: an address, or the /64 that one IPv6 host has to itself."""
     address = _address(peer)
     if address is None:
         return peer[:64]
@@ -134,7 +134,3 @@ def _address(text: str) -> IPv4Address | IPv6Address | None:
     if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
         return address.ipv4_mapped
     return address
-
-
-def _is_address(text: str) -> bool:
-    return _address(text) is not None

@@ -6,6 +6,7 @@ the audit log calls a request, and gives the metrics the templates that they hav
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -147,12 +148,10 @@ class Found:
 
 def find_route(method: str, path: str) -> Found | None:
     """What is asked for; None if the table has no such thing."""
-    wanted = "GET" if method == "HEAD" else method
-    parts = path.split("/")[1:]
-    for template, words, rule in _by_method.get(wanted, ()):
-        found = _match(words, parts)
+    for pattern, template, rule in _by_method.get("GET" if method == "HEAD" else method, ()):
+        found = pattern.fullmatch(path)
         if found is not None:
-            return Found(template, rule, found[0] if found else None)
+            return Found(template, rule, found[1] if pattern.groups else None)
     return None
 
 
@@ -163,24 +162,11 @@ def templates_at(path: str) -> Iterator[str]:
             yield found.template
 
 
-def _match(words: tuple[str, ...], parts: list[str]) -> list[str] | None:
-    """What stands in the braces; None if it does not fit."""
-    given: list[str] = []
-    for place, word in enumerate(words):
-        if word.endswith(":path}"):
-            rest = "/".join(parts[place:])
-            return [*given, rest] if rest else None
-        if place >= len(parts):
-            return None
-        if word.startswith("{"):
-            if not parts[place]:
-                return None
-            given.append(parts[place])
-        elif word != parts[place]:
-            return None
-    return given if len(words) == len(parts) else None
+def _pattern(template: str) -> re.Pattern[str]:
+    text = re.sub(r"\\\{\w+:path\\\}", "(.+)", re.escape(template))
+    return re.compile(re.sub(r"\\\{\w+\\\}", "([^/]+)", text), re.DOTALL)
 
 
-_by_method: dict[str, list[tuple[str, tuple[str, ...], Rule]]] = {}
+_by_method: dict[str, list[tuple[re.Pattern[str], str, Rule]]] = {}
 for (_method, _template), _rule in ROUTES.items():
-    _by_method.setdefault(_method, []).append((_template, tuple(_template.split("/")[1:]), _rule))
+    _by_method.setdefault(_method, []).append((_pattern(_template), _template, _rule))

@@ -1,7 +1,6 @@
 """The Agent Client Protocol on a connection: editors talk with agents whose conversations are kept as sessions.
 
-`side` answers the methods, `prompting` plays one prompt as a run of the hub, `updates` maps the run's events to ACP's,
-`replay` the earlier messages, `asking` puts questions to the client, `opened` is a session with the client's settings,
-`surroundings` the client's directories and servers, `stdio` the transport. Imports the hub and `sessions`; only what
-opens connections imports it.
+`agent` answers the methods, `session` is one with the client's settings, directories and servers, `prompting` plays one
+prompt as a run of the hub, `updates` maps the run's events and earlier messages to ACP's, `questions` puts questions to
+the client, `stdio` is the transport. Imports the hub and `sessions`; only what opens connections imports it.
 """

@@ -12,18 +12,17 @@ from ....protocol.control.acp import StopReason
 from ....protocol.control.errors import RUN_FAILED, Refused
 from ....protocol.control.own import StartRun
 from ....protocol.control.things import QuestionAsked
-from ....protocol.errors import ConfigError, NobodyToAsk, UsageError
+from ....protocol.errors import ConfigError, NobodyToAsk
 from ....protocol.events.decode import decode
 from ....protocol.outcome import Outcome
-from ..control.subscription import Lagged
-from .asking import ask
+from ..control.logs.reading import LoggedEvent
+from .questions import ask
 from .updates import Updates, chunk
 
 if TYPE_CHECKING:
     from ....supervisors import Actor, Ref
     from ..control.peer import Peer
-    from ..control.sessions import HubSessions
-    from .surroundings import Surroundings
+    from .session import AcpSession
 
 Json = Any
 
@@ -41,28 +40,26 @@ class Prompting:
     """A prompt that is played.
 
     Args:
-        around: where it is played.
+        id: of the session.
         shows: what the client can show.
 
     Attributes:
         run: id of its run, once it has begun.
-        spent: what the session has cost on this connection, in USD.
     """
 
-    def __init__(self, peer: Peer, session: str, around: Surroundings, shows: Shows, spent: float) -> None:
+    def __init__(self, peer: Peer, id: str, session: AcpSession, shows: Shows) -> None:
         self.run: str | None = None
-        self.spent = spent
         self._peer = peer
         self._hub = peer.hub
+        self._id = id
         self._session = session
-        self._around = around
         self._shows = shows
         self._cancelled = False
         self._waiting = trio.CancelScope()
         self._asked: dict[str, Ref[Never, None]] = {}
 
     def cancel(self) -> None:
-        """The client has called it off. The prompt is answered all the same, with `cancelled`."""
+        """The client cancels it. The prompt is answered all the same, with `cancelled`."""
         self._cancelled = True
         if self.run is None:
             self._waiting.cancel()
@@ -81,8 +78,8 @@ class Prompting:
         """
         with self._waiting:
             request = await self._hub.request(self._peer.caller, wanted)
-            request = msgspec.structs.replace(self._around.put_into(request), parts=images)
-            info = await self._sessions.start(self._peer.caller, self._session, request)
+            request = msgspec.structs.replace(self._session.workspace.applied_to(request), parts=images)
+            info = await self._hub.sessions.start(self._peer.caller, self._id, request)
             self.run = info.run
         if self.run is None:
             return "cancelled"
@@ -96,32 +93,27 @@ class Prompting:
         return self._reason(outcome)
 
     async def _follow(self, run: str) -> Outcome:
-        updates = Updates(self._window, cwd=self._around.cwd, notices=self._shows.notices, spent=self.spent)
+        session = self._session
+        updates = Updates(self._window, cwd=session.workspace.cwd, notices=self._shows.notices, spent=session.spent)
         asking = self._peer.me.spawn(self._questions, run, name="questions", link=False)
         try:
             await self._tell(run, updates)
         finally:
-            self.spent = updates.cost
+            session.spent = updates.cost
             asking.cancel()  # and what it asks at the moment
         outcome = await self._hub.wait(self._peer.caller, run)
         if outcome.output and not updates.said:
             await self._update(chunk("agent_message_chunk", outcome.output))
-        await self._sessions.kept(run)
+        await self._hub.sessions.kept(run)
         return outcome
 
     async def _tell(self, run: str, updates: Updates) -> None:
-        after = 0
-        while True:
-            try:
-                with self._hub.subscribe(self._peer.caller, run, after) as events:
-                    async for event in events:
-                        if (told := decode(event.data)) is not None:
-                            for update in updates.of(told):
-                                await self._update(update)
-                        after = event.seq
-                return
-            except Lagged as lagged:
-                after = lagged.after
+        async def take(event: LoggedEvent) -> None:
+            if (told := decode(event.data)) is not None:
+                for update in updates.of(told):
+                    await self._update(update)
+
+        await self._hub.follow(self._peer.caller, run, take)
 
     async def _questions(self, me: Actor, run: str) -> None:
         """Body of the actor whose children put questions to the client."""
@@ -138,7 +130,7 @@ class Prompting:
         """Body of a question's actor; another front end's answer cancels it."""
         answer: str | list[str] | None = None
         try:
-            answer = await ask(self._peer, self._session, question, forms=self._shows.forms)
+            answer = await ask(self._peer, self._id, question, forms=self._shows.forms)
         except NobodyToAsk as nobody:
             await self._update(chunk("agent_message_chunk", f"\n\n{nobody}\n"))
         self._asked.pop(id, None)
@@ -147,13 +139,6 @@ class Prompting:
         else:
             self._hub.answer(self._peer.caller, id, answer)
 
-    @property
-    def _sessions(self) -> HubSessions:
-        sessions: HubSessions | None = self._hub.sessions  # type: ignore[assignment]  # the hub's own
-        if sessions is None:
-            raise UsageError("there are no sessions here")
-        return sessions
-
     def _window(self, model: str) -> int | None:
         try:
             return self._hub.root.gateway.window(model)
@@ -161,7 +146,7 @@ class Prompting:
             return None
 
     async def _update(self, update: dict[str, Json]) -> None:
-        await self._peer.notify("session/update", {"sessionId": self._session, "update": update})
+        await self._peer.notify("session/update", {"sessionId": self._id, "update": update})
 
     def _reason(self, outcome: Outcome) -> StopReason:
         if outcome.status == "cancelled" or self._cancelled:

@@ -8,7 +8,7 @@ from ....protocol.control.caller import LOCAL
 from ...io.stdio import over_pipes, private_stdio
 from ..control.opening import open_hub
 from ..control.peer import Peer
-from .side import Side
+from .agent import AcpAgent
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
@@ -30,7 +30,7 @@ async def serve_acp_pipes(root: Root, source: int, sink: int, agent: str | None 
 
     async def body(me: Actor) -> None:
         async with open_hub(me, root) as hub, over_pipes(me, source, sink) as (messages, outbox):
-            peer = Peer(me, hub, LOCAL, outbox.put, acp=Side(agent))
+            peer = Peer(me, hub, LOCAL, outbox.put, methods=lambda peer: AcpAgent(peer, agent).methods)
             try:
                 async for line in messages:
                     await peer.receive(line)

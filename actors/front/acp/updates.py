@@ -1,4 +1,4 @@
-"""A run's events as `session/update`s.
+"""A run's events as `session/update`s, and what was said in a session before, for a client that opens it again.
 
 llm.delta, llm.reasoning        agent_message_chunk, agent_thought_chunk (of the agent itself, not of its children)
 tool.call.*                     tool_call, tool_call_update; the todo family makes a `plan` as well
@@ -15,8 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from ....protocol import events as ev
-from ....protocol.control.acp import text_block
+from ....protocol.chat import AssistantTurn, ImagePart, TextPart, ToolTurn, UserTurn, parts_of, text_of
+from ....protocol.control.acp import image_block, text_block
 from ....protocol.events import Event
+from ....protocol.session import Session
+from ...runs.sessions.export import all_turns
 from ...views.activity import Activity
 from ...views.run_view import RunView
 
@@ -135,6 +138,31 @@ class Updates:
             if self.cost:
                 update["cost"] = {"amount": self.cost, "currency": "USD"}
             yield update
+
+
+def replay(session: Session) -> Iterator[Update]:
+    """What was said in a session, in order."""
+    plan = Plan()
+    changed = False
+    ids: dict[str, str] = {}
+    for index, turn in enumerate(all_turns(session)):
+        if isinstance(turn, UserTurn):
+            for part in parts_of(turn.content):
+                if isinstance(part, TextPart):
+                    yield chunk("user_message_chunk", part.text)
+                elif isinstance(part, ImagePart):
+                    yield {"sessionUpdate": "user_message_chunk", "content": image_block(part)}
+        elif isinstance(turn, AssistantTurn):
+            if turn.text:
+                yield chunk("agent_message_chunk", turn.text)
+            for call in turn.tool_calls:
+                ids[call.id] = f"{index}-{call.id}"  # ids of old calls may come again
+                yield tool_call(ids[call.id], call.name, kind=kind_of(call.name), raw=call.arguments)
+                changed = plan.change(call.name, call.arguments) or changed
+        elif isinstance(turn, ToolTurn):
+            yield tool_call_update(ids.get(turn.call, turn.call), text_of(turn.content), failed=turn.error)
+    if changed and plan.entries:
+        yield {"sessionUpdate": "plan", "entries": plan.entries}
 
 
 class Plan:

@@ -16,8 +16,8 @@ from __future__ import annotations
 import builtins
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TYPE_CHECKING
 
 import msgspec
 import trio
@@ -33,22 +33,21 @@ from ....protocol.questions import Question
 from ....protocol.requests import RunRequest
 from ...io.unread import UnreadOfAll
 from ...runs.hooks import NO_HOOKS, Hooks
-from .asking import Asking, QuestionFeed
+from .actors import Actors
 from .logs.reading import LoggedEvent
 from .logs.runs import RunLogs, order
-from .model_files import check_model
-from .runs.access import check_owner, no_run, sees
-from .runs.outcomes import outcome_of
-from .runs.running import Running
-from .starting import request_of
-from .steering import Steering
-from .subscription import Subscription
-from .tree import Tree
+from .open_questions import OpenQuestions, QuestionFeed
+from .requests import check_model, request_of
+from .runs.live_run import HubOptions
+from .runs.running import Running, check_owner, no_run, sees
+from .runs.summary import outcome_of
+from .subscription import Lagged, Subscription
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
     from ...runs.root import Root
-    from .method import Method
+    from .peer import Method
+    from .sessions import HubSessions
 
 log = logging.getLogger("callboard.control")
 
@@ -68,33 +67,6 @@ END_WITHIN = 6.0
 """Seconds for the logs to be written at the end."""
 
 
-class HubOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How much the hub holds.
-
-    Attributes:
-        ring_events, ring_bytes: of each run that is under way, kept in memory.
-        max_runs: how many may be under way at a time; 0 for any number.
-        questions: how many changes of questions a reader may be behind.
-        keep_runs: how many runs that are over are kept on disk, the newest; 0 for all.
-    """
-
-    ring_events: int = 1024
-    ring_bytes: int = 1024 * 1024
-    max_runs: int = 0
-    questions: int = 10_000
-    keep_runs: int = 1000
-
-
-class Sessions(Protocol):
-    """Who starts runs that belong to a session (`actors.sessions`)."""
-
-    async def start(self, caller: Caller, session: str, request: RunRequest, *, title: str = "") -> RunInfo:
-        """The prompt is the session's next; the run that comes of it."""
-
-    async def placed(self, caller: Caller, wanted: StartRun) -> StartRun:
-        """What is wanted, in the session that the agent is always run in."""
-
-
 class Hub:
     """See the module, and `opening.open_hub`.
 
@@ -102,7 +74,7 @@ class Hub:
         root: what the runs share.
         logs: what is kept of runs.
         options: see there.
-        sessions: set by their owner.
+        sessions: starts runs that belong to a session.
         actors: what can be seen of the actors of runs, and done with them.
         methods: what a peer may be asked, by name.
         unread: what the connections of each key have not read yet.
@@ -122,29 +94,22 @@ class Hub:
         self.root = root
         self.logs = logs
         self.options = options or HubOptions()
-        self.sessions: Sessions | None = None
+        self.sessions: HubSessions
         self.methods: dict[str, Method] = {}
         self.since = trio.current_time()
         self.closing = False
         self.unread = UnreadOfAll()
         self._me = me
-        self._asking = Asking(self.options.questions)
+        self._open_questions = OpenQuestions(self.options.questions)
         self._pictures: dict[str, GraphPicture] = {}
-        self._runs = Running(
-            root,
-            logs,
-            ring_events=self.options.ring_events,
-            ring_bytes=self.options.ring_bytes,
-            redact=redact,
-        )
-        self._tree = Tree(root.kernel.actor, self._runs.view_of)
-        self.actors = Steering(root, self._tree, self._runs, self.get)
+        self._runs = Running(root, logs, self.options, redact)
+        self.actors = Actors(root, self._runs, self.get)
 
     @contextlib.asynccontextmanager
     async def at_work(self) -> AsyncIterator[trio.Nursery]:
         """Listen, and let runs go on, while the block lasts; what goes on beside them is put into the nursery."""
         try:
-            with self.root.bus.listen(self._hear), self.root.questions.attach(self._asking):
+            with self.root.bus.listen(self._hear), self.root.questions.attach(self._open_questions):
                 async with trio.open_nursery() as nursery:
                     self._runs.nursery = nursery
                     nursery.start_soon(self._prune)
@@ -186,8 +151,6 @@ class Hub:
         request = await self.request(caller, wanted)
         if wanted.session is None:
             return await self.begin(caller, request, title=wanted.title)
-        if self.sessions is None:
-            raise UsageError("there are no sessions here")
         return await self.sessions.start(caller, wanted.session, request, title=wanted.title)
 
     async def request(self, caller: Caller, wanted: StartRun) -> RunRequest:
@@ -334,6 +297,20 @@ class Hub:
             raise UsageError(f"`after` is a number from 0 to {newest}, that of the newest event, not {after}")
         return Subscription(self.logs, info, record, after)
 
+    async def follow(
+        self, caller: Caller, run: str, take: Callable[[LoggedEvent], Awaitable[None]], after: int = 0
+    ) -> None:
+        """Give every event after number `after` to `take`, up to the run's last; a slow reader goes on from the log."""
+        while True:
+            with self.subscribe(caller, run, after) as events:
+                try:
+                    async for event in events:
+                        after = event.seq
+                        await take(event)
+                except Lagged:
+                    continue
+            return
+
     async def events(self, caller: Caller, run: str, after: int = 0, limit: int = 1000) -> builtins.list[LoggedEvent]:
         """A page of what has happened after number `after`: at least one event if there is any, and `limit` at most."""
         self.get(caller, run)
@@ -365,16 +342,16 @@ class Hub:
 
     async def targets(self, caller: Caller) -> builtins.list[TargetInfo]:
         """What can be started by its name."""
-        caller.need("read:agents")
         from .targets import targets
 
+        caller.need("read:agents")
         return await targets(self.root)
 
     async def target(self, caller: Caller, name: str) -> TargetInfo | None:
         """What a name starts; None for nothing."""
-        caller.need("read:agents")
         from .targets import target
 
+        caller.need("read:agents")
         return await target(self.root, name)
 
     # --- questions ----------------------------------------------------------------------------------------
@@ -383,13 +360,13 @@ class Hub:
         """Those that wait for an answer, oldest first."""
         if run is not None:
             self.get(caller, run)
-        asked = self._asking.open.values()
+        asked = self._open_questions.open.values()
         return [each for each in asked if run in (None, each.run) and sees(caller, self._runs.owner_of(each.run))]
 
     def answer(self, caller: Caller, question: str, value: str | builtins.list[str]) -> bool:
         """Answer a question; False if it is not open any more."""
         caller.need("answer:questions")
-        asked = self._asking.open.get(question)
+        asked = self._open_questions.open.get(question)
         if asked is None:
             return False
         check_owner(caller, self._runs.owner_of(asked.run), asked.run)
@@ -397,7 +374,7 @@ class Hub:
 
     def watch_questions(self, caller: Caller) -> contextlib.AbstractContextManager[QuestionFeed]:
         """The open ones, then each as it is asked or closed."""
-        return self._asking.watch(lambda question: sees(caller, self._runs.owner_of(question.run)))
+        return self._open_questions.watch(lambda question: sees(caller, self._runs.owner_of(question.run)))
 
     async def drained(self) -> None:
         """Wait until no run is under way."""
@@ -422,7 +399,7 @@ class Hub:
         try:
             if event.run:
                 self._runs.hear(event)
-            self._tree.take(event)
+            self.actors.take(event)
             if event.kind in TERMINAL:
                 self._pictures.pop(event.run, None)
         except Exception:  # reported; a listener that raises is dropped, and that would end every run's log

@@ -1,36 +1,38 @@
 """What a client may call: our own methods, by name, with the structs of their parameters.
 
-Those of sessions are in `sessions`. docs/control.md has each of them with an example.
+docs/control.md has each of them with an example.
 """
 
 from __future__ import annotations
 
 import contextlib
+import inspect
 import logging
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 import trio
 
 from ....protocol.control import own, schema
-from ....protocol.control.things import GraphPicture, QuestionAsked
+from ....protocol.control.bounds import Name
+from ....protocol.control.own import Done, Params
+from ....protocol.control.things import QuestionAsked
 from ....protocol.errors import UsageError
 from ....protocol.version import VERSION
-from .asking import shown
-from .feed import FeedLagged
-from .memory import memory_of_process
-from .method import Method
-from .peer import Follow, Peer
+from ...runs.sessions.store import SessionMeta
+from .actors import memory_of_process
+from .open_questions import FeedLagged
+from .peer import Follow, Method, Peer
 from .subscription import Lagged, Subscription
 
 if TYPE_CHECKING:
-    from .tree import TreeWatch
+    from ...runs.sessions.live import Sessions
+    from .actors import TreeWatch
 
-MOST_EVENTS = 1000
+MOST_EVENTS = MOST_RUNS = 1000
 """Of one page."""
-
-MOST_RUNS = 1000
 
 AGAIN_AFTER = 1.0
 """The retry time, in seconds, for a reader of an unreadable log."""
@@ -41,37 +43,26 @@ log = logging.getLogger("callboard.control")
 # --- runs --------------------------------------------------------------------------------------------------
 
 
-async def _start(peer: Peer, params: own.StartRun) -> own.OneRun:
-    sessions = peer.hub.sessions
-    wanted = params if sessions is None else await sessions.placed(peer.caller, params)
-    return own.OneRun(run=await peer.hub.start(peer.caller, wanted))
+async def _start(peer: Peer, params: own.StartRun) -> Any:
+    return await peer.hub.start(peer.caller, await peer.hub.sessions.placed(peer.caller, params))
 
 
 def _list(peer: Peer, params: own.ListRuns) -> own.Runs:
-    if not 1 <= params.limit <= MOST_RUNS:
-        raise UsageError(f"`limit` is a number from 1 to {MOST_RUNS}, not {params.limit}")
+    _check_limit(params.limit, MOST_RUNS)
     runs, next = peer.hub.page(peer.caller, status=params.status, limit=params.limit, before=params.before)
     return own.Runs(runs=runs, next=next)
 
 
-async def _get(peer: Peer, params: own.OfRun) -> own.OneRun:
-    return own.OneRun(run=await peer.hub.look(peer.caller, params.run))
-
-
-def _cancel(peer: Peer, params: own.OfRun) -> own.Cancelled:
-    return own.Cancelled(cancelled=peer.hub.cancel(peer.caller, params.run))
-
-
-async def _delete(peer: Peer, params: own.OfRun) -> own.Done:
-    await peer.hub.delete(peer.caller, params.run)
-    return own.Done()
+def _check_limit(limit: int, most: int) -> None:
+    if not 1 <= limit <= most:
+        raise UsageError(f"`limit` is a number from 1 to {most}, not {limit}")
 
 
 def _subscribe(peer: Peer, params: own.Subscribe) -> Follow:
     events = peer.hub.subscribe(peer.caller, params.run, params.after)
     seq = peer.hub.get(peer.caller, params.run).seq
     id = peer.new_subscription()
-    return Follow(own.Subscribed(subscription=id, seq=seq), _tell_events, peer, id, events, id=id)
+    return Follow(own.Subscribed(subscription=id, seq=seq), partial(_tell_events, peer, id, events), id)
 
 
 async def _tell_events(peer: Peer, id: str, events: Subscription) -> None:
@@ -103,8 +94,7 @@ async def _tell_events(peer: Peer, id: str, events: Subscription) -> None:
 
 
 async def _events(peer: Peer, params: own.ReadEvents) -> own.Events:
-    if not 1 <= params.limit <= MOST_EVENTS:
-        raise UsageError(f"`limit` is a number from 1 to {MOST_EVENTS}, not {params.limit}")
+    _check_limit(params.limit, MOST_EVENTS)
     if params.after < 0:
         raise UsageError(f"`after` is the number of an event, 0 for before the first, not {params.after}")
     found = await peer.hub.events(peer.caller, params.run, params.after, params.limit)
@@ -112,14 +102,6 @@ async def _events(peer: Peer, params: own.ReadEvents) -> own.Events:
     info = peer.hub.get(peer.caller, params.run)
     at_the_end = info.over and (after >= info.seq or not found)
     return own.Events(events=[msgspec.Raw(event.data) for event in found], next=None if at_the_end else after)
-
-
-async def _graph(peer: Peer, params: own.OfRun) -> GraphPicture:
-    return await trio.to_thread.run_sync(peer.hub.graph_of, peer.caller, params.run)  # files are read
-
-
-def _unsubscribe(peer: Peer, params: own.Unsubscribe) -> own.Unsubscribed:
-    return own.Unsubscribed(unsubscribed=peer.unsubscribe(params.subscription))
 
 
 # --- actors ------------------------------------------------------------------------------------------------
@@ -135,7 +117,7 @@ def _watch_tree(peer: Peer, params: own.WatchTree) -> Follow:
     watch.__enter__()  # from here on nothing is missed
     actors = peer.hub.actors.tree(peer.caller, params.run)
     result = own.WatchingTree(subscription=id, actors=actors, memory=memory_of_process())
-    return Follow(result, _tell_changes, peer, id, watch, id=id, after=watch.__exit__)
+    return Follow(result, partial(_tell_changes, peer, id, watch), id, watch.__exit__)
 
 
 async def _tell_changes(peer: Peer, id: str, watch: TreeWatch) -> None:
@@ -146,41 +128,12 @@ async def _tell_changes(peer: Peer, id: str, watch: TreeWatch) -> None:
         await peer.room()  # before the next change is made
 
 
-def _inspect(peer: Peer, params: own.OfActor) -> own.OneActor:
-    return own.OneActor(actor=peer.hub.actors.inspect(peer.caller, params.path))
-
-
-async def _send(peer: Peer, params: own.SendText) -> own.Done:
-    await peer.hub.actors.send(peer.caller, params.path, params.text)
-    return own.Done()
-
-
-def _pause(peer: Peer, params: own.OfActor) -> own.Paused:
-    return own.Paused(paused=peer.hub.actors.pause(peer.caller, params.path))
-
-
-def _resume(peer: Peer, params: own.OfActor) -> own.Resumed:
-    return own.Resumed(resumed=peer.hub.actors.resume(peer.caller, params.path))
-
-
-def _cancel_actor(peer: Peer, params: own.OfActor) -> own.Cancelled:
-    return own.Cancelled(cancelled=peer.hub.actors.cancel_actor(peer.caller, params.path))
-
-
 # --- questions ---------------------------------------------------------------------------------------------
 
 
-def _questions(peer: Peer, params: own.ListQuestions) -> own.Questions:
-    return own.Questions(questions=[shown(each) for each in peer.hub.questions(peer.caller, params.run)])
-
-
-def _answer(peer: Peer, params: own.AnswerQuestion) -> own.Answered:
-    return own.Answered(answered=peer.hub.answer(peer.caller, params.question, params.value))
-
-
-def _watch_questions(peer: Peer, params: own.Nothing) -> Follow:  # noqa: ARG001 - it has none
+def _watch_questions(peer: Peer, _: own.Nothing) -> Follow:
     id = peer.new_subscription()
-    return Follow(own.Watching(subscription=id), _tell_questions, peer, id, id=id)
+    return Follow(own.Watching(subscription=id), partial(_tell_questions, peer, id), id)
 
 
 async def _tell_questions(peer: Peer, id: str) -> None:
@@ -197,22 +150,10 @@ async def _tell_questions(peer: Peer, id: str) -> None:
         await peer.notify("_question/lagged", own.QuestionsLagged(subscription=id))
 
 
-# --- the rest ----------------------------------------------------------------------------------------------
+# --- the server --------------------------------------------------------------------------------------------
 
 
-def _mcp_status(peer: Peer, params: own.Nothing) -> own.Servers:  # noqa: ARG001 - it has none
-    return own.Servers(servers=peer.hub.mcp_status(peer.caller))
-
-
-async def _mcp_reload(peer: Peer, params: own.ReloadServers) -> own.Reloaded:
-    return own.Reloaded(reloaded=await peer.hub.mcp_reload(peer.caller, params.server))
-
-
-async def _targets(peer: Peer, params: own.Nothing) -> own.Targets:  # noqa: ARG001 - it has none
-    return own.Targets(targets=await peer.hub.targets(peer.caller))
-
-
-def _server_info(peer: Peer, params: own.Nothing) -> own.ServerInfo:  # noqa: ARG001 - it has none
+def _server_info(peer: Peer, _: own.Nothing) -> own.ServerInfo:
     return own.ServerInfo(
         name="callboard",
         version=VERSION,
@@ -227,28 +168,28 @@ def _server_info(peer: Peer, params: own.Nothing) -> own.ServerInfo:  # noqa: AR
 _CALLS: dict[str, Callable[[Peer, Any], Any]] = {
     "_run/start": _start,
     "_run/list": _list,
-    "_run/get": _get,
-    "_run/cancel": _cancel,
-    "_run/delete": _delete,
+    "_run/get": lambda peer, params: peer.hub.look(peer.caller, params.run),
+    "_run/cancel": lambda peer, params: peer.hub.cancel(peer.caller, params.run),
+    "_run/delete": lambda peer, params: peer.hub.delete(peer.caller, params.run),
     "_run/subscribe": _subscribe,
-    "_run/unsubscribe": _unsubscribe,
+    "_run/unsubscribe": lambda peer, params: peer.unsubscribe(params.subscription),
     "_run/events": _events,
-    "_run/graph": _graph,
+    "_run/graph": lambda peer, params: trio.to_thread.run_sync(peer.hub.graph_of, peer.caller, params.run),
     "_actor/tree": _tree,
     "_actor/subscribe": _watch_tree,
-    "_actor/unsubscribe": _unsubscribe,
-    "_actor/inspect": _inspect,
-    "_actor/send": _send,
-    "_actor/pause": _pause,
-    "_actor/resume": _resume,
-    "_actor/cancel": _cancel_actor,
-    "_question/list": _questions,
-    "_question/answer": _answer,
+    "_actor/unsubscribe": lambda peer, params: peer.unsubscribe(params.subscription),
+    "_actor/inspect": lambda peer, params: peer.hub.actors.inspect(peer.caller, params.path),
+    "_actor/send": lambda peer, params: peer.hub.actors.send(peer.caller, params.path, params.text),
+    "_actor/pause": lambda peer, params: peer.hub.actors.pause(peer.caller, params.path),
+    "_actor/resume": lambda peer, params: peer.hub.actors.resume(peer.caller, params.path),
+    "_actor/cancel": lambda peer, params: peer.hub.actors.cancel_actor(peer.caller, params.path),
+    "_question/list": lambda peer, params: msgspec.to_builtins(peer.hub.questions(peer.caller, params.run)),
+    "_question/answer": lambda peer, params: peer.hub.answer(peer.caller, params.question, params.value),
     "_question/subscribe": _watch_questions,
-    "_question/unsubscribe": _unsubscribe,
-    "_mcp/status": _mcp_status,
-    "_mcp/reload": _mcp_reload,
-    "_target/list": _targets,
+    "_question/unsubscribe": lambda peer, params: peer.unsubscribe(params.subscription),
+    "_mcp/status": lambda peer, _: peer.hub.mcp_status(peer.caller),
+    "_mcp/reload": lambda peer, params: peer.hub.mcp_reload(peer.caller, params.server),
+    "_target/list": lambda peer, _: peer.hub.targets(peer.caller),
     "_server/info": _server_info,
 }
 
@@ -259,7 +200,126 @@ _LONG = frozenset(
     }
 )
 
+
+# --- sessions ----------------------------------------------------------------------------------------------
+
+
+class ListSessions(Params, frozen=True):
+    """`_session/list`: of one agent, or all."""
+
+    agent: Name | None = None
+
+
+class OfSession(Params, frozen=True):
+    """`_session/get`, `_session/delete`, `_session/empty`, `_session/compress`: an id, or an alias of `agent`'s."""
+
+    session: Name
+    agent: Name | None = None
+
+
+class RenameSession(OfSession, frozen=True, kw_only=True):
+    """`_session/rename`."""
+
+    alias: Name
+
+
+class ExportSession(OfSession, frozen=True, kw_only=True):
+    """`_session/export`."""
+
+    form: Literal["markdown", "json"] = "markdown"
+
+
+class SessionList(msgspec.Struct, kw_only=True):
+    """Result of `_session/list`, newest first."""
+
+    sessions: list[SessionMeta]
+
+
+class OneSession(msgspec.Struct, kw_only=True):
+    """Result of `_session/get` and `_session/rename`; `messages` as in the session's file."""
+
+    session: SessionMeta
+    messages: list[dict[str, Any]] = []
+
+
+class Compressed(msgspec.Struct, kw_only=True):
+    """Result of `_session/compress`: False if there was too little to shorten."""
+
+    compressed: bool
+
+
+class Exported(msgspec.Struct, kw_only=True):
+    """Result of `_session/export`."""
+
+    text: str
+
+
+def _sessions(peer: Peer) -> Sessions:
+    return peer.hub.root.sessions
+
+
+async def _get_session(peer: Peer, params: OfSession) -> OneSession:
+    stored = await _sessions(peer).get(peer.caller, params.session, agent=params.agent)
+    meta = await trio.to_thread.run_sync(_sessions(peer).store.meta, stored)
+    return OneSession(session=meta, messages=stored.session.messages)
+
+
+async def _rename(peer: Peer, params: RenameSession) -> OneSession:
+    meta = await _sessions(peer).rename(peer.caller, params.session, params.alias, agent=params.agent)
+    return OneSession(session=meta)
+
+
+# --- all of them -------------------------------------------------------------------------------------------
+
+
+def _method(params: Any, result: Any, call: Callable[[Peer, Any], Any], *, long: bool = False) -> Method:
+    """A method whose `call` may return the value of the result's one field, and nothing for an empty one."""
+
+    def filled(value: Any) -> Any:
+        if isinstance(value, result | Follow):
+            return value
+        return result(**dict.fromkeys(result.__struct_fields__, value))
+
+    async def later(value: Awaitable[Any]) -> Any:
+        return filled(await value)
+
+    def answer(peer: Peer, given: Any) -> Any:
+        value = call(peer, given)
+        return later(value) if inspect.iscoroutine(value) else filled(value)
+
+    return Method(params, result, answer, long)
+
+
 METHODS = {
-    name: Method(params, result, _CALLS[name], long=name in _LONG) for name, (params, result) in schema.METHODS.items()
+    **{
+        name: _method(params, result, _CALLS[name], long=name in _LONG)
+        for name, (params, result) in schema.METHODS.items()
+    },
+    "_session/list": _method(
+        ListSessions, SessionList, lambda peer, params: _sessions(peer).list(peer.caller, agent=params.agent), long=True
+    ),
+    "_session/get": _method(OfSession, OneSession, _get_session, long=True),
+    "_session/rename": _method(RenameSession, OneSession, _rename),
+    "_session/delete": _method(
+        OfSession,
+        Done,
+        lambda peer, params: _sessions(peer).delete(peer.caller, params.session, agent=params.agent),
+    ),
+    "_session/empty": _method(
+        OfSession,
+        Done,
+        lambda peer, params: _sessions(peer).empty(peer.caller, params.session, agent=params.agent),
+    ),
+    "_session/compress": _method(
+        OfSession,
+        Compressed,
+        lambda peer, params: _sessions(peer).compress(peer.caller, params.session, agent=params.agent),
+    ),
+    "_session/export": _method(
+        ExportSession,
+        Exported,
+        lambda peer, params: _sessions(peer).export(peer.caller, params.session, agent=params.agent, form=params.form),
+        long=True,
+    ),
 }
-"""Our own methods."""
+"""Our own methods; those of ACP are in `acp.agent`."""

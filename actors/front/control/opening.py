@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...io.directories import state_dir
-from .hub import END_WITHIN, Hub, HubOptions
+from .hub import END_WITHIN, Hub
 from .logs.runs import RunLogs
 from .methods import METHODS
-from .sessions import SESSION_METHODS, HubSessions
+from .runs.live_run import HubOptions
+from .sessions import HubSessions
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
@@ -45,7 +46,7 @@ async def open_hub(
         hub = Hub(me, root, logs, options=options, redact=redact)
         async with hub.at_work() as nursery:
             hub.sessions = HubSessions(hub, nursery)
-            hub.methods = {**METHODS, **SESSION_METHODS}
+            hub.methods = dict(METHODS)
             yield hub
     finally:
         with root.kernel.shield(END_WITHIN):

@@ -8,22 +8,22 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, Never, Protocol
+from typing import TYPE_CHECKING, Any, Never
 
 import msgspec
 
 from ....protocol.control.caller import Caller
 from ....protocol.errors import CallboardError, Saturated, ShuttingDown
-from ....protocol.jsonrpc import METHOD_NOT_FOUND, UNREADABLE, ErrorData, Json, Notification, Request
+from ....protocol.jsonrpc import METHOD_NOT_FOUND, UNREADABLE, ErrorData, Notification, Request
 from ....protocol.problems import did_you_mean
 from ...io import peer
 from ...io.outbox import Gone
 
 if TYPE_CHECKING:
     from ....supervisors import Actor, Ref
-    from .gate import Gate
+    from ..access.access_control import AccessControl
     from .hub import Hub
 
 MOST_SUBSCRIPTIONS = 1024
@@ -35,51 +35,38 @@ async def _always() -> None:
     """Of a transport that has a single client, which is its own."""
 
 
-class Follow:
+class Follow(msgspec.Struct, frozen=True):
     """What a method returns that goes on after its answer: the answer, and what to do then, as an actor.
 
-    Args:
+    Attributes:
+        id: of the subscription.
         after: called once when it is over, whether or not it ever came to `body`.
     """
 
-    def __init__(
-        self,
-        result: Json,
-        body: Callable[..., Awaitable[None]],
-        *args: Any,
-        id: str,
-        after: Callable[[], None] | None = None,
-    ) -> None:
-        self.result = result
-        self.body = body
-        self.args = args
-        self.id = id
-        self.after = after
+    result: Any
+    body: Callable[[], Awaitable[None]]
+    id: str
+    after: Callable[[], None] | None = None
 
 
-class AcpSide(Protocol):
-    """The Agent Client Protocol on a connection (`acp`)."""
+class Method(msgspec.Struct, frozen=True):
+    """A method.
 
-    @property
-    def methods(self) -> Collection[str]:
-        """Names of the methods it answers."""
+    Attributes:
+        params: struct of its parameters.
+        result: struct of its result.
+        call: called with the connection and the parameters; returns the result, something to await for
+            it, or `Follow`.
+        long: the result may be long: it is made when there is room for it, and of those that are awaited only a few are
+            made for one key at a time.
+        notification: it has no answer.
+    """
 
-    def attach(self, peer: Peer) -> None:
-        """The connection is there."""
-
-    async def call(self, method: str, params: msgspec.Raw) -> Json:
-        """Answer a request; runs as an actor of its own, is cancelled by `$/cancel_request` and with the connection.
-
-        Raises:
-            CallboardError: told to the client (see `protocol.control.errors`).
-            msgspec.ValidationError: the parameters are not what they should be.
-        """
-
-    def notified(self, method: str, params: msgspec.Raw) -> None:
-        """The client tells something; must be quick."""
-
-    def close(self) -> None:
-        """The connection is gone."""
+    params: Any
+    result: Any
+    call: Callable[[Any, Any], Any]
+    long: bool = False
+    notification: bool = False
 
 
 class Peer(peer.Peer):
@@ -90,8 +77,8 @@ class Peer(peer.Peer):
         hub: what it is a front end of.
         caller: the other side.
         send: sends one frame, and returns when the transport has taken it; raises `Gone`.
-        acp: answers the methods of ACP.
-        gate: asked before each method, and told after it.
+        methods: makes those that this connection answers beside the hub's (ACP).
+        access: authorises each method, and audits it.
         room: waits until the transport has room for a frame, and raises `Gone`. It is waited for before long answers
             are made, so that a client that does not read keeps us from making them, not only from sending them.
         turn: a block for making a long answer and sending it.
@@ -107,8 +94,8 @@ class Peer(peer.Peer):
         caller: Caller,
         send: Callable[[bytes], Awaitable[None]],
         *,
-        acp: AcpSide | None = None,
-        gate: Gate | None = None,
+        methods: Callable[[Peer], Mapping[str, Method]] | None = None,
+        access: AccessControl | None = None,
         room: Callable[[], Awaitable[None]] = _always,
         turn: AbstractAsyncContextManager[None] | None = None,
     ) -> None:
@@ -117,56 +104,56 @@ class Peer(peer.Peer):
         self.turn = turn or contextlib.nullcontext()
         self.hub = hub
         self.caller = caller
-        self._acp = acp
-        self._gate = gate
+        self._access = access
         self._subscriptions: dict[str, Ref[Never, None]] = {}
-        if acp is not None:
-            acp.attach(self)
+        self._methods = {} if methods is None else methods(self)
 
     # --- what comes ---------------------------------------------------------------------------------------
 
     async def begin(self, request: Request, send: peer.Send) -> Any:  # noqa: ARG002 - all goes one way here
         """See `io.peer.Peer`."""
         name = request.method
-        by_acp = self._acp is not None and name in self._acp.methods
-        method = self.hub.methods.get(name)
-        if method is None and not by_acp:
+        method = self._method(name)
+        if method is None or method.notification:
             raise peer.Refusal(METHOD_NOT_FOUND, self._unknown(name))
-        if self._gate is not None:
-            self._gate.allow(self.caller, name)
-        if method is not None and method.long:
+        if self._access is not None:
+            self._access.authorize_method(self.caller, name)
+        if method.long:
             await self.room()
-        if by_acp:
-            assert self._acp is not None
-            return self._acp.call(name, request.params)
-        assert method is not None
         return method.call(self, msgspec.json.decode(request.params, type=method.params))
 
     def block(self, request: Request) -> AbstractAsyncContextManager[None]:
         """See `io.peer.Peer`: few long answers are made for a key at a time."""
-        method = self.hub.methods.get(request.method)
+        method = self._method(request.method)
         return self.turn if method is not None and method.long else contextlib.nullcontext()
 
+    def _method(self, name: str) -> Method | None:
+        return self._methods.get(name) or self.hub.methods.get(name)
+
     def _unknown(self, name: str) -> str:
-        known = [*self.hub.methods, *(self._acp.methods if self._acp is not None else ())]
-        near = did_you_mean(name[:100], known)
+        near = did_you_mean(name[:100], [*self.hub.methods, *self._methods])
         return f"there is no method {name[:100]!r}" + (f"; {near}" if near else "")
 
     def notified(self, message: Notification) -> None:
         """See `io.peer.Peer`."""
-        if self._acp is not None:
-            self._acp.notified(message.method, message.params)
+        method = self._method(message.method)
+        if method is not None and method.notification:
+            try:
+                params = msgspec.json.decode(message.params, type=method.params)
+            except UNREADABLE:
+                return
+            method.call(self, params)
 
     def told(self, request: Request, error: Exception) -> ErrorData:
         """See `io.peer.Peer`."""
-        if self._gate is not None and isinstance(error, CallboardError):
-            self._gate.audited(self.caller, request.method, _target_of(request), error)
+        if self._access is not None and isinstance(error, CallboardError):
+            self._access.audit_method(self.caller, request.method, _target_of(request), error)
         return super().told(request, error)
 
     async def succeeded(self, request: Request, result: Any, send: peer.Send) -> None:
         """See `io.peer.Peer`; what goes on after its answer begins."""
-        if self._gate is not None:
-            self._gate.audited(self.caller, request.method, _target_of(request))
+        if self._access is not None:
+            self._access.audit_method(self.caller, request.method, _target_of(request))
         if not isinstance(result, Follow):
             await super().succeeded(request, result, send)
             return
@@ -214,17 +201,13 @@ class Peer(peer.Peer):
     async def _followed(self, me: Actor, follow: Follow) -> None:
         """Body of a subscription's actor."""
         try:
-            await follow.body(*follow.args)
+            await follow.body()
         except Gone:
             pass
         except Exception:  # reported; the client sees that nothing comes any more, and asks again
             log.exception("%s crashed", me.path)
         finally:
             self._subscriptions.pop(follow.id, None)
-
-    async def send(self, frame: bytes) -> None:
-        """Send a frame as it is."""
-        await self._send(frame)
 
     def close(self) -> None:
         """See `io.peer.Peer`."""
@@ -234,8 +217,6 @@ class Peer(peer.Peer):
         for ref in self._subscriptions.values():
             ref.cancel()
         self._subscriptions.clear()
-        if self._acp is not None:
-            self._acp.close()
 
 
 class _Target(msgspec.Struct):

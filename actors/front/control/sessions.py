@@ -1,31 +1,48 @@
-"""Sessions on the control channel: runs that are turns of one, and the methods `_session/*` beside those of ACP."""
+"""Runs that are turns of a session."""
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING
 
 import msgspec
 import trio
 
-from ....protocol.control.bounds import Name
 from ....protocol.control.caller import LOCAL
-from ....protocol.control.own import Done, Params, StartRun
+from ....protocol.control.own import StartRun
 from ....protocol.errors import ActorCancelled, CallboardError
 from ....protocol.requests import RunRequest
 from ...runs.hooks import NO_HOOKS
-from ...runs.in_session import agent_of, on_stage, round_off, session_of_agent
+from ...runs.in_session import RoundedOff, agent_of, on_stage, round_off, session_of_agent
 from ...runs.sessions.names import TEMP
-from ...runs.sessions.store import SessionMeta
-from .method import Method
 
 if TYPE_CHECKING:
     from ....protocol.control.caller import Caller
     from ....protocol.control.things import RunInfo
     from .hub import Hub
-    from .peer import Peer
 
 log = logging.getLogger("callboard.control")
+
+
+class SessionTurn:
+    """A turn that was asked for.
+
+    Attributes:
+        info: its run, once that has begun.
+        over: set when all that it has brought is on disk.
+        rounded: what was done with the session after it.
+        error: why it did not begin, or what went wrong after its run.
+    """
+
+    def __init__(self) -> None:
+        self.info: RunInfo
+        self.over = trio.Event()
+        self.rounded = RoundedOff()
+        self.error: Exception | None = None
+        self.begun = self.abandoned = False
+        self.queued = True
+        self.settled = trio.Event()
+        self.scope = trio.CancelScope()
 
 
 class HubSessions:
@@ -34,9 +51,13 @@ class HubSessions:
     def __init__(self, hub: Hub, nursery: trio.Nursery) -> None:
         self._hub = hub
         self._nursery = nursery
-        self._kept: dict[str, trio.Event] = {}
+        self._turns: dict[str, SessionTurn] = {}
 
     async def start(self, caller: Caller, session: str, request: RunRequest, *, title: str = "") -> RunInfo:
+        """As `begin`; the run."""
+        return (await self.begin(caller, session, request, title=title)).info
+
+    async def begin(self, caller: Caller, session: str, request: RunRequest, *, title: str = "") -> SessionTurn:
         """The prompt is the session's next; returns when the run that comes of it has begun.
 
         Args:
@@ -44,21 +65,20 @@ class HubSessions:
             request: as the hub has checked it; its target is "" for the agent whose session it is.
         """
         caller.need("write:sessions")
-        begun = _Begun()
-        self._nursery.start_soon(self._play, caller, session, request, title, begun)
+        turn = SessionTurn()
+        self._nursery.start_soon(self._play, caller, session, request, title, turn)
         try:
-            await begun.settled.wait()
+            await turn.settled.wait()
         except trio.Cancelled:
-            begun.abandoned = True
-            if begun.info is not None:
-                self._hub.cancel(LOCAL, begun.info.run)  # no client has its id
-            elif begun.queued:
-                begun.scope.cancel()
+            turn.abandoned = True
+            if turn.begun:
+                self._hub.cancel(LOCAL, turn.info.run)  # no client has its id
+            elif turn.queued:
+                turn.scope.cancel()
             raise
-        if begun.error is not None:
-            raise begun.error
-        assert begun.info is not None
-        return begun.info
+        if not turn.begun:
+            raise turn.error or ActorCancelled("the turn was interrupted before it began")
+        return turn
 
     async def placed(self, caller: Caller, wanted: StartRun) -> StartRun:
         """What `caller` wants, in the session that the agent is always run in, if there is one.
@@ -75,51 +95,50 @@ class HubSessions:
 
     async def kept(self, run: str) -> None:
         """Wait until what a run of a session has brought is on disk."""
-        event = self._kept.get(run)
-        if event is not None:
-            await event.wait()
+        if run in self._turns:
+            await self._turns[run].over.wait()
 
-    async def _play(self, caller: Caller, session: str, request: RunRequest, title: str, begun: _Begun) -> None:
+    async def _play(self, caller: Caller, session: str, request: RunRequest, title: str, turn: SessionTurn) -> None:
         """A turn, from the waiting for it to its being kept."""
         try:
-            with begun.scope:
-                await self._turn(caller, session, request, title, begun)
-        except Exception as error:  # the starter gets it; after that it should not happen
-            if begun.settled.is_set() and not isinstance(error, CallboardError):  # the store has told those
+            with turn.scope:
+                await self._turn(caller, session, request, title, turn)
+        except Exception as error:  # for the client that asked for the turn
+            if turn.begun and not isinstance(error, CallboardError):  # the store has logged those
                 log.exception("a turn of session %s ended badly", session)
-            begun.error = begun.error or error
+            turn.error = error
         finally:
-            if begun.info is None and begun.error is None:
-                begun.error = ActorCancelled("the turn was interrupted before it began")
-            begun.settled.set()
-            if begun.info is not None:
-                self._kept.pop(begun.info.run).set()
+            turn.settled.set()
+            turn.over.set()
+            if turn.begun:
+                del self._turns[turn.info.run]
 
-    async def _turn(self, caller: Caller, session: str, request: RunRequest, title: str, begun: _Begun) -> None:
+    async def _turn(self, caller: Caller, session: str, request: RunRequest, title: str, turn: SessionTurn) -> None:
         hub, root = self._hub, self._hub.root
         hooks = NO_HOOKS
         agent = None
         if request.target:
-            hooks = msgspec.structs.replace(hooks, loaded=await root.loader.load(request, hooks))
-            assert hooks.loaded is not None
-            agent = agent_of(hooks.loaded)
+            loaded = await root.loader.load(request, hooks)
+            hooks, agent = msgspec.structs.replace(hooks, loaded=loaded), agent_of(loaded)
         async with on_stage(root, caller, session, request, hooks, agent=agent) as act:
-            begun.queued = False
+            turn.queued = False
             playing = act.request
             rag = act.turn.session.other.get("rag")
             if isinstance(rag, str) and rag:
                 playing = msgspec.structs.replace(playing, knowledge=(*playing.knowledge, rag))
-            begun.info = await hub.begin(caller, playing, act.hooks, title=title, session=act.turn.stored.id)
-            self._kept[begun.info.run] = trio.Event()
-            if begun.abandoned:
-                hub.cancel(LOCAL, begun.info.run)
-            begun.settled.set()
+            turn.info = await hub.begin(caller, playing, act.hooks, title=title, session=act.turn.stored.id)
+            run = turn.info.run
+            self._turns[run] = turn
+            turn.begun = True
+            if turn.abandoned:
+                hub.cancel(LOCAL, run)
+            turn.settled.set()
             try:
-                await hub.wait(caller, begun.info.run)
+                await hub.wait(caller, run)
             except trio.Cancelled:
-                await self._ended(begun.info.run)  # what it has said by then is kept
+                await self._ended(run)  # what it has said by then is kept
                 raise
-            await round_off(root, act)
+            turn.rounded = await round_off(root, act)
 
     async def _ended(self, run: str) -> None:
         """Interrupt a run and wait for its end."""
@@ -129,117 +148,3 @@ class HubSessions:
             actor.interrupt()
             with kernel.shield(actor.time_to_end()):
                 await actor.wait_over()
-
-
-class _Begun:
-    """A requested turn: `queued` until it begins, `abandoned` when its client has gone."""
-
-    def __init__(self) -> None:
-        self.queued = True
-        self.abandoned = False
-        self.settled = trio.Event()
-        self.scope = trio.CancelScope()
-        self.info: RunInfo | None = None
-        self.error: Exception | None = None
-
-
-# --- methods -----------------------------------------------------------------------------------------------
-
-
-class ListSessions(Params, frozen=True):
-    """`_session/list`: of one agent, or all."""
-
-    agent: Name | None = None
-
-
-class OfSession(Params, frozen=True):
-    """`_session/get`, `_session/delete`, `_session/empty`, `_session/compress`: an id, or an alias of `agent`'s."""
-
-    session: Name
-    agent: Name | None = None
-
-
-class RenameSession(OfSession, frozen=True, kw_only=True):
-    """`_session/rename`."""
-
-    alias: Name
-
-
-class ExportSession(OfSession, frozen=True, kw_only=True):
-    """`_session/export`."""
-
-    form: Literal["markdown", "json"] = "markdown"
-
-
-class SessionList(msgspec.Struct, kw_only=True):
-    """Result of `_session/list`, newest first."""
-
-    sessions: list[SessionMeta]
-
-
-class OneSession(msgspec.Struct, kw_only=True):
-    """Result of `_session/get` and `_session/rename`; `messages` as in the session's file."""
-
-    session: SessionMeta
-    messages: list[dict[str, Any]] = []
-
-
-class Compressed(msgspec.Struct, kw_only=True):
-    """Result of `_session/compress`: False if there was too little to shorten."""
-
-    compressed: bool
-
-
-class Exported(msgspec.Struct, kw_only=True):
-    """Result of `_session/export`."""
-
-    text: str
-
-
-async def _list(peer: Peer, params: ListSessions) -> SessionList:
-    return SessionList(sessions=await peer.hub.root.sessions.list(peer.caller, agent=params.agent))
-
-
-async def _get(peer: Peer, params: OfSession) -> OneSession:
-    sessions = peer.hub.root.sessions
-    stored = await sessions.get(peer.caller, params.session, agent=params.agent)
-    meta = await trio.to_thread.run_sync(sessions.store.meta, stored)
-    return OneSession(session=meta, messages=stored.session.messages)
-
-
-async def _rename(peer: Peer, params: RenameSession) -> OneSession:
-    sessions = peer.hub.root.sessions
-    meta = await sessions.rename(peer.caller, params.session, params.alias, agent=params.agent)
-    return OneSession(session=meta)
-
-
-async def _delete(peer: Peer, params: OfSession) -> Done:
-    await peer.hub.root.sessions.delete(peer.caller, params.session, agent=params.agent)
-    return Done()
-
-
-async def _empty(peer: Peer, params: OfSession) -> Done:
-    await peer.hub.root.sessions.empty(peer.caller, params.session, agent=params.agent)
-    return Done()
-
-
-async def _compress(peer: Peer, params: OfSession) -> Compressed:
-    done = await peer.hub.root.sessions.compress(peer.caller, params.session, agent=params.agent)
-    return Compressed(compressed=done)
-
-
-async def _export(peer: Peer, params: ExportSession) -> Exported:
-    sessions = peer.hub.root.sessions
-    return Exported(text=await sessions.export(peer.caller, params.session, agent=params.agent, form=params.form))
-
-
-SESSION_METHODS = {
-    "_session/list": Method(ListSessions, SessionList, _list, long=True),
-    "_session/get": Method(OfSession, OneSession, _get, long=True),
-    "_session/rename": Method(RenameSession, OneSession, _rename),
-    "_session/delete": Method(OfSession, Done, _delete),
-    "_session/empty": Method(OfSession, Done, _empty),
-    "_session/compress": Method(OfSession, Compressed, _compress),
-    "_session/export": Method(ExportSession, Exported, _export, long=True),
-}
-"""What a hub offers beside its own methods."""

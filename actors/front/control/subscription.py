@@ -11,14 +11,13 @@ Of a run in another process there is only the log, which is polled (`logs.elsewh
 from __future__ import annotations
 
 from collections import deque
-from types import TracebackType
 from typing import Self
 
 from ....protocol.control.things import RunInfo
 from ....protocol.errors import CallboardError
 from .logs.reading import LoggedEvent
 from .logs.runs import RunLogs
-from .runs.record import Record
+from .runs.live_run import LiveRun
 
 
 class Lagged(CallboardError):
@@ -50,7 +49,7 @@ class Subscription:
         lost: first and last number of events that can't be had any more, if the log could not be written.
     """
 
-    def __init__(self, logs: RunLogs, info: RunInfo, record: Record | None, after: int) -> None:
+    def __init__(self, logs: RunLogs, info: RunInfo, record: LiveRun | None, after: int) -> None:
         self.run = info.run
         self.seq = after
         self._info = info
@@ -66,9 +65,7 @@ class Subscription:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._record = None
 
     def __aiter__(self) -> Subscription:
@@ -130,7 +127,7 @@ class Subscription:
             self.lost = (self.seq + 1, last)
             self.seq = last
 
-    async def _from_log(self, record: Record) -> list[LoggedEvent]:
+    async def _from_log(self, record: LiveRun) -> list[LoggedEvent]:
         """The next events that have left the ring. What is not in the log is lost, and the ring goes on after it."""
         page = await self._logs.page(self.run, self._offset, self.seq)
         if not page.events:

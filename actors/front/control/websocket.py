@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
@@ -26,14 +26,15 @@ from ....protocol.errors import CallboardError, Denied, NotFound, Saturated, Una
 from ...io.http.headers import joined
 from ...io.outbox import Gone, Outbox
 from ...io.unread import Unread
-from .gate import SUBPROTOCOL, Gate
-from .peer import AcpSide, Peer
+from .peer import Method, Peer
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
+    from ..access.access_control import AccessControl
     from .hub import Hub
 
 PATHS = ("/ws", "/acp")
+SUBPROTOCOL = "callboard.v1"
 
 CLOSE_WITHIN = 0.3
 """Seconds for the closing words; then the connection is cut."""
@@ -45,7 +46,7 @@ _STATUS: tuple[tuple[type[CallboardError], int], ...] = (
     (Saturated, 503),
 )
 
-AcpMaker: TypeAlias = "Callable[[Hub, Caller], AcpSide]"
+Methods: TypeAlias = Callable[[Peer], Mapping[str, Method]]
 
 log = logging.getLogger("callboard.control")
 
@@ -69,10 +70,10 @@ async def serve_websocket(
     me: Actor,
     stream: trio.abc.Stream,
     hub: Hub,
-    gate: Gate,
+    access: AccessControl,
     *,
     peer: str = "",
-    acp: AcpMaker | None = None,
+    methods: Methods | None = None,
     options: WebSocketOptions | None = None,
 ) -> None:
     """Serve one connection, to its end.
@@ -80,14 +81,14 @@ async def serve_websocket(
     Args:
         me: the connection's actor.
         stream: its first bytes are the request to upgrade.
-        peer: the client's address, for the gate.
-        acp: makes the side that answers the methods of ACP.
+        peer: the client's address, for `access`.
+        methods: see `Peer`.
     """
     options = options or WebSocketOptions()
     room = contextlib.ExitStack()
     try:
         async with trio.open_nursery() as nursery:
-            connection = await _shake_hands(nursery, stream, gate, room, peer, options)
+            connection = await _shake_hands(nursery, stream, access, room, peer, options)
             if connection is not None:
                 websocket, caller = connection
                 nursery.start_soon(_ping, websocket, options, nursery.cancel_scope)
@@ -95,8 +96,8 @@ async def serve_websocket(
                 outbox = WebSocketOutbox(websocket, unread)
                 room.callback(outbox.close)
                 nursery.start_soon(outbox.write)
-                with gate.stay(caller) as stay:
-                    await _talk(me, websocket, outbox, unread, hub, caller, gate, acp, stay)
+                with access.connection(caller) as lasting:
+                    await _talk(me, websocket, outbox, unread, hub, caller, access, methods, lasting)
                 await _hang_up(websocket, stream)
             nursery.cancel_scope.cancel()
     except* (ConnectionClosed, trio.BrokenResourceError, trio.ClosedResourceError, wsproto.utilities.ProtocolError):
@@ -109,7 +110,7 @@ async def serve_websocket(
 async def _shake_hands(
     nursery: trio.Nursery,
     stream: trio.abc.Stream,
-    gate: Gate,
+    access: AccessControl,
     room: contextlib.ExitStack,
     peer: str,
     options: WebSocketOptions,
@@ -121,8 +122,8 @@ async def _shake_hands(
         try:
             if request.path.partition("?")[0] not in PATHS:
                 raise NotFound(f"the websocket is at {' and '.join(PATHS)}")
-            caller = await gate.admit(headers, peer)
-            room.enter_context(gate.room(caller))
+            caller = await access.authenticate(headers, peer)
+            room.enter_context(access.websocket(caller))
         except CallboardError as error:
             await _refuse(request, error)
             return None
@@ -155,22 +156,21 @@ async def _talk(
     unread: Unread,
     hub: Hub,
     caller: Caller,
-    gate: Gate,
-    acp: AcpMaker | None,
-    stay: trio.CancelScope,
+    access: AccessControl,
+    methods: Methods | None,
+    lasting: trio.CancelScope,
 ) -> None:
     """Hand frames in and out until either side has had enough."""
 
     async def send(frame: bytes) -> None:
-        gate.frame("out")
+        access.frame("out")
         await outbox.put(frame)
 
-    side = None if acp is None else acp(hub, caller)
-    peer = Peer(me, hub, caller, send, acp=side, gate=gate, room=outbox.room, turn=unread.turn)
+    peer = Peer(me, hub, caller, send, methods=methods, access=access, room=outbox.room, turn=unread.turn)
     try:
         while True:
             message = await websocket.get_message()
-            gate.frame("in")
+            access.frame("in")
             if isinstance(message, bytes):
                 await _close(websocket, 1003, "frames are text")
                 return
@@ -179,14 +179,14 @@ async def _talk(
         return
     except trio.Cancelled:
         with me.cleanup():
-            if stay.cancel_called:
+            if lasting.cancel_called:
                 peer.close()  # nothing new is said to a stranger
                 with trio.move_on_after(CLOSE_WITHIN):
                     await outbox.between()
-                await _say_goodbye(websocket, outbox, 1008, "the key counts no more")
+                await _say_goodbye(websocket, outbox, 1008, "the key was revoked or has expired")
             else:
                 await _finish(outbox)
-                await _say_goodbye(websocket, outbox, 1001, "the server stops")
+                await _say_goodbye(websocket, outbox, 1001, "the server is stopping")
         raise
     finally:
         peer.close()

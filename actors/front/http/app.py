@@ -15,13 +15,13 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route as Path
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ....protocol.errors import CallboardError, UsageError
 from ...runs.trace_context import continue_trace
 from .call import Api, Call
-from .errors import CODES, BodyTooSlow, WrongMedia, refusal, told
-from .every import routes
+from .errors import CODES, BodyTooSlow, Watched, WrongMedia, refusal, told
+from .routes import routes
 from .table import Route
 
 log = logging.getLogger("callboard.http")
@@ -56,7 +56,7 @@ class _Endpoint:
         request = Request(scope, receive, send)
         continue_trace(request.headers)
         call = Call(self._api, request)
-        watched = _Begun(send)
+        watched = Watched(send)
         try:
             answer = await self._answer(call)
             await answer(scope, receive, watched)
@@ -69,8 +69,8 @@ class _Endpoint:
             text = f"something went wrong here; the log says more of request {call.id}"
             await self._tell(watched, told(500, "internal", text, call.id), scope, receive)
 
-    async def _tell(self, watched: _Begun, response: Response, scope: Scope, receive: Receive) -> None:
-        if not watched.begun:
+    async def _tell(self, watched: Watched, response: Response, scope: Scope, receive: Receive) -> None:
+        if watched.status is None:
             await response(scope, receive, watched)
 
     async def _answer(self, call: Call) -> ASGIApp:
@@ -86,18 +86,6 @@ class _Endpoint:
         if route.body is not None:
             given.append(await _body(call.request, route))
         return await route.handler(call, *given)
-
-
-class _Begun:
-    """`send`, and whether a reply has begun."""
-
-    def __init__(self, send: Send) -> None:
-        self.begun = False
-        self._send = send
-
-    async def __call__(self, message: Message) -> None:
-        self.begun = True
-        await self._send(message)
 
 
 def _allowed(by_method: Iterable[str]) -> list[str]:

@@ -9,13 +9,9 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ....protocol.control.caller import LOCAL, Caller
-from ....protocol.control.own import StartRun
-from ....protocol.control.things import RunInfo
+from ....protocol.control.caller import Caller
 from ....protocol.errors import UsageError
-from ....protocol.requests import RunRequest
-from ...runs.hooks import NO_HOOKS, Hooks
-from .shapes.handed import HandedOut, Remembered
+from .shapes.client_tools import Remembered
 
 if TYPE_CHECKING:
     from ...runs.root import Root
@@ -30,25 +26,18 @@ class Api:
 
     Attributes:
         hub: runs and questions, of all front ends.
-        metrics, health: figures and state of the process; None where not served.
+        health: the state of the process.
+        metrics: its figures; None where they are not kept.
         started: when we began to serve, by trio's clock.
         remembered: runs that wait for tools of their clients.
     """
 
     hub: Hub
     root: Root
+    health: Health
     metrics: Metrics | None = None
-    health: Health | None = None
     started: float = 0.0
     remembered: Remembered = field(default_factory=Remembered)
-
-    def end(self, run: str) -> None:
-        """End a run that a request of ours has started, whatever its caller may do to runs."""
-        self.hub.cancel(LOCAL, run)
-
-    async def over(self, run: str) -> None:
-        """Wait until it has ended."""
-        await self.hub.wait(LOCAL, run)
 
 
 class Call:
@@ -56,12 +45,8 @@ class Call:
 
     def __init__(self, api: Api, request: Request) -> None:
         self.api = api
+        self.hub = api.hub
         self.request = request
-
-    @property
-    def hub(self) -> Hub:
-        """See `Api`."""
-        return self.api.hub
 
     @property
     def caller(self) -> Caller:
@@ -74,22 +59,6 @@ class Call:
     def id(self) -> str:
         """What the reply calls this request, and the logs too."""
         return getattr(self.request.state, "request_id", "")
-
-    async def asked(self, wanted: StartRun) -> RunRequest:
-        """What the caller wants, as far as it may want it; the route may put in what no caller can give."""
-        return await self.hub.request(self.caller, wanted)
-
-    async def begin(self, request: RunRequest, hooks: Hooks = NO_HOOKS, *, session: str | None = None) -> RunInfo:
-        """Start a run for the caller."""
-        return await self.hub.begin(self.caller, request, hooks, session=session)
-
-    def handed(self, call: str) -> HandedOut | None:
-        """The caller's run that ended with this call of a tool of the client's, if it is remembered."""
-        return self.api.remembered.find(self.caller.subject, call)
-
-    def hand_out(self, handed: HandedOut) -> None:
-        """Remember a run until its client comes back with what the tools gave."""
-        self.api.remembered.keep(self.caller.subject, handed)
 
     def path(self, name: str) -> str:
         """A part of the path."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import msgspec
 from starlette.responses import Response
+from starlette.types import Message, Send
 
-from ....protocol.errors import CallboardError
-from .shapes.error import ErrorBody, ErrorShape
+from ....protocol.errors import CallboardError, Unauthorized
 
 STATUS = {
     "usage": 400,
@@ -56,20 +58,45 @@ class WrongMedia(CallboardError):
     code = "unsupported_media"
 
 
-def status_of(code: str) -> int:
-    """The status of an error with this code."""
-    return 415 if code == WrongMedia.code else STATUS.get(code, 500)
+class ErrorShape(msgspec.Struct, frozen=True, kw_only=True):
+    """`code` is stable, `message` is for people, `request_id` is in the server's logs too."""
+
+    code: str
+    message: str
+    request_id: str
 
 
-def refusal(error: CallboardError, request_id: str) -> Response:
-    """The reply for an error."""
-    headers = {"connection": "close"} if isinstance(error, BodyTooSlow) else {}
+class ErrorBody(msgspec.Struct, frozen=True, kw_only=True):
+    """The body of every reply that is no success."""
+
+    error: ErrorShape
+
+
+class Watched:
+    """`send`, and the status of the reply once it has begun."""
+
+    def __init__(self, send: Send) -> None:
+        self.status: int | None = None
+        self._send = send
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+        await self._send(message)
+
+
+def refusal(error: CallboardError, request_id: str, *, close: bool = False) -> Response:
+    """The reply for an error; with `close` the connection is closed after it."""
+    headers = {"connection": "close"} if close or isinstance(error, BodyTooSlow) else {}
+    if isinstance(error, Unauthorized):
+        headers["www-authenticate"] = "Bearer"
     after = getattr(error, "retry_after", None)
-    if after is None and error.code in AGAIN:
-        after = AGAIN[error.code]
+    if after is None:
+        after = AGAIN.get(error.code)
     if after is not None:
-        headers["retry-after"] = str(max(1, round(after)))
-    return told(status_of(error.code), error.code, str(error), request_id, headers)
+        headers["retry-after"] = str(max(1, math.ceil(after)))
+    status = 415 if isinstance(error, WrongMedia) else STATUS.get(error.code, 500)
+    return told(status, error.code, str(error), request_id, headers)
 
 
 def told(status: int, code: str, message: str, request_id: str, headers: dict[str, str] | None = None) -> Response:

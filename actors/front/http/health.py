@@ -1,7 +1,7 @@
 """Whether the process lives, and whether it should be given work: for load balancers and the like.
 
 `live` is about the process alone: it is not fine only when it is ending. `ready` is about work: the directories that
-runs and sessions are kept in can be written to, and there are places left for requests. Both are asked for often, so
+runs and sessions are kept in can be written to, and there is room for more requests. Both are asked for often, so
 what was found is good for a second.
 """
 
@@ -18,10 +18,10 @@ import trio
 
 if TYPE_CHECKING:
     from ...runs.root import Root
-    from ..access.places import Places
+    from ..access.limits import ConcurrencyLimiter
 
 ENOUGH = 0.1
-"""The part of all places that has to be free."""
+"""The part of `max_concurrent_requests` that has to be free."""
 
 FRESH = 1.0
 """Seconds for which a look at the directories counts."""
@@ -41,9 +41,9 @@ class Health:
         stores: directories that have to be writable.
     """
 
-    def __init__(self, root: Root, places: Places, stores: Sequence[Path]) -> None:
+    def __init__(self, root: Root, requests: ConcurrencyLimiter, stores: Sequence[Path]) -> None:
         self._root = root
-        self._places = places
+        self._requests = requests
         self._stores = tuple(stores)
         self._looking = trio.Lock()
         self._looked = -FRESH
@@ -61,8 +61,8 @@ class Health:
         if self._ending():
             return 503, {"status": "stopping", "problems": ["the server is stopping"]}
         problems = list(await self._probed())
-        if self._places.free_share < ENOUGH:
-            problems.append(f"{self._places.taken} of {self._places.of_all} requests are under way")
+        if self._requests.free_share < ENOUGH:
+            problems.append(f"{self._requests.taken} of {self._requests.of_all} requests are under way")
         if problems:
             return 503, {"status": "unavailable", "problems": problems}
         return 200, {"status": "ok"}

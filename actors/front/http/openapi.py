@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from .shapes.error import ErrorBody
+from .errors import ErrorBody
 from .table import SSE, Route
 
 Json = Any
@@ -23,7 +23,7 @@ EVENTS = {"description": "Server-sent events; docs/server.md says which. This di
 
 SAID = {
     400: "The request is not as it should be",
-    401: "No token, or one that is nobody's",
+    401: "No token, or an unknown one",
     403: "The caller may not do this",
     404: "There is no such thing, or the caller may not see it",
     405: "Not with this method",

@@ -1,10 +1,10 @@
-"""The description of one route; `every` lists them all."""
+"""The description of one route, made by a decorator of its handler; `routes` lists them all."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_type_hints
 
 from starlette.types import ASGIApp
 
@@ -47,3 +47,20 @@ class Route:
 
 
 SSE = "text/event-stream"
+
+
+def route(method: str, path: str, summary: str = "", **more: Any) -> Callable[[Handler], Route]:
+    """Makes a route of its handler. What the handler is called with, its parameters `query` and `body` say.
+
+    Args:
+        summary: by default the handler's docstring.
+        more: other attributes of `Route`.
+    """
+
+    def of(handler: Handler) -> Route:
+        taken = get_type_hints(handler)
+        text = summary or (handler.__doc__ or "").removesuffix(".")
+        query, body = taken.get("query"), taken.get("body")
+        return Route(method=method, path=path, handler=handler, summary=text, query=query, body=body, **more)
+
+    return of

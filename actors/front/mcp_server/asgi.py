@@ -17,12 +17,13 @@ import base64
 import binascii
 import secrets
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Never, TypeAlias
 from urllib.parse import urlsplit
 
 import msgspec
 import trio
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from ....protocol.jsonrpc import (
     INVALID_PARAMS,
@@ -39,18 +40,18 @@ from ....protocol.jsonrpc import (
     encode_failure,
 )
 from ....protocol.mcp.model import HANDSHAKE, HEADER_MISMATCH, MODERN, UNSUPPORTED_VERSION
+from ....protocol.settings.api_checks import LOOPBACK
 from ....supervisors import Ref
 from ...io.http import sse
 from ...io.http.headers import joined
 from ...io.peer import Refusal
+from ..http.streams import while_there
 from .service import Service
 from .session import Session, Way, params_of, version_named
 
-Received = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Sent = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Headers = dict[str, str]
 _Streamed: TypeAlias = "tuple[_Pieces, Ref[Never, None]]"
-"""What there is to say, and the actor that says it."""
+"""What there is to send, and the actor that sends it."""
 
 PATH = "/mcp"
 MAX_BODY = 4 * 1024 * 1024
@@ -61,7 +62,6 @@ SESSION_TTL = 1_800.0
 BEHIND = 1_000
 """Messages that may wait for a slow client before progress is dropped."""
 
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
 STATUS = {
     PARSE_ERROR: 400,
     INVALID_REQUEST: 400,
@@ -78,9 +78,7 @@ class Reply(Exception):
 
     def __init__(self, status: int, body: bytes = b"", headers: Headers | None = None) -> None:
         super().__init__(status)
-        self.status = status
-        self.body = body
-        self.headers = headers or {}
+        self.response = Response(body, status, headers, "application/json")
 
 
 class App:
@@ -101,16 +99,20 @@ class App:
         self._origins = origins
         self._sessions: OrderedDict[str, tuple[Session, float]] = OrderedDict()
 
-    async def __call__(self, scope: MutableMapping[str, Any], receive: Received, send: Sent) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The ASGI application; for requests, since there is nothing to do at the server's start and end."""
         if scope["type"] != "http":
             raise NotImplementedError(scope["type"])
         try:
-            await _say(await self._answer(scope, receive), receive, send)
-        except Reply as reply:
-            await _reply(send, reply)
+            answer = await self._answer(scope, receive)
+        except Reply as refused:
+            answer = refused
+        if isinstance(answer, Reply):
+            await answer.response(scope, receive, send)
+        else:
+            await _stream(*answer, scope, receive, send)
 
-    async def _answer(self, scope: MutableMapping[str, Any], receive: Received) -> Reply | _Streamed:
+    async def _answer(self, scope: Scope, receive: Receive) -> Reply | _Streamed:
         headers = joined(scope["headers"])
         self._admit(scope["path"], headers)
         if scope["method"] == "DELETE":
@@ -138,6 +140,7 @@ class App:
             raise _refused(refusal, STATUS.get(refusal.code, 200) if modern else 200, message.id) from None
         ref = await session.take(message, Way(pieces.put, pieces.answer))
         if ref is not None:
+            ref.on_end(lambda _: pieces.end())  # it may have no answer
             return pieces, ref
         (body,) = pieces.waiting
         answer = decode(body)
@@ -208,7 +211,7 @@ def _check_post(method: str, headers: Headers) -> None:
         raise Reply(406, b'{"error":"accept both application/json and text/event-stream"}')
 
 
-async def _body(receive: Received) -> bytes:
+async def _body(receive: Receive) -> bytes:
     body = bytearray()
     while True:
         event = await receive()
@@ -261,18 +264,8 @@ def _decoded(value: str | None) -> str | None:
 # --- answers -------------------------------------------------------------------------------------------------
 
 
-async def _reply(send: Sent, reply: Reply) -> None:
-    headers = {"content-type": "application/json", "content-length": str(len(reply.body)), **reply.headers}
-    await send({"type": "http.response.start", "status": reply.status, "headers": _raw(headers)})
-    await send({"type": "http.response.body", "body": reply.body})
-
-
-def _raw(headers: Headers) -> list[tuple[bytes, bytes]]:
-    return [(name.encode(), value.encode()) for name, value in headers.items()]
-
-
 class _Pieces:
-    """What a request's actor has to say, until the client has been told."""
+    """What a request's actor has to send, until it is sent."""
 
     def __init__(self) -> None:
         self.waiting: list[bytes] = []
@@ -285,19 +278,17 @@ class _Pieces:
             self._news.set()
 
     def answer(self, message: bytes) -> None:
-        """The last that there is to say."""
+        """The last that there is to send."""
         self.waiting.append(message)
-        self.over = True
-        self._news.set()
+        self.end()
 
-    async def until_over(self, ref: Ref[Never, None]) -> None:
-        """Wait for the end of the request's actor, which may have no answer."""
-        await ref.wait()
+    def end(self) -> None:
+        """Nothing more comes."""
         self.over = True
         self._news.set()
 
     async def take(self) -> list[bytes]:
-        """What there is to say; nothing after a long silence."""
+        """What there is to send; nothing after a long silence."""
         with trio.move_on_after(sse.PING_EVERY):
             await self._news.wait()
         self._news = trio.Event()
@@ -305,36 +296,27 @@ class _Pieces:
         return taken
 
 
-async def _say(answer: Reply | _Streamed, receive: Received, send: Sent) -> None:
-    """Reply: with JSON if there is nothing to say before the answer, else with a stream."""
-    if isinstance(answer, Reply):
-        await _reply(send, answer)
-        return
-    (pieces, ref), started, reply = answer, False, None
+async def _stream(pieces: _Pieces, ref: Ref[Never, None], scope: Scope, receive: Receive, send: Send) -> None:
+    """Reply with JSON if there is nothing to send before the answer, else with a stream."""
+
+    async def tell() -> Response | None:
+        started = over = False
+        while not over:
+            said = await pieces.take()
+            over = pieces.over
+            if over and not started and len(said) <= 1:
+                return Reply(200, said[0]).response if said else Reply(202).response
+            if not started:
+                headers = [(name.encode(), value.encode()) for name, value in sse.HEADERS.items()]
+                await send({"type": "http.response.start", "status": 200, "headers": headers})
+                started = True
+            body = b"".join(sse.event(message, name="message") for message in said)
+            await send({"type": "http.response.body", "body": body or sse.PING, "more_body": not over})
+        return None
+
     try:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(_cancel_when_gone, receive, nursery.cancel_scope)
-            nursery.start_soon(pieces.until_over, ref)
-            over = False
-            while not over:
-                said = await pieces.take()
-                over = pieces.over
-                if over and not started and len(said) <= 1:
-                    reply = Reply(200, said[0]) if said else Reply(202)
-                    break
-                if not started:
-                    await send({"type": "http.response.start", "status": 200, "headers": _raw(sse.HEADERS)})
-                    started = True
-                body = b"".join(sse.event(message, name="message") for message in said)
-                await send({"type": "http.response.body", "body": body or sse.PING, "more_body": not over})
-            nursery.cancel_scope.cancel()
+        reply = await while_there(receive, tell)
     finally:
         ref.cancel()
     if reply is not None:
-        await _reply(send, reply)
-
-
-async def _cancel_when_gone(receive: Received, scope: trio.CancelScope) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-    scope.cancel()
+        await reply(scope, receive, send)

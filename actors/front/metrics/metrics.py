@@ -1,7 +1,7 @@
 """The registry of metrics, and their exposition as text.
 
     metrics = Metrics()
-    with metrics.listening(root, logs=hub.logs.writer):
+    with metrics.listening(root, journal=hub.logs.writer):
         text = metrics.exposition()
 
 What each figure means is written down in docs/runbook.md.
@@ -18,16 +18,13 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.process_collector import ProcessCollector
 
 from ....supervisors.tally import Tally
-from .labels import Names
-from .looked import Looked
-from .mail import timed_by
+from .collector import Journal, Names, StateCollector, timed_by
 from .work import SECONDS, Work
 
 if TYPE_CHECKING:
     from ....protocol.events import Event
     from ....supervisors import Actor
     from ...runs.root import Root
-    from ..control.logs.writer import Writer
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -40,7 +37,7 @@ class Metrics:
     """See the module.
 
     Attributes:
-        rates: gives each subject's requests in the last minute; the gate's owner sets it.
+        rates: gives each subject's requests in the last minute; set by the server.
     """
 
     def __init__(self) -> None:
@@ -107,21 +104,24 @@ class Metrics:
     # --- the rest -------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def listening(self, root: Root, *, logs: Writer | None = None) -> Iterator[None]:
+    def listening(self, root: Root, *, journal: Journal | None = None) -> Iterator[None]:
         """Count what happens under `root`, and look at its state when asked, while the block lasts.
 
         Args:
-            logs: who writes down what happens in runs.
+            journal: what writes the logs of runs.
         """
-        looked = Looked(root, self._names, mail=self._mail, logs=logs, rates=lambda: self.rates and self.rates())
-        self._registry.register(looked)
+        collector = StateCollector(root, self._names, mail=self._mail, journal=journal, rates=self._current_rates)
+        self._registry.register(collector)
         before, root.kernel.mailbox = root.kernel.mailbox, timed_by(self._mail)
         try:
             with root.bus.listen(self._work.heard):
                 yield
         finally:
             root.kernel.mailbox = before
-            self._registry.unregister(looked)
+            self._registry.unregister(collector)
+
+    def _current_rates(self) -> Iterable[tuple[str, float]] | None:
+        return self.rates and self.rates()
 
     def heard(self, event: Event) -> None:
         """One event of any run."""

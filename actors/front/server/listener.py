@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable
 import trio
 
 from ....protocol.errors import UsageError
-from .crowd import Crowd
+from ..access.limits import ConnectionLimiter
 
 log = logging.getLogger("callboard.server")
 
@@ -95,16 +95,16 @@ class Opened(trio.abc.HalfCloseableStream):
             return ""
 
     async def look(self) -> bytes:
-        """The head of the first request: what was sent up to the first empty line."""
-        while EMPTY_LINE not in self._head and len(self._head) < LONGEST_HEAD and _may_be_http(self._head):
-            more = await self.stream.receive_some(LONGEST_HEAD)
-            if not more:
-                break
-            self._head += more
-        return self._head.partition(EMPTY_LINE)[0]
+        """The head of the first request: what was sent up to the first empty line; nothing if that takes too long."""
+        with trio.move_on_after(HEAD_WITHIN) as waiting:
+            while EMPTY_LINE not in self._head and len(self._head) < LONGEST_HEAD and _may_be_http(self._head):
+                more = await self.stream.receive_some(LONGEST_HEAD)
+                if not more:
+                    break
+                self._head += more
+        return b"" if waiting.cancelled_caught else self._head.partition(EMPTY_LINE)[0]
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
-        """As of any stream."""
         if not self._head and self._answered is not None:
             await self._answered.wait()
             self._answered, self._head, self._behind = None, self._behind, b""
@@ -116,7 +116,7 @@ class Opened(trio.abc.HalfCloseableStream):
         return taken
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        """As of any stream; a client that takes nothing for a while is gone, whatever the sender shields."""
+        """A client that takes nothing for a while is gone, whatever the sender shields."""
         if self._answered is not None:
             self._answered.set()
         for begin in range(0, len(data), PIECE):
@@ -130,20 +130,23 @@ class Opened(trio.abc.HalfCloseableStream):
                 raise trio.BrokenResourceError("the client has stopped reading")
 
     async def wait_send_all_might_not_block(self) -> None:
-        """As of any stream."""
         await self.stream.wait_send_all_might_not_block()
 
     async def send_eof(self) -> None:
-        """As of any stream."""
         await self.stream.send_eof()
 
     async def aclose(self) -> None:
-        """As of any stream."""
         await self.stream.aclose()
 
 
-async def serve_port(listener: trio.SocketListener, crowd: Crowd, *, http: Speaks, websocket: Speaks) -> None:
-    """Take connections until cancelled; then cut those that are open, websockets after a word of farewell."""
+async def serve_port(
+    listener: trio.SocketListener, limiter: ConnectionLimiter, *, http: Speaks, websocket: Speaks | None = None
+) -> None:
+    """Take connections until cancelled; then cut those that are open, websockets after a word of farewell.
+
+    Args:
+        websocket: what speaks with those that begin with a request to upgrade; by default `http`.
+    """
     open: set[trio.SocketStream] = set()
     talking: set[trio.SocketStream] = set()
 
@@ -151,6 +154,7 @@ async def serve_port(listener: trio.SocketListener, crowd: Crowd, *, http: Speak
         talking.add(opened.stream)
         opened.hold_back()
         try:
+            assert websocket is not None
             await websocket(opened)
         finally:
             talking.discard(opened.stream)
@@ -159,9 +163,9 @@ async def serve_port(listener: trio.SocketListener, crowd: Crowd, *, http: Speak
         open.add(stream)
         try:
             opened = Opened(stream)
-            with crowd.entering(opened.peer) as room:
-                if room:
-                    await _speak(opened, http, talk)
+            with limiter.entering(opened.peer) as room:
+                if room and (head := await opened.look()):
+                    await (talk if websocket is not None and upgrades(head) else http)(opened)
         except* (trio.BrokenResourceError, trio.ClosedResourceError, OSError):
             pass  # it went away
         except* Exception as crashes:  # noqa: BLE001 - some bytes crash hypercorn (an HTTP/2 CONNECT), before any token
@@ -185,14 +189,6 @@ async def serve_port(listener: trio.SocketListener, crowd: Crowd, *, http: Speak
     async with trio.open_nursery() as nursery:
         nursery.start_soon(cut)
         await trio.serve_listeners(connected, [listener], handler_nursery=nursery)
-
-
-async def _speak(opened: Opened, http: Speaks, websocket: Speaks) -> None:
-    with trio.move_on_after(HEAD_WITHIN) as waiting:
-        head = await opened.look()
-    if waiting.cancelled_caught or not head:
-        return
-    await (websocket if upgrades(head) else http)(opened)
 
 
 def _may_be_http(start: bytes) -> bool:

@@ -27,13 +27,14 @@ from ....protocol.errors import ConfigError, Conflict, NotFound
 from ....supervisors import Actor
 from ...io.redact import Redactor, secrets_of
 from ...runs.root import Root
+from ..access.access_control import AccessControl
 from ..access.audit import Audit
-from ..access.gate import Gate
-from ..access.reload import reload
-from ..access.start import check_may_listen
-from ..control.hub import Hub, HubOptions
+from ..access.configuration import check_may_listen, reload
+from ..access.limits import ConnectionLimiter
+from ..control.hub import Hub
 from ..control.opening import open_hub
-from .crowd import Crowd
+from ..control.runs.live_run import HubOptions
+from ..http.health import Health
 from .listener import GOODBYE_WITHIN, Opened, listen, serve_port
 from .notify import notify
 from .speaking import say_missing, speaker_of
@@ -41,7 +42,6 @@ from .token_file import ServerFile, new_token, remove_server, write_server
 
 if TYPE_CHECKING:
     from ....protocol.settings.api import ApiSettings
-    from ..http.health import Health
     from ..metrics import Metrics
 
 log = logging.getLogger("callboard.server")
@@ -173,22 +173,25 @@ class Server:
                 stream = None if loopback and self._options.read else sys.stderr
                 audit = Audit(settings.audit, stream=stream, redactor=redactor)
                 stack.callback(audit.close)
-                stack.enter_context(root.bus.listen(audit.trail(_owners(hub))))
-                gate = Gate(settings, local_token=self._token, loopback=loopback, audit=audit, metrics=metrics)
+                stack.enter_context(root.bus.listen(audit.listener(_owners(hub))))
+                access = AccessControl(
+                    settings, local_token=self._token, loopback=loopback, audit=audit, metrics=metrics
+                )
                 if metrics is not None:
-                    metrics.rates = lambda: gate.rates.current()
-                await gate.start(me)
-                health = _health(root, hub, gate)
-                http = _http(root, hub, gate, metrics, health, told=self._options.read)
+                    metrics.rates = lambda: access.rates.current()
+                await access.start(me)
+                stores = [hub.logs.directory, root.sessions.store.config_dir / "sessions"]
+                health = Health(root, access.requests, stores)
+                http = _http(root, hub, access, metrics, health, told=self._options.read)
                 served = self._told(host, port, http=http is not None)
                 stack.enter_context(self._written(served.url, port))
                 async with trio.open_nursery() as nursery:
-                    nursery.start_soon(self._reload, gate, root)
-                    nursery.start_soon(self._end, root, hub, gate, health)
+                    nursery.start_soon(self._reload, access, root)
+                    nursery.start_soon(self._end, root, hub, access, health)
                     notify("READY=1")
                     on_listening(served)
-                    crowd = Crowd(gate)
-                    await serve_port(listener, crowd, http=http or say_missing, websocket=_websocket(me, hub, gate))
+                    limiter = ConnectionLimiter(lambda: access.settings)
+                    await serve_port(listener, limiter, http=http or say_missing, websocket=_websocket(me, hub, access))
 
     def _told(self, host: str, port: int, *, http: bool) -> Served:
         shown = f"[{host}]" if ":" in host else host
@@ -210,20 +213,19 @@ class Server:
         finally:
             remove_server(path, self._token)
 
-    async def _reload(self, gate: Gate, root: Root) -> None:
+    async def _reload(self, access: AccessControl, root: Root) -> None:
         while True:
             await self._hung_up.wait()
             self._hung_up = trio.Event()
             notify(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
-            await reload(gate, root.config_dir)
+            await reload(access, root.config_dir)
             notify("READY=1")
 
-    async def _end(self, root: Root, hub: Hub, gate: Gate, health: Health | None) -> None:
+    async def _end(self, root: Root, hub: Hub, access: AccessControl, health: Health) -> None:
         await self._told_to_end.wait()
         notify("STOPPING=1")
         hub.closing = True
-        if health is not None:
-            health.draining = True
+        health.draining = True
         with trio.move_on_after(root.settings.api.shutdown_grace_seconds):
             await _until(lambda: not hub.under_way)
         self.drained = not hub.under_way
@@ -231,7 +233,7 @@ class Server:
         with trio.move_on_after(CANCEL_WITHIN):
             await _until(lambda: not hub.under_way)
         with trio.move_on_after(LAST_WORDS):  # followers of a run get its end
-            await _until(lambda: not gate.places.taken)
+            await _until(lambda: not access.requests.taken)
         root.begin_stop()
 
 
@@ -255,7 +257,7 @@ def _metrics(root: Root, hub: Hub) -> Iterator[Metrics | None]:
         yield None
         return
     metrics = Metrics()
-    with metrics.listening(root, logs=hub.logs.writer):
+    with metrics.listening(root, journal=hub.logs.writer):
         yield metrics
 
 
@@ -269,14 +271,8 @@ def _owners(hub: Hub) -> Callable[[str], str | None]:
     return owner
 
 
-def _health(root: Root, hub: Hub, gate: Gate) -> Health | None:
-    from ..http.health import Health
-
-    return Health(root, gate.places, [hub.logs.directory, root.sessions.store.config_dir / "sessions"])
-
-
 def _http(
-    root: Root, hub: Hub, gate: Gate, metrics: Metrics | None, health: Health | None, *, told: bool
+    root: Root, hub: Hub, access: AccessControl, metrics: Metrics | None, health: Health, *, told: bool
 ) -> Callable[[Opened], Awaitable[None]] | None:
     """What speaks HTTP; None without the extra, which the log says unless a person is `told` by the command."""
     try:
@@ -291,11 +287,11 @@ def _http(
     from ..http.middleware import guarded
 
     api = Api(hub=hub, root=root, metrics=metrics, health=health, started=trio.current_time())
-    return speaker_of(guarded(make_app(api), gate, metrics=metrics))
+    return speaker_of(guarded(make_app(api), access, metrics=metrics))
 
 
-def _websocket(me: Actor, hub: Hub, gate: Gate) -> Callable[[Opened], Awaitable[None]]:
-    from ..acp.side import Side
+def _websocket(me: Actor, hub: Hub, access: AccessControl) -> Callable[[Opened], Awaitable[None]]:
+    from ..acp.agent import AcpAgent
     from ..control.websocket import WebSocketOptions, serve_websocket
 
     options = WebSocketOptions(max_frame=hub.root.settings.api.limits.max_frame_bytes)
@@ -303,7 +299,13 @@ def _websocket(me: Actor, hub: Hub, gate: Gate) -> Callable[[Opened], Awaitable[
     async def websocket(connection: Opened) -> None:
         async def speak(actor: Actor) -> None:
             await serve_websocket(
-                actor, connection, hub, gate, peer=connection.peer, acp=lambda *_: Side(), options=options
+                actor,
+                connection,
+                hub,
+                access,
+                peer=connection.peer,
+                methods=lambda peer: AcpAgent(peer).methods,
+                options=options,
             )
 
         ref = me.spawn(speak, name="ws", link=False)

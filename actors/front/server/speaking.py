@@ -1,6 +1,7 @@
 """HTTP on one connection: hypercorn's protocols around an application, or a short reply without hypercorn.
 
-Of hypercorn only the part for one connection is used; see `mcp_server.http` for its trap.
+Only the part of hypercorn that speaks HTTP on one connection is used. It shields what it sends, so that a client that
+does not read could hold up our end for ever. So the connections are ours (`listener`), and are cut when we end.
 """
 
 from __future__ import annotations

@@ -19,7 +19,6 @@ Words of people and models (prompts, answers, arguments, results, error messages
 OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT says otherwise, and then secrets are taken out of them.
 
 Who turns nothing on pays nothing: no listener is there, and opentelemetry is not imported. Read `listener` first, then
-`spans`; `switch` and `export` are for the command line, `attach` is the Python API, `carried` what others tell us. The
-room knows `protocol`, the root of `runs` and the redactor of `server`; only `cli` and `callboard` itself know the room,
-and others no more of it than `carried`.
+`spans`; `conventions` has names and histograms, `export` is for the command line, `attach` is the Python API. The room
+knows `protocol`, the root of `runs`, `views` and the redactor; only `cli` and `callboard` itself know the room.
 """

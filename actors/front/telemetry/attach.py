@@ -10,11 +10,16 @@ from typing import TYPE_CHECKING
 from ....protocol.errors import ConfigError, UsageError
 from ....protocol.version import VERSION
 from ...runs.root import Root, current
-from . import content as contents
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import TracerProvider
+
+
+VARIABLE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+
+_YES = ("true", "span_only", "span_and_event")
+"""The variable's first meaning, and the two of its later ones that speak of spans."""
 
 
 @contextmanager
@@ -68,12 +73,18 @@ def listening(
     """Turn the events of a root's runs into spans and measurements while the block lasts."""
     from ...io.redact import Redactor, secrets_of
     from .listener import Listener
+    from .spans import Content
 
-    wanted = contents.wanted(environ) if content is None else content
-    told = contents.Content(Redactor(secrets_of(root.settings, environ))) if wanted else None
+    wanted = wants_content(environ) if content is None else content
+    told = Content(Redactor(secrets_of(root.settings, environ))) if wanted else None
     listener = Listener(tracers, meters, told, VERSION)
     try:
         with root.bus.listen(listener.hear):
             yield
     finally:
         listener.close()
+
+
+def wants_content(environ: Mapping[str, str]) -> bool:
+    """Whether the environment asks for words of people and models."""
+    return environ.get(VARIABLE, "").strip().lower() in _YES

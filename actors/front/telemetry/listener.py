@@ -13,10 +13,8 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from ....protocol import events as ev
 from ....protocol.events import Event, EventData
 from ...runs.trace_context import caller, conversation
-from .content import Content
-from .metrics import Instruments
-from .names import CANCELLED, OTHER
-from .spans import RunSpans
+from .conventions import CANCELLED, OTHER, Instruments
+from .spans import Content, RunSpans
 
 SCOPE = "callboard"
 SCHEMA = "https://opentelemetry.io/schemas/1.42.0"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, ClassVar, Literal, final
@@ -12,14 +13,40 @@ from opentelemetry.util.types import AttributeValue
 
 from ....protocol import events as ev
 from ....protocol.events import Event, EventData
+from ...io.redact import Redactor
 from ...views.activity import Activity
 from ...views.run_view import RunView
-from .content import ENOUGH, Content
-from .metrics import Instruments
-from .names import CANCELLED, FINISH_REASONS, OTHER, TOOL_TYPES, provider_and_model
+from .conventions import CANCELLED, FINISH_REASONS, OTHER, TOOL_TYPES, Instruments, provider_and_model
 
 Attributes = dict[str, AttributeValue]
 Kind = Literal["workflow", "agent", "node", "chat", "tool"]
+
+
+LONGEST = 32_768
+"""Characters of one text."""
+
+ENOUGH = LONGEST + 4_096
+"""Characters to keep of a text that comes in pieces: a secret that the cut goes through must be there as a whole."""
+
+
+@final
+class Content:
+    """Records text of people and models, where it is switched on: without secrets, bounded, as the conventions say."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor = redactor
+
+    def text(self, text: str) -> str:
+        """A text that may be shown."""
+        shown = self._redactor.text(text)
+        return shown if len(shown) <= LONGEST else f"{shown[:LONGEST]}..."
+
+    def message(self, role: str, text: str, finish_reason: str = "") -> str:
+        """The text as the only message of a list, as JSON."""
+        message: dict[str, object] = {"role": role, "parts": [{"type": "text", "content": self.text(text)}]}
+        if role == "assistant":
+            message["finish_reason"] = finish_reason or "stop"
+        return json.dumps([message], ensure_ascii=False)
 
 
 @final

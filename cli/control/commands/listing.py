@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from ....actors.front.control.present import read_present
+from ....actors.front.control.presence import read_present
 from ....protocol.control import own
 from ....protocol.control.caller import LOCAL
 from ....protocol.control.things import ActorInfo, RunInfo

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pytest
 import trio
 import trio.testing
-from access_house import gate_for, made_key
+from access_house import access_for, made_key
 from fake_models import Reply
 from http_agents import ASKER, LOOP
 from http_house import House
@@ -174,17 +174,17 @@ async def test_how_often_a_subject_asks_is_told_and_strangers_make_no_new_labels
 ) -> None:
     mock_clock.jump(600)
     _, key = made_key("alice", "read:runs")
-    gate = gate_for(key, limits=ApiLimits(rate_limit_per_minute=1000))
+    access = access_for(key, limits=ApiLimits(rate_limit_per_minute=1000))
     metrics = Metrics()
-    metrics.rates = lambda: gate.rates.current()
+    metrics.rates = lambda: access.rates.current()
     with metrics.listening(stage.root):
         for _ in range(6):
-            gate.rates.charge("alice")
+            access.rates.charge("alice")
         assert values(metrics)["subject_requests_per_minute subject=alice"] == 6
         mock_clock.jump(60 + 30)
         assert values(metrics)["subject_requests_per_minute subject=alice"] == 3, "half of that minute still counts"
         for number in range(MOST_NAMES + 50):
-            gate.rates.charge(f"stranger-{number}")
+            access.rates.charge(f"stranger-{number}")
         found = [name for name in values(metrics) if name.startswith("subject_requests_per_minute")]
         assert len(found) == MOST_NAMES + 1
         assert f"subject_requests_per_minute subject={OTHER}" in found
@@ -285,11 +285,11 @@ async def test_an_actor_that_is_started_again_is_counted(stage: Stage) -> None:
 
 
 async def test_how_late_the_loop_is_is_measured(stage: Stage) -> None:
-    gate = gate_for()
-    gate.metrics = metrics = Metrics()
+    access = access_for()
+    access.metrics = metrics = Metrics()
 
     async def body(me: Actor) -> None:
-        await gate.start(me)
+        await access.start(me)
         await trio.sleep_forever()
 
     ref = stage.root.kernel.spawn(body)

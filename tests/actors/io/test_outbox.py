@@ -152,7 +152,7 @@ async def test_who_is_closed_amid_a_frame_is_told_why_behind_it(
 ) -> None:
     monkeypatch.setattr(websocket, "CLOSE_WITHIN", 30.0)
     stay = trio.CancelScope()
-    monkeypatch.setattr(served._gate, "stay", lambda _: stay)
+    monkeypatch.setattr(served._access, "connection", lambda _: stay)
     run = MadeRun(root, "run-closed")
     async with await trio.open_tcp_stream("127.0.0.1", served.port) as stream:
         reader = Reader(stream)

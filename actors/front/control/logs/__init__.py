@@ -1,5 +1,5 @@
 """The logs of runs: `$XDG_STATE_HOME/callboard/runs/<id>/`, a summary and one event a line.
 
-`runs` is the way in. `writer` is the thread that writes, `files` where things lie, `reading` gets events back, `alive`
-tells a run that goes on in some process from one whose process was killed, `elsewhere` follows one in another process.
+`runs` is the way in. `writer` is the thread that writes, `files` where things lie, `reading` gets events back,
+`elsewhere` follows a run of another process.
 """

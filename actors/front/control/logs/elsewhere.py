@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Hashable
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import trio
 
 from .reading import Page, size_of
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from .runs import RunLogs
 
 LOOK_EVERY = 0.25
 """Seconds between two looks."""
@@ -28,18 +28,6 @@ Place: TypeAlias = "tuple[int, int]"
 """Where a reader stands: the byte, and the number of the event that it had last."""
 
 
-class Logs(Protocol):
-    """Where logs lie and how they are read; see `RunLogs`."""
-
-    directory: Path
-
-    async def page(self, run: str, offset: int, after: int) -> Page:
-        """The next events from a place."""
-
-    async def is_over(self, run: str) -> bool:
-        """Whether nothing is added to the log any more."""
-
-
 class Elsewhere:
     """See the module.
 
@@ -48,7 +36,7 @@ class Elsewhere:
         run: its id.
     """
 
-    def __init__(self, logs: Logs, run: str) -> None:
+    def __init__(self, logs: RunLogs, run: str) -> None:
         self._logs = logs
         self._run = run
         self._over = False

@@ -1,7 +1,7 @@
 """Where the log of a run lies, and its summary.
 
 runs/                       0700
-    .alive/<token>          held by a process that lives (see `alive`)
+    .alive/<token>          held by a process that lives (see `presence`)
     run-7f3a01bc/           0700
         run.json            0600, the summary; replaced as a whole
         events.jsonl        0600, one event a line, as `callboard.protocol.events.encode` writes it

@@ -1,9 +1,9 @@
 """The logs of all runs of a user, and the index of what is in them.
 
     async with RunLogs(state_dir(os.environ) / "runs") as logs:
-        log = logs.begin(info, on_broken)
+        log = logs.begin(info, on_trouble)
         log.append(encode(event))
-        log.close(info)
+        log.close(info, done)
 
 Any number of processes may share the directory. What a process that was killed has left is found at the next start of
 one: a run without an end is `lost` then, with all that was written of it.
@@ -13,23 +13,24 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Protocol, Self
+from typing import TYPE_CHECKING, Self
 from weakref import WeakSet, WeakValueDictionary
 
-import msgspec
 import trio
 
 from .....protocol.control.things import RunInfo
 from .....protocol.errors import ConfigError
-from .alive import Alive
+from ..presence import Alive
 from .elsewhere import Elsewhere
 from .files import Kept, is_id, make_private, read_kept, write_kept
 from .reading import LoggedEvent, Page, last_event, read_page, size_of, summed_up
-from .writer import LogFile, Writer
+from .writer import Done, RunLog, Writer
+
+if TYPE_CHECKING:
+    from ..subscription import Subscription
 
 MOST_AT_ONCE = 256 * 1024
 """Bytes of several events, after which there come no more of them at once."""
@@ -39,53 +40,6 @@ QUICKLY_READ = 1024 * 1024
 
 CLOSE_WITHIN = 5.0
 """Seconds that the writer has to end; a disk that stands still must not hold the process up for longer."""
-
-
-class RunLog:
-    """The log of a run that goes on in this process.
-
-    Attributes:
-        directory: where it lies.
-    """
-
-    def __init__(self, logs: RunLogs, run: str, on_broken: Callable[[str], None]) -> None:
-        self._logs = logs
-        self.directory = logs.directory / run
-        token = trio.lowlevel.current_trio_token()
-
-        def told(why: str) -> None:
-            with contextlib.suppress(trio.RunFinishedError):
-                token.run_sync_soon(on_broken, why)
-
-        self._file = LogFile(self.directory, told)
-
-    @property
-    def broken(self) -> str:
-        """Why nothing more is written; "" as long as all is well."""
-        return self._file.broken
-
-    def append(self, line: bytes) -> None:
-        """Write an event down; never waits."""
-        self._logs.writer.append(self._file, line)
-
-    def summarise(self, info: RunInfo) -> None:
-        """Replace the summary; never waits."""
-        self._logs.writer.summarise(self._file, self._logs.kept(info))
-
-    def forget(self) -> None:
-        """The run is to be removed: nothing more is written."""
-        self._file.forget()
-
-    def close(self, info: RunInfo, done: Callable[[], None]) -> None:
-        """The run has ended. `done` is called when all of it is on disk, or as much as can be."""
-        self.summarise(info)
-        self._logs.writer.close(self._file, self._logs.soon(done))
-
-
-class Reader(Protocol):
-    """Who reads the log of a run."""
-
-    run: str
 
 
 class RunLogs:
@@ -102,17 +56,15 @@ class RunLogs:
 
     def __init__(self, directory: Path, *, keep: int = 1000) -> None:
         self.directory = directory
-        self.writer = Writer()
         self.past: dict[str, RunInfo] = {}
-        self.readers: WeakSet[Reader] = WeakSet()
+        self.readers: WeakSet[Subscription] = WeakSet()
         self._keep = keep
         self._grown = trio.Event()
         self._followed: WeakValueDictionary[str, Elsewhere] = WeakValueDictionary()
         self._alive = Alive(directory / ".alive")
-        self._token: trio.lowlevel.TrioToken
+        self.writer = Writer(self._alive.token)
 
     async def __aenter__(self) -> Self:
-        self._token = trio.lowlevel.current_trio_token()
         try:
             self.past = await trio.to_thread.run_sync(self._begin)
         except OSError as error:
@@ -123,19 +75,17 @@ class RunLogs:
         self.writer.start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Write what is left, and end. Who may be cancelled calls this behind a shield."""
+        """Write what is left, and end. A caller that may be cancelled needs a shield."""
         self.writer.end()
         await trio.to_thread.run_sync(self._end, abandon_on_cancel=True)
 
-    def begin(self, info: RunInfo, on_broken: Callable[[str], None]) -> RunLog:
-        """A log for a new run. `on_broken` is called once, in the event loop, if writing fails."""
-        return RunLog(self, info.run, on_broken)
+    def begin(self, info: RunInfo, on_trouble: Done) -> RunLog:
+        """A log for a new run. `on_trouble` is called once, in the event loop, if writing fails."""
+        return RunLog(self.writer, self.directory / info.run, on_trouble)
 
     def is_free(self, run: str) -> bool:
         """Whether no run has this id."""
@@ -213,7 +163,7 @@ class RunLogs:
     async def flush(self) -> None:
         """Wait until all that was appended is on its way to the disk."""
         done = trio.Event()
-        self.writer.flush(self.soon(done.set))
+        self.writer.flush(done.set)
         await done.wait()
 
     async def prune(self) -> None:
@@ -233,19 +183,6 @@ class RunLogs:
         self.past.pop(run, None)
         if is_id(run):
             await trio.to_thread.run_sync(_remove, [self.directory / run])
-
-    def kept(self, info: RunInfo) -> Kept:
-        """What is written down of a run at this moment."""
-        return Kept(process=self._alive.token, info=msgspec.structs.replace(info))
-
-    def soon(self, call: Callable[[], None]) -> Callable[[], None]:
-        """What the writer's thread calls to have something called in the event loop."""
-
-        def told() -> None:
-            with contextlib.suppress(trio.RunFinishedError):
-                self._token.run_sync_soon(call)
-
-        return told
 
     def _others(self, known: Collection[str]) -> list[RunInfo]:
         """The runs of other processes that are not among the known ones."""

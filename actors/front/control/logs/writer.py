@@ -5,6 +5,8 @@ everything at once, file by file. What can't be written (the disk is full) is re
 retried every second: the lines of a log, its summary, and the word that all of a run is on disk. Only too large a
 backlog costs a run its log: more than `MOST_UNWRITTEN` of one, or `BACKLOG` of all, as when a disk stands still.
 The run itself goes on.
+
+It is not `io.lines`, which drops a line that can't be written, has one sink, and never says that all is on disk.
 """
 
 from __future__ import annotations
@@ -19,7 +21,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
 
+import msgspec
+
+from .....protocol.control.things import RunInfo
 from .....supervisors.tally import Tally
+from ....io.lines import from_any_thread
 from .files import EVENTS, Kept, make_private, write_kept
 
 GATHER = 0.05
@@ -42,68 +48,109 @@ OPEN_FILES = 64
 
 log = logging.getLogger("callboard.control")
 
+Done: TypeAlias = Callable[[], None]
 
-class LogFile:
-    """The log of one run, as the writer sees it.
+
+class RunLog:
+    """The log of a run that goes on in this process. The event loop calls the first methods, the thread the others.
+
+    Args:
+        on_trouble: called once, in the event loop, if writing fails.
 
     Attributes:
         directory: of the run.
         broken: why nothing more is taken; "" as long as all is well, or may be when there is room.
+        trouble: why writing has failed.
         done: to be called when all of it is on disk, once it is closed.
+        unwritten: bytes that are kept in memory.
     """
 
-    def __init__(self, directory: Path, on_broken: Callable[[str], None]) -> None:
+    def __init__(self, writer: Writer, directory: Path, on_trouble: Done) -> None:
         self.directory = directory
-        self.broken = ""
-        self.done: Callable[[], None] | None = None
-        self._on_broken = on_broken
-        self._told = False
+        self.broken = self.trouble = ""
+        self.done: Done | None = None
+        self.unwritten = 0
+        self._writer = writer
+        self._on_trouble: Done | None = from_any_thread(on_trouble)
         self._forgotten = False
         self._size = 0
         self._file: int | None = None
-        self._unwritten: list[bytes] = []
-        self._unwritten_bytes = 0
+        self._lines: list[bytes] = []
         self._kept: Kept | None = None
+
+    def append(self, line: bytes) -> None:
+        """Write this line, some time within a tenth of a second; never waits."""
+        self._writer.append(self, line)
+
+    def summarise(self, info: RunInfo) -> None:
+        """Replace the summary, after what was appended."""
+        self._writer.put(self, Kept(process=self._writer.process, info=msgspec.structs.replace(info)))
+
+    def close(self, info: RunInfo, done: Done) -> None:
+        """The run has ended. `done` is called, in the event loop, when all of it is on disk, or as much as can be."""
+        self.summarise(info)
+        self._writer.put(self, from_any_thread(done))
+
+    def forget(self) -> None:
+        """The run is to be removed: write nothing more."""
+        self.broken = self.broken or "the run was removed"
+        self._forgotten, self._on_trouble = True, None
+
+    def spoil(self, why: str) -> None:
+        """Take nothing more; what was taken is still written. In either thread."""
+        if not self.broken:
+            self.broken = why
+            self._report(why)
+
+    def _report(self, why: str) -> None:
+        report, self._on_trouble = self._on_trouble, None
+        if report is not None:
+            self.trouble = why
+            report()
+
+    # --- in the thread --------------------------------------------------------------------------------------
 
     @property
     def is_stuck(self) -> bool:
         """Whether something of it is still to be written."""
-        return bool(self._unwritten or self._kept)
+        return bool(self._lines or self._kept)
 
-    def add(self, lines: bytes) -> None:
-        """Whole lines that are to be written by the next `flush`. In the thread."""
-        if self._unwritten_bytes + len(lines) > max(MOST_UNWRITTEN, len(lines)):
+    def add(self, item: bytes | Kept) -> None:
+        """Whole lines, or a summary, that the next `flush` writes."""
+        if isinstance(item, Kept):
+            self._kept = item
+        elif self.unwritten + len(item) > max(MOST_UNWRITTEN, len(item)):
             self.spoil("more of it would have to be kept in memory than there is room for")
         elif not self.broken:
-            self._unwritten.append(lines)
-            self._unwritten_bytes += len(lines)
-
-    def summarise(self, kept: Kept) -> None:
-        """The summary that the next `flush` writes. In the thread."""
-        self._kept = kept
+            self._lines.append(item)
+            self.unwritten += len(item)
 
     def flush(self) -> bool:
-        """Write what is to be written; whether all of it was. In the thread."""
+        """Write what is to be written; whether all of it was."""
         if self._forgotten:
-            self._drop()
+            self._drop_lines()
+            self._kept = None
         if not self.is_stuck:
             return True
         try:
             make_private(self.directory)
-            if self._unwritten:
-                self._append(b"".join(self._unwritten))
-                self._unwritten.clear()
-                self._unwritten_bytes = 0
+            if self._lines:
+                self._append(b"".join(self._lines))
+                self._drop_lines()
             if self._kept is not None:
                 write_kept(self.directory, self._kept, sync=self._kept.info.over)
                 self._kept = None
         except OSError as error:
-            self._tell(error.strerror or str(error))
+            self._report(error.strerror or str(error))
             return False
         except ValueError as error:  # it can't be encoded; the events go on
             log.warning("a summary in %s could not be written: %s", self.directory, error)
             self._kept = None
         return True
+
+    def _drop_lines(self) -> None:
+        self._lines.clear()
+        self.unwritten = 0
 
     def _append(self, lines: bytes) -> None:
         """All of this or nothing: what was written of lines that do not fit is taken back."""
@@ -121,112 +168,65 @@ class LogFile:
                     os.truncate(self._file, self._size)
             raise
 
-    def _tell(self, why: str) -> None:
-        if not self._told:
-            self._told = True
-            self._on_broken(why)
-
-    def spoil(self, why: str) -> None:
-        """Take nothing more; what was taken is still written."""
-        if not self.broken:
-            self.broken = why
-            self._tell(why)
-
-    def forget(self) -> None:
-        """The run is to be removed: write nothing more."""
-        self.broken = self.broken or "the run was removed"
-        self._forgotten = self._told = True
-
-    def _drop(self) -> None:
-        self._unwritten.clear()
-        self._unwritten_bytes = 0
-        self._kept = None
-
-    def unwritten(self) -> int:
-        """Bytes that are kept in memory. In the thread."""
-        return self._unwritten_bytes
-
-    def sync(self) -> None:
-        """Have the disk keep it. In the thread."""
-        if self._file is not None:
-            with contextlib.suppress(OSError):
-                os.fdatasync(self._file)
-
-    def close(self) -> None:
-        """Let go of the file until there is something to write. In the thread."""
+    def release(self, *, sync: bool = False) -> None:
+        """Let go of the file until there is something to write; with `sync` the disk keeps what there is."""
         file, self._file = self._file, None
         if file is not None:
             with contextlib.suppress(OSError):
+                if sync:
+                    os.fdatasync(file)
+            with contextlib.suppress(OSError):
                 os.close(file)
-
-
-class _Summarise:
-    __slots__ = ("kept",)
-
-    def __init__(self, kept: Kept) -> None:
-        self.kept = kept
-
-
-class _Close:
-    __slots__ = ("done",)
-
-    def __init__(self, done: Callable[[], None]) -> None:
-        self.done = done
-
-
-Item: TypeAlias = "tuple[LogFile | None, bytes | _Summarise | _Close]"
 
 
 class Writer:
     """See the module. All methods but `_work` and below are the event loop's.
 
     Attributes:
+        process: the token of this process, for the summaries.
         times: how long writes took.
         bytes: how many were written.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, process: str) -> None:
+        self.process = process
         self.times = Tally()
         self.bytes = 0
-        self._queue: deque[Item] = deque()
+        self._queue: deque[tuple[RunLog | None, bytes | Kept | Done]] = deque()
         self._wake = threading.Event()
         self._urgent = threading.Event()
         self._awake = False
         self._put = 0
         self._written = 0
         self._ending = False
-        self._open: dict[LogFile, None] = {}
-        self._stuck: dict[LogFile, None] = {}
+        self._open: dict[RunLog, None] = {}
+        self._stuck: dict[RunLog, None] = {}
         self._thread = threading.Thread(target=self._work, name="callboard run logs", daemon=True)
 
     def start(self) -> None:
         """Begin."""
         self._thread.start()
 
-    def append(self, file: LogFile, line: bytes) -> None:
-        """Write this line, some time within a tenth of a second; never waits."""
+    def append(self, file: RunLog, line: bytes) -> None:
+        """See `RunLog.append`."""
         if file.broken:
             return
         if self._put - self._written > BACKLOG:
             file.spoil("the disk does not keep up")
             return
         self._put += len(line)
-        self._queue.append((file, line))
+        self.put(file, line)
+
+    def put(self, file: RunLog | None, item: bytes | Kept | Done) -> None:
+        """Have this done after what was put before."""
+        self._queue.append((file, item))
         if not self._awake:
             self._awake = True
             self._wake.set()
 
-    def summarise(self, file: LogFile, kept: Kept) -> None:
-        """Replace the summary, after what was appended."""
-        self._add(file, _Summarise(kept))
-
-    def close(self, file: LogFile, done: Callable[[], None]) -> None:
-        """Nothing more will come: have it kept by the disk, then call `done` in the thread."""
-        self._add(file, _Close(done))
-
-    def flush(self, done: Callable[[], None]) -> None:
-        """Write everything now, then call `done` in the thread."""
-        self._add(None, _Close(done))
+    def flush(self, done: Done) -> None:
+        """Write everything now, then call `done` in the event loop."""
+        self.put(None, from_any_thread(done))
         self._urgent.set()
 
     def end(self) -> None:
@@ -238,12 +238,6 @@ class Writer:
     def join(self, seconds: float) -> None:
         """Wait for the end. Blocking."""
         self._thread.join(seconds)
-
-    def _add(self, file: LogFile | None, item: _Summarise | _Close) -> None:
-        self._queue.append((file, item))
-        if not self._awake:
-            self._awake = True
-            self._wake.set()
 
     # --- in the thread --------------------------------------------------------------------------------------
 
@@ -266,14 +260,14 @@ class Writer:
                 self._wake.set()
             elif ending:
                 break
-        for file in [*self._stuck]:
+        for file in self._stuck:
             if file.done is not None:
                 file.done()
         for file in self._open:
-            file.close()
+            file.release()
 
     def _write_all(self) -> None:
-        lines: dict[LogFile, list[bytes]] = {}
+        lines: dict[RunLog, list[bytes]] = {}
         for _ in range(len(self._queue)):
             file, item = self._queue.popleft()
             if isinstance(item, bytes):
@@ -282,24 +276,24 @@ class Writer:
                 continue
             if file is None or file in lines:
                 self._write_lines(lines)
-            if isinstance(item, _Summarise):
+            if isinstance(item, Kept):
                 assert file is not None
-                file.summarise(item.kept)
+                file.add(item)
                 self._flush(file)
             elif file is None:
-                item.done()
+                item()
             else:
-                file.done = item.done
+                file.done = item
                 if not file.is_stuck or file.broken:
-                    self._done(file)
+                    self._finish(file)
         self._write_lines(lines)
 
-    def _write_lines(self, lines: dict[LogFile, list[bytes]]) -> None:
+    def _write_lines(self, lines: dict[RunLog, list[bytes]]) -> None:
         for file, several in lines.items():
             block = b"\n".join([*several, b""])
-            before = file.unwritten()
+            before = file.unwritten
             file.add(block)
-            dropped = len(block) if file.unwritten() == before else 0
+            dropped = len(block) if file.unwritten == before else 0
             began = time.monotonic()
             self._flush(file)
             self.times.add(time.monotonic() - began)
@@ -307,11 +301,11 @@ class Writer:
             self._written += dropped - len(several)
         lines.clear()
 
-    def _flush(self, file: LogFile) -> bool:
+    def _flush(self, file: RunLog) -> bool:
         """Write what there is of this one; if that can't be done now, remember it."""
-        before = file.unwritten()
+        before = file.unwritten
         written = file.flush()
-        self._written += before - file.unwritten()
+        self._written += before - file.unwritten
         if written:
             self._stuck.pop(file, None)
         else:
@@ -323,7 +317,7 @@ class Writer:
         if len(self._open) > OPEN_FILES:
             oldest = next(iter(self._open))
             del self._open[oldest]
-            oldest.close()
+            oldest.release()
         return written
 
     def _try_again(self) -> bool:
@@ -336,14 +330,13 @@ class Writer:
         if not self._flush(file):
             return False
         if file.done is not None:
-            self._done(file)
+            self._finish(file)
         return True
 
-    def _done(self, file: LogFile) -> None:
+    def _finish(self, file: RunLog) -> None:
         """All of it is on disk, or as much as can be."""
         done, file.done = file.done, None
-        file.sync()
-        file.close()
+        file.release(sync=True)
         self._open.pop(file, None)
         if done is not None:
             done()

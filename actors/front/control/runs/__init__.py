@@ -1,5 +1,5 @@
 """The hub's runs.
 
-`running` has those that are under way, each with its `record`; `summary` keeps count, `outcomes` reads how one has
-ended, `access` says whose runs a caller may see.
+`running` has those that are under way, each a `live_run`, and says whose a caller may see; `summary` keeps count and
+reads how one has ended.
 """

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING
 import msgspec
 import trio
 
-from .....protocol.control.caller import LOCAL
+from .....protocol.control.caller import LOCAL, Caller
 from .....protocol.control.things import RunInfo
-from .....protocol.errors import ActorCancelled
+from .....protocol.errors import ActorCancelled, Denied, NotFound
 from .....protocol.events import Event, Warned
 from .....protocol.requests import RunRequest
 from ....runs.begin import new_id, perform
 from ....runs.hooks import Hooks
 from ....views.run_view import RunView
 from ..logs.runs import RunLogs
-from .record import Record
+from .live_run import HubOptions, LiveRun
 from .summary import rfc3339
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Running:
     Args:
         root: whose runs these are.
         logs: where they are written down.
-        ring_events, ring_bytes, redact: see `Record`.
+        redact: takes secrets out of an encoded event.
 
     Attributes:
         live: those that are not yet all on disk, by id.
@@ -61,20 +61,13 @@ class Running:
     """
 
     def __init__(
-        self,
-        root: Root,
-        logs: RunLogs,
-        *,
-        ring_events: int,
-        ring_bytes: int,
-        redact: Callable[[bytes], bytes] | None = None,
+        self, root: Root, logs: RunLogs, options: HubOptions, redact: Callable[[bytes], bytes] | None = None
     ) -> None:
-        self.live: dict[str, Record] = {}
+        self.live: dict[str, LiveRun] = {}
         self.nursery: trio.Nursery
         self._root = root
         self._logs = logs
-        self._ring_events = ring_events
-        self._ring_bytes = ring_bytes
+        self._options = options
         self._redact = redact
         self._changed = trio.lowlevel.ParkingLot()
         self._starting: dict[str, _Starting] = {}
@@ -153,14 +146,7 @@ class Running:
         info = starting.info if starting is not None else RunInfo(run=id, owner=LOCAL.subject)
         info.started = rfc3339(event.ts)
         run_log = self._logs.begin(info, partial(self._log_broke, id))
-        record = self.live[id] = Record(
-            info,
-            run_log,
-            partial(self._put_away, id),
-            ring_events=self._ring_events,
-            ring_bytes=self._ring_bytes,
-            redact=self._redact,
-        )
+        record = self.live[id] = LiveRun(info, run_log, partial(self._put_away, id), self._options, self._redact)
         record.add(event)
         run_log.summarise(info)  # by now it is known what runs
         if starting is not None:
@@ -172,13 +158,39 @@ class Running:
         if record is not None:  # else it was removed
             self._logs.put_away(record.info)
 
-    def _log_broke(self, id: str, why: str) -> None:
+    def _log_broke(self, id: str) -> None:
         """The log of a run can't be written now: an event says so to its subscribers."""
-        log.error("the log of %s can't be written: %s", id, why)
+        record = self.live.get(id)
+        if record is None:  # the run was removed
+            return
+        log.error("the log of %s can't be written: %s", id, record.log.trouble)
         actor = self._root.kernel.actor.child(id)
         if actor is not None and actor.end is None:
             text = (
-                f"the log of this run can't be written ({why}); the run goes on, and its events are kept in memory, "
-                "as far as there is room, until they can be"
+                f"the log of this run can't be written ({record.log.trouble}); the run goes on, and its events are "
+                "kept in memory, as far as there is room, until they can be"
             )
             actor.emit(Warned(code="log_broken", message=text))
+
+
+def sees(caller: Caller, owner: str) -> bool:
+    """Whether the runs of this owner are shown to the caller."""
+    return caller.has("admin:runs") or (caller.has("read:runs") and owner == caller.subject)
+
+
+def check_owner(caller: Caller, owner: str, run: str) -> None:
+    """Check that the caller may have this run.
+
+    Raises:
+        Denied: it has another owner, and the caller may know that it exists.
+        NotFound: it has another owner.
+    """
+    if owner == caller.subject or caller.has("admin:runs"):
+        return
+    if caller.has("read:runs"):
+        raise Denied(f"{run} belongs to another subject; that needs the scope 'admin:runs'")
+    raise no_run(run)
+
+
+def no_run(run: str) -> NotFound:
+    return NotFound(f"there is no run {run[:60]!r}")

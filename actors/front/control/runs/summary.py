@@ -1,4 +1,4 @@
-"""A run's summary, kept up to date from its events.
+"""A run's summary, kept up to date from its events, and its outcome.
 
 The same code does it while the run goes on, from the events themselves, and for a run whose process was killed, from
 what it has left on disk.
@@ -7,12 +7,14 @@ what it has left on disk.
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from .....protocol.control.things import RunInfo
 from .....protocol.errors import exit_codes
 from .....protocol.events import (
+    TERMINAL,
     Event,
     EventData,
     QuestionAnswered,
@@ -25,8 +27,11 @@ from .....protocol.events import (
     UsageUpdate,
 )
 from .....protocol.jsonrpc import readable
-from .....protocol.outcome import ErrorReport
+from .....protocol.outcome import ErrorReport, Outcome
 from ....views.run_view import RunView
+
+if TYPE_CHECKING:
+    from ..logs.reading import LoggedEvent
 
 LONGEST_PROMPT = 2_000
 LONGEST_OUTPUT = 20_000
@@ -63,3 +68,33 @@ def sum_up(info: RunInfo, view: RunView, event: Event) -> None:
 def rfc3339(ts: datetime) -> str:
     """A time as frames say it."""
     return ts.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+class _Data(msgspec.Struct):
+    outcome: dict[str, Any]
+
+
+class _Last(msgspec.Struct):
+    data: _Data
+
+
+def outcome_of(info: RunInfo, last: LoggedEvent | None) -> Outcome:
+    """The outcome that the last event tells; of a run that is lost, or whose log is, what the summary knows."""
+    if last is None or last.kind not in TERMINAL:
+        error = info.error
+        if error is None and info.status not in ("done", "cancelled"):
+            error = ErrorReport(code="lost", message=f"the process of {info.run} ended before the run did")
+        status = info.status if info.status in ("done", "cancelled") else "failed"
+        return msgspec.convert(
+            {
+                "run_id": info.run,
+                "status": status,
+                "output": info.output,
+                "error": None if error is None else msgspec.to_builtins(error),
+                "exit_code": 1 if info.exit_code is None else info.exit_code,
+            },
+            Outcome,
+        )
+    outcome = msgspec.convert(msgspec.json.decode(last.data, type=_Last).data.outcome, Outcome)
+    outcome.exit_code = info.exit_code or 0
+    return outcome

@@ -4,25 +4,29 @@ from __future__ import annotations
 
 from functools import partial
 
+import msgspec
 import trio
 from starlette.responses import Response
 
-from .....protocol.control.things import TargetInfo
 from .....protocol.errors import NotFound
 from ..call import Call, reply
 from ..errors import NotImplementedYet
 from ..shapes.api import AgentsList, AgentTold, Info, ModelsList, ModelTold, Subject
-from ..table import Route
+from ..table import route
 from .completions import NO_ROLES
 
+_route = partial(route, tag="about")
 
+
+@_route("POST", "/v1/auth/check", gives=Subject)
 async def check(call: Call) -> Response:
-    """Whether the token is good, and for what."""
+    """Who the token stands for."""
     return reply(Subject(subject=call.caller.subject, scopes=sorted(call.caller.scopes)))
 
 
+@_route("GET", "/v1/info", gives=Info)
 async def info(call: Call) -> Response:
-    """What serves."""
+    """What serves, and for how long."""
     from importlib.metadata import version
 
     under_way = 0
@@ -39,13 +43,15 @@ async def info(call: Call) -> Response:
     )
 
 
+@_route("GET", "/v1/models", gives=ModelsList)
 async def models(call: Call) -> Response:
-    """Models of the settings, and everything that can be asked like one."""
+    """Models, and agents that can be asked like one."""
     return reply(ModelsList(data=await _models(call)))
 
 
+@_route("GET", "/v1/models/{model:path}", gives=ModelTold, errors=(404,))
 async def model(call: Call) -> Response:
-    """One of them."""
+    """One model."""
     wanted = call.path("model")
     found = next((each for each in await _models(call) if each.id == wanted), None)
     if found is None:
@@ -53,25 +59,17 @@ async def model(call: Call) -> Response:
     return reply(found)
 
 
+@_route("GET", "/v1/agents", gives=AgentsList)
 async def agents(call: Call) -> Response:
-    """Agents of the configuration directory and of the library."""
-    return reply(AgentsList(agents=[_agent(target) for target in await call.hub.targets(call.caller)]))
+    """Everything that can be run."""
+    targets = await call.hub.targets(call.caller)
+    return reply(AgentsList(agents=msgspec.convert(targets, list[AgentTold], from_attributes=True)))
 
 
+@_route("GET", "/v1/roles", status=501)
 async def roles(_: Call) -> Response:
-    """Later."""
+    """Roles are not there yet."""
     raise NotImplementedYet(NO_ROLES)
-
-
-def _agent(target: TargetInfo) -> AgentTold:
-    return AgentTold(
-        name=target.name,
-        dialect=target.dialect,
-        description=target.description,
-        source=target.source,
-        problem=target.problem,
-        conversation_starters=target.conversation_starters,
-    )
 
 
 async def _models(call: Call) -> list[ModelTold]:
@@ -91,28 +89,3 @@ async def _models(call: Call) -> list[ModelTold]:
                 told = {"dialect": target.dialect, "description": target.description}
                 found[id] = ModelTold(id=id, owned_by="callboard", callboard=told)
     return list(found.values())
-
-
-_route = partial(Route, tag="about")
-
-ROUTES = (
-    _route(method="POST", path="/v1/auth/check", handler=check, summary="Who the token stands for", gives=Subject),
-    _route(method="GET", path="/v1/info", handler=info, summary="What serves, and for how long", gives=Info),
-    _route(
-        method="GET",
-        path="/v1/models",
-        handler=models,
-        summary="Models, and agents that can be asked like one",
-        gives=ModelsList,
-    ),
-    _route(
-        method="GET",
-        path="/v1/models/{model:path}",
-        handler=model,
-        summary="One model",
-        gives=ModelTold,
-        errors=(404,),
-    ),
-    _route(method="GET", path="/v1/agents", handler=agents, summary="Everything that can be run", gives=AgentsList),
-    _route(method="GET", path="/v1/roles", handler=roles, summary="Roles are not there yet", status=501),
-)

@@ -6,6 +6,7 @@ tells a run that was started elsewhere.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -17,42 +18,40 @@ from .....protocol.questions import Question
 from ....io.http.sse import event
 from ...control.logs.reading import LoggedEvent
 from ..call import Call
-from ..following import Performed, Running, check_after, follow
-from ..shapes.agui import Agui, Told
-from ..shapes.agui_input import AguiMessage, ResumeEntry, RunAgentInput
+from ..shapes.agui import Agui, AguiMessage, ResumeEntry, RunAgentInput, Told
 from ..shapes.api import TargetQuery
-from ..shapes.chat_input import ChatMessage
 from ..shapes.conversation import asked
-from ..sse import EventStream, Say
-from ..table import SSE, Route
+from ..shapes.openai import ChatMessage
+from ..streams import EventStream, Performed, Running, Say, check_after
+from ..table import SSE, route
 from .chat import begin as begin_chat
 from .chat import target_of
 
 if TYPE_CHECKING:
     from .....protocol.control.things import RunInfo
 
+_route = partial(route, tag="ag-ui")
+
 LOOK_EVERY = 0.1
 """Seconds between two looks at whether a run with open questions has anything else to do."""
 
 
+@_route("POST", "/agui", media=(SSE,), errors=(404, 409, 502))
 async def begin(call: Call, query: TargetQuery, body: RunAgentInput) -> ASGIApp:
-    """Start a run, or go on with one that a question of ours has ended for the client."""
+    """Start a run and follow it as AG-UI events; `resume` answers its questions."""
     if body.resume:
         run, after = _resumed(call, body.resume)
         told = Agui(body.thread_id, body.run_id, run.run)
 
-        async def go_on(send: Send) -> None:
-            async def tell(say: Say) -> None:
-                await _tell(call, told, run.run, say, after=after, again=True)
+        async def go_on(say: Say) -> None:
+            await _tell(call, told, run.run, say, after=after, again=True)
 
-            await EventStream(tell).run(send)
-
-        return Performed(go_on)
+        return EventStream(go_on)
     begun = await begin_chat(call, target_of(query.target, body.forwarded_props), asked(_messages(body.messages)))
     request = await begun.request(call)
 
     async def perform(send: Send) -> None:
-        async with Running(call, lambda: call.begin(request)) as running:
+        async with Running(call, lambda: call.hub.begin(call.caller, request)) as running:
             run = running.info.run
             told = Agui(body.thread_id, body.run_id, run)
 
@@ -64,8 +63,9 @@ async def begin(call: Call, query: TargetQuery, body: RunAgentInput) -> ASGIApp:
     return Performed(perform)
 
 
+@_route("GET", "/agui/{run}", media=(SSE,), errors=(404,), resumes=True)
 async def watch(call: Call) -> ASGIApp:
-    """Tell a run; `Last-Event-ID` goes on where a stream was lost."""
+    """Follow a run as AG-UI events."""
     run = call.hub.get(call.caller, call.path("run"))
     after = call.last_seen() or 0
     check_after(call, run.run, after)
@@ -109,7 +109,7 @@ async def _tell(call: Call, told: Agui, run: str, say: Say, *, after: int = 0, a
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(look)
-        await follow(call, run, each)
+        await call.hub.follow(call.caller, run, each)
         nursery.cancel_scope.cancel()
     return interrupted
 
@@ -184,28 +184,3 @@ def _messages(messages: list[AguiMessage]) -> list[ChatMessage]:
                 content = ""
             kept.append(ChatMessage(role=message.role, content=content))
     return kept
-
-
-ROUTES = (
-    Route(
-        method="POST",
-        path="/agui",
-        handler=begin,
-        summary="Start a run and follow it as AG-UI events; `resume` answers its questions",
-        tag="ag-ui",
-        query=TargetQuery,
-        body=RunAgentInput,
-        media=(SSE,),
-        errors=(404, 409, 502),
-    ),
-    Route(
-        method="GET",
-        path="/agui/{run}",
-        handler=watch,
-        summary="Follow a run as AG-UI events",
-        tag="ag-ui",
-        media=(SSE,),
-        errors=(404,),
-        resumes=True,
-    ),
-)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -20,23 +21,26 @@ from ....runs.hooks import NO_HOOKS, Hooks
 from ....work.tools.tool import Tool
 from ...control.logs.reading import LoggedEvent
 from ..call import Call, reply
-from ..following import Failed, Performed, Running, follow
-from ..shapes.chat_input import ChatCompletionRequest, ToolOffered
+from ..shapes.client_tools import HandedOut, handed_out
 from ..shapes.conversation import Asked, asked
-from ..shapes.handed import HandedOut, handed_out
-from ..shapes.openai import Chat, ChatCompletionReply
-from ..sse import EventStream, Say
-from ..table import SSE, Route
+from ..shapes.openai import Chat, ChatCompletionReply, ChatCompletionRequest, ToolOffered
+from ..streams import EventStream, Failed, Performed, Running, Say
+from ..table import SSE, route
 from .completions import check_model, plain
+
+_route = partial(route, tag="openai")
 
 KINDS = ("agent", "graph", "workflow")
 DONE = event(b"[DONE]")
 
 
+@_route("POST", "/v1/chat/completions", gives=ChatCompletionReply, media=(SSE,), errors=(404, 499, 502))
 async def complete(call: Call, body: ChatCompletionRequest) -> ASGIApp:
-    """The conversation goes to what `model` names; what is said comes back, or calls of the client's tools."""
+    """A chat completion as OpenAI's: `model` is agent/NAME, graph/NAME, workflow/NAME, or a model."""
     tools = [] if body.tool_choice == "none" else [_offered(tool) for tool in body.tools or ()]
-    conversation = asked(body.messages, tools=body.tools is not None, find=call.handed)
+    conversation = asked(
+        body.messages, tools=body.tools is not None, find=partial(call.api.remembered.find, call.caller.subject)
+    )
     begun = await begin(call, body.model, conversation)
     beside = body.callboard
     request = await begun.request(call, variables=beside.variables, state=beside.state, timeout=beside.timeout)
@@ -49,7 +53,7 @@ async def complete(call: Call, body: ChatCompletionRequest) -> ASGIApp:
         raise UsageError(f"tools: {body.model} is no agent and no model; the tools of its nodes are its own")
 
     async def perform(send: Send) -> None:
-        async with Running(call, lambda: call.begin(request, hooks)) as running:
+        async with Running(call, lambda: call.hub.begin(call.caller, request, hooks)) as running:
             run = running.info
             usage = body.stream_options is not None and bool(body.stream_options.include_usage)
             told = Chat(run.run, body.model, int(time.time()), usage=usage, calls=lambda: left.calls(run.run))
@@ -59,7 +63,7 @@ async def complete(call: Call, body: ChatCompletionRequest) -> ASGIApp:
                     for chunk in told.take(happened):
                         await say(event(msgspec.json.encode(chunk)))
 
-                await follow(call, run.run, each)
+                await call.hub.follow(call.caller, run.run, each)
                 await say(DONE)
 
             async def quietly(happened: LoggedEvent) -> None:
@@ -68,7 +72,7 @@ async def complete(call: Call, body: ChatCompletionRequest) -> ASGIApp:
             if body.stream:
                 await EventStream(stream).run(send)
                 return
-            await follow(call, run.run, quietly)
+            await call.hub.follow(call.caller, run.run, quietly)
         if told.error is not None:
             raise Failed(*told.error)
         await reply(told.reply())(call.request.scope, call.request.receive, send)
@@ -95,7 +99,7 @@ class _Left:
         if self._handed is None:
             self._handed = handed_out(run, self._said, self._before, one=self._one)
             if self._handed is not None:
-                self._call.hand_out(self._handed)
+                self._call.api.remembered.keep(self._call.caller.subject, self._handed)
         return () if self._handed is None else self._handed.calls
 
 
@@ -129,7 +133,7 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True):
 
     async def request(self, call: Call, **beside: Any) -> RunRequest:
         """The request of its run; `beside` are more fields of `wanted`."""
-        request = await call.asked(msgspec.structs.replace(self.wanted, **beside))
+        request = await call.hub.request(call.caller, msgspec.structs.replace(self.wanted, **beside))
         target = self.model or request.target
         return msgspec.structs.replace(request, target=target, history=self.history, parts=self.images)
 
@@ -195,18 +199,3 @@ def target_of(name: str | None, forwarded: Any) -> str:
     if not isinstance(named, str) or not named:
         raise UsageError("what is to be run? ?target=agent/NAME, or `target` in forwardedProps")
     return named
-
-
-ROUTES = (
-    Route(
-        method="POST",
-        path="/v1/chat/completions",
-        handler=complete,
-        summary="A chat completion as OpenAI's: `model` is agent/NAME, graph/NAME, workflow/NAME, or a model",
-        tag="openai",
-        body=ChatCompletionRequest,
-        gives=ChatCompletionReply,
-        media=(SSE,),
-        errors=(404, 499, 502),
-    ),
-)

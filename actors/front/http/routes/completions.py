@@ -5,10 +5,8 @@ What a client gets last it gets when all is done: a session has been shortened, 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any
 
 import msgspec
 from starlette.types import ASGIApp, Send
@@ -20,62 +18,51 @@ from .....protocol.errors import CallboardError, ConfigError, UsageError
 from .....protocol.events import TERMINAL
 from .....protocol.requests import Overrides
 from ....io.http.sse import event
-from ....runs.in_session import RoundedOff, on_stage, round_off
 from ...control.logs.reading import LoggedEvent
-from ...control.model_files import check_model as check_file
+from ...control.requests import check_model as check_file
+from ...control.sessions import SessionTurn
 from ..call import Call, reply
 from ..errors import NotImplementedYet
-from ..following import Failed, Performed, Running, follow
 from ..shapes.completion import Completion, CompletionReply, CompletionRequest, SessionCompletionRequest, Told
-from ..sse import EventStream, Say
-from ..table import SSE, Route
+from ..streams import EventStream, Failed, Performed, Running, Say
+from ..table import SSE, route
+
+_route = partial(route, tag="completions")
 
 NO_ROLES = "roles are not there yet; an agent's `instructions` do what a role's prompt does"
 
-Says = Callable[[list[Told], int], Awaitable[None]]
-"""Tells some events, the last of which has this number."""
+Tell = Callable[[list[Told], int], Awaitable[None]]
+"""Sends some events, the last of which has this number."""
 
 
+@_route("POST", "/v1/completions", gives=CompletionReply, media=(SSE,), errors=(404, 409, 499, 501, 502))
 async def one_shot(call: Call, body: CompletionRequest) -> ASGIApp:
-    """A prompt that no session keeps."""
+    """One prompt to an agent or a model; nothing is kept."""
     if body.role is not None:
         raise NotImplementedYet(NO_ROLES)
     check_model(call, body.model)
-    asked = await call.asked(asked_for(body, body.agent or ""))
+    asked = await call.hub.request(call.caller, asked_for(body, body.agent or ""))
     request = msgspec.structs.replace(
         asked, target=body.agent or plain(body.model), overrides=overrides(body, agent=body.agent is not None)
     )
 
-    async def perform(stack: AsyncExitStack, tell: Completed) -> None:
-        running = await stack.enter_async_context(Running(call, lambda: call.begin(request)))
-        await tell(running.info, None)
-
-    return _performed(call, body, perform)
+    return _performed(call, body, lambda: call.hub.begin(call.caller, request))
 
 
+@_route("POST", "/v1/sessions/{id}/completions", gives=CompletionReply, media=(SSE,), errors=(404, 409, 499, 501, 502))
 async def in_session(call: Call, body: SessionCompletionRequest) -> ASGIApp:
-    """A prompt into a session, after those that wait for it already."""
-    sessions = call.api.root.sessions
+    """One prompt into a session."""
     check_model(call, body.model)
-    stored = await sessions.get(call.caller, call.path("id"))
-    rag = stored.session.other.get("rag")
-    knowledge = [rag] if isinstance(rag, str) and rag else None
-    asked = await call.asked(asked_for(body, stored.agent or "", knowledge=knowledge))
+    stored = await call.api.root.sessions.get(call.caller, call.path("id"))
+    asked = await call.hub.request(call.caller, asked_for(body, stored.agent or ""))
     request = msgspec.structs.replace(asked, target="", overrides=overrides(body, agent=stored.agent is not None))
+    turns: list[SessionTurn] = []
 
-    async def perform(stack: AsyncExitStack, tell: Completed) -> None:
-        acting = on_stage(call.api.root, call.caller, stored.id, request, agent=stored.agent)
-        act = await stack.enter_async_context(acting)
-        running = await stack.enter_async_context(
-            Running(call, lambda: call.begin(act.request, act.hooks, session=stored.id))
-        )
-        await tell(running.info, partial(round_off, call.api.root, act))
+    async def start() -> RunInfo:
+        turns.append(await call.hub.sessions.begin(call.caller, stored.id, request))
+        return turns[0].info
 
-    return _performed(call, body, perform)
-
-
-Completed = Callable[[RunInfo, Callable[[], Awaitable[RoundedOff]] | None], Awaitable[None]]
-"""Tells a run to its end; given what rounds its session off, if it has one, which says what it has done."""
+    return _performed(call, body, start, turns)
 
 
 def check_model(call: Call, model: str | None) -> None:
@@ -99,56 +86,52 @@ def overrides(body: SessionCompletionRequest, *, agent: bool) -> Overrides:
     return Overrides(sampling=sampling, auto_continue=body.auto_continue if agent else None)
 
 
-def asked_for(body: SessionCompletionRequest, target: str, **more: Any) -> StartRun:
+def asked_for(body: SessionCompletionRequest, target: str) -> StartRun:
     """What a request asks to be started."""
     files = [given.path or given.url or "" for given in body.files]
     if "" in files or any(given.path and given.url for given in body.files):
         raise UsageError("files: each has either a `path` or a `url`")
     if any(given.url and not given.url.startswith(("http://", "https://")) for given in body.files):
         raise UsageError("files: a `url` begins with http:// or https://")
-    given = {name: value for name, value in more.items() if value is not None}
-    return StartRun(target=target, prompt=body.prompt, model=body.model, files=files, timeout=body.timeout, **given)
+    return StartRun(target=target, prompt=body.prompt, model=body.model, files=files, timeout=body.timeout)
 
 
 def _performed(
     call: Call,
     body: SessionCompletionRequest,
-    perform: Callable[[AsyncExitStack, Completed], Awaitable[None]],
+    start: Callable[[], Awaitable[RunInfo]],
+    turns: Sequence[SessionTurn] = (),
 ) -> ASGIApp:
+    """Start a run and reply with it; `turns` has its turn, once it has begun, if it is of a session."""
     streams = body.stream or call.accepts(SSE)
 
     async def performed(send: Send) -> None:
-        async with AsyncExitStack() as stack:
+        async with Running(call, start) as running:
 
-            async def stream(run: RunInfo, shorten: Callable[[], Awaitable[RoundedOff]] | None) -> None:
-                async def tell(say: Say) -> None:
-                    async def says(events: list[Told], seq: int) -> None:
-                        for number, (name, data) in enumerate(events, 1):
-                            id = seq if number == len(events) else None
-                            await say(event(msgspec.json.encode(data), name=name, id=id))
+            async def stream(say: Say) -> None:
+                async def tell(events: list[Told], seq: int) -> None:
+                    for number, (name, data) in enumerate(events, 1):
+                        id = seq if number == len(events) else None
+                        await say(event(msgspec.json.encode(data), name=name, id=id))
 
-                    await _told(call, run, says, stack, shorten)
+                await _told(call, running.info, tell, turns)
 
-                await EventStream(tell).run(send)
+            async def quietly(*_: object) -> None:
+                pass
 
-            async def whole(run: RunInfo, shorten: Callable[[], Awaitable[RoundedOff]] | None) -> None:
-                async def says(events: list[Told], seq: int) -> None:
-                    pass
-
-                told = await _told(call, run, says, stack, shorten)
-                if told.error is not None:
-                    raise Failed(*told.error)
-                await reply(told.reply)(call.request.scope, call.request.receive, send)
-
-            await perform(stack, stream if streams else whole)
+            if streams:
+                await EventStream(stream).run(send)
+                return
+            told = await _told(call, running.info, quietly, turns)
+        if told.error is not None:
+            raise Failed(*told.error)
+        await reply(told.reply)(call.request.scope, call.request.receive, send)
 
     return Performed(performed)
 
 
-async def _told(
-    call: Call, run: RunInfo, says: Says, stack: AsyncExitStack, shorten: Callable[[], Awaitable[RoundedOff]] | None
-) -> Completion:
-    """Tell a run; its last events when all is closed that belongs to it."""
+async def _told(call: Call, run: RunInfo, tell: Tell, turns: Sequence[SessionTurn]) -> Completion:
+    """Tell a run; its last events when its session is on disk."""
     told = Completion(call.id, run.run, run.session)
     last: list[tuple[list[Told], int]] = []
 
@@ -157,38 +140,17 @@ async def _told(
         if happened.kind in TERMINAL:
             last.append((events, happened.seq))
         elif events:
-            await says(events, happened.seq)
+            await tell(events, happened.seq)
 
-    await follow(call, run.run, each)
-    if shorten is not None:
-        done = await shorten()
-        for events, _ in last:
-            events[:0] = told.rounded_off(compressed=done.compressed, autonamed=done.autonamed)
-    try:
-        await stack.aclose()
-    except CallboardError as error:  # the answer is there all the same
-        for events, _ in last:
-            events[:0] = [("warning", {"code": error.code, "message": f"this was not kept: {error}"})]
+    await call.hub.follow(call.caller, run.run, each)
+    more: list[Told] = []
+    for turn in turns:
+        await turn.over.wait()
+        if isinstance(turn.error, CallboardError):  # the answer is there all the same
+            more = [("warning", {"code": turn.error.code, "message": f"this was not kept: {turn.error}"})]
+        elif turn.error is not None:
+            raise turn.error
+        more += told.rounded_off(compressed=turn.rounded.compressed, autonamed=turn.rounded.autonamed)
     for events, seq in last:
-        await says(events, seq)
+        await tell([*more, *events], seq)
     return told
-
-
-_route = partial(
-    Route, method="POST", tag="completions", gives=CompletionReply, media=(SSE,), errors=(404, 409, 499, 501, 502)
-)
-
-ROUTES = (
-    _route(
-        path="/v1/completions",
-        handler=one_shot,
-        summary="One prompt to an agent or a model; nothing is kept",
-        body=CompletionRequest,
-    ),
-    _route(
-        path="/v1/sessions/{id}/completions",
-        handler=in_session,
-        summary="One prompt into a session",
-        body=SessionCompletionRequest,
-    ),
-)

@@ -10,20 +10,24 @@ from .....protocol.errors import NotFound
 from .....supervisors import Actor
 from ....work.knowledge.base.model import BuildReport
 from ..call import Call, reply
-from ..following import Performed
 from ..shapes.api import RagsList, RagTold, RebuildReply
-from ..table import Route
+from ..streams import Performed
+from ..table import route
+
+_route = partial(route, tag="knowledge")
 
 
+@_route("GET", "/v1/rags", gives=RagsList)
 async def listed(call: Call) -> ASGIApp:
-    """Their names."""
+    """Knowledge bases with a name."""
     from ....work.knowledge.shelf import names
 
     return reply(RagsList(rags=[RagTold(name=name) for name in names(call.api.root.config_dir)]))
 
 
+@_route("POST", "/v1/rags/{name}/rebuild", gives=RebuildReply, errors=(404, 502))
 async def rebuild(call: Call) -> ASGIApp:
-    """Build one anew. A client that leaves ends it, and the base stays as it was."""
+    """Build a knowledge base anew."""
     from ....work.knowledge.shelf import named, names
 
     root, name = call.api.root, call.path("name")
@@ -42,30 +46,7 @@ async def rebuild(call: Call) -> ASGIApp:
             ref.cancel()
         if end.error is not None:
             raise end.error
-        report = end.value
-        done = RebuildReply(
-            name=name,
-            added=report.added,
-            changed=report.changed,
-            removed=report.removed,
-            unchanged=report.unchanged,
-            chunks=report.chunks,
-        )
-        await reply(done)(call.request.scope, call.request.receive, send)
+        counts = {field: getattr(end.value, field) for field in RebuildReply.__struct_fields__ if field != "name"}
+        await reply(RebuildReply(name=name, **counts))(call.request.scope, call.request.receive, send)
 
     return Performed(perform)
-
-
-_route = partial(Route, tag="knowledge")
-
-ROUTES = (
-    _route(method="GET", path="/v1/rags", handler=listed, summary="Knowledge bases with a name", gives=RagsList),
-    _route(
-        method="POST",
-        path="/v1/rags/{name}/rebuild",
-        handler=rebuild,
-        summary="Build a knowledge base anew",
-        gives=RebuildReply,
-        errors=(404, 502),
-    ),
-)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from starlette.responses import Response
 
 from .....protocol.errors import NotFound
 from ...page import HEADERS, asset
 from ..call import Call
-from ..table import Route
+from ..table import route
+
+_route = partial(route, tag="page")
 
 
-async def file(call: Call) -> Response:
-    """One of them."""
+async def _file(call: Call) -> Response:
     path = call.request.url.path
     found = asset(path)
     if found is None:
@@ -19,16 +22,5 @@ async def file(call: Call) -> Response:
     return Response(found.body, headers={**HEADERS, "content-type": found.content_type})
 
 
-ROUTES = (
-    Route(method="GET", path="/", handler=file, summary="The page", tag="page", media=("text/html",), open=True),
-    Route(
-        method="GET",
-        path="/ui/{path:path}",
-        handler=file,
-        summary="A file of the page",
-        tag="page",
-        media=("text/html",),
-        errors=(404,),
-        open=True,
-    ),
-)
+page = _route("GET", "/", "The page", media=("text/html",), open=True)(_file)
+file = _route("GET", "/ui/{path:path}", "A file of the page", media=("text/html",), errors=(404,), open=True)(_file)

@@ -5,14 +5,16 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+import msgspec
 import trio
 from starlette.responses import Response
+from starlette.types import ASGIApp
 
 from .....protocol.errors import UsageError
 from ....runs.sessions.store import SessionMeta, Stored
 from ..call import Call, reply
 from ..errors import NotImplementedYet
-from ..shapes.sessions import (
+from ..shapes.api import (
     AttachBody,
     CompressReply,
     NewSession,
@@ -20,19 +22,22 @@ from ..shapes.sessions import (
     SessionsPage,
     SessionTold,
 )
-from ..table import Route
+from ..table import route
 from .completions import NO_ROLES, check_model
 
 if TYPE_CHECKING:
     from ....runs.sessions.live import Sessions
+
+_route = partial(route, tag="sessions")
 
 
 def _sessions(call: Call) -> Sessions:
     return call.api.root.sessions
 
 
+@_route("POST", "/v1/sessions", gives=SessionTold, status=201, errors=(404, 409, 501), optional_body=True)
 async def create(call: Call, body: NewSession) -> Response:
-    """A new one."""
+    """A new session."""
     if body.role is not None:
         raise NotImplementedYet(NO_ROLES)
     if body.agent is not None:
@@ -44,61 +49,74 @@ async def create(call: Call, body: NewSession) -> Response:
     return reply(_told(made, body.rag), 201, {"location": f"/v1/sessions/{made.id}"})
 
 
+@_route("GET", "/v1/sessions", gives=SessionsPage, errors=(404, 409))
 async def listed(call: Call) -> Response:
-    """Those the caller may see, newest first."""
+    """Sessions, newest first."""
     return reply(SessionsPage(sessions=[_told(each) for each in await _sessions(call).list(call.caller)]))
 
 
+@_route("GET", "/v1/sessions/{id}", gives=SessionDetail, errors=(404, 409))
 async def one(call: Call) -> Response:
-    """With all that was said."""
+    """A session, with all that was said."""
     return reply(_detail(await _sessions(call).get(call.caller, call.path("id"))))
 
 
+@_route("DELETE", "/v1/sessions/{id}", status=204, errors=(404, 409))
 async def delete(call: Call) -> Response:
-    """For good."""
+    """Remove a session for good."""
     await _sessions(call).delete(call.caller, call.path("id"))
     return Response(status_code=204)
 
 
+@_route("POST", "/v1/sessions/{id}/compress", gives=CompressReply, errors=(404, 409, 502))
 async def compress(call: Call) -> Response:
-    """A summary takes the place of what was said."""
+    """Shorten a session by a summary."""
     shortened = await _sessions(call).compress(call.caller, call.path("id"))
     return reply(CompressReply(id=call.path("id"), compressed=shortened))
 
 
-async def empty(call: Call) -> Response:
-    """All that was said is forgotten; the session stays."""
+@_route("POST", "/v1/sessions/{id}/empty", gives=SessionDetail, errors=(404, 409))
+async def empty(call: Call) -> ASGIApp:
+    """Forget what was said."""
     await _sessions(call).empty(call.caller, call.path("id"))
-    return await one(call)
+    return await one.handler(call)
 
 
-async def role(_: Call) -> Response:
-    """Later."""
+async def _role(_: Call) -> Response:
+    """Roles are not there yet."""
     raise NotImplementedYet(NO_ROLES)
 
 
+set_role = _route("POST", "/v1/sessions/{id}/role", status=501, errors=(404, 409))(_role)
+clear_role = _route("DELETE", "/v1/sessions/{id}/role", status=501, errors=(404, 409))(_role)
+
+
+@_route("POST", "/v1/sessions/{id}/agent", gives=SessionTold, errors=(404, 409))
 async def set_agent(call: Call, body: AttachBody) -> Response:
-    """From now on this agent answers."""
+    """Have an agent answer in a session where nothing was said yet."""
     await _check_agent(call, body.name)
     return reply(_told(await _sessions(call).set_agent(call.caller, call.path("id"), body.name)))
 
 
+@_route("DELETE", "/v1/sessions/{id}/agent", gives=SessionTold, errors=(404, 409))
 async def clear_agent(call: Call) -> Response:
-    """From now on the model itself answers."""
+    """No agent any more."""
     return reply(_told(await _sessions(call).set_agent(call.caller, call.path("id"), None)))
 
 
-async def set_rag(call: Call, body: AttachBody) -> Response:
-    """From now on prompts are looked up in this knowledge base."""
+@_route("POST", "/v1/sessions/{id}/rag", gives=SessionDetail, errors=(404, 409))
+async def set_rag(call: Call, body: AttachBody) -> ASGIApp:
+    """Look every prompt up in a knowledge base."""
     await _check_rag(call, body.name)
     await _sessions(call).set_rag(call.caller, call.path("id"), body.name)
-    return await one(call)
+    return await one.handler(call)
 
 
-async def clear_rag(call: Call) -> Response:
-    """From now on in none."""
+@_route("DELETE", "/v1/sessions/{id}/rag", gives=SessionDetail, errors=(404, 409))
+async def clear_rag(call: Call) -> ASGIApp:
+    """No knowledge."""
     await _sessions(call).set_rag(call.caller, call.path("id"), None)
-    return await one(call)
+    return await one.handler(call)
 
 
 async def _check_agent(call: Call, name: str) -> None:
@@ -117,17 +135,7 @@ async def _check_rag(call: Call, name: str) -> None:
 
 
 def _told(meta: SessionMeta, rag: str | None = None) -> SessionTold:
-    return SessionTold(
-        id=meta.id,
-        alias=meta.alias,
-        agent=meta.agent,
-        rag=rag,
-        model=meta.model,
-        title=meta.title,
-        owner=meta.owner,
-        created_at=meta.created_at,
-        last_modified=meta.last_modified,
-    )
+    return msgspec.structs.replace(msgspec.convert(meta, SessionTold, from_attributes=True), rag=rag)
 
 
 def _detail(stored: Stored) -> SessionDetail:
@@ -144,53 +152,3 @@ def _detail(stored: Stored) -> SessionDetail:
         messages=session.messages,
         compressed_messages=session.compressed_messages,
     )
-
-
-_route = partial(Route, tag="sessions", errors=(404, 409))
-_ONE = "/v1/sessions/{id}"
-
-ROUTES = (
-    _route(
-        method="POST",
-        path="/v1/sessions",
-        handler=create,
-        summary="A new session",
-        body=NewSession,
-        optional_body=True,
-        gives=SessionTold,
-        status=201,
-        errors=(404, 409, 501),
-    ),
-    _route(method="GET", path="/v1/sessions", handler=listed, summary="Sessions, newest first", gives=SessionsPage),
-    _route(method="GET", path=_ONE, handler=one, summary="A session, with all that was said", gives=SessionDetail),
-    _route(method="DELETE", path=_ONE, handler=delete, summary="Remove a session for good", status=204),
-    _route(
-        method="POST",
-        path=f"{_ONE}/compress",
-        handler=compress,
-        summary="Shorten a session by a summary",
-        gives=CompressReply,
-        errors=(404, 409, 502),
-    ),
-    _route(method="POST", path=f"{_ONE}/empty", handler=empty, summary="Forget what was said", gives=SessionDetail),
-    _route(
-        method="POST",
-        path=f"{_ONE}/agent",
-        handler=set_agent,
-        summary="Have an agent answer in a session where nothing was said yet",
-        body=AttachBody,
-        gives=SessionTold,
-    ),
-    _route(method="DELETE", path=f"{_ONE}/agent", handler=clear_agent, summary="No agent any more", gives=SessionTold),
-    _route(
-        method="POST",
-        path=f"{_ONE}/rag",
-        handler=set_rag,
-        summary="Look every prompt up in a knowledge base",
-        body=AttachBody,
-        gives=SessionDetail,
-    ),
-    _route(method="DELETE", path=f"{_ONE}/rag", handler=clear_rag, summary="No knowledge", gives=SessionDetail),
-    _route(method="POST", path=f"{_ONE}/role", handler=role, summary="Roles are not there yet", status=501),
-    _route(method="DELETE", path=f"{_ONE}/role", handler=role, summary="Roles are not there yet", status=501),
-)

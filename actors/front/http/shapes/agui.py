@@ -1,4 +1,4 @@
-"""Maps a run to AG-UI's events (its documents of version 1).
+"""AG-UI (its documents of version 1): the body of a request, and a run as events.
 
 What AG-UI has no event for is a CUSTOM event, named `callboard.…`; so are questions, at once. AG-UI's own way of asking
 is to end: `RUN_FINISHED` with an `interrupt`; a run of ours lives on, so that is sent only where nothing in it can go
@@ -10,11 +10,13 @@ A reader that begins in the middle feeds the projection all earlier events, and 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Annotated, Literal
 
 import msgspec
+from msgspec import Meta
 
 from .....protocol import events as ev
+from .....protocol.control.bounds import MOST, Json, Name, Object, Objects, Text
 from .....protocol.events import Event
 from .....protocol.events.decode import decode
 from .....protocol.questions import Question
@@ -22,8 +24,38 @@ from ....views.activity import Activity, Change
 from ....views.run_view import RunView
 from ...control.logs.reading import LoggedEvent
 
-Json = Any
 Told = list[dict[str, Json]]
+
+
+class AguiMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """A message of the conversation; `content` is text, or parts."""
+
+    role: Literal["developer", "system", "assistant", "user", "tool", "activity", "reasoning"]
+    id: Name = ""
+    content: Text | Objects | Object | None = None
+
+
+class ResumeEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """An answer to an interrupt. Of several that are open, one may be answered alone."""
+
+    interrupt_id: Name
+    status: Literal["resolved", "cancelled"]
+    payload: Json = None
+
+
+class RunAgentInput(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The conversation so far, and its context. Keys that are not listed are ignored, as the protocol says.
+
+    Attributes:
+        forwarded_props: `target` in it names what is run (as `model` of a chat completion does), if the query does not.
+    """
+
+    thread_id: Annotated[str, Meta(min_length=1, max_length=256)]
+    run_id: Annotated[str, Meta(min_length=1, max_length=256)]
+    messages: Annotated[list[AguiMessage], Meta(max_length=10_000)]
+    state: Json = None
+    forwarded_props: Json = None
+    resume: Annotated[list[ResumeEntry], Meta(max_length=MOST)] | None = None
 
 
 class Agui:

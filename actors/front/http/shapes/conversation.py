@@ -12,8 +12,8 @@ import msgspec
 
 from .....protocol.chat import AssistantTurn, ImagePart, Part, TextPart, ToolCall, ToolTurn, Turn, UserTurn, parts_of
 from .....protocol.errors import UsageError
-from .chat_input import CallSaid, ChatMessage
-from .handed import HandedOut
+from .client_tools import HandedOut
+from .openai import CallSaid, ChatMessage
 
 Json = Any
 

@@ -137,7 +137,7 @@ def test_a_reload_turns_it_to_another_file_and_loses_nothing(tmp_path: Path) -> 
     audit = Audit(AuditSettings(sink="file", file=str(tmp_path / "one")))
     for _ in range(100):
         audit.log("ToolExecute")
-    audit.turn_to(AuditSettings(sink="file", file=str(tmp_path / "two")))
+    audit.configure(AuditSettings(sink="file", file=str(tmp_path / "two")))
     audit.log("ConfigReload")
     audit.close()
     for thread in threading.enumerate():

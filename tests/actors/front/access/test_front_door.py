@@ -19,13 +19,12 @@ from waiting import until
 
 from callboard.actors.front.access.scopes import METHODS, ROUTES
 from callboard.actors.front.control.methods import METHODS as OWN
-from callboard.actors.front.control.sessions import SESSION_METHODS
-from callboard.actors.front.http.every import routes
+from callboard.actors.front.http.routes import routes
 
 
 def test_the_table_of_scopes_has_every_route_and_every_method_that_there_is() -> None:
     assert {(route.method, route.path) for route in routes()} == set(ROUTES)
-    assert {*OWN, *SESSION_METHODS} <= set(METHODS)
+    assert set(OWN) <= set(METHODS)
     assert {(r.method, r.path) for r in routes() if r.open} == {route for route, rule in ROUTES.items() if rule.open}
 
 

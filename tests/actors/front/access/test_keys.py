@@ -8,10 +8,10 @@ from functools import partial
 
 import pytest
 import trio
-from access_house import gate_for, made_key, showing
+from access_house import access_for, made_key, showing
 
 from callboard.actors.front.access import keys
-from callboard.actors.front.access.gate import BAD_LOGINS
+from callboard.actors.front.access.access_control import BAD_LOGINS
 from callboard.actors.front.access.keys import KeyRing, hashed, new_key
 from callboard.protocol.errors import RateLimited, Saturated, Unauthorized
 from callboard.protocol.settings.api import ApiKey
@@ -85,15 +85,15 @@ async def test_keys_of_nobody_keep_no_good_key_waiting(monkeypatch: pytest.Monke
 
 async def test_who_hangs_up_while_a_bad_key_is_checked_has_shown_a_bad_key(monkeypatch: pytest.MonkeyPatch) -> None:
     _, entry = made_key("alice")
-    gate = gate_for(entry)
+    access = access_for(entry)
     for number in range(BAD_LOGINS):
         with trio.CancelScope() as client, contextlib.suppress(Unauthorized):
             trio_token = trio.lowlevel.current_trio_token()
             hang_up = partial(trio.from_thread.run_sync, client.cancel, trio_token=trio_token)
             monkeypatch.setattr(keys, "_owner", lambda *_, hang_up=hang_up: hang_up())
-            await gate.admit(showing(f"cb_{entry.id}_{number:064}"), "203.0.113.9")
+            await access.authenticate(showing(f"cb_{entry.id}_{number:064}"), "203.0.113.9")
     with pytest.raises(RateLimited):
-        await gate.admit(showing(f"cb_{entry.id}_{'f' * 64}"), "203.0.113.9")
+        await access.authenticate(showing(f"cb_{entry.id}_{'f' * 64}"), "203.0.113.9")
 
 
 async def test_keys_of_other_makers_are_tried_against_every_entry_without_an_id() -> None:

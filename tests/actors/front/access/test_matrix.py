@@ -22,12 +22,11 @@ from starlette.routing import Route as Path_
 
 from callboard.actors.front.access.scopes import METHODS, ROUTES, find_route
 from callboard.actors.front.control.methods import METHODS as OWN
-from callboard.actors.front.control.sessions import SESSION_METHODS
-from callboard.actors.front.http.every import routes
+from callboard.actors.front.http.routes import routes
 from callboard.protocol.control import acp
 from callboard.protocol.control.caller import SCOPES
 
-SERVED = {*OWN, *SESSION_METHODS, *acp.METHODS}
+SERVED = {*OWN, *acp.METHODS}
 ROUTE_SCOPES = [(route, scope) for route, rule in ROUTES.items() for scope in rule.scopes]
 METHOD_SCOPES = [(method, scope) for method in sorted(SERVED) for scope in METHODS[method].scopes]
 ABOUT = ("run", "before", "path", "question", "session", "session_id")
@@ -67,9 +66,7 @@ def filled(template: str, **known: str) -> str:
 
 def params_about(method: str) -> list[tuple[str, Any]]:
     """The parameters of a method that name a thing which is somebody's, each with the struct they are in."""
-    kind = (
-        ACP[method] if method in ACP else (OWN | SESSION_METHODS)[method].params if method not in acp.METHODS else None
-    )
+    kind = ACP[method] if method in ACP else OWN[method].params if method not in acp.METHODS else None
     return [] if kind is None else [(field.name, kind) for field in msgspec.structs.fields(kind) if field.name in ABOUT]
 
 

@@ -20,9 +20,9 @@ from waiting import until
 import callboard
 from callboard.actors.front.control.hub import Hub
 from callboard.actors.front.control.logs import elsewhere, runs
-from callboard.actors.front.control.logs.alive import Alive
 from callboard.actors.front.control.logs.files import Kept, write_kept
 from callboard.actors.front.control.logs.reading import Page
+from callboard.actors.front.control.presence import Alive
 from callboard.protocol.control.caller import LOCAL
 from callboard.protocol.control.own import StartRun
 from callboard.protocol.control.things import RunInfo

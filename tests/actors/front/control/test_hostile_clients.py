@@ -102,12 +102,12 @@ async def test_a_client_that_goes_before_the_answer_leaves_no_watch(hub: Hub, li
     line.gone = True
     with pytest.raises(Gone):
         await line.peer.receive(b'{"id":1,"method":"_actor/subscribe"}')
-    assert not hub._tree._watches
+    assert not hub.actors._watches
     line.gone = False
     await line.peer.receive(b'{"id":2,"method":"_actor/subscribe"}')
-    assert len(hub._tree._watches) == 1
+    assert len(hub.actors._watches) == 1
     line.peer.close()  # before the subscription's actor has run at all
-    await until(lambda: not hub._tree._watches)
+    await until(lambda: not hub.actors._watches)
 
 
 def _odd_run(root: callboard.Root, id: str, prompt: str, output: str) -> MadeRun:
@@ -170,7 +170,7 @@ async def test_an_event_that_we_stumble_over_costs_neither_the_run_nor_the_other
         raise ZeroDivisionError
 
     run = MadeRun(root, "run-stumble")
-    monkeypatch.setattr(hub._tree, "take", stumble)
+    monkeypatch.setattr(hub.actors, "take", stumble)
     run.say()
     monkeypatch.undo()
     run.say()
@@ -321,6 +321,6 @@ async def test_what_is_asked_in_the_very_moment_in_which_the_server_stops_is_ref
     await line.peer.receive(b'{"jsonrpc":"2.0","id":1,"method":"_run/start","params":{"target":"asks"}}')
     await line.peer.receive(b'{"jsonrpc":"2.0","id":2,"method":"_actor/subscribe"}')
     assert line.sent[0]["error"]["data"]["code"] == "shutting_down"
-    assert not hub._tree._watches
+    assert not hub.actors._watches
     assert not line.peer._under_way
     assert not line.peer._subscriptions

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 import callboard
 from callboard.actors.front.control.hub import Hub
 from callboard.actors.front.control.logs import reading, runs
-from callboard.actors.front.control.logs.alive import Alive
 from callboard.actors.front.control.logs.files import EVENTS
 from callboard.actors.front.control.logs.reading import read_page
+from callboard.actors.front.control.presence import Alive
 from callboard.protocol.control.caller import LOCAL
 from callboard.protocol.errors import NotFound
 

@@ -320,7 +320,7 @@ async def test_changes_of_the_tree_are_gathered(stage: Stage, hub: Hub) -> None:
         with trio.fail_after(10):
             while f"/{info.run}" not in gone:
                 gone.update((await anext(changes)).gone)
-    assert not hub._tree._watches
+    assert not hub.actors._watches
 
 
 class Note(Message, frozen=True):

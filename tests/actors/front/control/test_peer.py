@@ -20,8 +20,7 @@ from waiting import until
 
 import callboard
 from callboard.actors.front.control.hub import Hub
-from callboard.actors.front.control.method import Method
-from callboard.actors.front.control.methods import METHODS
+from callboard.actors.front.control.methods import METHODS, Method
 from callboard.actors.front.control.peer import Peer
 from callboard.actors.io.outbox import Gone
 from callboard.protocol.control.caller import LOCAL, Caller
@@ -303,8 +302,8 @@ async def test_a_client_that_is_gone_leaves_nothing(root: callboard.Root, hub: H
     await trio.testing.wait_all_tasks_blocked()
     line.peer.close()
     await until(lambda: not line.peer.me.child_count)
-    assert not hub._asking._feeds
-    assert not hub._tree._watches
+    assert not hub._open_questions._feeds
+    assert not hub.actors._watches
     run.end()
     assert (await hub.wait(LOCAL, run.id)).status == "done"
 

@@ -63,7 +63,7 @@ async def test_a_value_that_is_nested_without_end_crashes_nothing(house: House, 
     [
         (Saturated("full"), 503, "1"),
         (ShuttingDown("soon"), 503, "5"),
-        (RateLimited("slowly", retry_after=7.2), 429, "7"),
+        (RateLimited("slowly", retry_after=7.2), 429, "8"),
         (TimedOut("late"), 504, None),
         (KnowledgeBusy("built"), 409, None),
     ],

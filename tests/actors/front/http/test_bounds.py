@@ -10,8 +10,7 @@ import pytest
 from msgspec import inspect
 
 from callboard.actors.front.control.methods import METHODS
-from callboard.actors.front.control.sessions import SESSION_METHODS
-from callboard.actors.front.http.every import routes
+from callboard.actors.front.http.routes import routes
 from callboard.protocol.control import acp, own
 from callboard.protocol.control.bounds import BY_FRAME
 
@@ -27,7 +26,7 @@ REQUESTS: dict[str, type] = {
         f"{kind.__module__.rpartition('.')[2]}.{kind.__name__}": kind
         for kind in (*below(own.Params), *below(acp.Params))
     },
-    **{name: method.params for name, method in {**METHODS, **SESSION_METHODS}.items()},
+    **{name: method.params for name, method in METHODS.items()},
     **{f"{route.method} {route.path} body": route.body for route in routes() if route.body is not None},
     **{f"{route.method} {route.path} query": route.query for route in routes() if route.query is not None},
 }

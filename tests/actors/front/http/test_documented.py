@@ -12,7 +12,7 @@ from http_agents import ASKER, HELLO, LOOP
 from http_house import House
 
 from callboard.actors.front.http.errors import STATUS
-from callboard.actors.front.http.every import routes
+from callboard.actors.front.http.routes import routes
 
 PAGE = (Path(__file__).parents[4] / "docs" / "server.md").read_text()
 EXAMPLE = re.compile(r"^    (GET|POST|DELETE) (/\S+)(?: +(\d{3}))?(?:\n    > (.*))?$", re.MULTILINE)

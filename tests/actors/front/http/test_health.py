@@ -12,16 +12,19 @@ from http_agents import ASKER
 from http_house import House, Serve
 from stage import Stage
 
-from callboard.actors.front.access.places import Places
+from callboard.actors.front.access.limits import ConcurrencyLimiter
 from callboard.actors.front.http import health
 from callboard.actors.front.http.health import Health
 
 
 async def test_case_110_ready_is_503_when_the_store_can_t_be_written_to(stage: Stage, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    assert await Health(stage.root, Places(1, 10), [tmp_path / "sessions"]).ready() == (200, {"status": "ok"})
+    assert await Health(stage.root, ConcurrencyLimiter(1, 10), [tmp_path / "sessions"]).ready() == (
+        200,
+        {"status": "ok"},
+    )
     assert list((tmp_path / "sessions").iterdir()) == [], "the probe leaves nothing"
-    status, body = await Health(stage.root, Places(1, 10), [tmp_path / "file" / "sessions"]).ready()
+    status, body = await Health(stage.root, ConcurrencyLimiter(1, 10), [tmp_path / "file" / "sessions"]).ready()
     assert status == 503
     assert "sessions can't be written to" in body["problems"][0]
     assert str(tmp_path) not in str(body), "strangers are not told where things are"
@@ -30,17 +33,17 @@ async def test_case_110_ready_is_503_when_the_store_can_t_be_written_to(stage: S
 async def test_case_110_ready_is_503_when_less_than_a_tenth_of_the_places_is_free(
     stage: Stage, nursery: trio.Nursery
 ) -> None:
-    places = Places(20, 20)
+    places = ConcurrencyLimiter(20, 20)
     it = Health(stage.root, places, [])
-    places.taken = 18
+    places._all.taken = 18
     assert (await it.ready())[0] == 200
-    places.taken = 19
+    places._all.taken = 19
     assert await it.ready() == (503, {"status": "unavailable", "problems": ["19 of 20 requests are under way"]})
     assert it.live() == (200, {"status": "ok"})
 
 
 async def test_case_110_live_is_200_until_the_server_ends(stage: Stage) -> None:
-    it = Health(stage.root, Places(1, 10), [])
+    it = Health(stage.root, ConcurrencyLimiter(1, 10), [])
     assert it.live()[0] == 200
     it.draining = True
     assert it.live()[0] == 503
@@ -48,7 +51,7 @@ async def test_case_110_live_is_200_until_the_server_ends(stage: Stage) -> None:
 
 
 async def test_the_store_is_looked_at_once_a_second_however_often_one_asks(stage: Stage, tmp_path: Path) -> None:
-    it = Health(stage.root, Places(1, 10), [tmp_path])
+    it = Health(stage.root, ConcurrencyLimiter(1, 10), [tmp_path])
     await it.ready()
     looked = it._looked
     for _ in range(50):

@@ -11,10 +11,10 @@ from typing import Any
 import httpx
 import pytest
 import trio
-from access_house import LOCAL_TOKEN, AuditFile, client_of, gate_for, made_key
+from access_house import LOCAL_TOKEN, AuditFile, access_for, client_of, made_key
 from prometheus_client.parser import text_string_to_metric_families
 
-from callboard.actors.front.access.gate import Gate
+from callboard.actors.front.access.access_control import AccessControl
 from callboard.actors.front.access.scopes import METHODS, ROUTES, find_route
 from callboard.actors.front.http.middleware import guarded
 from callboard.actors.front.metrics import Metrics
@@ -56,8 +56,10 @@ def app() -> Stage:
     return Stage()
 
 
-def client(app: Stage, gate: Gate | None = None, metrics: Metrics | None = None, peer: str = "127.0.0.1") -> Any:
-    return client_of(guarded(app, gate or gate_for(), metrics=metrics), peer)
+def client(
+    app: Stage, access: AccessControl | None = None, metrics: Metrics | None = None, peer: str = "127.0.0.1"
+) -> Any:
+    return client_of(guarded(app, access or access_for(), metrics=metrics), peer)
 
 
 def error_of(response: httpx.Response) -> dict[str, str]:
@@ -80,7 +82,7 @@ async def test_every_reply_has_an_id_and_the_headers_that_keep_browsers_careful(
         assert len(reply.headers["x-request-id"]) == 36
         refused = await http.get("/v1/runs")
         assert refused.headers["x-content-type-options"] == "nosniff"
-    async with client(app, gate_for(force_https=True)) as http:
+    async with client(app, access_for(force_https=True)) as http:
         reply = await http.get("/v1/runs", headers=BEARER)
         assert reply.headers["strict-transport-security"].startswith("max-age=31536000")
 
@@ -112,7 +114,7 @@ async def test_case_105_a_bad_key_is_told_in_the_error_table_s_shape(app: Stage)
 
 async def test_a_caller_without_the_scope_is_refused_and_told_which(app: Stage) -> None:
     token, entry = made_key("alice", "read:runs")
-    async with client(app, gate_for(entry)) as http:
+    async with client(app, access_for(entry)) as http:
         http.headers["authorization"] = f"Bearer {token}"
         assert (await http.get("/v1/runs")).status_code == 200
         reply = await http.post("/v1/runs", json={})
@@ -129,8 +131,8 @@ async def test_each_route_wants_every_one_of_its_scopes_and_no_more(app: Stage, 
     enough, entry = made_key("enough", *rule.scopes)
     others = [made_key(f"without {scope}", *(set(rule.scopes) - {scope})) for scope in rule.scopes]
     nothing = made_key("nothing")
-    gate = gate_for(entry, nothing[1], *(key for _, key in others))
-    async with client(app, gate) as http:
+    access = access_for(entry, nothing[1], *(key for _, key in others))
+    async with client(app, access) as http:
 
         async def status(token: str) -> int:
             reply = await http.request(method, path, headers={"authorization": f"Bearer {token}"})
@@ -142,7 +144,7 @@ async def test_each_route_wants_every_one_of_its_scopes_and_no_more(app: Stage, 
 
 async def test_a_path_that_the_table_does_not_have_is_not_found_for_all_but_the_owner(app: Stage) -> None:
     token, entry = made_key("alice", *{scope for rule in ROUTES.values() for scope in rule.scopes})
-    async with client(app, gate_for(entry)) as http:
+    async with client(app, access_for(entry)) as http:
         for path in (
             "/v1/nothing",
             "/v1/runs/../../healthz/live/x",
@@ -186,7 +188,7 @@ async def test_health_is_asked_for_by_anybody_and_by_any_name(app: Stage) -> Non
             assert (await http.get(path, headers={"host": "10.9.9.9:3400"})).status_code == 200
         assert (await http.get("/", headers={"host": "evil.test"})).status_code == 403
         assert (await http.get("/metrics")).status_code == 401
-    async with client(app, gate_for(metrics_public=True)) as http:
+    async with client(app, access_for(metrics_public=True)) as http:
         assert (await http.get("/metrics")).status_code == 200
 
 
@@ -200,8 +202,8 @@ async def test_another_page_and_another_name_are_refused(app: Stage) -> None:
 
 
 async def test_pages_that_were_allowed_may_read_replies_and_refusals(app: Stage) -> None:
-    gate = gate_for(cors=Cors(allowed_origins=("https://friend.test",), allow_credentials=True))
-    async with client(app, gate) as http:
+    access = access_for(cors=Cors(allowed_origins=("https://friend.test",), allow_credentials=True))
+    async with client(app, access) as http:
         http.headers["origin"] = "https://friend.test"
         asked = {"access-control-request-method": "POST", "access-control-request-headers": "authorization"}
         before = await http.options("/v1/runs", headers=asked)
@@ -221,9 +223,9 @@ async def test_case_107_the_next_request_of_a_minute_is_429_with_retry_after(
 ) -> None:
     (alice, one), (bob, two) = made_key("alice", "read:runs"), made_key("bob", "read:runs")
     metrics = Metrics()
-    gate = gate_for(one, two, limits=ApiLimits(rate_limit_per_minute=60, rate_limit_burst=0))
-    gate.metrics = metrics
-    async with client(app, gate, metrics) as http:
+    access = access_for(one, two, limits=ApiLimits(rate_limit_per_minute=60, rate_limit_burst=0))
+    access.metrics = metrics
+    async with client(app, access, metrics) as http:
         statuses = [
             (await http.get("/v1/runs", headers={"authorization": f"Bearer {alice}"})).status_code for _ in range(60)
         ]
@@ -236,13 +238,13 @@ async def test_case_107_the_next_request_of_a_minute_is_429_with_retry_after(
 
 
 async def test_case_105_a_body_that_is_too_big_is_413_whether_it_says_so_or_not(app: Stage) -> None:
-    gate = gate_for(limits=ApiLimits(max_body_bytes=1024))
+    access = access_for(limits=ApiLimits(max_body_bytes=1024))
 
     async def dribble() -> AsyncIterator[bytes]:
         for _ in range(20):
             yield b"x" * 100
 
-    async with client(app, gate) as http:
+    async with client(app, access) as http:
         http.headers.update(BEARER)
         assert (await http.post("/v1/runs", content=b"x" * 1024)).status_code == 200
         assert app.body == b"x" * 1024
@@ -256,16 +258,16 @@ async def test_a_request_that_takes_too_long_is_504_and_a_stream_of_events_is_no
     app: Stage, autojump_clock: trio.testing.MockClock
 ) -> None:
     app.hold = trio.Event()
-    gate = gate_for(request_timeout_seconds=5.0)
+    access = access_for(request_timeout_seconds=5.0)
 
     async def never(scope: Any, receive: Any, send: Any) -> None:
         await trio.sleep_forever()
 
-    async with client_of(guarded(never, gate)) as http:
+    async with client_of(guarded(never, access)) as http:
         reply = await http.get("/v1/runs", headers=BEARER)
         assert (reply.status_code, error_of(reply)["code"]) == (504, "timeout")
     app.headers = [(b"content-type", b"text/event-stream; charset=utf-8")]
-    async with client(app, gate) as http, trio.open_nursery() as nursery:
+    async with client(app, access) as http, trio.open_nursery() as nursery:
 
         async def later() -> None:
             await trio.sleep(600)
@@ -279,8 +281,8 @@ async def test_a_request_that_takes_too_long_is_504_and_a_stream_of_events_is_no
 
 async def test_case_105_a_saturated_server_is_503(app: Stage, autojump_clock: trio.testing.MockClock) -> None:
     token, entry = made_key("alice", "read:runs")
-    gate = gate_for(entry, limits=ApiLimits(per_subject_concurrency=2))
-    async with client(app, gate) as http, trio.open_nursery() as nursery:
+    access = access_for(entry, limits=ApiLimits(per_subject_concurrency=2))
+    async with client(app, access) as http, trio.open_nursery() as nursery:
         http.headers["authorization"] = f"Bearer {token}"
         assert (await http.get("/v1/runs")).status_code == 200  # the key is known from now on: no thread, no real time
         app.hold = trio.Event()
@@ -313,7 +315,7 @@ async def test_requests_are_counted_by_template_and_not_by_path(app: Stage) -> N
 async def test_what_a_caller_did_is_in_the_audit_log_with_its_result(app: Stage, tmp_path: Path) -> None:
     audit = AuditFile(tmp_path)
     token, entry = made_key("alice", "read:sessions", "write:sessions")
-    async with client(app, gate_for(entry, log=audit.log)) as http:
+    async with client(app, access_for(entry, log=audit.log)) as http:
         http.headers["authorization"] = f"Bearer {token}"
         await http.post("/v1/sessions", json={}, headers={"x-request-id": "r-1"})
         await http.get("/v1/sessions/s-1")
@@ -341,7 +343,7 @@ async def test_what_a_caller_did_is_in_the_audit_log_with_its_result(app: Stage,
 async def test_log_lines_of_a_request_say_whose_it_is(app: Stage, caplog: pytest.LogCaptureFixture) -> None:
     token, entry = made_key("alice", "read:runs")
     with caplog.at_level(logging.INFO, "callboard.server.requests"):
-        async with client(app, gate_for(entry)) as http:
+        async with client(app, access_for(entry)) as http:
             await http.get("/v1/runs", headers={"authorization": f"Bearer {token}", "x-request-id": "r-9"})
             await http.get("/healthz/live")
     assert app.about[0] == {"request_id": "r-9", "subject": "alice", "peer": "127.0.0.1"}
@@ -362,6 +364,6 @@ async def test_other_kinds_of_connections_pass_untouched() -> None:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         seen.append(scope)
 
-    layers = guarded(app, gate_for())
+    layers = guarded(app, access_for())
     await layers({"type": "lifespan"}, None, None)
     assert seen == [{"type": "lifespan"}]

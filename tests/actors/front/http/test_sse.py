@@ -8,7 +8,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from callboard.actors.front.http.sse import EventStream, Say
+from callboard.actors.front.http.streams import EventStream, Say
 from callboard.actors.io.http.sse import PING, PING_EVERY, event
 
 

@@ -18,9 +18,8 @@ from http_house import House, Serve
 from waiting import until
 from wall_clock import jump
 
-from callboard.actors.front.access.jwks import KeySet
-from callboard.actors.front.access.rates import Rates
-from callboard.actors.front.access.signed import SignedTokens
+from callboard.actors.front.access.limits import RateLimiter
+from callboard.actors.front.access.signed import KeySet, SignedTokens
 from callboard.actors.front.control.logs.runs import look
 from callboard.actors.front.server.token_file import ServerFile, read_servers, write_server
 from callboard.protocol.errors import Unauthorized
@@ -32,7 +31,7 @@ BOTH_WAYS = pytest.mark.parametrize("moved", [-DAY, DAY], ids=["backward", "forw
 
 @BOTH_WAYS
 async def test_clock_jump_rates_give_nobody_a_new_minute(monkeypatch: pytest.MonkeyPatch, moved: float) -> None:
-    rates = Rates(10)
+    rates = RateLimiter(10)
     assert [rates.charge("alice") for _ in range(10)] == [0.0] * 10
     jump(monkeypatch, moved)
     assert 0 < rates.charge("alice") <= 120

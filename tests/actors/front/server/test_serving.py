@@ -109,7 +109,7 @@ async def test_case_105_it_does_not_serve_where_it_may_not(
             await Server(ServeOptions(port=0)).serve(root, print)
     (tmp_path / "config" / "config.yaml").write_text("api: {enabled: true}\n")
     async with callboard.Root(config_dir=tmp_path / "config") as root:
-        with pytest.raises(UsageError, match="nobody has a key"):
+        with pytest.raises(UsageError, match="no key is set"):
             await Server(ServeOptions(host="0.0.0.0", port=0)).serve(root, print)
     assert not (tmp_path / "state").exists()
 

@@ -10,7 +10,8 @@ from stage import Stage
 from traced import Traced
 
 import callboard
-from callboard.actors.front.telemetry.content import LONGEST, VARIABLE, Content, wanted
+from callboard.actors.front.telemetry.attach import VARIABLE, wants_content
+from callboard.actors.front.telemetry.spans import LONGEST, Content
 from callboard.actors.io.redact import PUT, Redactor
 
 SECRET = "sk-live-4711-0815-veryverysecret"
@@ -109,8 +110,8 @@ async def test_no_part_of_a_secret_is_left_where_what_is_said_in_pieces_is_cut(
     [("true", True), ("TRUE ", True), ("span_only", True), ("", False), ("false", False), ("no_content", False)],
 )
 def test_what_the_variable_may_say(value: str, asks: bool) -> None:
-    assert wanted({VARIABLE: value}) is asks
-    assert wanted({}) is False
+    assert wants_content({VARIABLE: value}) is asks
+    assert wants_content({}) is False
 
 
 def test_a_long_text_is_cut() -> None:

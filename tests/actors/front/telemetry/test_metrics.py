@@ -8,8 +8,14 @@ from fake_models import Reply
 from stage import Stage
 from traced import Traced
 
-from callboard.actors.front.telemetry.metrics import Instruments
-from callboard.actors.front.telemetry.names import MOST_NAMES, OPERATION, OTHER, TOKENS, provider_and_model
+from callboard.actors.front.telemetry.conventions import (
+    MOST_NAMES,
+    OPERATION,
+    OTHER,
+    TOKENS,
+    Instruments,
+    provider_and_model,
+)
 from callboard.protocol.events import McpServerStarted, McpServerStopped
 from callboard.supervisors import Actor
 

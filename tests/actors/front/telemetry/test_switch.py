@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from callboard.actors.front.telemetry.switch import Wanted, wanted
+from callboard.actors.front.telemetry.export import Wanted, wanted
 
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 HERE = "http://localhost:4318"

@@ -10,7 +10,7 @@ from typing import Any, Self
 import httpx
 import pytest
 import trio
-from access_house import AUDIENCE, HOST, ISSUER, LOCAL_TOKEN, Signer, gate_for, made_key, showing
+from access_house import AUDIENCE, HOST, ISSUER, LOCAL_TOKEN, Signer, access_for, made_key, showing
 from access_town import USER, Town, started, town_of
 from http_house import SOON, Serve
 from trio_websocket import (
@@ -22,9 +22,9 @@ from trio_websocket import (
 )
 from waiting import until
 
-from callboard.actors.front.access import gate as gate_module
-from callboard.actors.front.access.gate import Gate
-from callboard.actors.front.server.crowd import Crowd
+from callboard.actors.front.access import access_control as access_module
+from callboard.actors.front.access.access_control import AccessControl
+from callboard.actors.front.access.limits import ConnectionLimiter
 from callboard.protocol.control.caller import LOCAL
 from callboard.protocol.errors import Saturated
 from callboard.protocol.settings.api import ApiLimits, ApiSettings, Auth, Jwt
@@ -76,15 +76,15 @@ async def test_a_stream_of_events_ends_when_its_key_is_taken_away(town: Town) ->
 async def test_a_key_whose_hash_was_exchanged_is_another_key() -> None:
     _, entry = made_key("alice")
     other = ApiSettings(auth=Auth(keys=(made_key("alice")[1],)))
-    gate = gate_for(entry)
-    caller = gate_module.caller_of(entry)
-    with gate.stay(caller) as stay, gate.stay(LOCAL) as ours:
-        gate.reload(gate.settings)
+    access = access_for(entry)
+    caller = access_module.caller_of(entry)
+    with access.connection(caller) as stay, access.connection(LOCAL) as ours:
+        access.reload(access.settings)
         assert not stay.cancel_called, "nothing has changed"
-        gate.reload(other)
+        access.reload(other)
         assert stay.cancel_called
         assert not ours.cancel_called
-    with gate.stay(caller) as late:
+    with access.connection(caller) as late:
         await trio.lowlevel.checkpoint()
     assert late.cancelled_caught, "it was let in just before its key was taken away"
 
@@ -97,18 +97,18 @@ async def test_a_signed_token_keeps_a_connection_as_long_as_it_counts(
         jwt = Jwt(issuer=ISSUER, audience=AUDIENCE, jwks_url=url, leeway_seconds=5)
         now = 1_000_000.0
         settings = ApiSettings(auth=Auth(jwt=jwt))
-        gate = Gate(settings, local_token=LOCAL_TOKEN, loopback=False, environ={}, now=lambda: now)
+        access = AccessControl(settings, local_token=LOCAL_TOKEN, loopback=False, environ={}, now=lambda: now)
         with autojump_off(autojump_clock):
-            caller = await gate.admit(showing(signer.token(exp=now + 100, iat=now)), "127.0.0.1")
-        with gate.stay(caller):
+            caller = await access.authenticate(showing(signer.token(exp=now + 100, iat=now)), "127.0.0.1")
+        with access.connection(caller):
             await trio.sleep(104)
-        with gate.stay(caller) as stay:
+        with access.connection(caller) as stay:
             await trio.sleep(106)
         assert stay.cancelled_caught
-        with gate.request(caller):
+        with access.request(caller):
             await trio.sleep(200)
-        with gate.stay(caller) as stay:
-            gate.reload(ApiSettings())
+        with access.connection(caller) as stay:
+            access.reload(ApiSettings())
             await trio.lowlevel.checkpoint()
         assert stay.cancelled_caught, "nobody signs any more"
 
@@ -180,19 +180,20 @@ async def opened(nursery: trio.Nursery, town: Town, who: str) -> WebSocketConnec
     return await connect_websocket_url(nursery, f"ws://127.0.0.1:{town.house.port}/ws", extra_headers=headers)
 
 
-def crowd_of(**limits: int) -> Crowd:
-    return Crowd(gate_for(limits=ApiLimits(**limits), trusted_proxies=("192.0.2.0/24",)))
+def limiter_of(**limits: int) -> ConnectionLimiter:
+    settings = ApiSettings(limits=ApiLimits(**limits), trusted_proxies=("192.0.2.0/24",))
+    return ConnectionLimiter(lambda: settings)
 
 
 async def test_an_address_has_only_so_many_connections_and_a_proxy_and_this_machine_more() -> None:
-    crowd = crowd_of(connections_per_address=2, max_connections=7)
+    limiter = limiter_of(connections_per_address=2, max_connections=7)
     with Entered() as enter:
-        assert [enter(crowd, PEER) for _ in range(3)] == [True, True, False]
-        assert [enter(crowd, f"2001:db8::{number}") for number in range(3)] == [True, True, False]
-        assert [enter(crowd, "192.0.2.1") for _ in range(2)] == [True, True]
-        assert [enter(crowd, "127.0.0.1") for _ in range(2)] == [True, False], "all together are bounded as well"
-    assert crowd.open == 0
-    assert not crowd._from
+        assert [enter(limiter, PEER) for _ in range(3)] == [True, True, False]
+        assert [enter(limiter, f"2001:db8::{number}") for number in range(3)] == [True, True, False]
+        assert [enter(limiter, "192.0.2.1") for _ in range(2)] == [True, True]
+        assert [enter(limiter, "127.0.0.1") for _ in range(2)] == [True, False], "all together are bounded as well"
+    assert limiter.open == 0
+    assert not limiter._from
 
 
 class Entered:
@@ -202,8 +203,8 @@ class Entered:
         self._entered: list[Any] = []
         return self
 
-    def __call__(self, crowd: Crowd, peer: str) -> bool:
-        entering = crowd.entering(peer)
+    def __call__(self, limiter: ConnectionLimiter, peer: str) -> bool:
+        entering = limiter.entering(peer)
         self._entered.append(entering)
         return bool(entering.__enter__())
 
@@ -214,9 +215,9 @@ class Entered:
 
 async def test_connections_leave_file_descriptors_to_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("resource.getrlimit", lambda _: (600, 600))
-    crowd = crowd_of(max_connections=10_000)
+    limiter = limiter_of(max_connections=10_000)
     with Entered() as enter:
-        assert sum(enter(crowd, "127.0.0.1") for _ in range(600)) == 600 - 256
+        assert sum(enter(limiter, "127.0.0.1") for _ in range(600)) == 600 - 256
 
 
 async def test_who_is_one_too_many_is_hung_up_on_and_comes_in_when_another_has_left(
@@ -248,8 +249,8 @@ async def hung_up(port: int) -> bool:
 async def test_unknown_signers_are_looked_for_by_few_at_a_time() -> None:
     signer = Signer()
     jwt = Jwt(issuer=ISSUER, audience=AUDIENCE, jwks_url="http://127.0.0.1:9/jwks.json")
-    gate = Gate(ApiSettings(auth=Auth(jwt=jwt)), local_token=LOCAL_TOKEN, loopback=False, environ={})
-    assert gate._signed is not None
+    access = AccessControl(ApiSettings(auth=Auth(jwt=jwt)), local_token=LOCAL_TOKEN, loopback=False, environ={})
+    assert access._signed is not None
     looking = 0
     most = 0
 
@@ -262,18 +263,20 @@ async def test_unknown_signers_are_looked_for_by_few_at_a_time() -> None:
         finally:
             looking -= 1
 
-    gate._signed.keys.look_for = look_for  # type: ignore[method-assign] - a slow one
+    access._signed.keys.look_for = look_for  # type: ignore[method-assign] - a slow one
     ends: list[str] = []
 
     async def come(number: int) -> None:
         try:
-            await gate.admit({**HOST, "authorization": f"Bearer {signer.token()}"}, f"198.51.100.{number % 250}")
+            await access.authenticate(
+                {**HOST, "authorization": f"Bearer {signer.token()}"}, f"198.51.100.{number % 250}"
+            )
         except Saturated as error:
             ends.append(error.code)
 
     async with trio.open_nursery() as nursery:
         for number in range(200):
             nursery.start_soon(come, number)
-        await until(lambda: len(ends) >= 200 - gate_module.LOGINS_IN_LINE)
+        await until(lambda: len(ends) >= 200 - access_module.LOGINS_IN_LINE)
         nursery.cancel_scope.cancel()
-    assert most <= gate_module.LOGINS_IN_LINE
+    assert most <= access_module.LOGINS_IN_LINE

@@ -7,9 +7,9 @@ import logging
 from pathlib import Path
 
 import pytest
-from access_house import AuditFile, gate_for, made_key, showing
+from access_house import AuditFile, access_for, made_key, showing
 
-from callboard.actors.front.access.reload import reload
+from callboard.actors.front.access.configuration import reload
 from callboard.protocol.errors import Unauthorized
 from callboard.protocol.settings.api import ApiKey
 
@@ -22,12 +22,12 @@ def write(folder: Path, *keys: ApiKey, **more: object) -> None:
 async def test_new_keys_count_and_old_ones_don_t(tmp_path: Path) -> None:
     (old, one), (new, two) = made_key("alice"), made_key("bob")
     audit = AuditFile(tmp_path)
-    gate = gate_for(one, log=audit.log)
+    access = access_for(one, log=audit.log)
     write(tmp_path, two, audit={"sink": "file", "file": str(audit.path)}, listen_addr="127.0.0.1:9")
-    assert await reload(gate, tmp_path)
-    assert (await gate.admit(showing(new), "127.0.0.1")).subject == "bob"
+    assert await reload(access, tmp_path)
+    assert (await access.authenticate(showing(new), "127.0.0.1")).subject == "bob"
     with pytest.raises(Unauthorized):
-        await gate.admit(showing(old), "127.0.0.1")
+        await access.authenticate(showing(old), "127.0.0.1")
     (line,) = [line for line in audit.lines() if line["action"] == "ConfigReload"]
     assert line["result"] == "success"
     assert line["details"] == {
@@ -42,20 +42,20 @@ async def test_case_109_a_broken_file_changes_nothing_and_every_problem_is_told(
 ) -> None:
     token, entry = made_key("alice")
     audit = AuditFile(tmp_path)
-    gate = gate_for(entry, log=audit.log)
-    before = gate.settings
+    access = access_for(entry, log=audit.log)
+    before = access.settings
     (tmp_path / "config.yaml").write_text(
         "api:\n  listen_addr: x\n  limits: {max_body_bytes: 0}\n  audit: {sink: tape}\n"
     )
     with caplog.at_level(logging.INFO, "callboard.server.access"):
-        assert not await reload(gate, tmp_path)
-    assert gate.settings is before
-    assert (await gate.admit(showing(token), "127.0.0.1")).subject == "alice"
+        assert not await reload(access, tmp_path)
+    assert access.settings is before
+    assert (await access.authenticate(showing(token), "127.0.0.1")).subject == "alice"
     for key in ("listen_addr", "max_body_bytes", "sink"):
         assert key in caplog.text
     assert [(line["action"], line["result"]) for line in audit.lines()] == [("ConfigReload", "error")]
     (tmp_path / "config.yaml").write_text("api: [\n")
-    assert not await reload(gate, tmp_path)
+    assert not await reload(access, tmp_path)
 
 
 async def test_the_level_of_the_log_is_taken(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ async def test_the_level_of_the_log_is_taken(tmp_path: Path) -> None:
     level = logger.level
     try:
         write(tmp_path, log_level="debug")
-        assert await reload(gate_for(), tmp_path)
+        assert await reload(access_for(), tmp_path)
         assert logger.level == logging.DEBUG
     finally:
         logger.setLevel(level)

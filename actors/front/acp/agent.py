@@ -1,4 +1,4 @@
-"""The agent's side of ACP on one connection: its methods. Each session is one of the store, played by the hub."""
+"""ACP's agent on one connection: its methods. Each session is one of the store, played by the hub."""
 
 from __future__ import annotations
 
@@ -6,19 +6,17 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from ....protocol.control import acp
 from ....protocol.control.errors import Refused
 from ....protocol.control.own import StartRun
 from ....protocol.errors import CallboardError, Conflict, NotFound, UsageError
-from ....protocol.jsonrpc import INVALID_PARAMS, UNREADABLE, Json
+from ....protocol.jsonrpc import INVALID_PARAMS, Json
 from ....protocol.version import VERSION
-from ..control.model_files import check_model
-from .opened import MODEL, MODES, Opened
+from ..control.peer import Method
+from ..control.requests import check_model
 from .prompting import Prompting, Shows
-from .replay import replay
-from .surroundings import surroundings_of
+from .session import MODEL, MODES, AcpSession, workspace_of
+from .updates import replay
 
 if TYPE_CHECKING:
     from ...runs.root import Root
@@ -29,64 +27,40 @@ if TYPE_CHECKING:
 PAGE = 100
 
 
-class Side:
+class AcpAgent:
     """See the module.
 
     Args:
         agent: whose sessions `session/new` makes, where the client names no agent; None for a model without one.
+
+    Attributes:
+        methods: what the connection answers, by name.
     """
 
-    methods = acp.METHODS
-
-    def __init__(self, agent: str | None = None) -> None:
+    def __init__(self, peer: Peer, agent: str | None = None) -> None:
         self._agent = agent
-        self._peer: Peer
+        self._peer = peer
         self._forms = False
         self._notices = False
-        self._open: dict[str, Opened] = {}
-        self._calls: dict[str, tuple[Any, Callable[[Any], Any]]] = {
-            "initialize": (acp.Initialize, self._initialize),
-            "authenticate": (acp.Authenticate, self._authenticate),
-            "session/new": (acp.NewSession, self._new),
-            "session/load": (acp.OldSession, self._load),
-            "session/resume": (acp.OldSession, self._resume),
-            "session/list": (acp.ListSessions, self._list),
-            "session/prompt": (acp.Prompt, self._prompt),
-            "session/close": (acp.OfSession, self._close),
-            "session/delete": (acp.OfSession, self._delete),
-            "session/set_mode": (acp.SetMode, self._set_mode),
-            "session/set_config_option": (acp.SetConfigOption, self._set_option),
+        self._open: dict[str, AcpSession] = {}
+        self.methods = {
+            "initialize": self._method(acp.Initialize, self._initialize),
+            "authenticate": self._method(acp.Authenticate, self._authenticate),
+            "session/new": self._method(acp.NewSession, self._new),
+            "session/load": self._method(acp.OldSession, self._load),
+            "session/resume": self._method(acp.OldSession, self._resume),
+            "session/list": self._method(acp.ListSessions, self._list),
+            "session/prompt": self._method(acp.Prompt, self._prompt),
+            "session/cancel": self._method(acp.OfSession, self._cancel, notification=True),
+            "session/close": self._method(acp.OfSession, self._close),
+            "session/delete": self._method(acp.OfSession, self._delete),
+            "session/set_mode": self._method(acp.SetMode, self._set_mode),
+            "session/set_config_option": self._method(acp.SetConfigOption, self._set_option),
         }
 
-    # --- the connection -------------------------------------------------------------------------------------
-
-    def attach(self, peer: Peer) -> None:
-        """The connection is there."""
-        self._peer = peer
-
-    def call(self, method: str, params: msgspec.Raw) -> Coroutine[Any, Any, Json]:
-        """Answer a request."""
-        kind, answer = self._calls[method]
-        given = msgspec.json.decode(params, type=kind)
-        if isinstance(given, acp.Prompt) and (session := self._open.get(given.session_id)) is not None:
-            session.arrived.append(given)
-        work: Coroutine[Any, Any, Json] = answer(given)
-        return work
-
-    def notified(self, method: str, params: msgspec.Raw) -> None:
-        """`session/cancel`."""
-        if method == "session/cancel":
-            try:
-                id = msgspec.json.decode(params, type=acp.OfSession).session_id
-            except UNREADABLE:
-                return
-            session = self._open.get(id)
-            if session is not None:
-                session.cancel()
-
-    def close(self) -> None:
-        """The connection is gone; its prompts are cancelled with their requests."""
-        self._open.clear()
+    @staticmethod
+    def _method(params: Any, answer: Callable[[Any], Any], *, notification: bool = False) -> Method:
+        return Method(params, Any, lambda _, given: answer(given), notification=notification)
 
     # --- the beginning --------------------------------------------------------------------------------------
 
@@ -122,9 +96,9 @@ class Side:
     async def _new(self, params: acp.NewSession) -> Json:
         agent = params.agent or self._agent
         scope, refused = (None, "") if agent is None else await self._checked(agent)
-        around = await surroundings_of(self._peer.caller, params, refused=refused)
+        workspace = await workspace_of(self._peer.caller, params, refused=refused)
         made = await self._sessions.create(self._peer.caller, agent=scope, cwd=params.cwd)
-        session = self._open[made.id] = Opened(agent, made.model, around)
+        session = self._open[made.id] = AcpSession(agent, made.model, workspace)
         return {"sessionId": made.id, **session.state(self._root)}
 
     async def _load(self, params: acp.OldSession) -> Json:
@@ -137,16 +111,16 @@ class Side:
         _, session = await self._opened(params)
         return session.state(self._root)
 
-    async def _opened(self, params: acp.OldSession) -> tuple[Stored, Opened]:
+    async def _opened(self, params: acp.OldSession) -> tuple[Stored, AcpSession]:
         stored = await self._sessions.get(self._peer.caller, _checked_id(params.session_id))
         refused = ""
         if params.mcp_servers and stored.agent is not None:
             _, refused = await self._checked(stored.agent)
-        around = await surroundings_of(self._peer.caller, params, refused=refused)
+        workspace = await workspace_of(self._peer.caller, params, refused=refused)
         known = self._open.get(stored.id)
         if known is None or known.prompting is None:
             title = stored.session.title
-            known = self._open[stored.id] = Opened(stored.agent, stored.session.model, around, title)
+            known = self._open[stored.id] = AcpSession(stored.agent, stored.session.model, workspace, title)
         return stored, known
 
     async def _list(self, params: acp.ListSessions) -> Json:
@@ -184,7 +158,18 @@ class Side:
 
     # --- what is said ---------------------------------------------------------------------------------------
 
-    async def _prompt(self, params: acp.Prompt) -> Json:
+    def _prompt(self, params: acp.Prompt) -> Coroutine[Any, Any, Json]:
+        session = self._open.get(params.session_id)
+        if session is not None:  # from now on it can be cancelled
+            session.arrived.append(params)
+        return self._play(params)
+
+    def _cancel(self, params: acp.OfSession) -> None:
+        session = self._open.get(params.session_id)
+        if session is not None:
+            session.cancel()
+
+    async def _play(self, params: acp.Prompt) -> Json:
         session = self._of(params.session_id)
         if session.was_cancelled(params):
             return {"stopReason": "cancelled"}
@@ -194,7 +179,7 @@ class Side:
         if not text.strip() and not images:
             raise UsageError("the prompt says nothing")
         shows = Shows(forms=self._forms, notices=self._notices)
-        prompting = session.prompting = Prompting(self._peer, params.session_id, session.around, shows, session.spent)
+        prompting = session.prompting = Prompting(self._peer, params.session_id, session, shows)
         wanted = StartRun(
             target=session.agent or "",
             prompt=text,
@@ -205,11 +190,11 @@ class Side:
         try:
             reason = await prompting.play(wanted, images)
         finally:
-            session.prompting, session.spent = None, prompting.spent
+            session.prompting = None
         await self._tell_title(params.session_id, session)
         return {"stopReason": reason}
 
-    async def _tell_title(self, id: str, session: Opened) -> None:
+    async def _tell_title(self, id: str, session: AcpSession) -> None:
         """The first prompt gives a session its title."""
         try:
             found = await self._sessions.get(self._peer.caller, id)
@@ -251,7 +236,7 @@ class Side:
     def _sessions(self) -> Sessions:
         return self._root.sessions
 
-    def _of(self, id: str) -> Opened:
+    def _of(self, id: str) -> AcpSession:
         session = self._open.get(id)
         if session is None:
             raise NotFound(f"there is no open session '{id[:60]}'; session/load or session/resume opens one")

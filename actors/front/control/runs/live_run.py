@@ -20,20 +20,37 @@ from .....protocol.events import SCHEMA_VERSION, TERMINAL, Event, encode
 from .....protocol.events.decode import decode
 from ....views.run_view import RunView
 from ..logs.reading import LoggedEvent
-from ..logs.runs import RunLog
+from ..logs.writer import RunLog
 from .summary import CONCERNS, rfc3339, sum_up
 
 log = logging.getLogger("callboard.control")
 
 
-class Record:
+class HubOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How much the hub holds.
+
+    Attributes:
+        ring_events, ring_bytes: of each run that is under way, kept in memory.
+        max_runs: how many may be under way at a time; 0 for any number.
+        questions: how many changes of questions a reader may be behind.
+        keep_runs: how many runs that are over are kept on disk, the newest; 0 for all.
+    """
+
+    ring_events: int = 1024
+    ring_bytes: int = 1024 * 1024
+    max_runs: int = 0
+    questions: int = 10_000
+    keep_runs: int = 1000
+
+
+class LiveRun:
     """See the module.
 
     Args:
         info: the run's summary, which is kept up to date.
         log: where it is written down.
         on_disk: called when it is over and the log is complete.
-        ring_events, ring_bytes: how much of it stays in memory.
+        options: how much of it stays in memory.
         redact: takes secrets out of an encoded event.
 
     Attributes:
@@ -50,9 +67,7 @@ class Record:
         info: RunInfo,
         log: RunLog,
         on_disk: Callable[[], None],
-        *,
-        ring_events: int,
-        ring_bytes: int,
+        options: HubOptions,
         redact: Callable[[bytes], bytes] | None = None,
     ) -> None:
         self.info = info
@@ -63,8 +78,7 @@ class Record:
         self.over = False
         self._on_disk = on_disk
         self._redact = redact
-        self._ring_events = ring_events
-        self._ring_bytes = ring_bytes
+        self._options = options
         self._bytes = 0
         self._news = trio.lowlevel.ParkingLot()
 
@@ -84,10 +98,10 @@ class Record:
             if type(data) in CONCERNS and line != told:  # the summary is shown as well
                 event = decode(line) or event
         logged = LoggedEvent(event.seq, event.kind, line, event.actor)
-        ring = self.ring
+        ring, options = self.ring, self._options
         ring.append(logged)
         self._bytes += len(line)
-        while len(ring) > self._ring_events or (self._bytes > self._ring_bytes and len(ring) > 1):
+        while len(ring) > options.ring_events or (self._bytes > options.ring_bytes and len(ring) > 1):
             self._bytes -= len(ring.popleft().data)
             self.first += 1
         self.info.seq = event.seq

@@ -9,10 +9,8 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callboard.actors.front.access import places as places_module
-from callboard.actors.front.access import rates as rates_module
-from callboard.actors.front.access.places import Places
-from callboard.actors.front.access.rates import Rates
+from callboard.actors.front.access import limits as limits_module
+from callboard.actors.front.access.limits import ConcurrencyLimiter, RateLimiter
 from callboard.actors.front.access.scopes import METHODS
 from callboard.protocol.errors import Saturated
 
@@ -27,7 +25,7 @@ class Clock:
 
 def test_case_107_the_61st_request_of_a_minute_is_refused_and_others_are_not_affected() -> None:
     clock = Clock(960.0)
-    rates = Rates(60, clock=clock)
+    rates = RateLimiter(60, clock=clock)
     for _ in range(60):
         clock.now += 0.5
         assert rates.charge("alice") == 0
@@ -40,7 +38,7 @@ def test_case_107_the_61st_request_of_a_minute_is_refused_and_others_are_not_aff
 
 def test_a_burst_goes_beyond_the_limit_once_and_comes_back() -> None:
     clock = Clock()
-    rates = Rates(60, 10, clock=clock)
+    rates = RateLimiter(60, 10, clock=clock)
     assert [rates.charge("alice") > 0 for _ in range(71)] == [False] * 70 + [True]
     clock.now += 120
     rates.charge("alice")
@@ -49,14 +47,14 @@ def test_a_burst_goes_beyond_the_limit_once_and_comes_back() -> None:
 
 
 def test_no_limit_counts_nothing() -> None:
-    rates = Rates(0)
+    rates = RateLimiter(0)
     assert all(rates.charge("alice") == 0 for _ in range(1000))
     assert len(rates) == 0
 
 
 def test_who_has_not_been_heard_of_for_two_minutes_is_forgotten() -> None:
     clock = Clock()
-    rates = Rates(5, clock=clock)
+    rates = RateLimiter(5, clock=clock)
     for number in range(1000):
         rates.charge(f"subject {number}")
     clock.now += 180
@@ -65,8 +63,8 @@ def test_who_has_not_been_heard_of_for_two_minutes_is_forgotten() -> None:
 
 
 def test_there_are_never_more_windows_than_the_safety_valve_lets(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rates_module, "MOST", 100)
-    rates = Rates(5, clock=Clock())
+    monkeypatch.setattr(limits_module, "MOST", 100)
+    rates = RateLimiter(5, clock=Clock())
     for number in range(1000):
         rates.charge(f"subject {number}")
     assert len(rates) == 100
@@ -75,7 +73,7 @@ def test_there_are_never_more_windows_than_the_safety_valve_lets(monkeypatch: py
 @given(st.integers(1, 20), st.lists(st.floats(0, 40), max_size=200))
 def test_no_minute_has_more_than_its_limit_and_the_wait_told_is_enough(limit: int, steps: list[float]) -> None:
     clock = Clock(0.0)
-    rates = Rates(limit, clock=clock)
+    rates = RateLimiter(limit, clock=clock)
     allowed: list[float] = []
     for step in steps:
         clock.now += step
@@ -94,8 +92,8 @@ def test_no_minute_has_more_than_its_limit_and_the_wait_told_is_enough(limit: in
 # --- places --------------------------------------------------------------------------------------------------
 
 
-async def hold(places: Places, subject: str | None, *, task_status: trio.TaskStatus[None]) -> None:
-    async with places.place(subject):
+async def hold(places: ConcurrencyLimiter, subject: str | None, *, task_status: trio.TaskStatus[None]) -> None:
+    async with places.slot(subject):
         task_status.started()
         await trio.sleep_forever()
 
@@ -103,24 +101,24 @@ async def hold(places: Places, subject: str | None, *, task_status: trio.TaskSta
 async def test_a_subject_waits_a_little_for_its_own_places_and_is_then_sent_away(
     nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
 ) -> None:
-    places = Places(2, 10)
+    places = ConcurrencyLimiter(2, 10)
     for _ in range(2):
         await nursery.start(hold, places, "alice")
     began = trio.current_time()
     with pytest.raises(Saturated, match="2 of yours"):
-        async with places.place("alice"):
+        async with places.slot("alice"):
             pass
-    assert trio.current_time() - began == places_module.PATIENCE
-    async with places.place("bob"):
+    assert trio.current_time() - began == limits_module.PATIENCE
+    async with places.slot("bob"):
         assert places.taken == 3
 
 
 async def test_a_place_that_comes_free_in_time_is_taken(autojump_clock: trio.testing.MockClock) -> None:
-    places = Places(1, 10)
+    places = ConcurrencyLimiter(1, 10)
     order: list[str] = []
 
     async def use(name: str, seconds: float) -> None:
-        async with places.place("alice"):
+        async with places.slot("alice"):
             order.append(name)
             await trio.sleep(seconds)
 
@@ -135,29 +133,29 @@ async def test_a_place_that_comes_free_in_time_is_taken(autojump_clock: trio.tes
 async def test_all_subjects_together_are_bounded_as_well(
     nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
 ) -> None:
-    places = Places(5, 3)
+    places = ConcurrencyLimiter(5, 3)
     for name in ("alice", "bob", None):
         await nursery.start(partial(hold, places, name))
     assert places.free_share == 0
     with pytest.raises(Saturated, match="3 requests are under way"):
-        async with places.place("carol"):
+        async with places.slot("carol"):
             pass
     assert places.taken == 3
 
 
 async def test_who_is_cancelled_while_waiting_takes_no_place(nursery: trio.Nursery) -> None:
-    places = Places(1, 10)
+    places = ConcurrencyLimiter(1, 10)
     await nursery.start(hold, places, "alice")
     with trio.move_on_after(0) as scope:
-        async with places.place("alice"):
+        async with places.slot("alice"):
             pass
     assert scope.cancelled_caught
-    assert (places.taken, places._of["alice"].interested) == (1, 1)
+    assert (places.taken, places._of["alice"].users) == (1, 1)
 
 
 def test_a_part_of_a_request_counts_as_that_part() -> None:
     now = 0.0
-    rates = Rates(10, clock=lambda: now)
+    rates = RateLimiter(10, clock=lambda: now)
     assert [rates.charge("anna", 0.25) for _ in range(40)] == [0.0] * 40
     assert rates.charge("anna", 0.25) > 0
 

@@ -1,9 +1,12 @@
-"""Turns a caller's `StartRun` into the request of its run."""
+"""What callers may start: their `StartRun` as the request of its run, and which files they may name as models."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from ....protocol.control.caller import Caller
 from ....protocol.control.own import StartRun
@@ -11,6 +14,10 @@ from ....protocol.errors import Denied, UsageError
 from ....protocol.requests import Limits, RunRequest
 from ...runs.finding import is_installed
 from ...work.knowledge.shelf import is_path
+from ...work.models import weights
+
+if TYPE_CHECKING:
+    from ...runs.root import Root
 
 
 def request_of(caller: Caller, wanted: StartRun, config_dir: Path) -> RunRequest:
@@ -21,33 +28,15 @@ def request_of(caller: Caller, wanted: StartRun, config_dir: Path) -> RunRequest
 
     Raises:
         Denied: the caller may not start this, or not like this.
-        UsageError: a limit that nothing could keep.
+        UsageError: a limit that is no number of at least 0.
     """
     caller.need("run:agents")
     if not caller.has("run:files"):
         _refuse_paths(wanted, config_dir)
     if (wanted.yes or wanted.allow) and not caller.has("answer:questions"):
         raise Denied("`yes` and `allow` need the scope 'answer:questions': they answer for a person")
-    return RunRequest(
-        target=wanted.target,
-        prompt=wanted.prompt,
-        model=wanted.model,
-        variables=wanted.variables,
-        state=wanted.state,
-        answers=wanted.answers,
-        compat=wanted.compat,
-        limits=Limits(
-            timeout=wanted.timeout,
-            max_turns=wanted.max_turns,
-            max_tokens=wanted.max_tokens,
-            max_cost=wanted.max_cost,
-        ),
-        yes=wanted.yes,
-        allow=tuple(wanted.allow),
-        files=tuple(wanted.files),
-        knowledge=tuple(wanted.knowledge),
-        attach=tuple(wanted.attach),
-    )
+    limits = msgspec.convert(wanted, Limits, from_attributes=True)
+    return msgspec.structs.replace(msgspec.convert(wanted, RunRequest, from_attributes=True), limits=limits)
 
 
 def _refuse_paths(wanted: StartRun, config_dir: Path) -> None:
@@ -61,3 +50,25 @@ def _refuse_paths(wanted: StartRun, config_dir: Path) -> None:
         raise Denied("`files` and `attach` need the scope 'run:files': they are read on this machine")
     if any(is_path(name) for name in wanted.knowledge):
         raise Denied("a knowledge base that is a path needs the scope 'run:files'; give its name")
+
+
+def check_model(caller: Caller, model: str | None, root: Root) -> None:
+    """Raise `Denied` if this names a file (`local:/path/to/model.gguf`) that the caller may not have loaded.
+
+    The server's operator may name any file, in `config.yaml`, in agents, on the command line. From outside, a path
+    would tell what lies on the machine, and hand any file to a loader that is no parser for strangers. So it needs the
+    scope for files and has to lie in a directory that the settings name, and the refusal is the same whether or not it
+    is there.
+    """
+    file = root.gateway.file_of(model) if model and model != root.settings.model else None
+    if file is None:
+        return
+    if not caller.has("run:files"):
+        raise Denied("a model that is a file needs the scope 'run:files'; GET /v1/models has the others")
+    path = Path(os.path.realpath(Path(file).expanduser()))
+    allowed = [weights.directory(os.environ), *map(Path, root.settings.api.model_directories)]
+    if not any(path.is_relative_to(os.path.realpath(directory)) for directory in allowed):
+        raise Denied(
+            "a model that is a file has to lie in the directory of pulled models, or in one of `api.model_directories` "
+            "of the server's config.yaml"
+        )

@@ -1,8 +1,8 @@
-"""The gate: admits or refuses each caller, over the websocket and HTTP.
+"""Authenticates, authorises and limits each caller, over the websocket and HTTP.
 
-    caller = await gate.admit(headers, peer)        # who it is
-    gate.allow(caller, "_run/start")                # whether they may
-    async with gate.place(caller): ...              # whether there is room
+    caller = await access.authenticate(headers, peer)
+    access.authorize_method(caller, "_run/start")
+    async with access.slot(caller): ...
 
 Cheap checks come first. A key that was seen before is in a cache; for a new one a hash has to be computed, and an
 address that sends too many bad ones is refused before that, for a minute. So ten thousand bad logins cost ten hashes
@@ -27,31 +27,28 @@ import trio
 
 from ....protocol.control.caller import LOCAL, Caller
 from ....protocol.errors import CallboardError, Denied, RateLimited, Saturated, Unauthorized
-from ....protocol.settings.api import ApiSettings
-from .jwks import KeySet
+from ....protocol.settings.api import ApiSettings, AuditSettings
+from .audit import Audit, Result
 from .keys import KeyRing, caller_of
+from .limits import ConcurrencyLimiter, Connections, RateLimiter
 from .origins import Headers, Origins, is_loopback, network_of, peer_of
-from .places import Places
-from .rates import Rates
 from .scopes import EVERYTHING, METHODS, Rule, need
-from .signed import SignedCaller, SignedTokens, looks_signed
-from .stays import Stays
+from .signed import KeySet, SignedCaller, SignedTokens, looks_signed
 
 if TYPE_CHECKING:
     from ....supervisors import Actor, Ref
     from ..metrics import Metrics
-    from .audit import Audit
 
 log = logging.getLogger("callboard.server.access")
 
 BAD_LOGINS = 10
-"""Of one address in a minute; beyond it, it is not listened to."""
+"""Of one address in a minute; after that its keys are refused unchecked."""
 
-MOST_TOLD = 10_000
-"""Addresses of which it is remembered that a line says they are not listened to."""
+MOST_REPORTED = 10_000
+"""Addresses of which it is remembered that the audit log has a line about their bad logins."""
 
-LINES_OF_STRANGERS = 60
-"""Lines of the audit log in a minute about one address that was not let in, so that none can write it full."""
+LINES_PER_ADDRESS = 60
+"""Lines of the audit log in a minute about one address that was refused, so that none can write it full."""
 
 LOGINS_AT_ONCE, LOGINS_IN_LINE = 4, 64
 """Keys not seen before that are checked, or wait for that, at a time: of one address, and of all."""
@@ -60,7 +57,7 @@ DEFAULT_RATE = 60
 """Requests of one subject in a minute, where the configuration says nothing and others than this machine reach us."""
 
 SUBPROTOCOL = "bearer."
-"""Before a token in `Sec-WebSocket-Protocol`: pages can't set other headers."""
+"""Before a token in `Sec-WebSocket-Protocol`, base64url without padding: pages can't set other headers."""
 
 FIXED = (
     *("listen_addr", "request_timeout_seconds", "shutdown_grace_seconds", "force_https", "log_format", "keep_runs"),
@@ -70,13 +67,14 @@ FIXED = (
 
 
 @final
-class Gate:
+class AccessControl:
     """See the module.
 
     Args:
         settings: the `api:` block.
-        local_token: the token in this user's files; it counts on this machine only.
+        local_token: the token in this user's files; it is valid on this machine only.
         loopback: whether we listen on a loopback address only.
+        audit: the audit log; by default nothing is written.
         now: the wall clock, for signed tokens.
     """
 
@@ -92,34 +90,33 @@ class Gate:
         now: Callable[[], float] = time.time,
     ) -> None:
         self.settings = settings
-        self.audit = audit
+        self.audit = audit or Audit(AuditSettings(sink="off"))
         self.metrics = metrics
         self._token = local_token.encode()
         self._loopback = loopback
         self._environ = environ
         self._now = now
-        self._patience = Rates(BAD_LOGINS)
-        self._logins = Places(LOGINS_AT_ONCE, LOGINS_IN_LINE)
-        self._lines = Rates(LINES_OF_STRANGERS)
-        self._told: set[str] = set()
+        self._bad_logins = RateLimiter(BAD_LOGINS)
+        self._logins = ConcurrencyLimiter(LOGINS_AT_ONCE, LOGINS_IN_LINE)
+        self._lines = RateLimiter(LINES_PER_ADDRESS)
+        self._reported: set[str] = set()
         limits = settings.limits
-        self._stays = Stays()
-        self.places = Places(limits.per_subject_concurrency, limits.max_concurrent_requests)
-        self._rates = self._new_rates(settings)
+        self._connections = Connections()
+        self.requests = ConcurrencyLimiter(limits.per_subject_concurrency, limits.max_concurrent_requests)
+        self.rates = self._new_rates(settings)
         self.origins = Origins(settings, loopback=loopback)
         self._ring = KeyRing(settings.auth.static)
         self._signed = self._new_signed(settings)
         self._me: Actor | None = None
         self._keeper: Ref[Any] | None = None
 
-    # --- who ------------------------------------------------------------------------------------------------
+    # --- authentication -------------------------------------------------------------------------------------
 
-    async def admit(self, headers: Headers, peer: str, *, rated: bool = True) -> Caller:
-        """Who comes with these headers, whose names are in lower case.
+    async def authenticate(self, headers: Headers, peer: str) -> Caller:
+        """Who comes with these headers, whose names are in lower case; it counts for the subject's rate.
 
         Args:
             peer: the address at the other end of the connection.
-            rated: count this for the subject's rate.
 
         Raises:
             Denied: it is meant for another host, or comes from a forbidden page.
@@ -128,19 +125,18 @@ class Gate:
             Saturated: too many keys are being checked.
         """
         peer = self.peer_of(headers, peer)
-        self.check_place(headers, peer)
+        self.check_origin(headers, peer)
         caller = await self._known(headers, peer)
-        if rated:
-            self.charge(caller)
+        self.charge(caller)
         return caller
 
-    def check_place(self, headers: Headers, peer: str = "") -> None:
-        """Whether a request was meant for us and comes from where it may; see `origins`."""
+    def check_origin(self, headers: Headers, peer: str = "") -> None:
+        """Raise `Denied` if a request was meant for another host, or comes from a forbidden page; see `origins`."""
         try:
             self.origins.check(headers)
         except Denied as error:
             self._count_failure("place")
-            if self.audit is not None and not self._lines.charge(network_of(peer)):
+            if not self._lines.charge(network_of(peer)):
                 host = headers.get("host")
                 self.audit.log("AccessDenied", "denied", peer=peer or None, target=host, reason=str(error))
             raise
@@ -158,10 +154,10 @@ class Gate:
         if (caller := self._ring.known(token)) is not None:
             return caller
         signed = self._signed if looks_signed(token) else None
-        if signed is None or not signed.knows_key_of(token):
-            self._be_patient(peer)
-            return await self._newcomer(token, signed, peer)
-        return await self._by_signature(token, signed, peer)
+        if signed is not None and signed.knows_key_of(token):
+            return await self._by_signature(token, signed, peer)
+        self._check_bad_logins(peer)
+        return await self._newcomer(token, signed, peer)
 
     async def _by_signature(self, token: str, signed: SignedTokens, peer: str) -> Caller:
         try:
@@ -171,8 +167,8 @@ class Gate:
 
     async def _newcomer(self, token: str, signed: SignedTokens | None, peer: str) -> Caller:
         """A token that it costs something to check: a hash, or a look at who signs."""
-        async with self._logins.place(network_of(peer)):
-            self._be_patient(peer)  # it may have become too much while we waited
+        async with self._logins.slot(network_of(peer)):
+            self._check_bad_logins(peer)  # it may have become too much while we waited
             if signed is not None:
                 return await self._by_signature(token, signed, peer)
             ring, caller = None, None
@@ -180,77 +176,70 @@ class Gate:
                 ring = self._ring
                 caller = await ring.check(token)
             if caller is None:
-                self._bad_login(peer, "key", "this key is nobody's")
+                self._bad_login(peer, "key", "this API key is unknown")
         return caller
 
-    def _be_patient(self, peer: str) -> None:
-        """Raise if there were too many bad tokens from there."""
+    def _check_bad_logins(self, peer: str) -> None:
+        """Raise `RateLimited` if there were too many bad tokens from there."""
         where = network_of(peer)
-        wait = self._patience.wait(where)
+        wait = self._bad_logins.wait(where)
         if not wait:
-            self._told.discard(where)
+            self._reported.discard(where)
             return
         self._count_rejection("logins")
-        if where not in self._told:  # one line for the lot
-            if len(self._told) >= MOST_TOLD:
-                self._told.clear()
-            self._told.add(where)
-            if self.audit is not None:
-                self.audit.log("RateLimitRejection", "denied", peer=peer, reason="too many bad logins")
+        if where not in self._reported:  # one line for the lot
+            if len(self._reported) >= MOST_REPORTED:
+                self._reported.clear()
+            self._reported.add(where)
+            self.audit.log("RateLimitRejection", "denied", peer=peer, reason="too many bad logins")
         raise RateLimited("too many bad keys came from your address; wait a little", retry_after=wait)
 
     def _bad_login(self, peer: str, kind: str, why: str) -> NoReturn:
-        self._patience.charge(network_of(peer))
+        self._bad_logins.charge(network_of(peer))
         self._refuse(peer, kind, why)
 
     def _refuse(self, peer: str, kind: str, why: str) -> NoReturn:
         self._count_failure(kind)
-        if self.audit is not None and not self._lines.charge(network_of(peer)):
+        if not self._lines.charge(network_of(peer)):
             self.audit.log("AuthFailure", "denied", peer=peer, reason=why)
         raise Unauthorized(why)
 
-    # --- what -----------------------------------------------------------------------------------------------
+    # --- authorisation --------------------------------------------------------------------------------------
 
-    def need(self, caller: Caller, rule: Rule) -> None:
+    def authorize(self, caller: Caller, rule: Rule) -> None:
         """Raise `Denied` if the caller lacks a scope that the rule asks for."""
         try:
             need(caller, rule)
         except Denied as error:
             self._count_failure("scope")
-            if self.audit is not None:
-                self.audit.log("AccessDenied", "denied", caller=caller, reason=str(error))
+            self.audit.log("AccessDenied", "denied", caller=caller, reason=str(error))
             raise
 
-    def allow(self, caller: Caller, method: str) -> None:
+    def authorize_method(self, caller: Caller, method: str) -> None:
         """Before a method of the websocket: whether the caller may, and has not asked too often.
 
         A method that is not in the table, and is served all the same, needs `*`.
 
         Raises:
-            Denied, RateLimited: they may not.
+            Denied, RateLimited: the caller may not.
         """
         rule = METHODS.get(method, EVERYTHING)
-        self.need(caller, rule)
+        self.authorize(caller, rule)
         if rule.costs:
             self.charge(caller, rule.costs)
 
-    def audited(
+    def audit_method(
         self, caller: Caller, method: str, target: str | None = None, error: CallboardError | None = None
     ) -> None:
         """After a method of the websocket: write it down, if the table says so."""
         rule = METHODS.get(method)
-        if self.audit is None or rule is None or rule.action is None:
+        if rule is None or rule.action is None:
             return
-        result = "success" if error is None else "denied" if isinstance(error, Denied) else "error"
+        result: Result = "success" if error is None else "denied" if isinstance(error, Denied) else "error"
         reason = None if error is None else str(error)
-        self.audit.log(rule.action, result, caller=caller, target=target, reason=reason, details={"method": method})  # type: ignore[arg-type] # a conditional of literals
+        self.audit.log(rule.action, result, caller=caller, target=target, reason=reason, details={"method": method})
 
-    # --- how much -------------------------------------------------------------------------------------------
-
-    @property
-    def rates(self) -> Rates:
-        """How often subjects have asked lately."""
-        return self._rates
+    # --- limits ---------------------------------------------------------------------------------------------
 
     def charge(self, caller: Caller, cost: float = 1) -> None:
         """Count a request of the caller, or a part of one.
@@ -258,58 +247,55 @@ class Gate:
         Raises:
             RateLimited: there were too many.
         """
-        wait = self._rates.charge(caller.subject, cost)
+        wait = self.rates.charge(caller.subject, cost)
         if wait:
             self._count_rejection("requests")
-            if self.audit is not None:
-                self.audit.log("RateLimitRejection", "denied", caller=caller)
-            text = f"{caller.subject} has made {self._rates.limit} requests within a minute, which is the most"
+            self.audit.log("RateLimitRejection", "denied", caller=caller)
+            text = f"{caller.subject} has made {self.rates.limit} requests within a minute, which is the most"
             raise RateLimited(text, retry_after=wait)
 
-    def place(self, caller: Caller) -> AbstractAsyncContextManager[None]:
-        """A place for a request while the block lasts. The server's own user has only the bound of all.
+    def slot(self, caller: Caller) -> AbstractAsyncContextManager[None]:
+        """A request while the block lasts. The server's own user has only the limit of all.
 
         Raises:
-            Saturated: there was none for a while.
+            Saturated: too many were under way for a while.
         """
-        return self.places.place(None if caller == LOCAL else caller.subject)
-
-    # --- how long -------------------------------------------------------------------------------------------
+        return self.requests.slot(None if caller == LOCAL else caller.subject)
 
     @contextlib.contextmanager
-    def room(self, caller: Caller) -> Iterator[None]:
+    def websocket(self, caller: Caller) -> Iterator[None]:
         """A block for a websocket, from before its handshake is answered, so that who knocks often at once is counted.
 
         Raises:
-            Saturated: the subject has as many as may be. The server's own user has no bound.
+            Saturated: the subject has as many as may be. The server's own user has no limit.
         """
         most = self.settings.limits.websockets_per_subject
-        if caller != LOCAL and self._stays.connections_of(caller.subject) >= most:
+        if caller != LOCAL and self._connections.websockets_of(caller.subject) >= most:
             self._count_rejection("connections")
             raise Saturated(f"{caller.subject} has {most} websockets open, which is the most")
-        with self._stays.connection(caller.subject):
+        with self._connections.websocket(caller.subject):
             yield
 
     @contextlib.contextmanager
-    def stay(self, caller: Caller) -> Iterator[trio.CancelScope]:
-        """A block for a websocket, which is cancelled when the caller's key does not count any more."""
+    def connection(self, caller: Caller) -> Iterator[trio.CancelScope]:
+        """A block for an open websocket, which is cancelled when the caller's key is revoked or expires."""
         if isinstance(caller, SignedCaller):
             left = caller.until - self._now()
         else:  # it may have been taken away since we looked
             static = self.settings.auth.static
             left = math.inf if caller == LOCAL or any(caller_of(key) == caller for key in static) else 0.0
         open = contextlib.nullcontext() if self.metrics is None else self.metrics.websocket()
-        with open, self._stays.stay(caller, seconds=max(0.0, left)) as scope:
+        with open, self._connections.lasting(caller, seconds=max(0.0, left)) as scope:
             yield scope
+
+    def request(self, caller: Caller) -> AbstractContextManager[trio.CancelScope]:
+        """The same for a request; a signed token that expires meanwhile was valid when it came."""
+        return self._connections.lasting(caller)
 
     def frame(self, direction: str) -> None:
         """Count a frame of a websocket."""
         if self.metrics is not None:
             self.metrics.frame(direction)
-
-    def request(self, caller: Caller) -> AbstractContextManager[trio.CancelScope]:
-        """The same for a request; a signed token that expires meanwhile was good when it came."""
-        return self._stays.stay(caller, seconds=math.inf)
 
     # --- in the background ----------------------------------------------------------------------------------
 
@@ -329,41 +315,40 @@ class Gate:
             self._keeper = self._me.spawn(self._signed.keys.keep_fresh, name="jwks")
 
     def reload(self, settings: ApiSettings) -> list[str]:
-        """Go by these settings from now on, as far as that is possible; requests that are under way notice nothing.
+        """Apply these settings from now on, as far as that is possible; requests under way go on as they began.
 
         Returns:
             the keys that have changed and need a restart.
         """
         before, self.settings = self.settings, settings
         limits = settings.limits
-        self.places.resize(limits.per_subject_concurrency, limits.max_concurrent_requests)
+        self.requests.resize(limits.per_subject_concurrency, limits.max_concurrent_requests)
         if _rate(before, loopback=self._loopback) != _rate(settings, loopback=self._loopback):
-            self._rates = self._new_rates(settings)
+            self.rates = self._new_rates(settings)
         self.origins = Origins(settings, loopback=self._loopback)
         self._ring = KeyRing(settings.auth.static)
         if before.auth.signed != settings.auth.signed:
             self._signed = self._new_signed(settings)
             self._start_keeper()
-        self._end_stays(before)
-        if self.audit is not None:
-            self.audit.turn_to(settings.audit)
+        self._end_connections(before)
+        self.audit.configure(settings.audit)
         fixed = [key for key in FIXED if getattr(before, key) != getattr(settings, key)]
         sizes = ("max_body_bytes", "max_frame_bytes")
         fixed += [f"limits.{key}" for key in sizes if getattr(before.limits, key) != getattr(limits, key)]
         return fixed
 
-    def _end_stays(self, before: ApiSettings) -> None:
-        """Close what was opened with a key that has gone."""
+    def _end_connections(self, before: ApiSettings) -> None:
+        """Close what was opened with a key that was revoked."""
         kept = {caller_of(key) for key in self.settings.auth.static if key in before.auth.static}
         same = before.auth.signed == self.settings.auth.signed
 
-        def counts(caller: Caller) -> bool:
+        def is_valid(caller: Caller) -> bool:
             return caller == LOCAL or (same if isinstance(caller, SignedCaller) else caller in kept)
 
-        self._stays.end(counts)
+        self._connections.end(is_valid)
 
-    def _new_rates(self, settings: ApiSettings) -> Rates:
-        return Rates(*_rate(settings, loopback=self._loopback))
+    def _new_rates(self, settings: ApiSettings) -> RateLimiter:
+        return RateLimiter(*_rate(settings, loopback=self._loopback))
 
     def _new_signed(self, settings: ApiSettings) -> SignedTokens | None:
         jwt = settings.auth.signed

@@ -1,4 +1,4 @@
-"""What a client brings to a session: the directory to work in, more of them, MCP servers.
+"""A session as a client has it open: its settings, and what the client brings: directories and MCP servers.
 
 Paths and commands are of our machine, so only callers with the scope `run:files` can bring them. From others the
 session keeps `cwd` as a text only.
@@ -8,18 +8,27 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import trio
 
-from ....protocol.control.acp import McpServer, Place
+from ....protocol.control.acp import McpServer, Place, Prompt
 from ....protocol.errors import UsageError
 from ....protocol.mcp.config import NO_HEADER_VALUE, Server, is_header_value, is_web_address
 from ....protocol.requests import RunRequest
 
 if TYPE_CHECKING:
     from ....protocol.control.caller import Caller
+    from ...runs.root import Root
+    from .prompting import Prompting
+
+Json = Any
+
+MODES = {"ask": "Ask first", "yes": "Allow all"}
+"""Whether tools ask before they change something. `ask` is what the user's settings say."""
+
+MODEL = "model"
 
 MOST_SERVERS = 50
 """That one session may bring."""
@@ -27,20 +36,85 @@ MOST_SERVERS = 50
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
-class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
+class AcpSession:
+    """A session that a client has open: its agent, its directory, its settings.
+
+    Attributes:
+        agent, model: who answers; None for no agent, and for what it says itself.
+        workspace: what the client has brought.
+        title: as the client knows it.
+        mode: one of `MODES`.
+        prompting: the prompt that is played now.
+        arrived: prompts that came just now and have not begun.
+        spent: what its prompts have cost here, in USD.
+    """
+
+    def __init__(self, agent: str | None, model: str | None, workspace: Workspace, title: str | None = None) -> None:
+        self.agent = agent
+        self.model = model
+        self.workspace = workspace
+        self.title = title
+        self.mode = "ask"
+        self.prompting: Prompting | None = None
+        self.arrived: list[Prompt] = []
+        self._cancelled: list[Prompt] = []
+        self.spent = 0.0
+
+    def cancel(self) -> None:
+        """Cancel the client's prompts, also those not begun yet."""
+        self._cancelled += self.arrived
+        self.arrived = []
+        if self.prompting is not None:
+            self.prompting.cancel()
+
+    def was_cancelled(self, prompt: Prompt) -> bool:
+        """Whether this prompt, which begins now, was cancelled before."""
+        self.arrived = [each for each in self.arrived if each is not prompt]
+        left = [each for each in self._cancelled if each is not prompt]
+        cancelled = len(left) < len(self._cancelled)
+        self._cancelled = left
+        return cancelled
+
+    def state(self, root: Root) -> dict[str, Json]:
+        """How it is set, and how it might be."""
+        modes = [{"id": id, "name": name} for id, name in MODES.items()]
+        return {"modes": {"currentModeId": self.mode, "availableModes": modes}, "configOptions": self.options(root)}
+
+    def options(self, root: Root) -> list[Json]:
+        """What may be chosen: the model."""
+        settings = root.settings
+        known = [
+            f"{client.name or client.type}:{model.name}"
+            for client in settings.clients
+            for model in client.models
+            if model.type == "chat"
+        ]
+        models = list(dict.fromkeys(id for id in (settings.model, self.model, *known) if id))
+        option = {
+            "id": MODEL,
+            "name": "Model",
+            "category": "model",
+            "type": "select",
+            "currentValue": self.model or "",
+            "options": [{"value": "", "name": "As the agent says"}, *({"value": id, "name": id} for id in models)],
+        }
+        return [option]
+
+
+class Workspace(msgspec.Struct, frozen=True, kw_only=True):
     """Attributes: `cwd`, None for ours; `roots` beside it; `servers` that the agent has beside its own."""
 
     cwd: Path | None = None
     roots: tuple[Path, ...] = ()
     servers: tuple[Server, ...] = ()
 
-    def put_into(self, request: RunRequest) -> RunRequest:
+    def applied_to(self, request: RunRequest) -> RunRequest:
         """The request as it is played in them."""
         cwd = None if self.cwd is None else str(self.cwd)
         return msgspec.structs.replace(request, cwd=cwd, roots=tuple(map(str, self.roots)), servers=self.servers)
 
 
-async def surroundings_of(caller: Caller, place: Place, *, refused: str = "") -> Surroundings:
+async def workspace_of(caller: Caller, place: Place, *, refused: str = "") -> Workspace:
     """What is brought.
 
     Args:
@@ -62,7 +136,7 @@ async def surroundings_of(caller: Caller, place: Place, *, refused: str = "") ->
     if place.mcp_servers and refused:
         raise UsageError(f"`mcpServers`: {refused}")
     if not caller.has("run:files"):
-        return Surroundings()
+        return Workspace()
     for name, each in directories:
         if not await trio.to_thread.run_sync(Path(each).is_dir):
             raise UsageError(f"`{name}`: there is no directory {each[:1000]}")
@@ -70,7 +144,7 @@ async def surroundings_of(caller: Caller, place: Place, *, refused: str = "") ->
     if len(place.mcp_servers or ()) > MOST_SERVERS:
         raise UsageError(f"`mcpServers`: a session brings {MOST_SERVERS} servers at most")
     servers = tuple(_server(each, cwd) for each in place.mcp_servers or ())
-    return Surroundings(cwd=cwd, roots=tuple(roots), servers=servers)
+    return Workspace(cwd=cwd, roots=tuple(roots), servers=servers)
 
 
 def _server(given: McpServer, cwd: Path) -> Server:

@@ -1,0 +1,307 @@
+"""The actors as callers see them, and what callers may do with them: list, write to, pause, cancel.
+
+The kernel has the place of an actor in the tree, the views of runs its activity. The tree is one, the callers are many:
+each sees the actors of the runs that it may see, and steers those of its own. With `admin:runs` a caller also sees what
+runs share (servers, pools), but does not steer it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Self
+
+import msgspec
+import trio
+
+from ....protocol import events as ev
+from ....protocol.control.caller import Caller
+from ....protocol.control.things import ActorDetail, ActorInfo, ActorKind, TreeChange
+from ....protocol.errors import Conflict, Denied, NotFound, UsageError
+from ....protocol.events import Event
+from ....protocol.messages import PersonSays
+from ....supervisors import census
+from ....supervisors.census import Seen, count_sent, look_at
+from ...views.activity import ActorView
+from ...views.run_view import RunView
+from .runs.running import Running, check_owner, sees
+from .runs.summary import rfc3339
+
+if TYPE_CHECKING:
+    from ....supervisors import Actor
+    from ...runs.root import Root
+
+RECENT = 50
+"""Events that `inspect` shows of an actor."""
+
+LONGEST_TEXT = 100_000
+"""Characters that may be written to an agent at work."""
+
+TURN = 1000
+"""Actors that are looked at in a row, before others get a look in."""
+
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_MOVES = frozenset({ev.ActorSpawned, ev.ActorStopped, ev.ActorFailed})
+
+
+class Actors:
+    """The actors of a hub: `Hub.actors`. `check` raises where the caller may not see a run."""
+
+    def __init__(self, root: Root, runs: Running, check: Callable[[Caller, str], object]) -> None:
+        self._kernel = root.kernel
+        self._root = root.kernel.actor.root
+        self._runs = runs
+        self._check = check
+        self._shared = RunView()
+        self._watches: dict[TreeWatch, None] = {}
+
+    # --- looking --------------------------------------------------------------------------------------------
+
+    def tree(self, caller: Caller, run: str | None = None) -> list[ActorInfo]:
+        """The actors of a run, or all that the caller may see; parents before their children."""
+        caller.need("read:runs")
+        top = None
+        if run is not None:
+            self._check(caller, run)
+            top = self._root.actor.child(run)
+            if top is None:
+                return []
+        return [self._shown(seen) for seen in census.census(self._root, top) if self._may_see(caller, seen.run)]
+
+    def watch_tree(self, caller: Caller, run: str | None = None, interval: float = 0.25) -> TreeWatch:
+        """Changes of the tree, at most one of them per interval."""
+        caller.need("read:runs")
+        if run is not None:
+            self._check(caller, run)
+        if not 0.02 <= interval <= 60:
+            raise UsageError(f"`interval` is a number of seconds from 0.02 to 60, not {interval:g}")
+
+        def concerns(of: str) -> bool:
+            return run in (None, of) and self._may_see(caller, of)
+
+        return TreeWatch(self._info, interval, concerns, self._watches, count_sent(self._root))
+
+    def inspect(self, caller: Caller, path: str) -> ActorDetail:
+        """An actor, looked at closely."""
+        caller.need("read:runs")
+        actor = self._actor(caller, path)
+        shown = msgspec.structs.asdict(self._shown(look_at(actor)))
+        live = self._runs.live.get(actor.stream.run)
+        recent = [event for event in live.ring if event.actor == path][-RECENT:] if live is not None else []
+        stack = self._kernel.stack_of(actor)
+        return ActorDetail(**shown, stack=stack, recent=[msgspec.Raw(event.data) for event in recent])
+
+    # --- steering -------------------------------------------------------------------------------------------
+
+    async def send(self, caller: Caller, path: str, text: str) -> None:
+        """Write to an LLM agent at work, which reads it before its next request to the model.
+
+        Raises:
+            UsageError: the text is empty, or too long.
+            Conflict: it is no agent, or it is at its end.
+        """
+        caller.need("write:runs")
+        actor = self._actor(caller, path)
+        if not text.strip() or len(text) > LONGEST_TEXT:
+            raise UsageError(f"a text for an agent has 1 to {LONGEST_TEXT} characters, this one {len(text)}")
+        known = self._known(path, actor.stream.run)
+        if known is None or not known.talks or actor.stopping:
+            raise Conflict(f"{path} is no LLM agent at work, so no agent would read this")
+        await actor.ref.tell(PersonSays(text=text, by=caller.called))
+
+    def pause(self, caller: Caller, path: str) -> bool:
+        """Let an actor and all below it begin nothing new; False if it is paused already."""
+        return census.pause(self._steered(caller, path))
+
+    def resume(self, caller: Caller, path: str) -> bool:
+        """Let it go on; False if it was not paused itself."""
+        return census.resume(self._steered(caller, path))
+
+    def cancel_actor(self, caller: Caller, path: str) -> bool:
+        """Interrupt an actor of a run; False if it is at its end already."""
+        actor = self._steered(caller, path)
+        if actor.stopping:
+            return False
+        actor.interrupt()
+        return True
+
+    def _actor(self, caller: Caller, path: str) -> Actor:
+        actor = census.find(self._root, path)
+        if actor is not None and path != "/":
+            run = actor.stream.run
+            if not run and caller.has("admin:runs"):
+                return actor
+            if run:
+                check_owner(caller, self._runs.owner_of(run), run)
+                return actor
+        raise NotFound(f"there is no actor {path[:200]!r}; it may have ended")
+
+    def _steered(self, caller: Caller, path: str) -> Actor:
+        caller.need("write:runs")
+        actor = self._actor(caller, path)
+        if not actor.stream.run:
+            raise Denied(f"{path} belongs to no run: all runs share it")
+        return actor
+
+    def _may_see(self, caller: Caller, run: str) -> bool:
+        """Whether actors of this run are shown to the caller; "" stands for what all runs share."""
+        return sees(caller, self._runs.owner_of(run)) if run else caller.has("admin:runs")
+
+    # --- what is known of them ------------------------------------------------------------------------------
+
+    def take(self, event: Event) -> None:
+        """An event has happened; that of a run, its view has seen. Pieces of text change nothing that is shown."""
+        kind = type(event.data)
+        if kind is ev.LlmDelta or kind is ev.LlmReasoning:
+            return
+        if not event.run:
+            self._shared.see(event)
+        moved = kind in _MOVES
+        began = kind is ev.ActorSpawned
+        for watch in self._watches:
+            if kind is ev.LlmResponse or kind is ev.UsageUpdate:  # the run's row shows what all in it have used
+                watch.note(event.run, f"/{event.run}")
+            watch.note(event.run, event.actor, began=began, ended=moved and not began)
+            if moved:
+                watch.note(event.run, event.parent)
+
+    def _known(self, path: str, run: str) -> ActorView | None:
+        """What its events have told of an actor."""
+        view = self._runs.view_of(run) if run else self._shared
+        return view.actors.get(path) if view is not None else None
+
+    def _info(self, path: str) -> ActorInfo | None:
+        """The living actor with this path."""
+        actor = census.find(self._root, path)
+        return None if actor is None else self._shown(look_at(actor))
+
+    def _shown(self, seen: Seen) -> ActorInfo:
+        info = ActorInfo(  # one by one: a tree may have ten thousand
+            path=seen.path,
+            parent=seen.parent,
+            name=seen.name,
+            run=seen.run,
+            state=seen.state,
+            paused=seen.paused,
+            mailbox=seen.mailbox,
+            received=seen.received,
+            sent=seen.sent,
+            children=seen.children,
+            memory=memory_of_process(seen.pid) if seen.pid else 0,
+        )
+        known = self._known(info.path, info.run)
+        if known is None:
+            info.kind = _by_place(info.path)
+        else:
+            info.kind = known.kind if known.kind != "actor" else _by_place(info.path)
+            info.turns, info.restarts = known.turns, known.restarts
+            info.input_tokens, info.output_tokens, info.cost = known.input_tokens, known.output_tokens, known.cost
+            info.events, info.last_event = known.events, known.last_event
+            info.since = "" if known.since is None else rfc3339(known.since)
+            if known.doing is not None:
+                info.doing, info.doing_since = known.doing.name, rfc3339(known.doing.began.ts)
+        if info.kind == "run" and (live := self._runs.live.get(info.run)) is not None:
+            total = live.info
+            info.input_tokens, info.output_tokens, info.cost = total.input_tokens, total.output_tokens, total.cost
+        return info
+
+
+class TreeWatch:
+    """Changes of the tree as they come, at most one `TreeChange` per interval.
+
+        with actors.watch_tree(caller) as changes:
+            async for change in changes:
+                ...
+
+    Args:
+        info: an actor by its path, as it is now; None if it is gone.
+        interval: seconds.
+        concerns: whether the reader gets what happens in a run.
+        all: the watches there are.
+        counting: a block in which the kernel counts what actors send.
+    """
+
+    def __init__(
+        self,
+        info: Callable[[str], ActorInfo | None],
+        interval: float,
+        concerns: Callable[[str], bool],
+        all: dict[TreeWatch, None],
+        counting: AbstractContextManager[None],
+    ) -> None:
+        self._info = info
+        self._concerns = concerns
+        self._interval = interval
+        self._all = all
+        self._counting = counting
+        self._touched: dict[str, bool] = {}
+        self._news = trio.lowlevel.ParkingLot()
+
+    def __enter__(self) -> Self:
+        self._counting.__enter__()
+        self._all[self] = None
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._all.pop(self, self) is None:
+            self._counting.__exit__(None, None, None)
+
+    def note(self, run: str, path: str, *, began: bool = False, ended: bool = False) -> None:
+        """Something has happened to this actor.
+
+        One that began and ended since the last change is left out: so what waits for a reader who is slow grows no
+        further than the tree and what the reader knows of.
+        """
+        if not self._concerns(run):
+            return
+        if ended and self._touched.pop(path, False):
+            return
+        if not self._touched:
+            self._news.unpark_all()
+        self._touched.setdefault(path, began)
+
+    def __aiter__(self) -> TreeWatch:
+        return self
+
+    async def __anext__(self) -> TreeChange:
+        while True:
+            while not self._touched:
+                await self._news.park()
+            await trio.sleep(self._interval)
+            change = await self._change()
+            if change.changed or change.gone:
+                return change
+
+    async def _change(self) -> TreeChange:
+        touched, self._touched = self._touched, {}
+        changed: list[ActorInfo] = []
+        gone: list[str] = []
+        for number, path in enumerate(sorted(touched.keys() - {"", "/"})):
+            if number % TURN == TURN - 1:
+                await trio.lowlevel.checkpoint()
+            info = self._info(path)
+            if info is None:
+                gone.append(path)
+            else:
+                changed.append(info)
+        return TreeChange(changed=changed, gone=gone)
+
+
+def _by_place(path: str) -> ActorKind:
+    """What an actor without events is, by where it stands."""
+    if path.startswith("/run-") and path.count("/") == 1:
+        return "run"
+    return "mcp" if path.startswith("/mcp/") else "actor"
+
+
+def memory_of_process(pid: int | None = None) -> int:
+    """Bytes that are resident now, of this process if no other is named.
+
+    0 where the system does not tell: there is no /proc, or the process has gone.
+    """
+    try:
+        with open(f"/proc/{pid or 'self'}/statm", "rb") as file:  # noqa: PTH123 - a Path costs more than the reading
+            return int(file.read().split()[1]) * _PAGE
+    except (OSError, IndexError, ValueError):
+        return 0

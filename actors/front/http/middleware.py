@@ -1,0 +1,304 @@
+"""ASGI middleware: three layers, each a class around the next.
+
+`Frame` gives every request an id and every reply its headers, and counts both; `Admission` admits callers; `Bounds`
+limits bodies and time. An endpoint finds `request.state.caller` and `request.state.request_id`.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import uuid
+from typing import TYPE_CHECKING, final
+
+import trio
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ....protocol.control.caller import Caller
+from ....protocol.errors import CallboardError, NotFound, Unauthorized
+from ...io.http.headers import joined
+from ...io.server_log import about
+from ..access.access_control import AccessControl
+from ..access.scopes import Found, find_route, templates_at
+from .errors import Watched, refusal, told
+
+if TYPE_CHECKING:
+    from ..metrics import Metrics
+
+log = logging.getLogger("callboard.server.requests")
+
+SECURITY = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"strict-origin-when-cross-origin"),
+    (b"cache-control", b"no-store"),
+)
+"""Headers that every reply has, unless it says something else itself."""
+
+HSTS = (b"strict-transport-security", b"max-age=31536000; includeSubDomains")
+QUIET = ("/healthz/live", "/healthz/ready", "/metrics")
+"""Routes that are asked for all the time, and not worth a line."""
+
+_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+GONE = 499
+"""Nginx's status for a client that left before it had a reply."""
+
+CORS_METHODS = "GET, POST, DELETE, OPTIONS"
+CORS_HEADERS = "authorization, content-type, last-event-id, x-request-id"
+CORS_EXPOSED = b"x-request-id, retry-after"
+PREFLIGHT_FOR = "600"
+"""Seconds for which browsers remember what a preflight said."""
+
+
+def guarded(app: ASGIApp, access: AccessControl, *, metrics: Metrics | None = None) -> ASGIApp:
+    """The application with everything before it."""
+    settings = access.settings
+    bounded = Bounds(app, max_body=settings.limits.max_body_bytes, timeout=settings.request_timeout_seconds)
+    return Frame(Admission(bounded, access), force_https=settings.force_https, metrics=metrics)
+
+
+@final
+class Frame:
+    """The outermost layer: ids, headers, numbers, and one line in the log per request.
+
+    Args:
+        force_https: tell browsers to use https only.
+    """
+
+    def __init__(self, app: ASGIApp, *, force_https: bool = False, metrics: Metrics | None = None) -> None:
+        self._app = app
+        self._metrics = metrics
+        self._headers = (*SECURITY, HSTS) if force_https else SECURITY
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """As an ASGI application."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        id = _request_id(scope)
+        scope = {**scope, "state": {**scope.get("state", {}), "request_id": id}}
+        status = GONE
+        headers = self._headers
+
+        async def framed(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message = {**message, "headers": _completed(message.get("headers", ()), id, headers)}
+            await send(message)
+
+        began = trio.current_time()
+        if self._metrics is not None:
+            self._metrics.request_began()
+        try:
+            with about(request_id=id):
+                try:
+                    await self._app(scope, receive, framed)
+                finally:
+                    self._tell(scope, status, trio.current_time() - began)
+        finally:
+            if self._metrics is not None:
+                method = scope["method"] if scope["method"] in _METHODS else "other"
+                found = find_route(scope["method"], scope["path"])
+                template = "other" if found is None else found.template
+                self._metrics.request_ended(method, template, status, trio.current_time() - began)
+
+    def _tell(self, scope: Scope, status: int, seconds: float) -> None:
+        if log.isEnabledFor(logging.INFO) and scope["path"] not in QUIET:
+            caller = scope["state"].get("caller")
+            fields = {"status": status, "seconds": round(seconds, 4), "method": scope["method"]}
+            if caller is not None:
+                fields["subject"] = caller.subject
+            log.info("%s %s", scope["method"], scope["path"][:300], extra=fields)
+
+
+def _request_id(scope: Scope) -> str:
+    """The client's own id, if it is a sane one, else a new one."""
+    for name, value in scope["headers"]:
+        if name.lower() == b"x-request-id" and _ID.fullmatch(given := value.decode("latin-1")):
+            return str(given)
+    return str(uuid.uuid4())
+
+
+def _completed(given: object, id: str, headers: tuple[tuple[bytes, bytes], ...]) -> list[tuple[bytes, bytes]]:
+    """A reply's headers with those that each has, and without what tells of our insides."""
+    assert isinstance(given, list | tuple)
+    kept = [(bytes(name).lower(), bytes(value)) for name, value in given]
+    kept = [(name, value) for name, value in kept if name not in (b"server", b"x-request-id")]
+    names = {name for name, _ in kept}
+    return [*kept, (b"x-request-id", id.encode()), *(header for header in headers if header[0] not in names)]
+
+
+@final
+class Admission:
+    """Admits callers: host and origin, key, scopes, limits; and CORS, for pages of other origins.
+
+    A caller is refused before a byte of the body is read.
+    """
+
+    def __init__(self, app: ASGIApp, access: AccessControl) -> None:
+        self._app = app
+        self._access = access
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """As an ASGI application."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = joined(scope["headers"])
+        origin = headers.get("origin")
+        if origin is not None and self._access.origins.is_allowed(origin):
+            send = _shared(send, origin, credentials=self._access.settings.cors.allow_credentials)
+        peer = self._access.peer_of(headers, scope["client"][0] if scope.get("client") else "")
+        with about(peer=peer):
+            try:
+                await self._enter(scope, headers, peer, receive, send)
+            except CallboardError as error:
+                await refusal(error, scope["state"]["request_id"], close=True)(scope, receive, send)
+
+    async def _enter(self, scope: Scope, headers: dict[str, str], peer: str, receive: Receive, send: Send) -> None:
+        method, path = scope["method"], scope["path"]
+        found = find_route(method, path)
+        if found is not None and path.startswith("/healthz/"):  # asked for by address, without a name of ours
+            await self._app(scope, receive, send)
+            return
+        if method == "OPTIONS" and "origin" in headers and "access-control-request-method" in headers:
+            self._access.check_origin(headers, peer)
+            allowed = {"access-control-allow-methods": CORS_METHODS, "access-control-allow-headers": CORS_HEADERS}
+            allowed["access-control-max-age"] = PREFLIGHT_FOR
+            await Response(status_code=204, headers=allowed)(scope, receive, send)
+            return
+        if found is not None and (found.rule.open or (path == "/metrics" and self._access.settings.metrics_public)):
+            self._access.check_origin(headers, peer)
+            await self._app(scope, receive, send)
+            return
+        caller = await self._access.authenticate(headers, peer)
+        scope["state"]["caller"] = caller
+        with about(subject=caller.subject):
+            self._may(caller, found, path)
+            async with self._access.slot(caller):
+                await self._served(scope, caller, found, receive, send)
+
+    def _may(self, caller: Caller, found: Found | None, path: str) -> None:
+        if found is not None:
+            self._access.authorize(caller, found.rule)
+        elif not caller.has("*") and next(templates_at(path), None) is None:
+            raise NotFound(f"there is nothing at {path}")
+
+    async def _served(self, scope: Scope, caller: Caller, found: Found | None, receive: Receive, send: Send) -> None:
+        """Have it answered, unless the caller's key is revoked before that: then it ends where it is."""
+        watched = Watched(send)
+        with self._access.request(caller) as lasting:
+            try:
+                await self._app(scope, receive, watched)
+            finally:
+                if found is not None and found.rule.action is not None:
+                    status = watched.status or 500
+                    self._access.audit.log(
+                        found.rule.action,
+                        "success" if status < 400 else "denied" if status in (401, 403, 429) else "error",
+                        caller=caller,
+                        target=found.target,
+                        reason=None if status < 400 else f"status {status}",
+                        details={"method": scope["method"], "route": found.template},
+                    )
+        if lasting.cancelled_caught and watched.status is None:
+            raise Unauthorized("this API key was revoked")
+
+
+def _shared(send: Send, origin: str, *, credentials: bool) -> Send:
+    """`send` that tells browsers that pages of this origin may read the reply."""
+    more = [
+        (b"access-control-allow-origin", origin.encode("latin-1")),
+        (b"access-control-expose-headers", CORS_EXPOSED),
+        (b"vary", b"origin"),
+    ]
+    if credentials:
+        more.append((b"access-control-allow-credentials", b"true"))
+
+    async def shared(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": [*message.get("headers", ()), *more]}
+        await send(message)
+
+    return shared
+
+
+@final
+class Bounds:
+    """Limits a request's body and its time; a stream of events has the limit for its beginning only.
+
+    Args:
+        max_body: bytes.
+        timeout: seconds until the reply is complete, or until a stream of events has begun.
+    """
+
+    def __init__(self, app: ASGIApp, *, max_body: int, timeout: float) -> None:
+        self._app = app
+        self._max = max_body
+        self._timeout = timeout
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """As an ASGI application."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        bounded = _Bounded(self._max, receive, send)
+        if not bounded.announced_too_much(scope):
+            with trio.move_on_after(self._timeout) as bounded.scope:
+                await self._app(scope, bounded.receive, bounded.send)
+        id = scope["state"]["request_id"]
+        headers = {"connection": "close"}
+        if bounded.too_much and not bounded.begun:
+            text = f"a body has at most {self._max} bytes here"
+            await told(413, "too_large", text, id, headers)(scope, receive, send)
+        elif bounded.scope.cancelled_caught and not bounded.begun:
+            text = f"the request took more than {self._timeout:g} s and was cancelled"
+            await told(504, "timeout", text, id, headers)(scope, receive, send)
+
+
+class _Bounded:
+    """One request's channels.
+
+    Attributes:
+        begun: whether a reply has begun.
+        too_much: whether the body has passed the limit; from then on the application's words go nowhere.
+    """
+
+    def __init__(self, most: int, receive: Receive, send: Send) -> None:
+        self.begun = False
+        self.too_much = False
+        self.scope = trio.CancelScope()
+        self._left = most
+        self._receive = receive
+        self._send = send
+
+    def announced_too_much(self, scope: Scope) -> bool:
+        for name, value in scope["headers"]:
+            if name.lower() == b"content-length":
+                self.too_much = not value.isdigit() or len(value) > 18 or int(value) > self._left
+        return self.too_much
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        if message["type"] == "http.request":
+            self._left -= len(message.get("body", b""))
+            if self._left < 0 and not self.begun:
+                self.too_much = True
+                self.scope.cancel()
+                await trio.lowlevel.checkpoint()
+        return message
+
+    async def send(self, message: Message) -> None:
+        if self.too_much and not self.begun:
+            return
+        if message["type"] == "http.response.start":
+            self.begun = True
+            if any(
+                bytes(name).lower() == b"content-type" and bytes(value).startswith(b"text/event-stream")
+                for name, value in message.get("headers", ())
+            ):
+                self.scope.deadline = float("inf")
+        await self._send(message)
