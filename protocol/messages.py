@@ -10,11 +10,11 @@ import msgspec
 
 from .chat import ChatReply, Content, Tool, ToolCall, Turn
 from .failure import Failure
-from .kernel.messages import Down, Message, Resumed
+from .kernel.messages import Down, Message
 from .kernel.questions import Question
 from .outcome import ChildRecord, ErrorReport, Status
 
-__all__ = ["Down", "Message", "Resumed"]  # of the kernel; what is defined here is public as well
+__all__ = ["Down", "Message"]  # of the kernel; what is defined here is public as well
 
 
 class PersonSays(Message, frozen=True, kw_only=True):

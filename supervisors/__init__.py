@@ -32,7 +32,7 @@ from ..protocol.kernel.errors import (
     TooManyRestarts,
 )
 from ..protocol.kernel.events import Event, EventData
-from ..protocol.kernel.messages import Down, Message, Resumed
+from ..protocol.kernel.messages import Down, Message
 from ..protocol.kernel.questions import Answer, Question
 from .actor import Actor
 from .alarms import Timer
@@ -110,7 +110,6 @@ __all__ = [
     "QuestionTimeout",
     "Ref",
     "Request",
-    "Resumed",
     "Retry",
     "Root",
     "Saturated",

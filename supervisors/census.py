@@ -8,11 +8,6 @@ them say: they call `passed` before each, which costs an attribute look-up as lo
     if me.root.pauses is not None:
         await me.root.pauses.passed(me)
 
-An actor that has to read its mail meanwhile does not wait: it asks to be signalled when it is free again,
-
-    if me.root.pauses is not None and me.root.pauses.signal_when_free(me):
-        ...  # hold back what was to be begun; `Resumed` comes
-
 Time goes on for those who wait: the deadline of a paused step still holds.
 """
 
@@ -26,15 +21,12 @@ import msgspec
 import trio
 
 from ..protocol.kernel.events import ActorPaused, ActorResumed
-from ..protocol.kernel.messages import Resumed
 
 if TYPE_CHECKING:
     from .actor import Actor
     from .life import Life
     from .ref import End
     from .root import Root
-
-RESUMED = Resumed()
 
 
 class Seen(msgspec.Struct, frozen=True, gc=False):
@@ -150,9 +142,9 @@ class Sent(dict["Life", int]):
         self._tasks = root.tasks
         self.readers = 0
 
-    def count(self) -> None:
-        """The actor whose task this is, if it is an actor's, sends a message."""
-        sender = self._tasks.get(trio.lowlevel.current_task())
+    def count(self, sender: Life | None = None) -> None:
+        """This actor sends a message, or the one whose task this is, if it is an actor's."""
+        sender = sender or self._tasks.get(trio.lowlevel.current_task())
         if sender is not None:
             self[sender] = self.get(sender, 0) + 1
 
@@ -181,7 +173,6 @@ class Pauses:
         self._root = root
         self._paused: set[Life] = set()
         self._lot = trio.lowlevel.ParkingLot()
-        self._to_signal: dict[Life, None] = {}
 
     def holds(self, actor: Life) -> bool:
         """Whether it is paused, itself or by an ancestor."""
@@ -199,21 +190,6 @@ class Pauses:
         later = self._root.pauses
         if later is not None and later is not self:  # all were resumed, then an actor was paused again
             await later.passed(actor)
-
-    def signal_when_free(self, actor: Life) -> bool:
-        """Have `Resumed` signalled to the actor, once, when neither it nor any actor above it is paused.
-
-        It may be paused again by the time it receives the signal. Asked for twice, the signal comes once.
-
-        Returns:
-            False if the actor is free: then there is nothing to wait for, and no signal comes.
-        """
-        if actor.end is not None or not self.holds(actor):
-            return False
-        if actor not in self._to_signal:
-            self._to_signal[actor] = None
-            actor.on_end(self._ended)
-        return True
 
     def add(self, actor: Actor) -> bool:
         """See `pause`."""
@@ -241,12 +217,5 @@ class Pauses:
     def _let_go(self) -> None:
         """Those who wait look again whether they still have to."""
         self._lot.unpark_all()
-        for actor in list(self._to_signal):
-            if actor.end is not None:
-                del self._to_signal[actor]
-            elif not self.holds(actor):
-                del self._to_signal[actor]
-                actor.not_on_end(self._ended)
-                actor.mailbox.signal(RESUMED)
         if not self._paused and self._root.pauses is self:
             self._root.pauses = None

@@ -6,6 +6,13 @@ later all the same (`NOTED`: a parent whose model may know), or let it pass. Wha
 *desk* at the root and shown to every attached front end (terminal, websocket, HTTP) at once. The first answer wins and
 closes the question for the others.
 
+A question is a message, and so is its answer. The question is mail of the root's actor, whose body has the desk decide
+about it (`Desk.decide`): all policies and front ends are called in that one task. The answer is the reply to it
+(`ref.Request`): the root sends it, the asker's mailbox counts it, and it goes past the asker's mail to the call that
+waits for it. So an actor may ask while its mail waits, and ask several questions at a time. An answer, wherever it is
+given, closes its question at once (`Desk.answer`), and a question ends with the wait of its asker: neither waits for
+the root's turn.
+
 The asker waits, and only the asker: its siblings go on, up to `MOST_OPEN` questions may be open, and they are answered
 in any order. One more fails at once with `Saturated`: no person reads that many, and each takes memory.
 An unanswerable question (no front end is there, no ancestor has noted it) gets its own
@@ -21,18 +28,18 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterator
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Protocol, final
+from typing import TYPE_CHECKING, Protocol, final
 
 import msgspec
-import outcome
-import trio
 
-from ..protocol.kernel.errors import ActorError, NobodyToAsk, Saturated, ShuttingDown, TimedOut
+from ..protocol.kernel.errors import ActorError, AskTimeout, NobodyToAsk, Saturated, ShuttingDown, TimedOut
 from ..protocol.kernel.events import ActorBusy, ActorWaiting, QuestionAnswered, QuestionAsked, QuestionExpired
 from ..protocol.kernel.questions import Answer, Question, understood
+from .ref import Request
 
 if TYPE_CHECKING:
     from .actor import Actor
+    from .root import Root
 
 Value = str | list[str]
 
@@ -87,11 +94,12 @@ class Desk:
         most: how many questions may be open.
     """
 
-    def __init__(self, *, patient: bool = False, most: int = MOST_OPEN) -> None:
+    def __init__(self, root: Root, *, patient: bool = False) -> None:
         self.patient = patient
-        self.most = most
+        self.most = MOST_OPEN
+        self._root = root
         self._front_ends: list[FrontEnd] = []
-        self._open: dict[str, _Pending] = {}
+        self._open: dict[str, _Open] = {}
         self._asking: Counter[Actor] = Counter()
         self._ids = itertools.count(1)
 
@@ -121,19 +129,19 @@ class Desk:
 
         False if it is not open: answered by another, withdrawn, or never asked.
         """
-        pending = self._open.pop(question_id, None)
-        if pending is None:
+        pending = self._open.get(question_id)
+        if pending is None or not pending.request.waits:
             return False
         answer = Answer(question=question_id, value=understood(pending.question, value), by=by)
-        self._close(pending, outcome.Value(answer), by)
+        self._close(pending, answer, by)
         return True
 
     def expire(self, question_id: str, seconds: float) -> bool:
         """End a question that was open for so long, as its own `timeout` would. False if it is not open."""
-        pending = self._open.pop(question_id, None)
-        if pending is None:
+        pending = self._open.get(question_id)
+        if pending is None or not pending.request.waits:
             return False
-        self._close(pending, outcome.Error(_too_late(pending.question, seconds)), "timeout")
+        self._close(pending, _too_late(pending.question, seconds), "timeout")
         return True
 
     def when_closed(self, question_id: str, callback: Callable[[str], None]) -> None:
@@ -155,7 +163,8 @@ class Desk:
             ShuttingDown: the root stops and asks people nothing more.
             Saturated: as many questions as may be are open.
         """
-        if actor.root.stopping:
+        root = self._root
+        if root.stopping or root.actor.stopping:
             raise ShuttingDown(f"{actor.path} can't ask: the root is stopping")
         question = msgspec.structs.replace(
             question, id=question.id or self.new_id(), actor=actor.path, run=actor.stream.run
@@ -169,8 +178,7 @@ class Desk:
                 f"{actor.path} can't ask '{_short(question.text)}': {len(self._open):,} questions are open, which"
                 " is the most; answer some of them (`callboard answer` lists them), or start fewer runs that ask"
             )
-        pending = _Pending(question, actor)
-        self._open[question.id] = pending
+        pending = self._open[question.id] = _Open(question, Request(question, root.actor, actor), actor)
         self._asking[actor] += 1
         if actor.state == "running":
             actor.state = "waiting"
@@ -178,14 +186,11 @@ class Desk:
         actor.emit(ActorWaiting(on="question"), id=question.id)
         reason = "cancelled"
         try:
-            self._climb(pending, actor)
-            with trio.move_on_after(question.timeout if question.timeout is not None else float("inf")):
-                answer = await pending.wait()
-                reason = ""
-                shown = "" if question.secret else answer.value
-                actor.emit(QuestionAnswered(value=shown, by=answer.by), id=question.id)
-                return answer
-            raise _too_late(question, question.timeout or 0)
+            answer = await self._sent(pending)
+            reason = ""
+            shown = "" if question.secret else answer.value
+            actor.emit(QuestionAnswered(value=shown, by=answer.by), id=question.id)
+            return answer
         except NobodyToAsk:
             reason = "nobody"
             raise
@@ -198,13 +203,38 @@ class Desk:
                 del self._asking[actor]
                 if actor.state == "waiting":
                     actor.state = "running"
-            if self._open.pop(question.id, None) is not None:
+            if self._open.get(question.id) is pending:
+                del self._open[question.id]
                 self._tell_closed(pending, reason)
             if reason:
                 actor.emit(QuestionExpired(reason=reason), id=question.id)
             actor.emit(ActorBusy(), id=question.id)
 
-    def _climb(self, pending: _Pending, start: Actor | None) -> None:
+    async def _sent(self, pending: _Open) -> Answer:
+        """The reply to the question, which is now mail of the root."""
+        root, request, timeout = self._root, pending.request, pending.question.timeout
+        if root.sent is not None:
+            root.sent.count(pending.actor)
+        root.actor.mailbox.put_own(request)  # `most` is its bound
+        if timeout is not None:
+            root.alarms.set(timeout, request)
+        try:
+            answer: Answer = await request.answer()
+        except AskTimeout:
+            raise _too_late(pending.question, timeout or 0) from None
+        return answer
+
+    def decide(self, request: Request) -> None:
+        """Bring a question to who may answer it. Called in the root's task, as it comes to this message of its."""
+        pending = self._open.get(request.message.id)
+        if pending is None or pending.request is not request:
+            return  # withdrawn meanwhile
+        try:
+            self._climb(pending, pending.actor)
+        except Exception as error:  # noqa: BLE001 - an answer that is none is raised in the asker, not in the root
+            request.fail(error)
+
+    def _climb(self, pending: _Open, start: Actor | None) -> None:
         """Offer the question to the policies from `start` upwards, then to the front ends."""
         pending.holder = None
         actor = start
@@ -241,25 +271,27 @@ class Desk:
             if not self._front_ends and not self.patient:
                 self._nobody_left()
 
-    def _give_up(self, pending: _Pending) -> None:
+    def _give_up(self, pending: _Open) -> None:
         question = pending.question
         if question.default is not None:
             self.answer(question.id, question.default, "default")
-            return
-        del self._open[question.id]
-        error = NobodyToAsk(f"nobody is there to answer: {_short(question.text)}")
-        self._close(pending, outcome.Error(error), "nobody")
+        else:
+            self._close(pending, NobodyToAsk(f"nobody is there to answer: {_short(question.text)}"), "nobody")
 
     def _nobody_left(self) -> None:
         for pending in list(self._open.values()):
             if pending.on_desk and not pending.noted:
                 self._give_up(pending)
 
-    def _close(self, pending: _Pending, result: outcome.Outcome[Answer], by: str) -> None:
-        pending.settle(result)
+    def _close(self, pending: _Open, result: Answer | Exception, by: str) -> None:
+        del self._open[pending.question.id]
+        if isinstance(result, Answer):
+            pending.request.reply(result)
+        else:
+            pending.request.fail(result)
         self._tell_closed(pending, by)
 
-    def _tell_closed(self, pending: _Pending, by: str) -> None:
+    def _tell_closed(self, pending: _Open, by: str) -> None:
         for callback in pending.callbacks:
             callback(by)
         if pending.on_desk:
@@ -271,40 +303,19 @@ class Desk:
                     self._detach(front_end)
 
 
-class _Pending:
-    """One open question and the task that waits for it."""
+class _Open:
+    """An open question, and how far it has come."""
 
-    __slots__ = ("_result", "_task", "actor", "callbacks", "holder", "noted", "on_desk", "question")
+    __slots__ = ("actor", "callbacks", "holder", "noted", "on_desk", "question", "request")
 
-    def __init__(self, question: Question, actor: Actor) -> None:
+    def __init__(self, question: Question, request: Request, actor: Actor) -> None:
         self.question = question
+        self.request = request
         self.actor = actor
         self.callbacks: list[Callable[[str], None]] = []
         self.holder: Actor | None = None
         self.noted = False
         self.on_desk = False
-        self._task: trio.lowlevel.Task | None = None
-        self._result: outcome.Outcome[Answer] | None = None
-
-    def settle(self, result: outcome.Outcome[Answer]) -> None:
-        self._result = result
-        task, self._task = self._task, None
-        if task is not None:
-            trio.lowlevel.reschedule(task)
-
-    async def wait(self) -> Answer:
-        if self._result is None:
-            self._task = trio.lowlevel.current_task()
-
-            def abort(_: Any) -> trio.lowlevel.Abort:
-                self._task = None
-                return trio.lowlevel.Abort.SUCCEEDED
-
-            await trio.lowlevel.wait_task_rescheduled(abort)
-        else:
-            await trio.lowlevel.checkpoint()
-        assert self._result is not None
-        return self._result.unwrap()
 
 
 def _ask_policy(actor: Actor, policy: Policy, question: Question) -> Answer | Verdict:

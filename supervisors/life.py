@@ -377,8 +377,6 @@ class Life:
         self.state = end.state
         self._ref = None  # else each dead actor would be a circle, left to the garbage collector
         self._args = ()
-        if self.root.sent:
-            self.root.sent.pop(self, None)
         siblings = None if self.parent is None else self.parent._children  # noqa: SLF001 - the same class
         if siblings is not None and siblings.get(self.name) is self:
             del siblings[self.name]
@@ -386,6 +384,8 @@ class Life:
             if isinstance(item, Request):
                 item.fail(ActorDead(f"{self.path} ended before it came to this message"))
             self.dead_letter(item, "the actor ended before it came to it")
+        if self.root.sent:
+            self.root.sent.pop(self, None)
         stream = self.stream
         if stream.heard:
             if end.error is not None:

@@ -59,15 +59,17 @@ class End(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class Request:
     """A message whose sender waits for an answer: the asker's end is `answer`, the actor's `reply`/`fail`.
 
-    One shot: the first reply counts; one that comes after the asker gave up becomes a dead letter.
+    One shot: the first reply counts; one that comes after the asker gave up becomes a dead letter. The reply is a
+    message to the asker, counted in its mailbox, and goes past the mail that waits there to the call that waits for it.
     """
 
-    __slots__ = ("_actor", "_outcome", "_task", "abandoned", "message")
+    __slots__ = ("_actor", "_asker", "_outcome", "_task", "abandoned", "message")
 
-    def __init__(self, message: Any, actor: Life) -> None:
+    def __init__(self, message: Any, actor: Life, asker: Life | None) -> None:
         self.message = message
         self.abandoned = False
         self._actor = actor
+        self._asker = asker
         self._task: trio.lowlevel.Task | None = None
         self._outcome: outcome.Outcome[Any] | None = None
 
@@ -91,8 +93,13 @@ class Request:
             self._actor.dead_letter(result, reason)
             return
         self._outcome = result
-        if self._actor.lent:
-            self._actor.lent.discard(self)
+        actor = self._actor
+        if actor.lent:
+            actor.lent.discard(self)
+        if self._asker is not None:
+            self._asker.mailbox.earlier += 1
+        if actor.root.sent is not None:
+            actor.root.sent.count(actor)
         if self._task is not None:
             trio.lowlevel.reschedule(self._task, result)
 
@@ -294,12 +301,12 @@ class Ref(Generic[M_contra, T_co]):
             if actor.asks is not None or actor is asker:
                 refuse_circle(asker, actor)
             asker.asks = actor
-        request = Request(message, actor)
+        request = Request(message, actor, asker)
         box = self._box
         mail = box.mail
         full = False
         if root.sent is not None:
-            root.sent.count()
+            root.sent.count(asker)
         try:
             if mail is not None and len(mail) < box.room:  # `put_nowait`, inlined
                 mail.append(request)

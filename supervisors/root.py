@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, final
 import trio
 
 from ..protocol.kernel.errors import ActorError
+from ..protocol.kernel.questions import Question
 from .actor import Actor
 from .alarms import Alarms
 from .bus import Bus
@@ -105,7 +106,7 @@ class Root:
         self.bus = Bus()
         self.mailbox = Mailbox
         self.alarms = Alarms(self)
-        self.questions = Desk(patient=patient)
+        self.questions = Desk(self, patient=patient)
         self.pauses: Pauses | None = None
         self.sent: Sent | None = None
         self.tasks: dict[trio.lowlevel.Task, Life] = {}
@@ -346,9 +347,13 @@ class _Shield:
 
 
 async def _keep(me: Actor) -> None:
-    """Body of `/`: it is there until it is interrupted."""
+    """Body of `/`, until it is interrupted: its mail are the questions of all actors (see `escalation`)."""
     me.started()
-    await trio.sleep_forever()
+    async for message in me:
+        if isinstance(message, Question):
+            me.root.questions.decide(me.take_request())
+        else:
+            me.dead_letter(message, "the root takes questions only")
 
 
 def _only(error: BaseException) -> BaseException:

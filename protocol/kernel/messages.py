@@ -29,7 +29,3 @@ class Down(Message, frozen=True, kw_only=True):
     actor: str
     state: str
     error: str | None = None
-
-
-class Resumed(Message, frozen=True):
-    """Signalled to an actor that asked for it while it was paused: it may begin new work again."""

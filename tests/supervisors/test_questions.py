@@ -12,7 +12,8 @@ from trio.testing import wait_all_tasks_blocked
 from callboard.protocol.errors import ActorError, NobodyToAsk, Saturated
 from callboard.protocol.events import Event
 from callboard.protocol.questions import Answer, Question
-from callboard.supervisors import HOLD, NOTED, PASS, Actor, Desk, QuestionTimeout, Root
+from callboard.supervisors import HOLD, NOTED, PASS, Actor, Desk, QuestionTimeout, Ref, Root
+from callboard.supervisors.census import count_sent, find, look_at
 
 
 class Person:
@@ -407,3 +408,68 @@ async def test_59_a_question_without_a_timeout_can_be_expired_from_outside(root:
     assert str(end.error) == "no answer within 60 s to: well?"
     assert person.gone == [(id, "timeout")]
     assert [event.data.reason for event in heard if event.kind == "question.expired"] == ["timeout"]
+
+
+async def test_102_a_question_is_one_message_to_the_root_and_its_answer_one_to_the_asker(root: Root) -> None:
+    async def parent(me: Actor) -> list[Any]:
+        me.policy = lambda asked: Answer(question=asked.id, value="policy") if asked.text == "known?" else PASS
+        children = [me.spawn(asks, text, name=text) for text in ("known?", "by a person?", "never?")]
+        values = [await child.result() for child in children[:2]]
+        children[2].cancel()
+        return values
+
+    async def reads_later(me: Actor) -> list[Any]:
+        said = await asks(me, "with mail waiting?")
+        return [said, (await me.receive()).text]
+
+    counted: dict[str, tuple[int, int]] = {}
+
+    def count(event: Event) -> None:
+        if event.kind == "question.answered":
+            seen = look_at(find(root, event.actor) or root.actor)
+            counted[seen.name] = seen.received, seen.sent
+
+    with root.questions.attach(Person()), count_sent(root), root.bus.listen(count):
+        ref = root.spawn(parent)
+        await wait_all_tasks_blocked()
+        assert root.questions.answer(id_of(root, "by a person?"), "person")
+        assert await ref.result() == ["policy", "person"]
+        busy = root.spawn(reads_later)
+        await busy.tell(question("some mail"))
+        await wait_all_tasks_blocked()
+        assert root.questions.answer(id_of(root, "with mail waiting?"), "past it")
+        assert await busy.result() == ["past it", "some mail"]
+        seen = look_at(root.actor)
+    assert counted == {"known?": (1, 1), "by a person?": (1, 1), "reads_later": (1, 1)}
+    assert (seen.received, seen.sent) == (4, 3), "four questions, of which three were answered"
+
+
+async def test_102_the_reply_to_an_ask_is_one_message_to_the_asker(root: Root) -> None:
+    async def echo(me: Actor) -> None:
+        async for message in me:
+            me.reply(message)
+
+    async def asker(me: Actor, to: Ref) -> int:
+        for _ in range(3):
+            await to.ask(question("?"))
+        return look_at(me).received
+
+    assert await root.spawn(asker, root.spawn(echo)).result() == 3
+
+
+async def test_102_what_is_told_to_the_root_and_is_no_question_is_a_dead_letter(
+    root: Root, events: list[Event]
+) -> None:
+    assert await root.actor.ref.tell(Answer(question="q", value="v"))
+    await wait_all_tasks_blocked()
+    assert [event.data.reason for event in events if event.kind == "mail.dead"] == ["the root takes questions only"]
+
+
+async def test_57_a_policy_whose_answer_is_none_fails_its_asker_and_not_the_root(root: Root) -> None:
+    async def parent(me: Actor) -> Any:
+        nothing: Any = None
+        me.policy = lambda asked: Answer(question=asked.id, value=nothing)
+        return await me.spawn(asks, "yes?", {"kind": "confirm"}, link=False).wait()
+
+    assert isinstance((await root.spawn(parent).result()).error, AttributeError)
+    assert await root.spawn(asks, "still there?", {"default": "yes"}).result() == "yes"
