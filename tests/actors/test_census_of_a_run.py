@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -35,8 +36,9 @@ nodes:
   sum: {type: agent, agent: clerk, prompt: "add", state_updates: {sum: "{{output}}"}, next: end}
   end: {type: end, output: "{{left}}, {{right}}, {{sum}}"}
 """
-BOSS = "instructions: I am the boss\ncan_spawn_agents: true\ncan_ask_user: false\nauto_continue: false"
-CLERK = "instructions: I am a clerk\nmcp_servers: [srv]\nmcp_tools: direct\ncan_ask_user: false\nauto_continue: false"
+BOSS = "can_spawn_agents: true"
+PAL = ""
+CLERK = "mcp_servers: [srv]\nmcp_tools: direct"
 
 
 class Census:
@@ -49,7 +51,7 @@ class Census:
     def __init__(self, root: Root) -> None:
         self.told: dict[str, list[str]] = {}
         self._root = root
-        self._actors = {"/": root.actor}
+        self._actors = [root.actor]
         self._sent = _Kept(root)
 
     @contextmanager
@@ -63,20 +65,22 @@ class Census:
             Driver.tapes, self._root.sent = before, None
 
     @property
-    def received(self) -> dict[str, int]:
-        """Of the actors that have received anything."""
-        counted = {named(path): actor.mailbox.received for path, actor in self._actors.items()}
-        return {path: count for path, count in counted.items() if count}
+    def received(self) -> Counter[str]:
+        """Messages by actor; those of actors of one name, one after another, together."""
+        counted: Counter[str] = Counter()
+        for actor in self._actors:
+            counted[named(actor.path)] += actor.mailbox.received
+        return +counted
 
     @property
-    def sent(self) -> dict[str, int]:
-        return {named(actor.path): count for actor, count in self._sent.items()}
+    def sent(self) -> Counter[str]:
+        return +Counter({named(actor.path): count for actor, count in self._sent.items()})
 
     def _hear(self, event: Event) -> None:
         if event.kind == "actor.spawned":
             actor = find(self._root, event.actor)
             assert actor is not None
-            self._actors[event.actor] = actor
+            self._actors.append(actor)
 
     def _tape(self, decider: Decider, afresh: Callable[[], Decider]) -> Tape:
         actor = self._root.actor_of(trio.lowlevel.current_task())
@@ -99,53 +103,75 @@ class _Kept(Sent):
 
 def named(path: str) -> str:
     """A path without what differs from run to run."""
-    return re.sub(r"_[0-9a-f]{8}\b", "", re.sub(r"^/run-[0-9a-f]+", "/run", path))
+    return re.sub(r"_[0-9a-f]{8}\b|#\d+$", "", re.sub(r"^/run-[0-9a-f]+", "/run", path))
 
 
 def answer(request: Request) -> Reply | str:
     """All models of the run."""
-    if "clerk" in request.system:
+    if "I am the clerk" in request.system:
         return request.results[-1] if request.results else Reply(calls=[("srv__add", {"a": 1, "b": 2})])
-    if "boss" not in request.system:
-        return request.prompt
-    if not request.results:
-        return Reply(calls=[("agent__spawn", {"agent": "steps", "prompt": "go"})])
-    last = json.loads(request.results[-1].split("\n\n")[0])
-    return str(last["output"]) if "exit_status" in last else Reply(calls=[("agent__collect", {"id": last["id"]})])
+    if "I am the pal" in request.system:
+        hello = ("agent__send_message", {"id": "parent", "message": "hello"})
+        return "sent" if request.results else Reply(calls=[hello])
+    return boss(request) if "I am the boss" in request.system else request.prompt
+
+
+def boss(request: Request) -> Reply | str:
+    """Spawns both of its children, collects them one after another, then reads its letters."""
+    results = [json.loads(text.split("\n\n")[0]) for text in request.results]
+    if not results:
+        return Reply(calls=[("agent__spawn", {"agent": name, "prompt": "go"}) for name in ("steps", "pal")])
+    collected = {result["id"]: result["output"] for result in results if "exit_status" in result}
+    if "messages" in results[-1]:
+        return f"{results[-1]['messages'][0]['payload']['content']}; {'; '.join(collected.values())}"
+    waiting = [result["id"] for result in results[:2] if result["id"] not in collected]
+    return Reply(calls=[("agent__collect", {"id": waiting[0]}) if waiting else ("agent__check_inbox", {})])
 
 
 STEPS = "/run/boss/children/agent_steps/steps"
 HOUSEKEEPING = {"Idle", "LookedAround"}
 """What a driver tells its own decider between two requests to a model."""
 
-DECIDED: dict[str, list[str]] = {
-    "/run/boss": ["Replied", "ToolDone", "Replied", "ToolDone", "Replied"],
-    STEPS: ["NodeLeft", "NodeLeft", "NodeLeft", "NodeLeft", "NodeLeft"],
-    f"{STEPS}/sum/clerk": ["Replied", "ToolDone", "Replied"],
-}
-"""Mail that a decider was told, by the path of its actor."""
 
-OTHER = {
-    "/": 1,  # the question of the input node
-    f"{STEPS}/what": 1,  # its answer
-    "/run/boss/children": 1,  # the end of the child that was spawned
-}
-"""Messages to actors without a decider."""
+def decided(kinds: Counter[str]) -> dict[str, int]:
+    return {kind: count for kind, count in kinds.items() if kind not in HOUSEKEEPING}
 
 
-async def test_every_result_question_and_answer_of_a_run_is_one_message_in_a_mailbox(stage: Stage) -> None:
+async def test_every_result_letter_question_and_answer_of_a_run_is_one_message_in_a_mailbox(stage: Stage) -> None:
     mcp_json(stage.config_dir, srv=scripted())
     stage.agent(GRAPH, name="steps", split="echo {}")
-    stage.plain(BOSS, name="boss")
-    stage.plain(CLERK, name="clerk")
+    for name, config in {"boss": BOSS, "pal": PAL, "clerk": CLERK}.items():
+        stage.plain(f"instructions: I am the {name}\nauto_continue: false\ncan_ask_user: false\n{config}", name=name)
     stage.models.answer_with(answer)
     root = stage.root.kernel
     census = Census(root)
     with census.taken(), root.questions.attach(Person(stage.root, lambda _: "Bo")):
         outcome = await stage.run("go", target="boss")
-    assert outcome.output == "left of Bo, right of Bo, 3"
+    assert set(outcome.output.split("; ")) == {"hello", "left of Bo, right of Bo, 3", "sent"}
     assert starts(stage.config_dir, "srv") == 1
-    told = {path: kinds[1:] for path, kinds in census.told.items()}  # the first is the request, no message
-    assert {path: [kind for kind in kinds if kind not in HOUSEKEEPING] for path, kinds in told.items()} == DECIDED
-    assert census.received == {path: len(kinds) for path, kinds in told.items()} | OTHER
-    assert census.sent == {f"{STEPS}/what": 1, "/": 1}, "a question and its answer"
+    requests = [request for request in stage.models.requests if "I am the boss" in request.system]
+    replies, calls = len(requests), len(requests[-1].results)
+
+    told = {path: Counter(kinds[1:]) for path, kinds in census.told.items()}  # the first is the request, no message
+    assert {
+        path: {kind: count for kind, count in kinds.items() if kind not in HOUSEKEEPING} for path, kinds in told.items()
+    } == {
+        "/run/boss": {
+            "Replied": replies,
+            "FamilyCalled": calls,
+            "ToolDone": calls,
+            "ChildEnded": 2,
+            "Letter": 1,
+            "EscalationNoted": 1,
+            "EscalationClosed": 1,
+        },
+        "/run/boss/children/agent_pal/pal": {"Replied": 2, "ToolDone": 1},
+        STEPS: {"NodeLeft": 5},
+        f"{STEPS}/sum/clerk": {"Replied": 2, "ToolDone": 1},
+    }
+    by_call = {path: count for path, count in census.received.items() if path.startswith("/run/boss/agent__")}
+    assert sum(by_call.values()) == calls, "each call that the decider answers is told its result"
+    other = {"/": 1, f"{STEPS}/what": 1}  # the question and its answer
+    assert census.received == {path: kinds.total() for path, kinds in told.items()} | by_call | other
+    assert census.sent[f"{STEPS}/what"] == 1
+    assert census.sent["/run/boss/children/agent_pal/pal/agent__send_message"] == 1

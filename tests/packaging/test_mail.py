@@ -1,0 +1,93 @@
+"""What has happened to an actor comes as a message: in the floors where actors decide, nothing else hands results over.
+
+Ways around the mailbox are found in the code: tasks that are begun outside the tree, and things that wake another task
+(events, channels, parking lots, callbacks on an actor's end, rescheduling). Each that is there is listed below, with
+what it does that is no result of an actor. A new one fails the test: tell the actor a message, or say here why not.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+
+import pytest
+
+from .arrows import ROOT
+
+AROUND = {
+    "start_soon",  # a task without an actor
+    "Event",
+    "Condition",
+    "ParkingLot",
+    "open_memory_channel",
+    "on_end",  # a callback
+    "reschedule",
+    "put_own",  # past `tell`, so past its counting
+}
+
+KERNEL = {
+    "ref, life, mailbox, tasks": "they are how mail, replies and ends get to their task",
+    "alarms": "one task per root puts the messages of timers into mailboxes",
+    "escalation": "puts a question into the mailbox of the root",
+    "bus": "events are for those who look on; nothing that an actor decides follows from one",
+    "census": "lets paused actors go on",
+    "pool, lease": "a lease is a lock: those who wait for it are woken, and get nothing told",
+    "process, processes, child": "subprocesses: pipes, exits and the sweep, behind one actor for each",
+    "root": "`hurry`, which ends graces",
+}
+"""Modules of `supervisors`, and why they may."""
+
+ALLOWED = {
+    "engine/driver": "puts what work has come to into the mailbox, and what follows from the end of its actor",
+    "engine/workflow/nodes/python": "watches over a process while it waits for it",
+    "work/agent/children": "tells the conversation that a child has ended",
+    "work/tools/builtin/running": "watches over a process while it waits for it",
+    "work/tools/files/call": "answers what a script asks while it waits for its process",
+    "work/knowledge/embed/remote": "requests of one call, side by side",
+    "work/knowledge/sources/crawl": "requests of one call, side by side",
+    "work/mcp/tools/offer": "requests of one call, side by side",
+    "work/mcp/pool": "starts of servers, side by side; what other processes ask",
+    "work/mcp/client": "JSON-RPC: a response wakes the call that waits for it, whose end is the message",
+    "work/mcp/links": "bytes and frames on their way to and from another process",
+    "runs/batch/batch": "begins the next task as one ends, whose result is a message",
+    "runs/sessions": "a session gives out turns, and is forgotten when its actor ends",
+}
+"""Modules and rooms of `actors`, and why they may."""
+
+
+def ways(path: str) -> dict[str, Counter[str]]:
+    """By module below this directory: which ways around the mailbox its code takes, and how often."""
+    found: dict[str, Counter[str]] = {}
+    for file in sorted((ROOT / path).rglob("*.py")):
+        if "library/agents" in str(file):  # programs for agents: they run as processes of their own
+            continue
+        calls = [node.func for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Call)]
+        names = [call.attr if isinstance(call, ast.Attribute) else getattr(call, "id", "") for call in calls]
+        if taken := Counter(name for name in names if name in AROUND):
+            found[str(file.relative_to(ROOT / path).with_suffix(""))] = taken
+    return found
+
+
+def test_in_the_kernel_only_what_carries_mail_wakes_tasks() -> None:
+    allowed = {module for modules in KERNEL for module in modules.split(", ")}
+    found = ways("supervisors")
+    assert found.keys() - allowed == set(), "tell a message, or say in KERNEL why not"
+    assert allowed - found.keys() == set(), "these need no leave any more"
+
+
+@pytest.mark.parametrize("floor", ["engine", "work", "runs"])
+def test_results_are_handed_over_by_mail_alone(floor: str) -> None:
+    found = {f"{floor}/{module}": taken for module, taken in ways(f"actors/{floor}").items()}
+    allowed = {place for place in ALLOWED if place.startswith(f"{floor}/")}
+    used = {module: [place for place in allowed if f"{module}/".startswith(f"{place}/")] for module in found}
+    assert {module: dict(found[module]) for module, places in used.items() if not places} == {}, (
+        "tell a message, or say in ALLOWED why not"
+    )
+    assert allowed - {place for places in used.values() for place in places} == set(), "these need no leave any more"
+
+
+def test_what_goes_around_the_mailbox_is_found() -> None:
+    """The search finds what it is for: in the one module that wakes tasks in each of these ways."""
+    assert ways("supervisors")["mailbox"].keys() == {"reschedule"}
+    assert ways("supervisors")["lease"].keys() == {"Event"}
+    assert ways("actors/engine")["driver"].keys() >= {"on_end", "put_own"}
