@@ -65,7 +65,6 @@ class Connections:
         ssl_context: how servers are verified, or None for the usual way.
         keep_alive: seconds an idle connection is kept.
         max_idle: idle connections kept in all.
-        max_per_origin: connections to one origin at once, or None.
     """
 
     def __init__(
@@ -76,19 +75,16 @@ class Connections:
         *,
         keep_alive: float,
         max_idle: int,
-        max_per_origin: int | None,
     ) -> None:
         self._environ = environ
         self._proxies = Proxies(environ, proxy)
         self._context = ssl_context
         self._keep_alive = keep_alive
         self._max_idle = max_idle
-        self._max_per_origin = max_per_origin
         self._routes: dict[tuple[str, str, int | None], Route] = {}
         self._rows: dict[Route, deque[Connection]] = {}
         self._by_age: OrderedDict[Connection, None] = OrderedDict()
         self._busy: set[Connection] = set()
-        self._places: dict[Route, trio.Semaphore] = {}
         self._known: dict[tuple[str, int], tuple[str, float]] = {}
         self._closed = False
 
@@ -134,37 +130,11 @@ class Connections:
         Give it to `give_back` or `discard` afterwards.
 
         Raises:
-            httpx.PoolTimeout: the origin's connections are all in use, and none came free in time.
             httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError: none could be opened.
         """
         if self._closed:
             raise httpx.ConnectError("this transport is closed")
-        places = await self._place(route, timeouts.get("pool"))
-        try:
-            return (None if fresh else self._take(route)) or await self._open(route, timeouts.get("connect"))
-        except BaseException:  # cancelled too: the place is given back
-            if places is not None:
-                places.release()
-            raise
-
-    async def _place(self, route: Route, timeout: float | None) -> trio.Semaphore | None:
-        """Wait for one of the origin's places; None if they are not counted."""
-        if self._max_per_origin is None:
-            return None
-        places = self._places.get(route)
-        if places is None:
-            places = self._places[route] = trio.Semaphore(self._max_per_origin)
-        with trio.move_on_after(_seconds(timeout)) as scope:
-            await places.acquire()
-            return places
-        assert scope.cancelled_caught
-        raise httpx.PoolTimeout(f"no connection to {route.host} came free within {timeout:g} s")
-
-    def _release(self, connection: Connection) -> None:
-        self._busy.discard(connection)
-        places = self._places.get(connection.route)
-        if places is not None:
-            places.release()
+        return (None if fresh else self._take(route)) or await self._open(route, timeouts.get("connect"))
 
     # --- idle ones
 
@@ -187,7 +157,7 @@ class Connections:
         """Keep a connection whose last response was read to its end."""
         if connection not in self._busy:
             return  # closed meanwhile
-        self._release(connection)
+        self._busy.discard(connection)
         now = trio.current_time()
         connection.idle_since = now
         row = self._rows.get(connection.route)
@@ -213,8 +183,7 @@ class Connections:
     def discard(self, connection: Connection) -> None:
         """Close a connection that was in use."""
         connection.wire.close()
-        if connection in self._busy:
-            self._release(connection)
+        self._busy.discard(connection)
 
     # --- new ones
 

@@ -139,7 +139,7 @@ class GuardedTransport(TrioTransport):
 
 class _Connections(Connections):
     def __init__(self, environ: Mapping[str, str], *, allow_private: bool) -> None:
-        super().__init__(environ, "", None, keep_alive=KEEP_ALIVE, max_idle=MAX_IDLE, max_per_origin=None)
+        super().__init__(environ, "", None, keep_alive=KEEP_ALIVE, max_idle=MAX_IDLE)
         self._allow_private = allow_private
         self._through: set[tuple[str, int]] = set()
 

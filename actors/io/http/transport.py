@@ -11,8 +11,8 @@ the end. In every other case (cancellation, timeout, an error, a reader that sto
 so that the provider can stop working on the response.
 
 A server may close an idle connection just when we use it again. If not a byte of an answer had come, the request
-is sent once more on a new connection; not so one with the extension `once`, whose work must not be done twice. A body
-that can be read only once gets a new connection from the start.
+is sent once more on a new connection; not so one with the extension `once`, whose work must not be done twice. Bodies
+of requests are bytes, not streams.
 """
 
 from __future__ import annotations
@@ -20,8 +20,6 @@ from __future__ import annotations
 import math
 import ssl
 from collections.abc import AsyncIterator, Mapping
-from types import TracebackType
-from typing import Self
 
 import httpx
 import trio
@@ -45,11 +43,11 @@ class TrioTransport(httpx.AsyncBaseTransport):
         environ: for `HTTP_PROXY`, `HTTPS_PROXY`, `NO_PROXY`, `SSL_CERT_FILE`; none of them by default.
         proxy: a proxy for everything, `-` for none, empty to go by `environ`.
         ssl_context: how servers are verified; by default against the authorities of certifi or `SSL_CERT_FILE`.
-        max_per_origin: connections to one origin at once; a request beyond waits. None for any number.
         keep_alive: seconds an idle connection is kept.
         max_idle: idle connections kept in all.
 
-    The timeouts are httpx's: `connect`, `write`, `read` (until the next bytes), `pool` (for `max_per_origin`).
+    The timeouts are httpx's: `connect`, `write`, `read` (until the next bytes). `pool` has no meaning: there are always
+    as many connections as requests.
     """
 
     def __init__(
@@ -58,29 +56,10 @@ class TrioTransport(httpx.AsyncBaseTransport):
         environ: Mapping[str, str] | None = None,
         proxy: str = "",
         ssl_context: ssl.SSLContext | None = None,
-        max_per_origin: int | None = None,
         keep_alive: float = KEEP_ALIVE,
         max_idle: int = MAX_IDLE,
     ) -> None:
-        self.connections = Connections(
-            environ or {},
-            proxy,
-            ssl_context,
-            keep_alive=keep_alive,
-            max_idle=max_idle,
-            max_per_origin=max_per_origin,
-        )
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None = None,
-        exc_value: BaseException | None = None,
-        traceback: TracebackType | None = None,
-    ) -> None:
-        await self.aclose()
+        self.connections = Connections(environ or {}, proxy, ssl_context, keep_alive=keep_alive, max_idle=max_idle)
 
     async def aclose(self) -> None:
         """Close every connection; pending reads raise `httpx.ReadError`. Never waits."""
@@ -94,54 +73,29 @@ class TrioTransport(httpx.AsyncBaseTransport):
         """
         timeouts: Timeouts = request.extensions.get("timeout", {})
         route = self.connections.route(request.url)
-        outgoing = _Outgoing(request, route)
-        if outgoing.repeatable:
-            connection = await self.connections.acquire(route, timeouts)
-            try:
-                return await Exchange(self.connections, connection, timeouts).start(outgoing)
-            except _Stale as stale:
-                if request.extensions.get("once"):
-                    raise httpx.ReadError(f"the connection broke before the answer: {stale}") from stale
+        data, bodiless = _encoded(request, route), request.method == "HEAD"
+        connection = await self.connections.acquire(route, timeouts)
+        try:
+            return await Exchange(self.connections, connection, timeouts).start(data, bodiless=bodiless)
+        except _Stale as stale:
+            if request.extensions.get("once"):
+                raise httpx.ReadError(f"the connection broke before the answer: {stale}") from stale
         connection = await self.connections.acquire(route, timeouts, fresh=True)
-        return await Exchange(self.connections, connection, timeouts).start(outgoing)
+        return await Exchange(self.connections, connection, timeouts).start(data, bodiless=bodiless)
 
 
 class _Stale(Exception):
     """A connection that had been used before ended without a byte of an answer; the request may be sent again."""
 
 
-class _Outgoing:
-    """A request as bytes: the head, with the body if that is small; the rest of the body as pieces."""
-
-    def __init__(self, request: httpx.Request, route: Route) -> None:
-        headers = request.headers.raw
-        target = request.url.raw_path
-        if route.forwards:
-            origin = b"%b://%b" % (request.url.raw_scheme, request.url.netloc)
-            target = origin + target
-            headers = [*headers, *proxy_headers(httpx.URL(route.proxy))]
-        self.bodiless_answer = request.method == "HEAD"
-        self.first = request_head(request.method, target, headers)
-        self.repeatable = isinstance(request.stream, httpx.ByteStream)
-        self._stream = request.stream
-        self._chunked = False
-        if self.repeatable:
-            self.first += request.read()
-        else:
-            self._chunked = request.headers.get("transfer-encoding", "").lower() == "chunked"
-
-    async def rest(self) -> AsyncIterator[bytes]:
-        """What follows `first`."""
-        if self.repeatable:
-            return
-        assert isinstance(self._stream, httpx.AsyncByteStream), "an async client sends async bodies"
-        async for piece in self._stream:
-            if not self._chunked:
-                yield piece
-            elif piece:
-                yield b"%x\r\n%b\r\n" % (len(piece), piece)
-        if self._chunked:
-            yield b"0\r\n\r\n"
+def _encoded(request: httpx.Request, route: Route) -> bytes:
+    """A request as it goes out, head and body."""
+    headers = request.headers.raw
+    target = request.url.raw_path
+    if route.forwards:
+        target = b"%b://%b" % (request.url.raw_scheme, request.url.netloc) + target
+        headers = [*headers, *proxy_headers(httpx.URL(route.proxy))]
+    return request_head(request.method, target, headers) + request.read()
 
 
 class Exchange(httpx.AsyncByteStream):
@@ -158,15 +112,15 @@ class Exchange(httpx.AsyncByteStream):
         self._write_timeout = _seconds(timeouts.get("write"))
         self._reader: ResponseReader
 
-    async def start(self, outgoing: _Outgoing) -> httpx.Response:
+    async def start(self, data: bytes, *, bodiless: bool) -> httpx.Response:
         """Send the request and read up to the end of the headers."""
         writing = True
         try:
             with trio.CancelScope(deadline=trio.current_time() + self._write_timeout) as scope:
-                broken = await self._send(outgoing)
+                broken = await self._send(data)
                 writing = False
                 scope.deadline = trio.current_time() + self._read_timeout
-                await self._read_head(scope, broken, bodiless=outgoing.bodiless_answer)
+                await self._read_head(scope, broken, bodiless=bodiless)
             if scope.cancelled_caught:
                 raise self._timed_out(writing=writing)
         except BaseException:  # cancelled too: a connection in an unknown state is closed
@@ -182,13 +136,10 @@ class Exchange(httpx.AsyncByteStream):
             extensions={"http_version": b"HTTP/1.1", "reason_phrase": reader.reason},
         )
 
-    async def _send(self, outgoing: _Outgoing) -> Exception | None:
+    async def _send(self, data: bytes) -> Exception | None:
         """Send everything. A server may refuse a body it has not read to the end, so an error is only noted."""
         try:
-            await self._wire.send(outgoing.first)
-            if not outgoing.repeatable:
-                async for piece in outgoing.rest():
-                    await self._wire.send(piece)
+            await self._wire.send(data)
         except BROKEN as error:
             return error
         return None
