@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from .. import Limits, Root
 from ..actors.work.context import AgentCall, RunContext
 from ..actors.work.mcp.pool.scope import Scope
-from ..actors.work.mcp.tools.asking import UNANSWERED
 from ..actors.work.mcp.tools.direct import direct_tool
+from ..actors.work.mcp.tools.elicitation import UNANSWERED
 from ..actors.work.mcp.tools.names import offered_name
-from ..actors.work.mcp.tools.talk import Talk
-from ..actors.work.mcp.tools.view import View
+from ..actors.work.mcp.tools.view import Talk, View
 from ..actors.work.tools.permissions import Permissions
 from ..actors.work.tools.rendering import shortened
 from ..protocol.chat import ToolTurn

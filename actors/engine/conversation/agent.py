@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from ...work.letters import Seat
     from ...work.mcp.tools.chosen import Wanted
     from ...work.mcp.tools.offer import Offered, Offering
-    from ...work.mcp.tools.talk import Talk as ServersTalk
+    from ...work.mcp.tools.view import Talk as ServersTalk
     from .team import TeamRules
 
 

@@ -26,7 +26,7 @@ from .functions import function_tools
 
 if TYPE_CHECKING:
     from .....supervisors import Actor
-    from ....work.mcp.tools.talk import Talk
+    from ....work.mcp.tools.view import Talk
     from .resources import GraphResources
 
 ALL = ":All"

@@ -40,7 +40,7 @@ from ..prompting import conversation, headed_text, reflection, remembering
 
 if TYPE_CHECKING:
     from .....supervisors import Actor
-    from ....work.mcp.tools.talk import Talk as ServersTalk
+    from ....work.mcp.tools.view import Talk as ServersTalk
     from ....work.tools.tool import Tool
 
 
@@ -154,7 +154,7 @@ class _Agent:
         if not wants_servers(self._config.tooling):
             yield None
             return
-        from ....work.mcp.tools.talk import Talk as ServersTalk
+        from ....work.mcp.tools.view import Talk as ServersTalk
 
         with self._resources.servers(self._me).inner(self._me.path) as scope:
             yield ServersTalk(scope=scope, context=self._resources.context, model=model)

@@ -9,7 +9,7 @@ import trio
 
 from .....protocol.mcp.config import PoolSettings
 from .....supervisors import Breaker
-from ..sparingly import Sparingly
+from ..throttle import Throttle
 from .catalog import Catalog
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Live:
         self.busy = 0
         self.open = self.changed = self.learning = False
         self.learned = trio.Event()
-        self.may_warn = Sparingly()
+        self.may_warn = Throttle()
 
     def begin(self) -> None:
         """Count one more use."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .....protocol.agent import Agent
     from .....protocol.graph.model import McpTools
     from ..pool.servers import Scope
-    from .talk import RunServers
+    from .view import RunServers
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):

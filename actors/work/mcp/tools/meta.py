@@ -16,10 +16,9 @@ from .....protocol.errors import ToolFailed
 from .....protocol.mcp.model import Tool as ServerTool
 from .....protocol.problems import did_you_mean
 from ...tools.rendering import shortened
-from ...tools.tool import Arguments, Json, Tool, ToolSpec
-from .direct import effect_of
+from ...tools.tool import Arguments, Json, Run, Tool, ToolSpec
+from .direct import effect_of, without_bytes
 from .names import marked, meta_name, offered_name, other_name
-from .results import without_bytes
 from .search import search
 from .view import UNREACHABLE, View
 
@@ -75,38 +74,20 @@ def meta_tools(view: View, taken: Container[str] = ()) -> list[Tool]:
         tool, given = await meant(me, arguments)
         return await tool.run(me, given)
 
+    def one(verb: str, run: Run, description: str, **properties: Json) -> Tool:
+        required = [key for key, schema in properties.items() if "default" not in schema]
+        parameters = {"type": "object", "properties": properties, "required": required}
+        own = meta_name(verb, name)
+        own = marked(f"mcp_{verb}_{name}") if own in taken else own
+        spec = ToolSpec(name=own, description=description, parameters=parameters)
+        return Tool(spec=spec, run=run, alias=other_name(verb, name), origin="mcp")
+
+    invoke = one("invoke", run_invoke, f"Call a tool of the MCP server '{name}'.", tool=_TOOL, arguments=_GIVEN)
     return [
-        Tool(
-            spec=_spec(taken, "search", name, f"Search the tools of the MCP server '{name}'{about}.", **_SEARCH),
-            run=run_search,
-            alias=other_name("search", name),
-            origin="mcp",
-        ),
-        Tool(
-            spec=_spec(
-                taken, "describe", name, f"Tell which arguments a tool of the MCP server '{name}' takes.", tool=_TOOL
-            ),
-            run=run_describe,
-            alias=other_name("describe", name),
-            origin="mcp",
-        ),
-        Tool(
-            spec=_spec(taken, "invoke", name, f"Call a tool of the MCP server '{name}'.", tool=_TOOL, arguments=_GIVEN),
-            run=run_invoke,
-            alias=other_name("invoke", name),
-            means=meant,
-            origin="mcp",
-            timeout=None,
-        ),
+        one("search", run_search, f"Search the tools of the MCP server '{name}'{about}.", **_SEARCH),
+        one("describe", run_describe, f"Tell which arguments a tool of the MCP server '{name}' takes.", tool=_TOOL),
+        msgspec.structs.replace(invoke, means=meant, timeout=None),
     ]
-
-
-def _spec(taken: Container[str], verb: str, server: str, description: str, **properties: Json) -> ToolSpec:
-    required = [name for name, schema in properties.items() if "default" not in schema]
-    parameters = {"type": "object", "properties": properties, "required": required}
-    name = meta_name(verb, server)
-    name = marked(f"mcp_{verb}_{server}") if name in taken else name
-    return ToolSpec(name=name, description=description, parameters=parameters)
 
 
 def _invoked(view: View, tool: ServerTool) -> Tool:

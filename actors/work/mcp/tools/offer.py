@@ -30,14 +30,13 @@ from .chosen import Choice, Wanted
 from .direct import direct_tool
 from .meta import meta_tools
 from .names import VERBS, marked, meta_name, offered_name, other_name
-from .talk import Talk
-from .view import View
+from .view import Talk, View
 
 if TYPE_CHECKING:
     from .....protocol.permissions import Permissions as Rules
     from .....supervisors import Actor
     from ..pool.servers import Scope
-    from .talk import Run, RunModel
+    from .view import Run, RunModel
 
 _CHARACTERS = 4
 """Of JSON, to a token; near enough for a budget."""

@@ -26,7 +26,7 @@ from .names import offered_name
 
 if TYPE_CHECKING:
     from .....supervisors import Actor
-    from .talk import Talk
+    from .view import Talk
 
 REFUSED = -1
 """The specification's code for a person who does not want it."""

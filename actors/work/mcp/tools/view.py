@@ -1,4 +1,4 @@
-"""What one conversation (an LLM agent's, an llm node's) has of its servers, and the calls it makes.
+"""What one conversation (an LLM agent's, an llm node's) has of its servers, its calls, and what they need of a run.
 
 A call has its server's time, which stands still while the server waits for a person or a model. Progress becomes
 events of the call's actor, and what the server asks meanwhile is answered on that actor's behalf.
@@ -6,9 +6,9 @@ events of the call's actor, and what the server asks meanwhile is answered on th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 import trio
@@ -23,13 +23,17 @@ from ...tools.files.asking import Clock
 from ...tools.rendering import shortened
 from ...tools.tool import Arguments, Json
 from ..links.link import Caller
-from ..sparingly import Sparingly
+from ..throttle import Throttle
 from .names import offered_name
 from .sampling import sample
-from .talk import Talk
 
 if TYPE_CHECKING:
+    from .....protocol.chat import ChatReply, ChatRequest
+    from .....protocol.permissions import Permissions as Rules
+    from .....protocol.settings import Settings
     from .....supervisors import Actor
+    from ...tools.permissions import Permissions
+    from ..pool.servers import McpServers, Scope
 
 UNREACHABLE = (McpError, ConfigError, UsageError)
 """Why a server can't be asked: it, its entry, or that it has none any more."""
@@ -38,6 +42,61 @@ _LONGEST_MESSAGE = 500
 
 MOST_SAMPLES = 100
 """Times that a server may ask our model during one call, whose time stands still meanwhile."""
+
+
+class RunServers(Protocol):
+    """Which servers a run may use; see `RunContext`."""
+
+    @property
+    def mcp(self) -> Callable[[], McpServers] | None:
+        """Makes those of `mcp.json` when it is first called; None in a run that has none."""
+
+    @property
+    def settings(self) -> Settings:
+        """What `config.yaml` says."""
+
+    @property
+    def servers(self) -> tuple[Server, ...]:
+        """Those that the run brings along."""
+
+
+class RunModel(Protocol):
+    """How a server may have the run's model asked; see `RunContext`."""
+
+    @property
+    def model(self) -> str:
+        """The model that the user asked for; "" for none."""
+
+    @property
+    def permissions(self) -> Permissions:
+        """Which calls may go ahead."""
+
+    async def chat(self, me: Actor, request: ChatRequest) -> ChatReply:
+        """Ask it, within the run's limits and on its account."""
+
+
+class Run(RunServers, RunModel, Protocol):
+    """All that the tools of servers need of a run."""
+
+
+class Talk(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """A conversation, as far as servers are concerned.
+
+    Attributes:
+        scope: what it has leased.
+        context: the run.
+        own: `permissions` of the agent's file.
+        model: answers the servers that may ask a model; "" for the default.
+        timeout: seconds of a call in place of the servers' own; None for those.
+        told: what the user was warned of already.
+    """
+
+    scope: Scope
+    context: RunModel
+    own: Rules = {}
+    model: str = ""
+    timeout: float | None = None
+    told: set[str] = msgspec.field(default_factory=set)
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -95,7 +154,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         if not self.admits(tool):
             raise ToolFailed(f"'{tool}' is not among the tools of MCP server '{server.name}' that may be used here")
         clock = Clock(self.talk.timeout or server.timeout_seconds)
-        more = Sparingly()
+        more = Throttle()
 
         def on_progress(progress: Progress) -> None:
             if not more():
@@ -128,7 +187,7 @@ class CallHost:
         """See `link.Host`."""
         if not self._server.elicitation:
             raise McpError("questions are turned off for this server", rpc_code=METHOD_NOT_FOUND)
-        from .asking import ask
+        from .elicitation import ask
 
         async with self._turn:
             with self._clock.stopped():

@@ -11,7 +11,7 @@ from family_stage import context_of
 
 from callboard.actors.work.context import RunContext
 from callboard.actors.work.mcp.tools.sampling import sample
-from callboard.actors.work.mcp.tools.talk import Talk
+from callboard.actors.work.mcp.tools.view import Talk
 from callboard.actors.work.tools.permissions import Permissions
 from callboard.protocol.chat import AssistantTurn, ChatReply, ChatRequest, ImagePart, TextPart, UserTurn
 from callboard.protocol.errors import BudgetReached, McpError, UpstreamError

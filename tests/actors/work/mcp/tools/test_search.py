@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callboard.actors.work.mcp.tools.results import error_of, text_of_result, without_bytes
+from callboard.actors.work.mcp.tools.direct import error_of, text_of_result, without_bytes
 from callboard.actors.work.mcp.tools.search import search, words
 from callboard.protocol.mcp.model import Tool
 

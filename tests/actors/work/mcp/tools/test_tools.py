@@ -24,8 +24,7 @@ from callboard.actors.work.mcp.tools.direct import direct_tool, effect_of
 from callboard.actors.work.mcp.tools.meta import meta_tools
 from callboard.actors.work.mcp.tools.names import legal, offered_name, owner_of
 from callboard.actors.work.mcp.tools.offer import Offered, Offering, offer
-from callboard.actors.work.mcp.tools.talk import Talk
-from callboard.actors.work.mcp.tools.view import View
+from callboard.actors.work.mcp.tools.view import Talk, View
 from callboard.actors.work.tools.checking import LONGEST_NAME
 from callboard.actors.work.tools.permissions import Permissions
 from callboard.protocol.chat import ToolCall

@@ -11,7 +11,7 @@ EVERY = 0.1
 
 
 @final
-class Sparingly:
+class Throttle:
     """True when one more may pass: the first `AT_ONCE` always, later ones `EVERY` seconds apart."""
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import wait_all_tasks_blocked
 
-from callboard.actors.work.mcp.tools.asking import DECLINE, LEAVE_OUT, TRIES, ask
+from callboard.actors.work.mcp.tools.elicitation import DECLINE, LEAVE_OUT, TRIES, ask
 from callboard.actors.work.mcp.tools.fields import Unfit, read_field
 from callboard.protocol.errors import McpError
 from callboard.protocol.questions import Question
