@@ -16,10 +16,9 @@ from talk_stage import Talked
 
 from callboard.actors.engine.conversation.team import Team, TeamRules
 from callboard.actors.work.agent.children import Children
-from callboard.actors.work.agent.escalations import escalation_tool
 from callboard.actors.work.agent.mail import mail_tools
-from callboard.actors.work.agent.spawn import spawn_tools
-from callboard.actors.work.agent.tasks import TaskQueue, task_tools
+from callboard.actors.work.agent.tasks import TaskQueue
+from callboard.actors.work.agent.team_tools import team_tools
 from callboard.actors.work.agent.user import user_tools
 from callboard.actors.work.context import AgentCall, RunContext
 from callboard.actors.work.letters import Seat
@@ -64,9 +63,7 @@ class Parent(Talked):
             most=agent.max_concurrent_agents, spawnable=agent.spawnable_agents, too_deep=children.too_deep
         )
         tools = [
-            *spawn_tools(children),
-            *task_tools(children.asks),
-            escalation_tool(),
+            *team_tools(children),
             *mail_tools(self.seat, children.office),
             *user_tools(timeout=None),
         ]

@@ -11,6 +11,8 @@ import trio
 from callboard.actors.engine.conversation.decider import ConversationDecider
 from callboard.actors.engine.conversation.play import Conversation, Talk
 from callboard.actors.engine.conversation.team import TeamRules
+from callboard.actors.io.imports import imported
+from callboard.actors.io.json_schema import LIBRARY
 from callboard.actors.work.agent.todo import TodoList
 from callboard.actors.work.record import Record
 from callboard.actors.work.tools.calls import Player
@@ -93,6 +95,7 @@ class Talked:
 
     async def play(self) -> None:
         """Body of the conversation's actor, behind what else it does."""
+        await imported(*LIBRARY)  # else the first call waits for a thread, and the test does not know
         await self.conversation.say(self.me, "go")
 
     async def turn(self, *calls: tuple[str, dict[str, Any]]) -> list[Any]:

@@ -90,35 +90,22 @@ class PostOffice:
 
     Attributes:
         parent: that of the parent.
+        children: those of the children by id; None for one that has ended and reads nothing any more.
     """
 
     def __init__(self, parent: Address) -> None:
         self.parent = parent
-        self._addresses: dict[str, Address] = {}
-        self._gone: set[str] = set()
+        self.children: dict[str, Address | None] = {}
 
     @property
     def ids(self) -> tuple[str, ...]:
         """Ids of the children that work."""
-        return tuple(self._addresses)
+        return tuple(id for id, address in self.children.items() if address is not None)
 
     def seat(self, id: str) -> Seat:
         """A place for a new child."""
-        address = self._addresses[id] = Address()
+        address = self.children[id] = Address()
         return Seat(id=id, address=address, office=self)
-
-    def leave(self, id: str) -> None:
-        """This child has ended and reads nothing any more."""
-        if self._addresses.pop(id, None) is not None:
-            self._gone.add(id)
-
-    def knows(self, id: str) -> bool:
-        """Whether there is or was such a child."""
-        return id in self._addresses or id in self._gone
-
-    def address(self, id: str) -> Address | None:
-        """A child's address; None if it has ended or was never there."""
-        return self._addresses.get(id)
 
 
 class Seat(msgspec.Struct, frozen=True, kw_only=True):

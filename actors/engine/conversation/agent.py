@@ -212,7 +212,7 @@ class _Agent:
         """Tools by the names that Loki's successor has for them; see `synonyms`."""
         others = renamed(self._tools)
         if self._children is not None:
-            from ...work.agent.spawn import available_tool
+            from ...work.agent.team_tools import available_tool
 
             others["agent__list_available"] = available_tool(self._children)
         said = self._agent.instructions
@@ -221,10 +221,8 @@ class _Agent:
 
     def _add_children(self) -> None:
         from ...work.agent.children import Children
-        from ...work.agent.escalations import escalation_tool
         from ...work.agent.mail import mail_tools
-        from ...work.agent.spawn import spawn_tools
-        from ...work.agent.tasks import task_tools
+        from ...work.agent.team_tools import team_tools
         from ...work.letters import Seat
 
         seat = self._seat = self._seat or Seat()
@@ -237,8 +235,7 @@ class _Agent:
             near=self._cast.directory or self._context.config_dir / "agents" / self._agent.name,
             seat=seat,
         )
-        mail = mail_tools(seat, children.office)
-        self._tools += [*spawn_tools(children), *task_tools(children.asks), escalation_tool(), *mail]
+        self._tools += [*team_tools(children), *mail_tools(seat, children.office)]
         self._me.policy = children.policy
 
     async def play(self, prompt: Content) -> str:

@@ -213,7 +213,7 @@ class Children:
 
     def _over(self, record: ChildRecord, failures: list[CallboardError] | None = None) -> None:
         del self._running[record.id]
-        self.office.leave(record.id)
+        self.office.children[record.id] = None
         told = tuple(Failure.of(failure) for failure in failures or ())
         self.tell(ChildEnded(record=record, failures=told, at=datetime.now(UTC), token=secrets.token_hex(4)))
 

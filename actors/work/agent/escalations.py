@@ -14,8 +14,8 @@ from ....protocol.effects import AnswerQuestion
 from ....protocol.errors import ToolFailed
 from ....protocol.messages import EscalationNoted
 from ....protocol.questions import Question, understood
-from ..tools.tool import Json, Tool
-from .family import family_tool, read_texts, refused, text
+from ..tools.tool import Json
+from .family import read_texts, refused
 
 INSTRUCTION = (
     "Children wait for an answer to these questions. Answer with agent__reply_escalation where you know the answer; "
@@ -92,20 +92,6 @@ class Escalations:
         if not self._gone[id]:
             return _closed(id)
         return {"status": "ok", "message": f"'{self._gone[id]}' has your answer and goes on"}
-
-
-def escalation_tool() -> Tool:
-    """`agent__reply_escalation`."""
-    reply: dict[str, Json] = {
-        "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}],
-        "description": "The answer: one of the options, yes or no, a text, or for [checkbox] a list of options.",
-    }
-    return family_tool(
-        "agent__reply_escalation",
-        "Answer a question of a child agent, listed under pending_escalations. The child goes on with your answer.",
-        None,
-        {"escalation_id": text("Id of the escalation, such as esc_1a2b3c4d."), "reply": reply},
-    )
 
 
 def _shown(noted: EscalationNoted) -> dict[str, Json]:

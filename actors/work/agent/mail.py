@@ -31,15 +31,15 @@ def send(seat: Seat, below: PostOffice | None, to: str, payload: Payload) -> str
         if above is None:
             return f"You have no parent. {_reachable(seat, below)}"
         address: Address | None = above.parent
-    elif below is not None and below.knows(to):
-        address = below.address(to)
-    elif above is not None and above.knows(to):
-        address = above.address(to)
+    elif below is not None and to in below.children:
+        address = below.children[to]
+    elif above is not None and to in above.children:
+        address = above.children[to]
     else:
         return f"Agent '{shortened(to, 100)}' not found. {_reachable(seat, below)}"
     if address is None:
         return f"Agent '{to}' has ended and reads no more letters"
-    own_child = to != PARENT and below is not None and below.knows(to)
+    own_child = to != PARENT and below is not None and to in below.children
     letter = Letter(sender=PARENT if own_child else seat.id, payload=payload, written=datetime.now(UTC))
     if not address.send(letter):
         return f"The inbox of '{to}' is full ({address.unread} unread letters); the message was not delivered"

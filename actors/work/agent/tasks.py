@@ -14,15 +14,14 @@ agents.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
 
 from ....protocol.errors import ToolFailed
 from ..tools.rendering import shortened
-from ..tools.tool import Decided, Json, Tool
-from .family import family_tool, number, text
+from ..tools.tool import Json
 
 MOST = 1_000
 """Tasks of one queue."""
@@ -128,36 +127,13 @@ class TaskQueue:
         if len(ids) > MOST:
             warnings.append(f"'blocked_by' names {len(ids)} tasks; a queue has {MOST} at most, the others are left out")
         for id in ids[:MOST]:
-            try:
-                task.blocked_by.append(self._other(task, id).id)
-            except ToolFailed as problem:
-                warnings.append(str(problem))
+            if id == task.id:
+                warnings.append("A task cannot depend on itself")
+            elif id in self._tasks:
+                task.blocked_by.append(id)
+            else:
+                warnings.append(f"Dependency task '{named(id)}' does not exist")
         return warnings
-
-    def _other(self, task: Task, on: Json) -> Task:
-        """The task that this one is to wait for."""
-        other = self.find(on)
-        if task is other:
-            raise ToolFailed("A task cannot depend on itself")
-        if other is None:
-            raise ToolFailed(f"Dependency task '{named(on)}' does not exist")
-        return other
-
-    def depend(self, id: Json, on: Json) -> None:
-        """The one task waits for the other from now on.
-
-        Raises:
-            ToolFailed: one is not there, or they would wait for each other.
-        """
-        task = self.find(id)
-        if task is None:
-            raise ToolFailed(f"Task '{named(id)}' not found")
-        other = self._other(task, on)
-        if self._waits_for(other, task):
-            raise ToolFailed(f"Adding dependency {task.id} -> {other.id} would create a cycle")
-        if other.id not in task.blocked_by:
-            task.blocked_by.append(other.id)
-        self._look_again()
 
     def complete(self, task: Task, output: str = "") -> list[Task]:
         """The task is done; those that nothing blocks any more because of that. Also mends a failed one."""
@@ -193,38 +169,15 @@ class TaskQueue:
         """The tasks that it waited for and whose agents said something."""
         return [other for id in task.blocked_by if (other := self._tasks[id]).output]
 
-    def _waits_for(self, task: Task, other: Task) -> bool:
-        """Whether `task` waits for `other`, directly or not."""
-        seen: set[str] = set()
-        ways = [task.id]
-        while ways:
-            id = ways.pop()
-            if id == other.id:
-                return True
-            if id not in seen:
-                seen.add(id)
-                ways += self._tasks[id].blocked_by
-        return False
-
     def _look_again(self) -> list[Task]:
-        """Bring the waiting tasks up to date; those that wait no more.
-
-        A task can wait for one that was created after it (`depend`), so one pass may not see all that follows.
-        """
+        """Bring the waiting tasks up to date; those that wait no more. Each waits for older ones only."""
         freed: list[Task] = []
-        moved = True
-        while moved:
-            moved = False
-            for task in self._tasks.values():
-                if task.status not in ("pending", "blocked"):
-                    continue
-                status, reason = self._standing(task)
-                if (status, reason) == (task.status, task.reason):
-                    continue
-                if status == "pending":
+        for task in self._tasks.values():
+            if task.status in ("pending", "blocked"):
+                before = task.status
+                task.status, task.reason = self._standing(task)
+                if task.status == "pending" and before == "blocked":
                     freed.append(task)
-                task.status, task.reason = status, reason
-                moved = True
         return freed
 
     def _standing(self, task: Task) -> tuple[Status, str | None]:
@@ -238,48 +191,6 @@ class TaskQueue:
             if other.status != "completed":
                 waiting = "blocked"
         return waiting, None
-
-
-def task_tools(asks: Callable[[str], Decided]) -> list[Tool]:
-    """The `agent__task_*` tools; `asks` has the decider answer a call of the tool of that name."""
-    task_id = number("Id of the task, such as task_1.")
-    return [
-        family_tool(
-            "agent__task_create",
-            "Add a task to your queue. It may wait for other tasks, and name an agent that is started with the prompt "
-            "as soon as nothing blocks the task; that agent's end completes or fails it.",
-            None,
-            {"subject": text("What is to be done, in one line.")},
-            {
-                "description": text("More about it."),
-                "blocked_by": {
-                    "anyOf": [
-                        {"type": "array", "items": {"anyOf": [{"type": "string"}, {"type": "integer"}]}},
-                        {"type": "string"},
-                    ],
-                    "description": 'Ids of the tasks that have to be completed before, such as ["task_1"].',
-                },
-                "agent": text("Name of the agent that is to do it."),
-                "prompt": text("What that agent is told; required with 'agent'."),
-            },
-            decided=asks("agent__task_create"),
-        ),
-        family_tool("agent__task_list", "Show all tasks of your queue, with status and dependencies."),
-        family_tool(
-            "agent__task_complete",
-            "Mark a task as completed. Returns the tasks that can begin now; their agents are started.",
-            None,
-            {"task_id": task_id},
-            decided=asks("agent__task_complete"),
-        ),
-        family_tool(
-            "agent__task_fail",
-            "Mark a task as failed. Returns the tasks that can't go on because of that.",
-            None,
-            {"task_id": task_id},
-            {"reason": text("Why it failed.")},
-        ),
-    ]
 
 
 def id_of(value: Json) -> str:

@@ -7,7 +7,9 @@ nobody does, the model is told so, and to go by its own judgment: no agent fails
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING
 
 from ....protocol.errors import NobodyToAsk, Saturated, ToolFailed
 from ....protocol.questions import Question
@@ -16,50 +18,28 @@ from ..tools.tool import Arguments, Json, Tool
 from .family import family_tool, read_texts, text, texts
 
 if TYPE_CHECKING:
-    from ....protocol.questions import Answer
+    from ....protocol.questions import Answer, QuestionKind
     from ....supervisors import Actor
 
 FALLBACK = "Make your best judgment and proceed"
 
 
-class _UserCalls:
-    """Bodies of the `user__*` calls; a question waits for `timeout` seconds."""
-
-    def __init__(self, timeout: float | None) -> None:
-        self._timeout = timeout
-
-    async def put(self, me: Actor, **about: Any) -> Answer | dict[str, Json]:
-        question = Question(id="", actor="", timeout=self._timeout, **about)
-        try:
-            answer = await me.ask_person(question)
-        except QuestionTimeout:
-            seconds = f"{self._timeout or 0:g} seconds"
-            return unanswered(f"Escalation timed out after {seconds} waiting for user response")
-        except NobodyToAsk:
-            return unanswered("The question was not asked: nobody is there to answer it")
-        except Saturated as error:
-            return unanswered(f"The question was not asked: {error}")
-        return answer
-
-    async def ask(self, me: Actor, arguments: Arguments) -> Json:
-        options = _options(arguments)
-        answer = await self.put(me, kind="choice", text=arguments["question"], options=options)
-        return answer if isinstance(answer, dict) else {"answer": answer.text}
-
-    async def confirm(self, me: Actor, arguments: Arguments) -> Json:
-        answer = await self.put(me, kind="confirm", text=arguments["question"])
-        if isinstance(answer, dict):
-            return answer
-        return {"answer": answer.text}
-
-    async def ask_text(self, me: Actor, arguments: Arguments) -> Json:
-        answer = await self.put(me, kind="text", text=arguments["question"])
-        return answer if isinstance(answer, dict) else {"answer": answer.text}
-
-    async def checkbox(self, me: Actor, arguments: Arguments) -> Json:
-        options = _options(arguments)
-        answer = await self.put(me, kind="checkbox", text=arguments["question"], options=options, free=False)
-        return answer if isinstance(answer, dict) else {"answers": _several(answer)}
+async def _ask(kind: QuestionKind, timeout: float | None, me: Actor, arguments: Arguments) -> Json:
+    """Body of a call that asks a question of this kind, which waits so many seconds."""
+    options = _options(arguments) if kind in ("choice", "checkbox") else ()
+    free = kind != "checkbox"
+    question = Question(
+        id="", actor="", timeout=timeout, kind=kind, text=arguments["question"], options=options, free=free
+    )
+    try:
+        answer = await me.ask_person(question)
+    except QuestionTimeout:
+        return unanswered(f"Escalation timed out after {timeout or 0:g} seconds waiting for user response")
+    except NobodyToAsk:
+        return unanswered("The question was not asked: nobody is there to answer it")
+    except Saturated as error:
+        return unanswered(f"The question was not asked: {error}")
+    return {"answer": answer.text} if free else {"answers": _several(answer)}
 
 
 def user_tools(*, timeout: float | None) -> list[Tool]:
@@ -68,24 +48,31 @@ def user_tools(*, timeout: float | None) -> list[Tool]:
     Args:
         timeout: seconds a question waits for its answer; None for as long as it takes.
     """
-    calls = _UserCalls(timeout)
+
+    def asks(kind: QuestionKind) -> Callable[[Actor, Arguments], Awaitable[Json]]:
+        return partial(_ask, kind, timeout)
+
     question = text("The question, as the user reads it.")
     return [
         family_tool(
             "user__ask",
             "Ask the user to choose one of several options. The answer may also be a text of the user's own.",
-            calls.ask,
+            asks("choice"),
             {"question": question, "options": texts("What may be chosen, two or more.")},
             waits=True,
         ),
         family_tool(
-            "user__confirm", "Ask the user a question of yes or no.", calls.confirm, {"question": question}, waits=True
+            "user__confirm",
+            "Ask the user a question of yes or no.",
+            asks("confirm"),
+            {"question": question},
+            waits=True,
         ),
-        family_tool("user__input", "Ask the user for a text.", calls.ask_text, {"question": question}, waits=True),
+        family_tool("user__input", "Ask the user for a text.", asks("text"), {"question": question}, waits=True),
         family_tool(
             "user__checkbox",
             "Ask the user to choose any number of options.",
-            calls.checkbox,
+            asks("checkbox"),
             {"question": question, "options": texts("What may be chosen.")},
             waits=True,
         ),

@@ -121,7 +121,7 @@ def test_an_agent_in_the_middle_reaches_parent_siblings_and_its_own_children() -
 
 def test_what_can_not_be_reached_is_told_with_who_can() -> None:
     boss, office, seats = family("a", "b", "c")
-    office.leave("c")
+    office.children["c"] = None
     assert send(seats["a"], None, "d", Text("x")) == "Agent 'd' not found. You can reach: parent, b"
     assert send(seats["a"], None, "c", Text("x")) == "Agent 'c' has ended and reads no more letters"
     assert send(seats["a"], None, "a", Text("x")) == "'a' is yourself"
