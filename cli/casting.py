@@ -14,11 +14,11 @@ from typing import Any, Literal
 
 from .. import GraphAgent, LoopAgent
 from ..actors.io.directories import config_dir as configured
-from ..actors.runs.finding import built_in_agents, find
+from ..actors.runs.finding import built_in_agents, find, own_agents
 from ..actors.runs.target import load_agent
 from ..actors.work.library import AGENTS
 from ..protocol.errors import CallboardError, InvalidFile
-from ..protocol.graph import RagNode
+from ..protocol.graph.model import RagNode
 from ..protocol.problems import Problem, errors_in
 from .render.table import columns
 from .render.text import counted, json_object, one_line, safe
@@ -47,8 +47,9 @@ class Listed:
 
 def list_agents(config_dir: str | None, *, as_json: bool) -> str:
     """Every agent: those of the configuration directory, then the built-in ones they leave visible."""
-    home = configured(config_dir, os.environ)[0] / "agents"
-    own = [_listed(home / name, "yours", config_dir) for name in _names(home)]
+    base = configured(config_dir, os.environ)[0]
+    home = base / "agents"
+    own = [_listed(home / name, "yours", config_dir) for name in own_agents(base)]
     taken = {agent.name for agent in own}
     ours = [_listed(AGENTS / name, "built in", config_dir) for name in built_in_agents() if name not in taken]
     if as_json:
@@ -185,13 +186,6 @@ def _rows(agents: list[Listed]) -> list[str]:
         model = f" [{agent.model}]" if agent.model else ""
         rows.append([safe(agent.name), agent.kind, text + safe(model)])
     return columns(rows)
-
-
-def _names(home: Path) -> list[str]:
-    try:
-        return sorted(path.name for path in home.iterdir() if path.is_dir() and not path.name.startswith("."))
-    except OSError:
-        return []
 
 
 def _about(agent: GraphAgent | LoopAgent) -> Any:

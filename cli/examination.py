@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ..actors.io.directories import config_dir as configured
+from ..actors.runs.finding import own_agents
 from ..protocol.errors import CallboardError
 from ..protocol.mcp.config import split
 from ..protocol.problems import Problem, errors_in
@@ -155,14 +156,12 @@ def _packages() -> dict[str, str | None]:
 
 
 def _config(home: Path, named_by: str, health: str) -> Found:
-    agents = home / "agents"
-    names = sorted(entry.name for entry in agents.iterdir() if entry.is_dir()) if agents.is_dir() else []
     return {
         "directory": str(home),
         "named_by": named_by,
         "exists": home.is_dir(),
         "settings": health,
-        "agents": [name for name in names if not name.startswith(".")],
+        "agents": own_agents(home),
     }
 
 

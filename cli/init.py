@@ -58,13 +58,22 @@ def _copy(source: Traversable, target: Path) -> list[Path]:
     there = [path for path in todo if path.exists()]
     if there:
         raise UsageError(f"{there[0]} is there already and was left alone; name another directory")
-    try:
-        for path, entry in todo.items():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(entry.read_bytes())
-    except OSError as error:
-        raise UsageError(f"{error.filename or target}: can't be written: {error.strerror}") from error
+    write_files({path: entry.read_bytes() for path, entry in todo.items()})
     return list(todo)
+
+
+def write_files(contents: dict[Path, bytes]) -> None:
+    """Writes the files, and makes their directories.
+
+    Raises:
+        UsageError: one can't be written.
+    """
+    for path, content in contents.items():
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        except OSError as error:
+            raise UsageError(f"{error.filename or path}: can't be written: {error.strerror}") from error
 
 
 def copied(source: Traversable, target: Path) -> dict[Path, Traversable]:

@@ -25,34 +25,19 @@ _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """How a write to stdout fails through no fault of ours."""
 
 COMMANDS = {
-    "run": "run",
-    "ask": "ask",
-    "batch": "batch",
-    "agents": "agents",
-    "tools": "tools",
-    "mcp": "mcp",
-    "kb": "kb",
-    "sessions": "sessions",
-    "serve": "serve",
-    "acp": "acp",
+    **dict.fromkeys(("run", "ask"), "run"),
+    **{name: name for name in ("batch", "agents", "tools", "mcp", "kb", "sessions")},
+    **dict.fromkeys(("serve", "acp"), "serve"),
     "keys": "keys",
-    "ps": "ps",
-    "top": "top",
-    "attach": "attach",
-    "answer": "answer",
-    "stop": "stop",
-    "logs": "logs",
+    **dict.fromkeys(("ps", "top", "attach", "answer", "stop", "logs"), "remote"),
     "runs": "runs",
-    "validate": "validate",
-    "graph": "graph",
-    "convert": "convert",
-    "schema": "schema",
-    "init": "init",
-    "demo": "demo",
-    "models": "models",
-    "doctor": "doctor",
+    **dict.fromkeys(("validate", "graph", "convert", "schema"), "files"),
+    **{name: name for name in ("init", "demo", "models", "doctor")},
 }
-"""Command name to module of this package, in the order `--help` shows them."""
+"""Command name to module of this package, in the order `--help` shows them.
+
+A module with one command calls it `command`; those with several call each by its name.
+"""
 
 
 class _Commands(click.Group):
@@ -64,7 +49,8 @@ class _Commands(click.Group):
     def get_command(self, _ctx: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
             return None
-        command = import_module(f".{COMMANDS[name]}", __package__).command
+        module = import_module(f".{COMMANDS[name]}", __package__)
+        command = module.command if hasattr(module, "command") else getattr(module, name)
         assert isinstance(command, click.Command)
         return command
 

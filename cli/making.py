@@ -12,7 +12,7 @@ from ..actors.io.directories import config_dir as configured
 from ..actors.runs.finding import built_in_agents
 from ..protocol.errors import UsageError
 from ..protocol.problems import did_you_mean
-from .init import PROMPTS, copied
+from .init import PROMPTS, copied, write_files
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -89,7 +89,7 @@ def make_agent(name: str, config_dir: str | None) -> str:
     home = _home(name, config_dir)
     config = CONFIG.replace("name: NAME", f"name: {_in_yaml(name)}").replace("NAME", name)
     contents = {home / "config.yaml": config, home / "tools.py": TOOLS.replace("NAME", name)}
-    return _written({path: text.encode() for path, text in contents.items()}, name, PROMPT, home)
+    return _written({path: text.encode() for path, text in contents.items()}, name, PROMPT)
 
 
 def make_graph(name: str, template: str, config_dir: str | None) -> str:
@@ -102,7 +102,7 @@ def make_graph(name: str, template: str, config_dir: str | None) -> str:
     contents = {path: entry.read_bytes() for path, entry in copied(source, home).items()}
     graph = home / "graph.yaml"
     renamed = re.sub(rb"(?m)^name:[^#\n]*", f"name: {_in_yaml(name)}".encode(), contents[graph], count=1)
-    return _written({**contents, graph: renamed}, name, PROMPTS[template], home)
+    return _written({**contents, graph: renamed}, name, PROMPTS[template])
 
 
 def _home(name: str, config_dir: str | None) -> Path:
@@ -124,13 +124,8 @@ def _in_yaml(name: str) -> str:
     return name if yaml.safe_load(name) == name else f'"{name}"'
 
 
-def _written(contents: dict[Path, bytes], name: str, prompt: str, home: Path) -> str:
-    try:
-        for path, content in contents.items():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
-    except OSError as error:
-        raise UsageError(f"{error.filename or home}: can't be written: {error.strerror}") from error
+def _written(contents: dict[Path, bytes], name: str, prompt: str) -> str:
+    write_files(contents)
     wrote = "".join(f"wrote {path}\n" for path in contents)
     if name in built_in_agents():
         wrote += f"from now on '{name}' means this one: it hides the built-in agent of that name\n"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from collections.abc import Awaitable
 from dataclasses import dataclass
@@ -30,7 +29,7 @@ from .render.lines import duration
 from .render.plain import choose
 from .render.progress import Progress
 from .render.style import redrawable
-from .render.table import columns
+from .render.table import columns, fitted
 from .render.text import counted, json_object, one_line, safe
 
 T = TypeVar("T")
@@ -78,7 +77,7 @@ class Met:
         if facts["instructions"]:
             told.append(["says", one_line(facts["instructions"], _TOLD)])
         rows = columns([[safe(cell) for cell in row] for row in told])
-        return "\n".join([f"{name} works, ready in {took}", *map(_fitting, rows)]) + "\n"
+        return f"{name} works, ready in {took}\n{fitted(rows)}"
 
 
 def test_servers(names: tuple[str, ...], config_dir: str | None, *, as_json: bool) -> int:
@@ -218,7 +217,7 @@ def list_tools(name: str, config_dir: str | None, *, cached: bool, as_json: bool
         [safe(_signature(row["name"], row["parameters"])), asks[row["permission"]], one_line(row["description"], _TOLD)]
         for row in rows
     ]
-    sys.stdout.write("".join(_fitting(line) + "\n" for line in columns(cells)))
+    sys.stdout.write(fitted(columns(cells)))
     return 0
 
 
@@ -228,14 +227,6 @@ def _signature(tool: str, schema: dict[str, Any]) -> str:
     names = list(properties) if isinstance(properties, dict) else []
     needed = required if isinstance(required, list) else []
     return f"{tool}({', '.join(name if name in needed else f'{name}?' for name in names)})"
-
-
-def _fitting(line: str) -> str:
-    """The line, cut to the terminal's width where it is shown on one."""
-    if not sys.stdout.isatty():
-        return line
-    width = shutil.get_terminal_size().columns
-    return line if len(line) <= width else line[: width - 1] + "…"
 
 
 async def _ask(name: str, me: Actor, root: Root) -> tuple[Server, Catalog, Permissions]:

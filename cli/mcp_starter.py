@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
-from pathlib import Path
 
 from ..actors.io.directories import config_dir as configured
 from ..protocol.errors import UsageError
+from .init import write_files
 
 STARTER = """\
 // MCP servers: programs, or addresses on the web, that lend tools to your agents. An agent lists those that it may use:
@@ -77,15 +77,7 @@ def make_mcp_json(config_dir: str | None, *, force: bool) -> str:
         if there.exists() and not force:
             hint = "--force writes a new one over it" if there == file else f"--force writes {file}, which is used then"
             raise UsageError(f"{there} is there already and was left alone; {hint}")
-    _write(file)
+    write_files({file: STARTER.encode()})
     hidden = f"{loki} is no longer used\n" if loki.exists() else ""
     then = "\ncallboard mcp test time\n" if shutil.which("uvx") else _LACKS
     return f"wrote {file}\n{hidden}{then}"
-
-
-def _write(file: Path) -> None:
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(STARTER, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{error.filename or file}: can't be written: {error.strerror}") from error

@@ -1,4 +1,4 @@
-"""`callboard run`: its flags. What they do is in `running`, which is imported only when there is work to do."""
+"""`callboard run` and `callboard ask`: their flags. What they do is in `running`, imported when there is work to do."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from . import options
 @options.strict
 @options.loudness
 @options.config_dir
-def command(**given: Any) -> int:
+def run(**given: Any) -> int:
     """Runs TARGET and prints its result on stdout; progress goes to stderr.
 
     TARGET is the name of an agent in the config directory or of a built-in one, an agent's directory, or a YAML
@@ -51,6 +51,47 @@ def command(**given: Any) -> int:
     """
     options.check_loudness(given)
     from .given import request
-    from .running import Manner, run
+    from .running import Manner, play_run
 
-    return run(request(given), Manner(**given))
+    return play_run(request(given), Manner(**given))
+
+
+@click.command("ask", short_help="Ask a model, with tools if you like; needs no agent.")
+@click.argument("prompt", required=False)
+@options.model
+@click.option(
+    "--tool",
+    "tools",
+    metavar="NAME",
+    multiple=True,
+    help="A tool it may call (callboard tools lists them), an alias of several, or all; mcp:NAME for those of an MCP"
+    " server; repeatable [default: enabled_tools and enabled_mcp_servers of config.yaml].",
+)
+@click.option("--system", metavar="TEXT", default="", help="The system prompt.")
+@options.prepared_answers
+@options.session
+@options.knowledge
+@options.permissions
+@options.no_input
+@options.dry_run
+@options.result_form
+@options.limits
+@options.loudness
+@options.config_dir
+def ask(tools: tuple[str, ...], system: str, **given: Any) -> int:
+    """Asks PROMPT of a model that may call tools, and prints its answer on stdout; progress goes to stderr.
+
+    PROMPT `-` reads standard input, and text piped in is appended to PROMPT; with -f it may be left out. Tools that
+    write or execute ask at the terminal first, unless --yes, --allow or the permissions of config.yaml say otherwise.
+    Exit codes as for `callboard run`.
+
+    \b
+    callboard ask "What time is it?" --tool get_current_time
+    git diff | callboard ask "Write a commit message for this change"
+    callboard ask -f notes.md -f '`git log -5`' "What is missing from the notes?"
+    """
+    options.check_loudness(given)
+    from .given import request
+    from .running import AdHoc, Manner, play_run
+
+    return play_run(request(given), Manner(adhoc=AdHoc(instructions=system, tools=tools), **given))

@@ -135,7 +135,7 @@ class Manner:
     config_dir: str | None
 
 
-def run(request: RunRequest, manner: Manner) -> int:
+def play_run(request: RunRequest, manner: Manner) -> int:
     """Runs the request; returns the exit code.
 
     Raises:

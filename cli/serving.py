@@ -36,7 +36,7 @@ class ServeRequest:
     config_dir: str | None
 
 
-def serve(request: ServeRequest) -> int:
+def serve_until_signal(request: ServeRequest) -> int:
     """Serves until a signal comes; returns the exit code.
 
     Raises:

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from ...protocol.agent import Agent
-from ...protocol.graph import Graph, RagNode
+from ...protocol.graph.model import Graph, RagNode
 from ...protocol.problems import Problem, did_you_mean
 from ...protocol.source import Path as Keys
 from ..io.stamps import look

@@ -111,6 +111,14 @@ def agents_near(directory: Path, base: Path) -> Callable[[str], AgentSeen]:
     return seen
 
 
+def own_agents(base: Path) -> list[str]:
+    """The names of the agents in a configuration directory."""
+    home = base / "agents"
+    if not home.is_dir():
+        return []
+    return sorted(path.name for path in home.iterdir() if path.is_dir() and not path.name.startswith("."))
+
+
 def built_in_agents() -> list[str]:
     """Names of the agents that come with Callboard."""
     return sorted(path.name for path in AGENTS.iterdir() if path.is_dir() and _agent_files(path))
@@ -167,7 +175,7 @@ def _not_found(name: str, base: Path) -> str:
     agents = base / "agents"
     if os.sep in name or name.endswith((".yaml", ".yml")):
         return _no_such_file(Path(name).expanduser(), name)
-    known = sorted(path.name for path in agents.iterdir() if path.is_dir()) if agents.is_dir() else []
+    known = own_agents(base)
     known += [each for each in built_in_agents() if each not in known]
     near = did_you_mean(name, known)
     text = f"no such target: '{name}' is neither a YAML file, nor an agent's directory, nor an agent in {agents}"

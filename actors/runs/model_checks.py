@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ...protocol.agent import Agent
 from ...protocol.errors import CallboardError, CredentialsError
-from ...protocol.graph import Graph, RagNode
+from ...protocol.graph.model import Graph, RagNode
 from ...protocol.problems import Problem
 from ...protocol.settings import Settings
 from ...protocol.source import Path

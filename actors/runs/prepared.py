@@ -16,7 +16,7 @@ import trio
 from ...protocol.agent import Agent
 from ...protocol.chat import Part
 from ...protocol.errors import CallboardError, InvalidFile, RunFailed, Unsupported
-from ...protocol.graph import AgentNode, AnyNode, Graph, LlmNode, RagNode
+from ...protocol.graph.model import AgentNode, AnyNode, Graph, LlmNode, RagNode
 from ...protocol.problems import Problem
 from ..engine.conversation.agent import Cast, run_agent
 from ..engine.graph.compat import MODES

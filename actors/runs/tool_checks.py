@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ...protocol.agent import Agent
 from ...protocol.errors import ConfigError, InvalidFile
-from ...protocol.graph import AgentNode, Graph
+from ...protocol.graph.model import AgentNode, Graph
 from ...protocol.mcp.config import WHOLE, McpConfig, spelled_out
 from ...protocol.permissions import denies
 from ...protocol.problems import Problem, did_you_mean

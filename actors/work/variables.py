@@ -14,8 +14,7 @@ import msgspec
 
 from ...protocol.agent import Agent
 from ...protocol.errors import ConfigError, UsageError
-from ...protocol.graph import Graph
-from ...protocol.graph.model import Variable
+from ...protocol.graph.model import Graph, Variable
 from ...protocol.mcp.config import split
 from ...protocol.problems import did_you_mean
 from ...protocol.references import Secrets, with_secrets

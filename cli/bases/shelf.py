@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import shlex
 from pathlib import Path
+from typing import Any
 
 from ...actors.io.directories import config_dir as configured
 from ...actors.io.settings import load_settings
-from ...actors.runs.finding import built_in_agents
+from ...actors.runs.finding import built_in_agents, own_agents
 from ...actors.runs.target import load_agent
 from ...actors.work.knowledge import shelf
 from ...actors.work.knowledge.embed import static
@@ -23,38 +24,19 @@ from .targets import is_agent, of_agent
 _SOURCES = 60
 
 
-def make_base(
-    name: str,
-    sources: tuple[str, ...],
-    description: str,
-    embedding_model: str | None,
-    chunk_size: int | None,
-    chunk_overlap: int | None,
-    language: str | None,
-    config_dir: str | None,
-) -> str:
-    """Writes the file of a base; what to tell the user.
+def make_base(name: str, sources: tuple[str, ...], config_dir: str | None, **how: Any) -> str:
+    """Writes the file of a base, with `how` among its keys; what to tell the user.
 
     Raises:
         UsageError: the name is taken or won't do, or a source means nothing.
     """
     base, _ = configured(config_dir, os.environ)
     settings, _ = load_settings(base)
-    file = shelf.make(
-        name,
-        sources,
-        base,
-        loaders=tuple(settings.document_loaders),
-        description=description,
-        embedding_model=embedding_model,
-        chunk_size=chunk_size,
-        chunk_overlap=chunk_overlap,
-        language=language,
-    )
+    file = shelf.make(name, sources, base, loaders=tuple(settings.document_loaders), **how)
     there = "" if config_dir is None else f" --config-dir {shlex.quote(config_dir)}"
     target = shlex.quote(str(shelf.home(name, base))) if is_agent(name, base) else name  # for which both could be meant
     steps = [f"callboard kb build {target}{there}", f'callboard ask --kb {name}{there} "what you want to know"']
-    if not (embedding_model or settings.rag_embedding_model or _has_weights()):
+    if not (how["embedding_model"] or settings.rag_embedding_model or _has_weights()):
         steps.insert(0, f"callboard models pull {static.PULLED_AS}")
     return "\n".join([f"wrote {safe(str(file))}", "", *steps]) + "\n"
 
@@ -86,8 +68,7 @@ def list_bases(config_dir: str | None, *, as_json: bool) -> str:
 
 
 def _of_agents(base: Path) -> list[Recipe]:
-    home = base / "agents"
-    own = sorted(path.name for path in home.iterdir() if path.is_dir()) if home.is_dir() else []
+    own = own_agents(base)
     found: list[Recipe] = []
     for name in [*own, *(each for each in built_in_agents() if each not in own)]:
         try:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ... import GraphAgent, LoopAgent
 from ...actors.io.directories import config_dir as configured
-from ...actors.runs.finding import built_in_agents
+from ...actors.runs.finding import built_in_agents, own_agents
 from ...actors.runs.target import load_agent
 from ...actors.work.knowledge import shelf
 from ...actors.work.knowledge.base.places import ENDING
@@ -62,9 +62,7 @@ def _agent(target: str, config_dir: str | None, base: Path) -> GraphAgent | Loop
         )
     if os.sep in target or is_agent(target, base) or Path(target).exists():
         return load_agent(target, config_dir=config_dir)
-    agents = base / "agents"
-    own = [path.name for path in agents.iterdir() if path.is_dir()] if agents.is_dir() else []
-    near = did_you_mean(target, [*shelf.names(base), *own, *built_in_agents()])
+    near = did_you_mean(target, [*shelf.names(base), *own_agents(base), *built_in_agents()])
     raise UsageError(
         f"'{target}' is no knowledge base, no agent and no directory of one;"
         f" {near or 'callboard kb lists the bases, callboard kb new makes one'}"

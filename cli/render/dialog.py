@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from typing import TextIO, TypeVar
 
+import trio
 from prompt_toolkit import PromptSession
 from prompt_toolkit.application import Application, create_app_session
 from prompt_toolkit.application.current import get_app
@@ -35,6 +36,7 @@ _OTHER = "other ..."
 _REFUSE = "no, because ..."
 """The last entry where any other text is a no, which the model reads."""
 
+_CLOSE_WITHIN = 0.5
 _MENU = 8
 """Rows that the list of a permission question takes, and some."""
 
@@ -86,7 +88,7 @@ class Dialog:
             WithdrawnError: `close` was called.
         """
         try:
-            source, sink, stream = self._terminal or (create_input(sys.stdin), _stderr(), sys.stderr)
+            source, sink, stream = self._terminal or (create_input(sys.stdin), terminal_behind(sys.stderr), sys.stderr)
             with create_app_session(input=source, output=sink):
                 size = sink.get_size()
                 self.early = Early(source, self._clock)
@@ -217,9 +219,23 @@ class Dialog:
         stream.flush()
 
 
-def _stderr() -> Output:
-    """The terminal behind stderr. It is not asked where its cursor is: not every terminal answers, and an answer
+async def answer_of(dialog: Dialog) -> Value:
+    """What the dialog comes to, which runs in a thread meanwhile; raises as `Dialog.run` does.
+
+    When the caller is cancelled, the terminal has to be as it was before, so the dialog's end is waited for.
+    """
+    try:
+        return await trio.to_thread.run_sync(dialog.run, abandon_on_cancel=True)
+    finally:
+        if not dialog.ended.is_set():
+            dialog.close()
+            with trio.move_on_after(2 * _CLOSE_WITHIN, shield=True):
+                await trio.to_thread.run_sync(dialog.ended.wait, _CLOSE_WITHIN)
+
+
+def terminal_behind(stream: TextIO) -> Output:
+    """The terminal that a stream is. It is not asked where its cursor is: not every terminal answers, and an answer
     that comes late would end up in the shell's input."""
-    output = Vt100_Output.from_pty(sys.stderr, term=os.environ.get("TERM"))
+    output = Vt100_Output.from_pty(stream, term=os.environ.get("TERM"))
     output.enable_cpr = False
     return output

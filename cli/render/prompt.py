@@ -24,9 +24,7 @@ from typing import Protocol
 import trio
 
 from ...protocol.questions import Question
-from .dialog import Dialog, Value, WithdrawnError
-
-_CLOSE_WITHIN = 0.5
+from .dialog import Dialog, Value, WithdrawnError, answer_of
 
 
 class Desk(Protocol):
@@ -100,7 +98,7 @@ class TerminalPrompts:
         """Asks one question; False when no person is there."""
         with self._aside():
             try:
-                value = await self._converse(question)
+                value = await answer_of(self._new_dialog(question, len(self._waiting)))
             except KeyboardInterrupt:
                 os.kill(os.getpid(), signal.SIGINT)
             except EOFError:
@@ -118,13 +116,3 @@ class TerminalPrompts:
     def _answer(self, question: Question, value: Value, *, by: str) -> None:
         self._asking = None
         self._desk.answer(question.id, value, by)
-
-    async def _converse(self, question: Question) -> Value:
-        dialog = self._new_dialog(question, len(self._waiting))
-        try:
-            return await trio.to_thread.run_sync(dialog.run, abandon_on_cancel=True)
-        finally:
-            if not dialog.ended.is_set():
-                dialog.close()
-                with trio.move_on_after(2 * _CLOSE_WITHIN, shield=True):
-                    await trio.to_thread.run_sync(dialog.ended.wait, _CLOSE_WITHIN)

@@ -57,32 +57,24 @@ NOTIFICATIONS: dict[str, Any] = {
 _VERSION = {"const": "2.0"}
 _ID = {"type": ["string", "integer"]}
 
-_CANCEL: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "jsonrpc": _VERSION,
-        "method": {"const": "$/cancel_request"},
-        "params": {"type": "object", "properties": {"requestId": _ID}, "required": ["requestId"]},
-    },
-    "required": ["jsonrpc", "method", "params"],
-}
-_FAILURE: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "jsonrpc": _VERSION,
-        "id": {"type": ["string", "integer", "null"]},
-        "error": {
-            "type": "object",
-            "properties": {
-                "code": {"type": "integer"},
-                "message": {"type": "string"},
-                "data": {"type": "object", "properties": {"code": {"type": "string"}}, "required": ["code"]},
-            },
-            "required": ["code", "message"],
-        },
-    },
-    "required": ["jsonrpc", "id", "error"],
-}
+
+def _frame(required: str, **properties: Any) -> dict[str, Any]:
+    """The schema of a frame; `required` names what has to be there beside the version."""
+    return _object(f"jsonrpc {required}", jsonrpc=_VERSION, **properties)
+
+
+def _object(required: str, **properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": required.split()}
+
+
+_CANCEL = _frame("method params", method={"const": "$/cancel_request"}, params=_object("requestId", requestId=_ID))
+_ERROR = _object(
+    "code message",
+    code={"type": "integer"},
+    message={"type": "string"},
+    data=_object("code", code={"type": "string"}),
+)
+_FAILURE = _frame("id error", id={"type": ["string", "integer", "null"]}, error=_ERROR)
 
 
 def json_schema() -> dict[str, Any]:
@@ -96,40 +88,25 @@ def json_schema() -> dict[str, Any]:
         params, result = schemas[2 * number], schemas[2 * number + 1]
         defs[f"{name} params"], defs[f"{name} result"] = params, result
         results.append({"$ref": f"#/$defs/{name.replace('/', '~1')} result".replace(" ", "%20")})
-        required = ["jsonrpc", "id", "method"]
-        if parts.get(params.get("$ref", "").rpartition("/")[2], {}).get("required"):
-            required.append("params")
-        calls.append(
-            {
-                "type": "object",
-                "properties": {"jsonrpc": _VERSION, "id": _ID, "method": {"const": name}, "params": params},
-                "required": required,
-            }
-        )
+        needs = parts.get(params.get("$ref", "").rpartition("/")[2], {}).get("required")
+        required = "id method params" if needs else "id method"
+        calls.append(_frame(required, id=_ID, method={"const": name}, params=params))
     of_told = dict(zip(NOTIFICATIONS, schemas[2 * len(METHODS) :], strict=True))
     defs |= {f"notification {name}": schema for name, schema in of_told.items()}
     told = [
-        {
-            "type": "object",
-            "properties": {"jsonrpc": _VERSION, "method": {"const": name}, "params": schema},
-            "required": ["jsonrpc", "method", "params"],
-            "not": {"required": ["id"]},
-        }
+        {**_frame("method params", method={"const": name}, params=schema), "not": {"required": ["id"]}}
         for name, schema in of_told.items()
     ]
-    defs["request"] = {"anyOf": calls}
-    defs["notification"] = {"anyOf": told}
-    defs["cancel"] = _CANCEL
-    defs["result"] = {
-        "type": "object",
-        "properties": {"jsonrpc": _VERSION, "id": _ID, "result": {"anyOf": results}},
-        "required": ["jsonrpc", "id", "result"],
+    frames = {
+        "request": {"anyOf": calls},
+        "notification": {"anyOf": told},
+        "cancel": _CANCEL,
+        "result": _frame("id result", id=_ID, result={"anyOf": results}),
+        "failure": _FAILURE,
     }
-    defs["failure"] = _FAILURE
-    kinds = ("request", "notification", "cancel", "result", "failure")
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Callboard control channel",
-        "anyOf": [{"$ref": f"#/$defs/{kind}"} for kind in kinds],
-        "$defs": defs,
+        "anyOf": [{"$ref": f"#/$defs/{kind}"} for kind in frames],
+        "$defs": defs | frames,
     }

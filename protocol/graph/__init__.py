@@ -3,39 +3,3 @@
 `model` holds the structs (one per node type), `read` fills them from text and reports every problem,
 `schema` describes the same structs to editors. Pure: no I/O, no trio, no idea of how a graph runs.
 """
-
-from .model import (
-    AgentNode,
-    AnyNode,
-    ApprovalNode,
-    EndNode,
-    Graph,
-    InputNode,
-    LlmNode,
-    MapNode,
-    Node,
-    RagNode,
-    Raw,
-    ScriptNode,
-    Settings,
-    Variable,
-)
-from .read import read_graph
-
-__all__ = [
-    "AgentNode",
-    "AnyNode",
-    "ApprovalNode",
-    "EndNode",
-    "Graph",
-    "InputNode",
-    "LlmNode",
-    "MapNode",
-    "Node",
-    "RagNode",
-    "Raw",
-    "ScriptNode",
-    "Settings",
-    "Variable",
-    "read_graph",
-]

@@ -12,10 +12,11 @@ from collections.abc import Iterator
 
 import msgspec
 
+from ..cursor import Cursor
 from ..problems import Problem, errors_in
 from ..reading import YAML_ERROR, Reading, in_file_order
 from ..references import REFERENCE
-from ..tree import Entry, Mapping, Node, Path, Scalar, Sequence, describe, dotted, plain
+from ..tree import Entry, Mapping, Node, Scalar, Sequence, describe, dotted, is_null, plain
 from . import jsonc
 from .config import NO_HEADER_VALUE, McpConfig, Server, Transport, is_header_value, is_web_address
 
@@ -46,7 +47,7 @@ def read_mcp(source: str, file: str) -> McpConfig:
     reading = Reading(file)
     reader = _Reader(reading)
     if root is not None:
-        reader.file(root)
+        reader.file(Cursor(reading, root))
     found = [_worded(problem) for problem in reading.problems]
     return McpConfig(
         file=file,
@@ -68,180 +69,172 @@ class _Reader:
         self.servers: dict[str, Server] = {}
         self.broken: dict[str, Problem] = {}
 
-    def file(self, root: Node) -> None:
+    def file(self, top: Cursor) -> None:
         """Every server of the file."""
-        if not isinstance(root, Mapping):
-            self.reading.report("error", "not_a_mapping", f"the file holds {describe(root)}", (), root, expected=SHAPE)
+        if not isinstance(top.node, Mapping):
+            top.error("not_a_mapping", f"the file holds {describe(top.node)}", expected=SHAPE)
             return
-        key = next((key for key in ROOTS if key in root.entries), None)
+        key = next((key for key in ROOTS if key in top.entries), None)
         if key is None:
-            self.bare(root)
+            self.bare(top)
             return
-        for other, entry in root.entries.items():
+        for other in top.entries:
             if other not in (key, "$schema") and not other.startswith("x-"):
                 what = f"unknown key `{other}` beside `{key}`; it has no effect"
-                self.reading.report("warning", "unknown_key", what, (other,), _place(entry))
-        servers = root.entries[key].value
-        if isinstance(servers, Mapping):
-            self.entries(servers, (key,))
+                top.key(other).warn("unknown_key", what)
+        if isinstance(top[key].node, Mapping):
+            self.entries(top[key])
         else:
-            what = f"`{key}` is {describe(servers)}"
-            self.reading.report("error", "wrong_type", what, (key,), servers, expected=SHAPE)
+            top[key].error("wrong_type", f"`{key}` is {describe(top[key].node)}", expected=SHAPE)
 
-    def bare(self, root: Mapping) -> None:
+    def bare(self, top: Cursor) -> None:
         """A file without `mcpServers`: servers at the top level, or nothing, or something else."""
-        entries = {key: entry for key, entry in root.entries.items() if key != "$schema"}
-        if not entries:
-            return
-        if all(_looks_like_a_server(entry.value) for entry in entries.values()):
+        top.entries.pop("$schema", None)
+        if top.entries and all(_looks_like_a_server(entry.value) for entry in top.entries.values()):
             what = "the servers stand at the top level of the file"
-            self.reading.report("warning", "no_root_key", what, (), root, hint='put {"mcpServers": ...} around them.')
-            self.entries(msgspec.structs.replace(root, entries=entries), ())
-        else:
-            self.reading.report("error", "missing_key", "the file has no `mcpServers`", (), root, expected=SHAPE)
+            top.warn("no_root_key", what, 'put {"mcpServers": ...} around them.')
+            self.entries(top)
+        elif top.entries:
+            top.error("missing_key", "the file has no `mcpServers`", expected=SHAPE)
 
-    def entries(self, servers: Mapping, path: Path) -> None:
-        for name, entry in servers.entries.items():
+    def entries(self, servers: Cursor) -> None:
+        for name in servers.entries:
             before = len(self.reading.problems)
-            server = self.server(name, entry, (*path, name))
+            entry = servers.key(name)
+            server = self.server(name, entry)
             errors = errors_in(self.reading.problems[before:])
             if errors:
                 self.broken[name] = errors[0]
             elif server is not None:
                 self.servers[name] = server
-                self.check_name(name, entry, (*path, name))
+                self.check_name(name, entry)
 
-    def check_name(self, name: str, entry: Entry, path: Path) -> None:
+    def check_name(self, name: str, entry: Cursor) -> None:
         """Tools are called `server__tool`, so `a__b` can't be told from the tools of `a`."""
         for other in self.servers:
             shorter, longer = sorted((name, other), key=len)
             if longer.startswith(f"{shorter}__"):
                 begin = longer.removeprefix(f"{shorter}__")
                 what = f"rules for `{longer}__*` hold for tools of '{shorter}' that begin with `{begin}__`"
-                self.reading.report("warning", "names_overlap", what, path, _place(entry), hint="rename one of them.")
+                entry.warn("names_overlap", what, "rename one of them.")
 
     # one server
 
-    def server(self, name: str, entry: Entry, path: Path) -> Server | None:
-        place = _place(entry)
+    def server(self, name: str, entry: Cursor) -> Server | None:
         if not name or name != name.strip() or name == "all" or re.search(r"[,\x00-\x1f\x7f]", name):
             what = f"an MCP server can't be called {name!r}: names stand in lists like `a, b`, or `all`"
-            self.reading.report("error", "bad_name", what, path, place)
+            entry.error("bad_name", what)
             return None
-        if not isinstance(entry.value, Mapping):
-            self.misfit(entry.value, path, 'an object with "command" or "url"')
+        if not isinstance(entry.node, Mapping):
+            entry.place = (entry.node.line, entry.node.column)
+            self.misfit(entry, 'an object with "command" or "url"')
             return None
-        node = self.understood(entry.value, path)
-        kind = self.kind(name, node, path, place)
+        entry = self.understood(entry)
+        kind = self.kind(name, entry)
         given = {
             "name": name,
-            "where": f"{self.reading.file}:{entry.line}",
+            "where": f"{self.reading.file}:{entry.place[0]}",
             "type": kind or "stdio",
-            **{key: self.texts(node, key, path) for key in ("env", "headers")},
+            **{key: self.texts(entry, key) for key in ("env", "headers")},
         }
-        tools = node.entries.get("tools")
+        tools = entry.entries.get("tools")
         if tools is not None and isinstance(tools.value, Sequence):  # a list is the tools that are allowed
             allow = {"allow": Entry(tools.value, tools.line, tools.column)}
-            node.entries["tools"] = msgspec.structs.replace(tools, value=Mapping(allow, tools.line, tools.column))
-        server = self.reading.fill(
-            Server, node, path, what=f"MCP server '{name}'", given=given, hidden=("name", "where")
-        )
+            entry.entries["tools"] = msgspec.structs.replace(tools, value=Mapping(allow, tools.line, tools.column))
+        assert isinstance(entry.node, Mapping)
+        what = f"MCP server '{name}'"
+        server = self.reading.fill(Server, entry.node, entry.path, what=what, given=given, hidden=("name", "where"))
         if kind is not None:
-            self.check(server, node, path, place)
+            self.check(server, entry)
         return server
 
-    def understood(self, entry: Mapping, path: Path) -> Mapping:
+    def understood(self, entry: Cursor) -> Cursor:
         """The entry with the keys of other programs replaced by ours, and without those that are nothing."""
         entries: dict[str, Entry] = {}
         for key, value in entry.entries.items():
-            here = (*path, key)
-            place = _place(value)
             ours = ALIASES.get(key, key)
             if key in PERMISSIONS:
                 what = f"`{key}` has no effect: what may go ahead unasked, `trust` and `permissions` say"
-                hint = f'write "trust": "full" here, or `permissions: {{"{path[-1]}__*": allow}}` in config.yaml.'
-                self.reading.report("warning", "ignored_key", what, here, place, hint=hint)
+                rule = f'`permissions: {{"{entry.path[-1]}__*": allow}}` in config.yaml.'
+                entry.key(key).warn("ignored_key", what, f'write "trust": "full" here, or {rule}')
             elif ours != key and ours in entry.entries:
-                what = f"`{key}` has no effect beside `{ours}`"
-                self.reading.report("warning", "ignored_key", what, here, place)
-            elif not _is_null(value.value):
-                entries[ours] = self.timeout(value, here) if key == "timeout" else value
-        return msgspec.structs.replace(entry, entries=entries)
+                entry.key(key).warn("ignored_key", f"`{key}` has no effect beside `{ours}`")
+            elif not is_null(value.value):
+                entries[ours] = self.timeout(value, entry[key]) if key == "timeout" else value
+        node = Mapping(entries, entry.node.line, entry.node.column)
+        return Cursor(self.reading, node, entry.path, entry.place)
 
-    def timeout(self, entry: Entry, path: Path) -> Entry:
+    def timeout(self, entry: Entry, at: Cursor) -> Entry:
         node = entry.value
         if not isinstance(node, Scalar) or not isinstance(node.value, int | float) or node.value <= MILLISECONDS:
             return entry
         seconds = node.value / 1000
         what = f"`timeout` {node.text} is taken as milliseconds, that is {seconds:g} s"
-        self.reading.report("warning", "taken_as", what, path, node, hint=f'write "timeout_seconds": {seconds:g}.')
+        at.warn("taken_as", what, f'write "timeout_seconds": {seconds:g}.')
         return msgspec.structs.replace(entry, value=msgspec.structs.replace(node, value=seconds))
 
-    def kind(self, name: str, node: Mapping, path: Path, place: tuple[int, int]) -> Transport | None:
+    def kind(self, name: str, entry: Cursor) -> Transport | None:
         """What `type` says, or the other keys where it is left out."""
-        given = node.entries.get("type")
-        if given is None:
-            if "command" in node.entries and "url" in node.entries:
-                what = f'MCP server \'{name}\' has both "command" and "url"'
-                self.reading.report("error", "bad_server", what, path, place, expected="one of them")
-                return None
-            if "command" not in node.entries and "url" not in node.entries:
-                what = f'MCP server \'{name}\' has neither a "command" nor a "url" field'
-                hint = 'a program is started by "command" and "args", one that runs elsewhere is reached by "url".'
-                self.reading.report("error", "bad_server", what, path, place, hint=hint)
-                return None
-            return "stdio" if "command" in node.entries else "http"
-        value = given.value.value if isinstance(given.value, Scalar) else None
-        kind = TYPES.get(value) if isinstance(value, str) else None
-        if kind is None:
-            self.misfit(given.value, (*path, "type"), "one of stdio, http, sse")
-        return kind
+        who = f"MCP server '{name}' has"
+        starts, reached = "command" in entry.entries, "url" in entry.entries
+        if "type" in entry.entries:
+            kind = TYPES.get(entry["type"].text or "")
+            if kind is None:
+                self.misfit(entry["type"], "one of stdio, http, sse")
+            return kind
+        if starts and reached:
+            entry.error("bad_server", f'{who} both "command" and "url"', expected="one of them")
+            return None
+        if not starts and not reached:
+            hint = 'a program is started by "command" and "args", one that runs elsewhere is reached by "url".'
+            entry.error("bad_server", f'{who} neither a "command" nor a "url" field', hint=hint)
+            return None
+        return "stdio" if starts else "http"
 
-    def check(self, server: Server, node: Mapping, path: Path, place: tuple[int, int]) -> None:
+    def check(self, server: Server, entry: Cursor) -> None:
         """What fits the type, and what each value has to be beyond its own type."""
         who = f"MCP server '{server.name}'"
         own, strange, why = _FIELDS[server.type == "stdio"]
-        filled = {key for key, entry in node.entries.items() if plain(entry.value) not in ("", [], {})}
+        filled = {key for key, each in entry.entries.items() if plain(each.value) not in ("", [], {})}
         if own not in filled:
             what = (
                 f'{who} is missing a "command" field (required for stdio transport)'
                 if own == "command"
                 else f'{who} has type "{server.type}" but is missing a "url" field'
             )
-            self.reading.report("error", "missing_key", what, path, place, hint=f'add "{own}": "...".')
+            entry.error("missing_key", what, hint=f'add "{own}": "...".')
         for key in (key for key in strange if key in filled):
             what = f'{who} has type "{server.type}" but also specifies {why}'
-            hint = f'remove "{key}", or change the type.'
-            self.reading.report("error", "bad_server", what, (*path, key), _place(node.entries[key]), hint=hint)
+            entry.key(key).error("bad_server", what, hint=f'remove "{key}", or change the type.')
         if server.env and server.type != "stdio":
             what = f'`env` has no effect on {who}: it is not started here, type "{server.type}"'
-            self.reading.report("warning", "ignored_key", what, (*path, "env"), _place(node.entries["env"]))
+            entry.key("env").warn("ignored_key", what)
         for problem, key, remedy in _oddities(server):
-            at = _place(node.entries[re.split(r"[.\[]", key)[0]])
-            self.reading.report("error", "bad_value", f"{who}: {problem}", (*path, key), at, hint=remedy)
+            at = entry.key(re.split(r"[.\[]", key)[0])
+            at.path = (*entry.path, key)
+            at.error("bad_value", f"{who}: {problem}", hint=remedy)
         if server.warm and server.share != "pool":
             what = f'`warm` has no effect on {who}: only what is shared by all ("share": "pool") is kept'
-            self.reading.report("warning", "ignored_key", what, (*path, "warm"), _place(node.entries["warm"]))
+            entry.key("warm").warn("ignored_key", what)
 
-    def texts(self, node: Mapping, key: str, path: Path) -> dict[str, str]:
+    def texts(self, entry: Cursor, key: str) -> dict[str, str]:
         """The texts under a key; numbers and booleans count as they are written."""
-        entry = node.entries.get(key)
-        if entry is None:
+        if key not in entry.entries:
             return {}
-        if not isinstance(entry.value, Mapping):
-            self.misfit(entry.value, (*path, key), "an object with texts")
-            return {}
+        part = entry[key]
+        if not isinstance(part.node, Mapping):
+            self.misfit(part, "an object with texts")
         texts: dict[str, str] = {}
-        for name, each in entry.value.entries.items():
+        for name, each in part.entries.items():
             if isinstance(each.value, Scalar) and each.value.value is not None:
                 texts[name] = each.value.text
             else:
-                self.misfit(each.value, (*path, key, name), "text, a number, true or false")
+                self.misfit(part[name], "text, a number, true or false")
         return texts
 
-    def misfit(self, node: Node, path: Path, expected: str) -> None:
-        what = f"invalid type: `{dotted(path)}` is {describe(node)}"
-        self.reading.report("error", "wrong_type", what, path, node, expected=expected)
+    def misfit(self, part: Cursor, expected: str) -> None:
+        what = f"invalid type: `{dotted(part.path)}` is {describe(part.node)}"
+        part.error("wrong_type", what, expected=expected)
 
 
 _FIELDS = {
@@ -284,11 +277,3 @@ def _oddities(server: Server) -> Iterator[tuple[str, str, str | None]]:
 def _looks_like_a_server(node: Node) -> bool:
     keys = {"command", "url", *(key for key, ours in ALIASES.items() if ours == "url")}
     return isinstance(node, Mapping) and not keys.isdisjoint(node.entries)
-
-
-def _place(entry: Entry) -> tuple[int, int]:
-    return entry.line, entry.column
-
-
-def _is_null(node: Node) -> bool:
-    return isinstance(node, Scalar) and node.value is None

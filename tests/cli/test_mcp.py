@@ -14,8 +14,9 @@ import trio
 
 from callboard.actors.work.mcp.files import load_mcp
 from callboard.cli import mcp_status
-from callboard.cli.mcp_meeting import _fitting, _signature
+from callboard.cli.mcp_meeting import _signature
 from callboard.cli.mcp_shelf import reached
+from callboard.cli.render.table import fitted
 
 Callboard = Callable[..., "tuple[int, str, str]"]
 Home = Callable[..., Path]
@@ -294,10 +295,10 @@ def test_what_may_be_left_out_has_a_question_mark_and_a_terminal_has_an_edge(
     schema = {"properties": {"a": {}, "b": {}}, "required": ["b"]}
     assert _signature("t", schema) == "t(a?, b)"
     assert _signature("t", {"properties": []}) == "t()"
-    assert _fitting("x" * 100) == "x" * 100
+    assert fitted(["x" * 100]) == "x" * 100 + "\n"
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", "20")
-    assert _fitting("x" * 100) == "x" * 19 + "…"
+    assert fitted(["x" * 100]) == "x" * 19 + "…\n"
 
 
 # --- call -------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from callboard.actors.front.access.scopes import find_route
-from callboard.cli.serve import command as serve
+from callboard.cli.serve import serve
 from callboard.protocol.problems import errors_in
 from callboard.protocol.settings import Settings, read_settings
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from callboard.protocol.agent import Agent, read_agent
-from callboard.protocol.graph import Variable
+from callboard.protocol.graph.model import Variable
 from callboard.protocol.problems import Problem
 
 

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from ....protocol.graph import (
+from ....protocol.graph.model import (
     AgentNode,
     AnyNode,
     ApprovalNode,

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path as FilePath
 
-from ....protocol.graph import Graph, MapNode, ScriptNode
+from ....protocol.graph.model import Graph, MapNode, ScriptNode
 from ....protocol.problems import slip_of
 from ....protocol.source import Path
 from ...io.stamps import look

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from ....protocol.graph import (
+from ....protocol.graph.model import (
     AgentNode,
     AnyNode,
     ApprovalNode,

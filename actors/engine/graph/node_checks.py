@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from ....protocol.errors import GraphMistake
-from ....protocol.graph import (
+from ....protocol.graph.model import (
     AgentNode,
     AnyNode,
     ApprovalNode,

@@ -5,7 +5,7 @@ As in Loki, only the nodes that a `next` list names are compared with each other
 
 from __future__ import annotations
 
-from ....protocol.graph import AgentNode, AnyNode, ApprovalNode, EndNode, InputNode, LlmNode, MapNode, ScriptNode
+from ....protocol.graph.model import AgentNode, AnyNode, ApprovalNode, EndNode, InputNode, LlmNode, MapNode, ScriptNode
 from ....protocol.source import Path
 from .edges import branch_nodes
 from .findings import Findings

@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from ....protocol.agent import Agent
-from ....protocol.graph import Graph, RagNode
+from ....protocol.graph.model import Graph, RagNode
 from ...io.directories import cache_dir
 from ..library import AGENTS
 from .base.places import Places

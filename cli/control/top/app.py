@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 import msgspec
 import trio
@@ -322,12 +323,17 @@ class Top:
         if question is None:
             self._say("no question is open")
             return
-        from .asking import ask_at_terminal
+        from prompt_toolkit.input import create_input
+
+        from ...render.dialog import Dialog, WithdrawnError, answer_of, terminal_behind
 
         self._asked, self._aside = question, True
+        value = None
         try:
-            with self._screen.aside():
-                value = await ask_at_terminal(question, self._on_withdraw)
+            with self._screen.aside(), suppress(KeyboardInterrupt, EOFError, WithdrawnError):
+                dialog = Dialog(question, terminal=(create_input(sys.stdin), terminal_behind(sys.stdout), sys.stdout))
+                self._withdraw = dialog.close
+                value = await answer_of(dialog)
         finally:
             self._asked, self._aside = None, False
             self._keys.forget()
@@ -343,9 +349,6 @@ class Top:
             )
 
         await self._try(send)
-
-    def _on_withdraw(self, withdraw: Callable[[], None]) -> None:
-        self._withdraw = withdraw
 
     def _question(self) -> Question | None:
         waiting = list(self._questions.open.values())

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from .....protocol.errors import ConfigError, InvalidFile
-from .....protocol.graph import Graph, LlmNode
+from .....protocol.graph.model import Graph, LlmNode
 from .....protocol.mcp.config import WHOLE, Server, ToolMode, spelled_out
 from .....protocol.problems import errors_in
 from .names import owner_of, remedy

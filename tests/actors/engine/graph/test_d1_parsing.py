@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import pytest
 
 from callboard.actors.engine.graph.findings import agents_in
-from callboard.protocol.graph import (
+from callboard.protocol.graph.model import (
     AgentNode,
     ApprovalNode,
     EndNode,
@@ -19,8 +19,8 @@ from callboard.protocol.graph import (
     RagNode,
     ScriptNode,
     Settings,
-    read_graph,
 )
+from callboard.protocol.graph.read import read_graph
 from callboard.protocol.problems import Problem
 
 N = TypeVar("N", bound=Node)

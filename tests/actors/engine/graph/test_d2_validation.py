@@ -11,7 +11,7 @@ from callboard.actors.engine.graph.compat import LOKI, STANDARD, Compat
 from callboard.actors.engine.graph.findings import Surroundings, agents_in
 from callboard.actors.engine.graph.validate import check_text, failure_text, validate
 from callboard.actors.runs.tool_checks import own_tools
-from callboard.protocol.graph import read_graph
+from callboard.protocol.graph.read import read_graph
 from callboard.protocol.problems import Problem, errors_in
 
 AGENTS = Path(__file__).parents[3] / "fixtures" / "agents"

@@ -10,8 +10,8 @@ import pytest
 
 from callboard.actors.engine.graph.compat import LOKI, STANDARD, Compat
 from callboard.actors.engine.graph.validate import check_text
-from callboard.protocol.graph import Settings, read_graph
-from callboard.protocol.graph.model import NODE_TYPES, GraphFile
+from callboard.protocol.graph.model import NODE_TYPES, GraphFile, Settings
+from callboard.protocol.graph.read import read_graph
 from callboard.protocol.source import parse_mapping
 
 DOCS = Path(__file__).parents[4] / "docs"

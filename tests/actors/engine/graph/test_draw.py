@@ -15,7 +15,8 @@ from callboard.actors.engine.graph.draw import FORMS, draw
 from callboard.actors.engine.graph.edges import edges
 from callboard.actors.engine.graph.layout import lay_out
 from callboard.actors.engine.graph.picture import picture_of
-from callboard.protocol.graph import EndNode, Graph, ScriptNode, read_graph
+from callboard.protocol.graph.model import EndNode, Graph, ScriptNode
+from callboard.protocol.graph.read import read_graph
 
 AGENTS = Path(__file__).parents[3] / "fixtures" / "agents"
 
