@@ -23,7 +23,7 @@ def command() -> None:
 @config_dir
 def list_all(as_json: bool, config_dir: str | None) -> str:
     """Lists your agents and the built-in ones, each with its kind, what it is for, and the model it names."""
-    from .casting import list_agents
+    from .agent_catalog import list_agents
 
     return list_agents(config_dir, as_json=as_json)
 
@@ -37,7 +37,7 @@ def show(target: str, as_json: bool, config_dir: str | None) -> int:
 
     NAME may be a directory or file as well. Exit code 2 if a problem keeps it from being run.
     """
-    from .casting import show_agent
+    from .agent_catalog import show_agent
     from .render.text import json_object
 
     shown = show_agent(target, config_dir)
@@ -59,7 +59,7 @@ def new(name: str, graph: bool, template: str | None, config_dir: str | None) ->
 
     Files that are there already are never overwritten.
     """
-    from .making import make_agent, make_graph
+    from .agent_catalog import make_agent, make_graph
 
     return make_graph(name, template or "hello", config_dir) if graph or template else make_agent(name, config_dir)
 
@@ -69,6 +69,6 @@ def new(name: str, graph: bool, template: str | None, config_dir: str | None) ->
 @config_dir
 def path(name: str | None, config_dir: str | None) -> str:
     """Prints the directory of an agent; without NAME, the one in which your agents live."""
-    from .casting import path_of
+    from .agent_catalog import path_of
 
     return path_of(name, config_dir) + "\n"

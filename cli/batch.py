@@ -47,7 +47,7 @@ def command(**given: Any) -> int:
 
     Its columns are id, task, attachments (a JSON list of files) and vars (a JSON object, as --var). A batch that was
     interrupted goes on when it is called again: what is done stays, what has failed is tried once more. Limits and
-    answers are those of each run. Nobody is asked anything.
+    answers are those of each run. It asks no questions.
 
     \b
     Exit codes: 0 all tasks are done, 1 some have failed, else those of `callboard run`: 3 means that a key or a

@@ -32,7 +32,7 @@ from .frame import person_at_terminal
 from .render.plain import choose
 from .render.text import json_object, safe, uncoloured
 from .stdin import piped_text
-from .toolbox import Toolbox, rules_of
+from .tool_catalog import Toolbox, rules_of
 from .variables import declared, with_missing
 
 

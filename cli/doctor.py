@@ -14,7 +14,7 @@ def command(as_json: bool, config_dir: str | None) -> str:
     """Shows versions, API keys (whether they are set, never what they are), interpreters for scripts and tools, the
     local model, and the config directory and where it was named.
     """
-    from .examination import as_text, examine
+    from .diagnostics import as_text, examine
     from .render.text import json_object
 
     found = examine(config_dir)

@@ -140,11 +140,11 @@ def convert(
 
 
 _ABOUT = {
-    "graph": (".protocol.graph.schema", "graph_schema"),
+    "graph": (".protocol.graph.model", "graph_schema"),
     "agent": (".protocol.agent", "agent_schema"),
     "workflow": (".protocol.workflow.schema", "workflow_schema"),
     "settings": (".protocol.settings", "json_schema"),
-    "mcp": (".protocol.mcp.schema", "mcp_schema"),
+    "mcp": (".protocol.mcp.read_config", "mcp_schema"),
     "knowledge": (".protocol.knowledge_file", "knowledge_schema"),
     "events": (".protocol.event_schema", "json_schema"),
     "control": (".protocol.control.schema", "json_schema"),

@@ -23,7 +23,7 @@ PROMPTS = {
     "approval": "a walk by the sea",
     "fanout": "the bicycle",
     "script": "count the words of this sentence",
-    "demo": "The build is red since this morning, nobody can release!",
+    "demo": "The build is red since this morning, we cannot release!",
 }
 """Template name to a prompt that suits it, in the order `--help` shows them."""
 

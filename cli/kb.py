@@ -54,7 +54,7 @@ def new(**given: Any) -> str:
     callboard kb build handbook
     callboard ask --kb handbook "How long is the warranty?"
     """
-    from .bases.shelf import make_base
+    from .bases.targets import make_base
 
     return make_base(**given)
 
@@ -64,7 +64,7 @@ def new(**given: Any) -> str:
 @options.config_dir
 def list_all(as_json: bool, config_dir: str | None) -> str:
     """Lists the bases with names of their own and those of your agents, and what is built of them."""
-    from .bases.shelf import list_bases
+    from .bases.targets import list_bases
 
     return list_bases(config_dir, as_json=as_json)
 
@@ -79,7 +79,7 @@ def build(target: str, quiet: bool, as_json: bool, config_dir: str | None) -> in
 
     Until it is done the old one is used. Whatever interrupts it, the same command goes on from there.
     """
-    from .bases.building import build_bases
+    from .bases.commands import build_bases
 
     return build_bases(target, config_dir, quiet=quiet, as_json=as_json)
 
@@ -91,7 +91,7 @@ def build(target: str, quiet: bool, as_json: bool, config_dir: str | None) -> in
 @options.config_dir
 def rebuild(target: str, quiet: bool, as_json: bool, config_dir: str | None) -> int:
     """Builds what TARGET has anew, as after a change of the embedding model. Until it is done the old one is used."""
-    from .bases.building import build_bases
+    from .bases.commands import build_bases
 
     return build_bases(target, config_dir, quiet=quiet, as_json=as_json, rebuild=True)
 
@@ -103,7 +103,7 @@ def rebuild(target: str, quiet: bool, as_json: bool, config_dir: str | None) -> 
 @options.config_dir
 def status(target: str, pages: bool, as_json: bool, config_dir: str | None) -> int:
     """Shows size, model and age of a base, what could not be read, and which of its sources have changed since."""
-    from .bases.status import show_status
+    from .bases.commands import show_status
 
     return show_status(target, config_dir, pages=pages, as_json=as_json)
 
@@ -135,7 +135,7 @@ def search(**given: Any) -> int:
 
     It is what an agent would find. Exit code 1 if there is nothing.
     """
-    from .bases.search import Search, search_bases
+    from .bases.commands import Search, search_bases
 
     return search_bases(Search(**given))
 
@@ -145,7 +145,7 @@ def search(**given: Any) -> int:
 @options.config_dir
 def export(target: str, config_dir: str | None) -> int:
     """Prints every chunk of TARGET as a line of JSON: `id`, `source`, `lines`, `heading`, `text`."""
-    from .bases.search import export_bases
+    from .bases.commands import export_bases
 
     return export_bases(target, config_dir)
 
@@ -156,6 +156,6 @@ def export(target: str, config_dir: str | None) -> int:
 @options.config_dir
 def drop(target: str, yes: bool, config_dir: str | None) -> int:
     """Removes from the disk what was built of TARGET; asks first. Sources and recipes stay as they are."""
-    from .bases.building import drop_bases
+    from .bases.commands import drop_bases
 
     return drop_bases(target, config_dir, yes=yes)

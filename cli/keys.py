@@ -33,7 +33,9 @@ def new(subject: str, scopes: tuple[str, ...]) -> int:
     from ..protocol.problems import did_you_mean
 
     if not subject or not subject.isprintable() or subject == "local":
-        raise UsageError(f"{subject!r} can't be a subject: a name was expected, and 'local' is whoever runs the server")
+        raise UsageError(
+            f"{subject!r} can't be a subject: a name was expected, and 'local' is the user who runs the server"
+        )
     for scope in scopes:
         if scope != "*" and scope not in SCOPES:
             hint = did_you_mean(scope, SCOPES) or f"there are {', '.join(SCOPES)} and '*'"

@@ -36,7 +36,7 @@ def list_all(as_json: bool, config_dir: str | None) -> int:
 
     Exit code 2 if an entry can't be used; the problems are told on stderr.
     """
-    from .mcp_shelf import list_servers
+    from .mcp_servers import list_servers
 
     text, broken = list_servers(config_dir, as_json=as_json)
     sys.stdout.write(text)
@@ -54,7 +54,7 @@ def test(names: tuple[str, ...], as_json: bool, config_dir: str | None) -> int:
 
     Exit code 6 if one can't be reached, 3 if a credential or another part of its configuration is missing.
     """
-    from .mcp_meeting import test_servers
+    from .mcp_servers import test_servers
 
     return test_servers(names, config_dir, as_json=as_json)
 
@@ -68,7 +68,7 @@ def tools(name: str, cached: bool, as_json: bool, config_dir: str | None) -> int
     """Lists the tools that agents may use of a server: names, parameters (those with ? may be left out), whether a call
     asks first, and what they are for.
     """
-    from .mcp_meeting import list_tools
+    from .mcp_servers import list_tools
 
     return list_tools(name, config_dir, cached=cached, as_json=as_json)
 

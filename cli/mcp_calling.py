@@ -26,7 +26,7 @@ from . import given
 from .acting import act
 from .calling import check, play, tell
 from .frame import person_at_terminal
-from .mcp_shelf import tell_if_off
+from .mcp_servers import tell_if_off
 from .render.plain import choose
 from .render.style import redrawable
 from .render.text import safe
@@ -98,7 +98,6 @@ async def _tool(me: Actor, scope: Scope, request: McpCall) -> Tool:
 
 
 def _context(root: Root, request: McpCall) -> RunContext:
-    """What a run would share: here for the permissions, and for servers that may ask a model."""
     rules, allowed = root.shelf.permissions(root.settings.permissions), root.shelf.spelled_out(request.allow)
     return RunContext(
         gateway=root.gateway,

@@ -84,7 +84,6 @@ def serve_agents(request: ServeRequest) -> int:
 
 
 def _token(file: Path) -> str:
-    """The text of the file, which only its owner should be able to read."""
     try:
         text = file.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:

@@ -22,7 +22,7 @@ STARTER = """\
 // Comments and trailing commas may stay. Every key: docs/mcp.md, or callboard schema mcp
 {
   "mcpServers": {
-    // A program on this machine. It is started when it is first needed, once for everybody who runs in one process.
+    // A program on this machine. It is started when it is first needed, once for all runs of one process.
     // uvx comes with uv (https://docs.astral.sh/uv/) and fetches the program at the first start.
     "time": {
       "command": "uvx",

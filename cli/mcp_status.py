@@ -15,7 +15,7 @@ from ..protocol.mcp.status import ServerStatus
 from .render.table import columns
 from .render.text import counted, json_object, one_line, safe
 
-_NOBODY = "no callboard that uses MCP servers runs now\n"
+_NONE = "no callboard that uses MCP servers runs now\n"
 _MEGABYTE = 1_000_000
 
 
@@ -24,7 +24,7 @@ def show_status(*, as_json: bool) -> str:
     answers = [answer for answer in _ask({"ask": "status"}) if "ended" not in answer]
     if as_json:
         return json_object(processes=answers)
-    return "\n".join(_process(answer) for answer in answers) or _NOBODY
+    return "\n".join(_process(answer) for answer in answers) or _NONE
 
 
 def reload_servers(name: str | None, *, as_json: bool) -> int:
@@ -48,7 +48,7 @@ def reload_servers(name: str | None, *, as_json: bool) -> int:
 
 def _tell_reloads(answers: list[dict[str, Any]]) -> None:
     if not answers:
-        sys.stdout.write(_NOBODY)
+        sys.stdout.write(_NONE)
     for answer in answers:
         pid = answer["pid"]
         if "error" in answer:

@@ -125,7 +125,6 @@ def _silent(_what: str, _done: int, _total: int) -> None:
 
 
 def _teller() -> Callable[[str, int, int], None]:
-    """Progress on stderr: a line that is rewritten on a terminal, a line for each tenth elsewhere."""
     live = redrawable(sys.stderr)
     last = ("", -1)
 

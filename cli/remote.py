@@ -88,7 +88,7 @@ def answer(question: str | None, texts: tuple[str, ...], as_json: bool, url: str
     terminal, without QUESTION all open ones are listed. `-` as TEXT reads the answer from standard input. A question
     with boxes to tick takes several TEXTs.
 
-    Exit code 2 if no such question is open, if somebody else was faster, or if TEXT is no answer to it.
+    Exit code 2 if no such question is open, if another client was faster, or if TEXT is no answer to it.
     """
     from .control.commands import answering
     from .control.servers import Where

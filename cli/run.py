@@ -46,7 +46,7 @@ def run(**given: Any) -> int:
 
     \b
     Exit codes: 0 done, 1 the run failed, 2 wrong usage or invalid file, 3 configuration or credentials,
-    4 a limit was reached, 5 a person was needed and nobody was there, 6 upstream failed (a retry may work),
+    4 a limit was reached, 5 a person was needed and none was there, 6 upstream failed (a retry may work),
     129/130/143 ended by SIGHUP/Ctrl-C/SIGTERM, 141 the reader of stdout went away.
     """
     options.check_loudness(given)

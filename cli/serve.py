@@ -13,7 +13,7 @@ from . import options
 @click.command("serve", short_help="Serve agents to people and programs: websocket, HTTP, a page.")
 @click.option("--host", metavar="HOST", help="Address to listen on [default: api.listen_addr, else 127.0.0.1].")
 @click.option("--port", type=click.IntRange(0, 65_535), metavar="PORT", help="Port, 0 for a free one [default: 3400].")
-@click.option("--ui", is_flag=True, help="Prints the page's address with its token, whoever reads stderr.")
+@click.option("--ui", is_flag=True, help="Prints the page's address with its token, also where stderr is no terminal.")
 @click.option("-q", "--quiet", is_flag=True, help="Prints nothing but errors.")
 @options.config_dir
 def serve(**given: Any) -> int:

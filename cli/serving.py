@@ -99,7 +99,6 @@ def tell_page(served: Served, run: str, note: Callable[[str], None], *, quiet: b
 
 
 async def _serve(request: ServeRequest, /) -> CallboardError | int:
-    """The exit code, or why nothing can be served."""
     server = Server(ServeOptions(host=request.host, port=request.port, read=sys.stderr.isatty()))
     terminal = TerminalLife()
 
@@ -155,7 +154,6 @@ async def _serve(request: ServeRequest, /) -> CallboardError | int:
 
 
 def _say_where(request: ServeRequest, served: Served, say: Callable[[str], None]) -> None:
-    """The addresses that are served, and what a person at a terminal may want to do next."""
     gc.freeze()  # else Python's collector goes through all modules now and then, which takes 50 ms
     say(f"serving at {served.url}" + ("" if served.http else " (the websocket only)"))
     if not served.http and sys.stderr.isatty():

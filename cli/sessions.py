@@ -31,7 +31,7 @@ def command() -> None:
 @options.config_dir
 def list_all(agent: str | None, as_json: bool, config_dir: str | None) -> str:
     """Lists the sessions, newest first: those of all agents, or of one."""
-    from .kept import listed
+    from .session_files import listed
 
     return listed(agent, as_json=as_json, config_dir=config_dir)
 
@@ -43,7 +43,7 @@ def list_all(agent: str | None, as_json: bool, config_dir: str | None) -> str:
 @options.config_dir
 def show(session: str, agent: str | None, as_json: bool, config_dir: str | None) -> str:
     """Shows what was said in SESSION."""
-    from .kept import shown
+    from .session_files import shown
 
     return shown(session, agent, "json" if as_json else "markdown", config_dir)
 
@@ -58,7 +58,7 @@ def show(session: str, agent: str | None, as_json: bool, config_dir: str | None)
 @options.config_dir
 def export(session: str, file: str | None, form: str | None, agent: str | None, config_dir: str | None) -> int:
     """Writes all that was said in SESSION to FILE, or to stdout."""
-    from .kept import exported_to
+    from .session_files import exported_to
 
     exported_to(session, file, form, agent, config_dir)
     return 0
@@ -70,7 +70,7 @@ def export(session: str, file: str | None, form: str | None, agent: str | None, 
 @options.config_dir
 def path(session: str, agent: str | None, config_dir: str | None) -> str:
     """Prints the path of SESSION's file."""
-    from .kept import path_of
+    from .session_files import path_of
 
     return f"{path_of(session, agent, config_dir)}\n"
 
@@ -82,7 +82,7 @@ def path(session: str, agent: str | None, config_dir: str | None) -> str:
 @options.config_dir
 def rename(**given: Any) -> int:
     """Calls SESSION by NAME from now on. Its id stays."""
-    from .kept import renamed
+    from .session_files import renamed
 
     renamed(**given)
     return 0
@@ -94,7 +94,7 @@ def rename(**given: Any) -> int:
 @options.config_dir
 def delete(sessions: tuple[str, ...], agent: str | None, config_dir: str | None) -> int:
     """Removes SESSIONs for good, also the files that Loki has kept of them."""
-    from .kept import deleted
+    from .session_files import deleted
 
     deleted(sessions, agent, config_dir)
     return 0
@@ -106,7 +106,7 @@ def delete(sessions: tuple[str, ...], agent: str | None, config_dir: str | None)
 @options.config_dir
 def empty(**given: Any) -> int:
     """Forgets all that was said in SESSION; its name, model and variables stay."""
-    from .kept import emptied
+    from .session_files import emptied
 
     emptied(**given)
     return 0
@@ -118,7 +118,7 @@ def empty(**given: Any) -> int:
 @options.config_dir
 def compress(**given: Any) -> int:
     """Has a model write a summary of SESSION, which its next turn builds on. What was said stays in the file."""
-    from .kept import shortened
+    from .session_files import shortened
 
     shortened(**given)
     return 0

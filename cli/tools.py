@@ -31,7 +31,7 @@ def command() -> None:
 @options.config_dir
 def list_all(agent: str | None, as_json: bool, config_dir: str | None) -> int:
     """Lists all tools, with what they do; with --agent, its own ones first."""
-    from .shelf import list_tools
+    from .tool_catalog import list_tools
 
     text, broken = list_tools(agent, config_dir, as_json=as_json)
     sys.stdout.write(text)
@@ -45,7 +45,7 @@ def list_all(agent: str | None, as_json: bool, config_dir: str | None) -> int:
 @options.config_dir
 def show(name: str, agent: str | None, as_json: bool, config_dir: str | None) -> str:
     """Shows what a tool is for, what it does to the world, where it comes from, and the schema of its arguments."""
-    from .shelf import show_tool
+    from .tool_catalog import show_tool
 
     return show_tool(name, agent, config_dir, as_json=as_json)
 

@@ -82,7 +82,7 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         name: as offered (models do invent names: check it).
         arguments: the decoded object.
         malformed: the text the model wrote where an object was due; `arguments` is empty then.
-        signature: what the provider wants to see again together with the call; nobody else can read it.
+        signature: what the provider wants to see again together with the call; opaque to others.
     """
 
     id: str
@@ -139,7 +139,7 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         temperature, top_p: sampling; None leaves it to the settings, then to the provider.
         max_tokens: bound of the reply; None likewise.
         stop: the reply ends before any of these.
-        stream: ask for the reply in pieces; None means "when somebody listens to them".
+        stream: ask for the reply in pieces; None: if there is a listener for them.
         extra: more keys for the body of the request, in the provider's own words; they replace nothing.
     """
 

@@ -4,7 +4,7 @@ One tree under `CallboardError`. Each class has a stable `code` (what JSON outpu
 `exit_code` that the command line ends with when the error ends a run:
 
     1 the run failed                        4 a limit was reached (timeout, turns, budget)
-    2 wrong usage or an invalid file        5 a person was needed and nobody was there
+    2 wrong usage or an invalid file        5 a person was needed and none was there
     3 configuration or credentials          6 upstream failed, a retry may work
 
 Whose fault it is shows in the name: a `GraphMistake` is the author's, an `UpstreamError` the provider's, a
@@ -130,7 +130,7 @@ class CredentialsError(ConfigError):
 
 
 class Unauthorized(CallboardError):
-    """Who asks has not shown who they are: no token, or one that nobody has given out."""
+    """Who asks has not shown who they are: no token, or an unknown one."""
 
     code = "unauthorized"
     exit_code = 3

@@ -352,7 +352,6 @@ _WORDS: dict[type[inspect.Type], str] = {
 
 
 def _remedy(wanted: inspect.Type, node: Node) -> str:
-    """How to turn what stands there into what is wanted."""
     what = wording(wanted)
     if isinstance(node, Scalar) and "text" in what and not isinstance(node.value, str) and node.text:
         quoted = f'"{node.text}"'

@@ -40,7 +40,6 @@ def as_read(schema: Schema) -> Schema:
 
 
 def _or_nothing(schema: Schema) -> Schema:
-    """The schema, or null."""
     if schema.pop("x-one-or-many", False):
         return {**schema, "anyOf": [{"type": "string"}, *schema["anyOf"]]}
     kind = schema.get("type")

@@ -141,7 +141,6 @@ class _Builder:
     # values
 
     def _value(self, node: Node, weight: int, height: int, anchor: str | None = None) -> None:
-        """Put a finished value where it belongs."""
         self.total += weight
         if self.total > MAX_WEIGHT:
             self._stop(
@@ -374,7 +373,6 @@ _NOT_YAML = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-
 
 
 def _indent(text: str, line: int) -> str:
-    """The white space a line starts with (`line` counts from 0)."""
     found = text.splitlines()[line : line + 1]
     return found[0][: len(found[0]) - len(found[0].lstrip())] if found else ""
 
@@ -392,7 +390,6 @@ _SCALAR_TAGS = {f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float", 
 
 
 def _plain_scalar(text: str) -> Any:
-    """What an unquoted scalar means."""
     if text in _NULL:
         return None
     if text in _BOOL:

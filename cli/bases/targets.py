@@ -1,23 +1,39 @@
-"""Which knowledge bases a TARGET of `callboard kb` means: a name, an agent, one node of an agent, a directory."""
+"""Knowledge bases by name: which ones a TARGET of `callboard kb` means, what can be seen of them, new ones, a list.
+
+A TARGET is the name of a base, an agent, one node of an agent, or a directory. What can be seen of a base without
+opening it: whether it is built, when, of how much, with which model.
+"""
 
 from __future__ import annotations
 
 import os
 import shlex
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from ... import GraphAgent, LoopAgent
 from ...actors.io.directories import config_dir as configured
+from ...actors.io.settings import load_settings
 from ...actors.runs.finding import built_in_agents, own_agents
 from ...actors.runs.target import load_agent
 from ...actors.work.knowledge import shelf
-from ...actors.work.knowledge.base.places import ENDING
+from ...actors.work.knowledge.base.model import Meta
+from ...actors.work.knowledge.base.places import ENDING, Places
+from ...actors.work.knowledge.embed import static
 from ...actors.work.knowledge.recipe import Recipe
 from ...actors.work.knowledge.recipes import recipes_of
-from ...protocol.errors import UsageError
+from ...actors.work.knowledge.split.split import OVERLAP
+from ...actors.work.models import weights
+from ...protocol.errors import CallboardError, KnowledgeError, UsageError
+from ...protocol.knowledge import Unreadable
 from ...protocol.problems import did_you_mean
-from ..render.text import safe
+from ..render.lines import ago
+from ..render.table import columns
+from ..render.text import counted, json_object, one_line, safe
 
 
 def recipes(target: str, config_dir: str | None) -> list[Recipe]:
@@ -94,3 +110,165 @@ def _one(agent: GraphAgent | LoopAgent, node: str, base: Path) -> Recipe:
         hint = did_you_mean(node, found) or f"there are: {', '.join(found)}"
         raise UsageError(f"agent '{agent.name}' has no knowledge base '{node}'; {hint}")
     return found[node]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """One base.
+
+    Attributes:
+        meta: what the current generation says of itself; None if there is none.
+        size: bytes on disk.
+        building: whether there is an unfinished build.
+        builder: the building process, in words; "" after an interruption, which a build resumes.
+        unreadable: what could not be read the last time.
+        error: why it can't be used.
+    """
+
+    recipe: Recipe
+    meta: Meta | None = None
+    size: int = 0
+    building: bool = False
+    builder: str = ""
+    unreadable: Sequence[Unreadable] = ()
+    error: str | None = None
+
+    @property
+    def state(self) -> str:
+        """In a word or two."""
+        if self.error is not None:
+            return "can't be used"
+        if self.meta is None:
+            return "being built" if self.builder else "unfinished" if self.building else "not built"
+        return counted(self.meta.chunks, "chunk")
+
+    @property
+    def age(self) -> str:
+        """When it was built; "" if it was not."""
+        return "" if self.meta is None else ago(self.meta.built)
+
+    @property
+    def overlap(self) -> int | None:
+        """Characters that neighbours may share."""
+        if self.meta is None:
+            return None
+        settings = self.meta.settings
+        return settings.chunk_size // OVERLAP if settings.chunk_overlap is None else settings.chunk_overlap
+
+    def to_wire(self) -> dict[str, Any]:
+        """As JSON shows it."""
+        meta = self.meta
+        about: dict[str, Any] = {
+            "target": self.recipe.target,
+            "what": self.recipe.what,
+            "directory": str(self.recipe.directory),
+            "documents": list(self.recipe.documents),
+            "built": None,
+            "bytes": self.size,
+            "error": self.error,
+        }
+        if meta is not None:
+            about |= {
+                "built": datetime.fromtimestamp(meta.built, UTC).isoformat(timespec="seconds"),
+                "generation": meta.generation,
+                "chunks": meta.chunks,
+                "sources": meta.sources,
+                "model": meta.model,
+                "dimension": meta.dimension,
+                "chunk_size": meta.settings.chunk_size,
+                "chunk_overlap": self.overlap,
+                "language": meta.settings.language,
+                "unreadable": [{"source": each.source, "reason": each.reason} for each in self.unreadable],
+            }
+        return about
+
+
+def look_at(recipe: Recipe) -> Seen:
+    """What there is now. Takes no lock, so a builder may be at work meanwhile."""
+    places = Places(recipe.directory)
+    size, building = _size(places), places.building.is_dir()
+    builder = places.builder() if building else ""
+    try:
+        number = places.number()
+        meta = places.meta(number) if number else None
+        unreadable = places.lost().told
+    except (KnowledgeError, OSError) as error:
+        return Seen(recipe=recipe, size=size, building=building, builder=builder, error=str(error))
+    return Seen(recipe=recipe, meta=meta, size=size, building=building, builder=builder, unreadable=unreadable)
+
+
+def _size(places: Places) -> int:
+    total = 0
+    for path in places.directory.rglob("*"):
+        try:
+            total += path.stat().st_size if path.is_file() else 0
+        except OSError:  # a generation that was removed meanwhile
+            continue
+    return total
+
+
+def bytes_in_words(size: int) -> str:
+    """`640 kB`, `12.4 MB`."""
+    return f"{max(1, round(size / 1000))} kB" if size < 1_000_000 else f"{size / 1_000_000:.1f} MB"
+
+
+_SOURCES = 60
+
+
+def make_base(name: str, sources: tuple[str, ...], config_dir: str | None, **how: Any) -> str:
+    """Writes the file of a base, with `how` among its keys; what to tell the user.
+
+    Raises:
+        UsageError: the name is taken or won't do, or a source means nothing.
+    """
+    base, _ = configured(config_dir, os.environ)
+    settings, _ = load_settings(base)
+    file = shelf.make(name, sources, base, loaders=tuple(settings.document_loaders), **how)
+    there = "" if config_dir is None else f" --config-dir {shlex.quote(config_dir)}"
+    target = shlex.quote(str(shelf.home(name, base))) if is_agent(name, base) else name  # for which both could be meant
+    steps = [f"callboard kb build {target}{there}", f'callboard ask --kb {name}{there} "what you want to know"']
+    if not (how["embedding_model"] or settings.rag_embedding_model or _has_weights()):
+        steps.insert(0, f"callboard models pull {static.PULLED_AS}")
+    return "\n".join([f"wrote {safe(str(file))}", "", *steps]) + "\n"
+
+
+def _has_weights() -> bool:
+    return weights.KNOWN[static.PULLED_AS].are_in(weights.directory(os.environ))
+
+
+def list_bases(config_dir: str | None, *, as_json: bool) -> str:
+    """All bases with names of their own, and those of agents. Agents that can't be read are left out."""
+    base, _ = configured(config_dir, os.environ)
+    broken: list[list[str]] = []
+    own: list[Seen] = []
+    for name in shelf.names(base):
+        try:
+            own.append(look_at(shelf.named(name, base)))
+        except CallboardError as error:
+            broken.append([name, "can't be read", "", one_line(str(error))])
+    ofs = [look_at(recipe) for recipe in _of_agents(base)]
+    if as_json:
+        rows = [*(seen.to_wire() for seen in (*own, *ofs)), *({"target": row[0], "error": row[3]} for row in broken)]
+        return json_object(bases=rows)
+    lines = [f"yours ({safe(str(shelf.folder(base)))})"]
+    lines += columns([*map(_row, own), *broken]) or ["  none yet (callboard kb new NAME SOURCE... makes one)"]
+    if ofs:
+        lines += ["of agents", *columns([_row(seen) for seen in ofs])]
+    return "\n".join(lines) + "\n"
+
+
+def _of_agents(base: Path) -> list[Recipe]:
+    own = own_agents(base)
+    found: list[Recipe] = []
+    for name in [*own, *(each for each in built_in_agents() if each not in own)]:
+        try:
+            found += of_agent(load_agent(name, config_dir=base), base).values()
+        except CallboardError:
+            continue  # `callboard agents` lists it, and says what is wrong
+    return found
+
+
+def _row(seen: Seen) -> list[str]:
+    recipe = seen.recipe
+    made_of = ", ".join(recipe.documents) or str(recipe.upstream or "")
+    return [safe(recipe.target), seen.state, seen.age, one_line(made_of, _SOURCES)]

@@ -14,8 +14,7 @@ import msgspec
 import trio
 
 from ...protocol.errors import NoServer, Saturated, ServerLost
-from .connection import Connection, Feed
-from .opening import open_connection
+from .connection import Connection, Feed, open_connection
 from .servers import Server
 
 T = TypeVar("T")

@@ -206,7 +206,6 @@ def is_nested(activity: Activity | None) -> bool:
 
 
 def _plain(error: str) -> str:
-    """The sentence of an error that was told to a model as JSON."""
     head = '{"tool_call_error":"'
     if not error.startswith(head):
         return error

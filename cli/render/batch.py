@@ -87,13 +87,11 @@ class BatchLines(BatchProgress):
         self._colours = colours(stream)
 
     def ended(self, ended: Ended) -> None:
-        """One is over."""
         super().ended(ended)
         if line := self._told(ended):
             self._show(line, "dim" if ended.outcome.error is None else "error")
 
     def note(self, text: str) -> None:
-        """Shows the line."""
         self._show(safe(text), "warning")
 
     def _show(self, line: str, style: str) -> None:
@@ -118,7 +116,6 @@ class BatchBar(BatchLines):
     """A bar; of the tasks only the failed have lines, above it."""
 
     def ended(self, ended: Ended) -> None:
-        """One is over."""
         super().ended(ended)
         self._draw()
 
@@ -134,7 +131,6 @@ class BatchBar(BatchLines):
         super().__exit__()
 
     async def animate(self) -> None:
-        """Redraws ten times a second until cancelled."""
         while True:
             await trio.sleep(_TICK)
             self._draw()

@@ -40,21 +40,17 @@ class Teller:
         self._change = NOTHING
 
     def _tell(self, event: Event) -> Iterator[Line]:
-        """What there is to say about an event that the view has seen."""
         tell: Callable[[Any, Event], Iterator[Line]] | None
         tell = getattr(self, f"_{event.data.kind.replace('.', '_')}", None)
         return iter(()) if tell is None else tell(event.data, event)
 
     def _short(self, text: str) -> str:
-        """Foreign text as part of a line."""
         return one_line(text, sys.maxsize) if self._whole else one_line(text)
 
     def _line(self, text: str, style: str = "dim") -> Line:
-        """A line with the mark."""
         return Line(f"{self._mark} {text}", style)
 
     def _timed(self, event: Event, text: str, style: str = "dim") -> Line:
-        """A line with the mark and the time of the event."""
         return self._line(f"{event.ts.astimezone().strftime('%H:%M:%S')} {text}", style)
 
 

@@ -202,7 +202,6 @@ class Menu:
             self._fit(typed)
 
     def _fit(self, typed: str) -> None:
-        """Goes to the one entry that begins so."""
         self._typed = typed
         if not typed or self._write:
             return

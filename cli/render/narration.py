@@ -22,8 +22,7 @@ from ...protocol import events as ev
 from ...protocol.events import Event, EventData
 from . import paths
 from .agent_lines import AgentTeller, is_nested
-from .board import TAIL
-from .brief import PATIENCE, building_in_short, built_in_short, found_in_short
+from .brief import PATIENCE, TAIL, building_in_short, built_in_short, found_in_short
 from .lines import Line, duration
 from .text import safe
 
@@ -161,7 +160,7 @@ class Narrator(AgentTeller):
 
     def _asks(self, asked: Asked) -> Line:
         text = self._short(str(asked.question.get("text", "")))
-        who = paths.asker(asked.question) or "somebody"
+        who = paths.asker(asked.question) or "the run"
         return self._timed(asked.event, f"{who} asks: {text}", style="question")
 
     def _question_answered(self, data: ev.QuestionAnswered, event: Event) -> Iterator[Line]:
@@ -177,7 +176,7 @@ class Narrator(AgentTeller):
 
     def _question_expired(self, data: ev.QuestionExpired, event: Event) -> Iterator[Line]:
         if data.reason == "timeout":  # for the other reasons, what follows says it
-            yield self._timed(event, "nobody answered in time")
+            yield self._timed(event, "no answer in time")
 
     def _run_warning(self, data: ev.Warned, _event: Event) -> Iterator[Line]:
         if _PROBLEM.match(data.message):  # of a file, which says so and where
@@ -201,7 +200,6 @@ class Narrator(AgentTeller):
 
     @property
     def _above(self) -> Activity | None:
-        """What encloses what the event is about."""
         return self._change.about.above if self._change.about is not None else None
 
 

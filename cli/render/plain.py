@@ -25,11 +25,9 @@ class PlainLines(Progress):
         self._broken = False
 
     def on_event(self, event: Event) -> None:
-        """Writes what there is to say about the event."""
         self._write(self._narrator.lines(event))
 
     def note(self, text: str) -> None:
-        """Writes the line."""
         self._write([self._narrator.note(text)])
 
     def _write(self, lines: list[Line]) -> None:

@@ -3,7 +3,7 @@
 The dialog itself blocks, so it runs in a worker thread. The traps:
 
 - A cancelled run must get its terminal back. Abandoning the thread would leave the terminal in raw mode with
-  somebody reading from it, so a withdrawn dialog gets a signal to close and is waited for, half a
+  a thread reading from it, so a withdrawn dialog gets a signal to close and is waited for, half a
   second at most.
 - In raw mode Ctrl-C is a key and no signal. It is turned back into the signal, so that there is one way only
   in which Ctrl-C ends a run.

@@ -72,11 +72,9 @@ class StreamResult(Result):
         self._ended = False
 
     def when_gone(self, callback: Callable[[], None]) -> None:
-        """The reader has closed its end, stands still for good, or the disk is full."""
         self._writer.on_error = callback
 
     def on_event(self, event: Event) -> None:
-        """Hands the event to the writer; nothing after the terminal event of the run."""
         if self._ended:
             return
         self._last, self._ended = event.seq, event.kind in TERMINAL

@@ -20,7 +20,7 @@ from rich.tree import Tree
 
 from ...actors.views.activity import Activity
 from ...protocol.events import Event, RunStarted
-from .board import detail, lanes, title
+from .brief import detail, lanes, title
 from .narration import Line, Narrator
 from .progress import Progress
 from .style import colours
@@ -55,13 +55,11 @@ class LiveTree(Progress):
         self._stop()
 
     def on_event(self, event: Event) -> None:
-        """Prints what there is to say, and remembers what runs."""
         if isinstance(event.data, RunStarted):
             self._began = time.monotonic()
         self._print(self._narrator.lines(event))
 
     def note(self, text: str) -> None:
-        """Prints the line."""
         self._print([self._narrator.note(text)])
 
     @contextmanager
@@ -136,7 +134,6 @@ class LiveTree(Progress):
         return Group(tree, Text(" " + " · ".join(foot), style="dim", overflow="ellipsis", no_wrap=True))
 
     def _quietly(self, draw: Callable[[], None]) -> None:
-        """Draws; a terminal that has gone away ends the drawing, not the run."""
         if self._broken:
             return
         try:

@@ -57,7 +57,6 @@ def _broken(line: str, width: int, hanging: str, *, whole_words: bool) -> list[s
 
 
 def _fitting(text: str, room: int) -> int:
-    """How many characters from the beginning fit into the room; at least one."""
     taken = 0
     for at, character in enumerate(text):
         taken += get_cwidth(character)

@@ -24,7 +24,7 @@ class RunInfo(msgspec.Struct, kw_only=True):
         run: its id.
         target: what was started, as it was named; `name` is what its file calls itself.
         dialect: `graph`, `agent` or `workflow`.
-        title: what whoever started it calls it.
+        title: what its starter calls it.
         status: how it stands.
         owner: the subject it belongs to.
         started, ended: when.
@@ -74,13 +74,13 @@ class ActorInfo(msgspec.Struct, kw_only=True):
         kind: what it is.
         run: id of the run it belongs to; "" for what all runs share.
         state: `starting`, `running`, `waiting`, `stopping`.
-        paused: it begins nothing new, nor does anybody below it.
+        paused: it begins nothing new, nor do the actors below it.
         mailbox: messages that wait for it.
         received: messages that it has taken so far.
-        sent: messages that it has sent since the tree of actors is watched; 0 while nobody watches it.
+        sent: messages that it has sent since the tree of actors is watched; 0 while nothing watches it.
         children: how many actors are right below it.
         memory: bytes that its process takes, if it is the actor of one; without those that this one has started.
-        since: when it was started; "" if that was before anybody looked.
+        since: when it was started; "" if that was before the tree was watched.
         doing: the node, tool or model it is at, since `doing_since`.
         turns, input_tokens, output_tokens, cost: of its own requests to models; of a run, those of all in it.
         restarts: by its supervisor.

@@ -66,7 +66,7 @@ TERMINAL = frozenset({"run.finished", "run.failed", "run.cancelled"})
 class RunStarted(EventData, frozen=True, kw_only=True):
     """Always the first event. `target` is what the user named, `name` what the file calls itself.
 
-    `model` is what answers wherever no node names its own (None if that is nowhere); where nobody chose it, `why`
+    `model` is what answers wherever no node names its own (None if that is nowhere); where it was not chosen, `why`
     says how it came to be.
     """
 
@@ -146,7 +146,7 @@ class KnowledgeBuilding(EventData, frozen=True, kw_only=True):
     """How far the building of a knowledge base is; told a few times a second at most.
 
     `phase` is `pull` (the model's weights come: bytes), `read` (sources), `embed` or `index` (chunks); `total` is None
-    where nobody knows it.
+    where it is not known.
     """
 
     kind = "knowledge.building"
@@ -407,7 +407,7 @@ class AgentFinished(EventData, frozen=True, kw_only=True):
 
 
 class AgentTold(EventData, frozen=True, kw_only=True):
-    """Somebody (`by`) wrote to an agent at work; its model reads the `text` with the next request."""
+    """A person or program (`by`) wrote to an agent at work; its model reads the `text` with the next request."""
 
     kind = "agent.told"
     agent: str

@@ -19,6 +19,7 @@ from ..languages import Language
 from ..mcp.config import ToolMode
 from ..no_effect import no_effect
 from ..permissions import Permissions
+from ..schema import schema_of
 from ..source import Path, Source
 
 Id: TypeAlias = Annotated[str, Meta(min_length=1)]
@@ -186,7 +187,7 @@ class ApprovalNode(Node, frozen=True, kw_only=True, forbid_unknown_fields=True, 
     routes: Annotated[dict[str, str], Meta(description="Option to node.")]
     on_other: Annotated[Id, Meta(description="Where any other answer goes.")]
     timeout: Annotated[Seconds | None, Meta(description="Seconds to wait for an answer.")] = None
-    on_timeout: Annotated[str | None, Meta(description="Where to go when nobody answers in time.")] = None
+    on_timeout: Annotated[str | None, Meta(description="Where to go when no answer comes in time.")] = None
     people_only: Annotated[bool, Meta(description="Only people may answer, no model of an agent above.")] = False
 
 
@@ -199,7 +200,7 @@ class InputNode(Node, frozen=True, kw_only=True, forbid_unknown_fields=True, tag
     default: Annotated[str | None, Meta(description="What an empty answer means (template).")] = None
     validation: Annotated[str | None, Meta(description="`len(input) OP N` with OP one of > >= < <= ==.")] = None
     timeout: Annotated[Seconds | None, Meta(description="Seconds to wait for an answer.")] = None
-    on_timeout: Annotated[str | None, Meta(description="Where to go when nobody answers in time.")] = None
+    on_timeout: Annotated[str | None, Meta(description="Where to go when no answer comes in time.")] = None
     people_only: Annotated[bool, Meta(description="Only people may answer, no model of an agent above.")] = False
 
 
@@ -317,3 +318,32 @@ class Graph(GraphFile, frozen=True, kw_only=True):
     def where(self, path: Path) -> tuple[int, int]:
         """Line and column of the value at `path`; (0, 0) for a graph that was not read from text."""
         return self.source.where(path)
+
+
+def graph_schema() -> dict[str, Any]:
+    """JSON Schema (2020-12) of `graph.yaml`.
+
+    A file may point to it in its first line: `# yaml-language-server: $schema=./graph.schema.json`.
+    """
+    schema = schema_of(GraphFile, title="Callboard graph agent (graph.yaml)")
+    schema["properties"]["nodes"]["additionalProperties"] = _node()
+    return schema
+
+
+def _node() -> dict[str, Any]:
+    """A node: its `type` decides what else it has.
+
+    Written with `if` and not as a choice of eight, so that an editor complains about the one key that is wrong.
+    """
+    return {
+        "type": "object",
+        "required": ["type"],
+        "properties": {"type": {"enum": list(NODE_TYPES), "description": "What kind of step this is."}},
+        "allOf": [
+            {
+                "if": {"properties": {"type": {"const": kind}}, "required": ["type"]},
+                "then": {"$ref": f"#/$defs/{cls.__name__}"},
+            }
+            for kind, cls in NODE_TYPES.items()
+        ],
+    }

@@ -112,7 +112,6 @@ def _node(nodes: Cursor, key: str) -> AnyNode | None:
 
 
 def _type_of(part: Cursor) -> str | None:
-    """The node's type, or None with a problem reported."""
     known = ", ".join(NODE_TYPES)
     kind = part["type"]
     if "type" not in part.entries:

@@ -87,7 +87,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     trust: Annotated[
         Trust, Meta(description="Its tools go ahead unasked: full: all; hints: unless marked destructive; none: none.")
     ] = "hints"
-    disabled: Annotated[bool, Meta(description="It is there for nobody.")] = False
+    disabled: Annotated[bool, Meta(description="No agent may use it.")] = False
     warm: Annotated[bool, Meta(description="Start it with the program and keep it.")] = False
     idle_timeout_seconds: Annotated[
         NotNegative | None, Meta(description="How long it is kept unused; left out, as `mcp_pool` says.")

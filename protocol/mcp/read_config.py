@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 
@@ -16,9 +17,10 @@ from ..cursor import Cursor
 from ..problems import Problem, errors_in
 from ..reading import YAML_ERROR, Reading, in_file_order
 from ..references import REFERENCE
+from ..schema import schema_of
 from ..tree import Entry, Mapping, Node, Scalar, Sequence, describe, dotted, is_null, plain
 from . import jsonc
-from .config import NO_HEADER_VALUE, McpConfig, Server, Transport, is_header_value, is_web_address
+from .config import NO_HEADER_VALUE, McpConfig, Server, ToolList, Transport, is_header_value, is_web_address
 
 SHAPE = '{"mcpServers": {"name": {"command": "...", "args": ["..."]}}}'
 ROOTS = ("mcpServers", "servers")
@@ -247,7 +249,6 @@ _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 def _oddities(server: Server) -> Iterator[tuple[str, str, str | None]]:
-    """What no process and no request can have: what is wrong, with which key, and what to do."""
     texts = [("command", server.command), ("cwd", server.cwd or ""), ("url", server.url)]
     texts += [(f"args[{i}]", text) for i, text in enumerate(server.args)]
     texts += [(f"env.{name}", text) for name, text in server.env.items()]
@@ -277,3 +278,27 @@ def _oddities(server: Server) -> Iterator[tuple[str, str, str | None]]:
 def _looks_like_a_server(node: Node) -> bool:
     keys = {"command", "url", *(key for key, ours in ALIASES.items() if ours == "url")}
     return isinstance(node, Mapping) and not keys.isdisjoint(node.entries)
+
+
+class _File(msgspec.Struct, frozen=True, kw_only=True, rename={"servers": "mcpServers"}):
+    servers: dict[str, Server]
+    tools: ToolList = ToolList()
+
+
+def mcp_schema() -> dict[str, Any]:
+    """JSON Schema (2020-12) of `mcp.json`. A file may name it under `$schema`."""
+    schema = schema_of(_File, title="Callboard MCP servers (mcp.json)")
+    del schema["properties"]["tools"]
+    schema["properties"]["$schema"] = {"type": "string"}
+    server = schema["$defs"]["Server"]
+    server["description"] = "One MCP server."
+    keys = server["properties"]
+    for ours in ("name", "where"):
+        del keys[ours]
+    del server["required"]
+    keys["type"] = {"enum": [*TYPES], "description": keys["type"]["description"]}
+    for texts in ("env", "headers"):
+        keys[texts]["additionalProperties"] = {"type": ["string", "number", "boolean"]}
+    keys["tools"]["anyOf"].append({"type": "array", "items": {"type": "string"}})
+    server["oneOf"] = [{"required": ["command"]}, {"required": ["url"]}]
+    return schema

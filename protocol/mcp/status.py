@@ -12,8 +12,8 @@ class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
         name, type, share: as in its entry.
         state: `cold` (not started), `starting`, `leased`, `idle`, or `down` (it failed; it can be tried again in
             `retry_seconds`).
-        key: the first 12 digits of what it is shared by; "" as long as nobody wanted it.
-        by: who shares it, if not everybody.
+        key: the first 12 digits of what it is shared by; "" as long as it was not needed.
+        by: who shares it, if not all.
         breaker: `closed`, `open` or `half-open`, see actors/work/mcp/pool/restarts.
         server, version, protocol: as it told us: who it is, and the revision it speaks.
         tools: how many it has; None if it never ran.

@@ -45,7 +45,7 @@ class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Jwt(msgspec.Struct, frozen=True, kw_only=True):
-    """Tokens that somebody else signs, and where that one's public keys are found."""
+    """Tokens of another issuer, and where its public keys are found."""
 
     issuer: Annotated[Text, Meta(description="What `iss` has to be.")]
     audience: Annotated[Text, Meta(description="What `aud` has to hold.")]
@@ -60,12 +60,12 @@ class Jwt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Auth(msgspec.Struct, frozen=True, kw_only=True):
-    """Who is let in, beside whoever holds the token that a server writes into a file of its user.
+    """Which callers are let in, beside those with the token that a server writes into a file of its user.
 
     Without a `mode` both `keys` and `jwt` count, as far as they are there.
     """
 
-    mode: Annotated[AuthMode | None, Meta(description="Disabled: nobody but the local token.")] = None
+    mode: Annotated[AuthMode | None, Meta(description="Disabled: the local token only.")] = None
     keys: tuple[ApiKey, ...] = ()
     jwt: Jwt | None = None
 

@@ -120,7 +120,7 @@ def _keys(api: ApiSettings, report: Report) -> None:
         ):
             report(
                 (*path, "key_hash"),
-                "is too costly to check: anybody could have us do it",
+                "is too costly to check, and any caller makes the server check it",
                 f"at most m={_MOST_MEMORY}, t={_MOST_PASSES}, p={_MOST_LANES}",
             )
         if key.id and not re.fullmatch(r"[A-Za-z0-9-]{1,64}", key.id):
@@ -138,7 +138,7 @@ def _keys(api: ApiSettings, report: Report) -> None:
                     "warning",
                 )
         if key.subject == "local":
-            report((*path, "subject"), "is 'local', which is whoever runs the server", "another name")
+            report((*path, "subject"), "is 'local', which is the user who runs the server", "another name")
 
 
 def _modes(api: ApiSettings, report: Report) -> None:
@@ -165,7 +165,7 @@ def _jwt(jwt: Jwt, report: Report) -> None:
         report(
             ("auth", "jwt", "jwks_url"),
             f"is '{jwt.jwks_url}'",
-            "an https URL (http only on this machine: whoever sits between could put in keys of their own)",
+            "an https URL (http only on this machine: an attacker in between could put in keys)",
         )
     if not jwt.algorithms:
         report(("auth", "jwt", "algorithms"), "is empty", "one of " + ", ".join(ALGORITHMS))

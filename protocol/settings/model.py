@@ -54,7 +54,7 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         supports_json_schema: whether the server can be asked for a reply that fits a schema.
         max_concurrency: requests to this model that may be under way at once; None for any number.
         max_batch_size, max_tokens_per_chunk: of an embedding model: texts in a request, and tokens in a text.
-        default_chunk_size: of an embedding model: the size of chunks where nobody says another, in characters.
+        default_chunk_size: of an embedding model: the size of chunks where none is given, in characters.
     """
 
     name: str
@@ -100,7 +100,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What `config.yaml` and `CALLBOARD_*` say together.
 
     Attributes:
-        model: `client:model`, empty when nobody chose one; `model_from` says who did.
+        model: `client:model`, empty for none; `model_from` says where it was chosen.
         dry_run: no request goes to a model; the reply is what would have been sent.
         user_agent: of every request to a model; `auto` for our name and version.
         max_output_tokens: bound of every reply, unless the request has its own.

@@ -301,5 +301,4 @@ class _Reader:
 
 
 def _joined(names: str | tuple[str, ...]) -> str:
-    """What an alias stands for, in one text."""
     return names if isinstance(names, str) else ",".join(names)

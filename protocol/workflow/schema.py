@@ -64,7 +64,6 @@ def _is_tag(key: str, properties: Mapping[str, Schema]) -> bool:
 
 
 def _loosened(schema: Schema) -> Schema:
-    """A value's schema with other ways to write it."""
     schema = dict(schema)
     about: Schema = {key: schema.pop(key) for key in ("description", "default", "title") if key in schema}
     if schema.pop("x-as-text", False):

@@ -108,7 +108,6 @@ class Resolver:
         return _Value(Scalar(text, text, node.line, node.column, quoted=True), 1 + len(text) // 32, 0)
 
     def _put(self, value: _Value, at: Scalar, path: Path, depth: int) -> _Value:
-        """A value in the place of its reference."""
         if depth + value.height > MAX_DEPTH:
             self._report("too_deep", f"what {at.text} holds is nested more than {MAX_DEPTH} deep here", at, path, "")
             return _Value(at, 0, 0)

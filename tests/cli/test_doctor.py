@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from callboard.cli import examination
+from callboard.cli import diagnostics
 
 Callboard = Callable[..., "tuple[int, str, str]"]
 
@@ -31,7 +31,7 @@ def test_it_names_what_tools_are_run_and_read_with(callboard: Callboard) -> None
 
 
 def test_what_is_missing_says_how_to_get_it(callboard: Callboard, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(examination, "_TYPESCRIPT", ("tree-sitter-nowhere",))
+    monkeypatch.setattr(diagnostics, "_TYPESCRIPT", ("tree-sitter-nowhere",))
     monkeypatch.setenv("PATH", "/nowhere")
     code, out, _err = callboard("doctor")
     assert code == 0

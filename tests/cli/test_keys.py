@@ -34,7 +34,10 @@ def test_two_keys_are_never_the_same(capsys: pytest.CaptureFixture[str]) -> None
 
 @pytest.mark.parametrize(
     ("arguments", "told"),
-    [(["new", "alice", "-s", "read:run"], "did you mean 'read:runs'?"), (["new", "local"], "whoever runs the server")],
+    [
+        (["new", "alice", "-s", "read:run"], "did you mean 'read:runs'?"),
+        (["new", "local"], "the user who runs the server"),
+    ],
 )
 def test_what_would_not_work_is_refused(arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["keys", *arguments]) == 2

@@ -9,8 +9,7 @@ import msgspec
 import pytest
 
 from callboard.actors.views.run_view import RunView
-from callboard.cli.render.board import detail, title
-from callboard.cli.render.brief import building_in_short
+from callboard.cli.render.brief import building_in_short, detail, title
 from callboard.cli.render.narration import Narrator
 from callboard.protocol import events as ev
 

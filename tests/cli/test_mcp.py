@@ -14,8 +14,7 @@ import trio
 
 from callboard.actors.work.mcp.files import load_mcp
 from callboard.cli import mcp_status
-from callboard.cli.mcp_meeting import _signature
-from callboard.cli.mcp_shelf import reached
+from callboard.cli.mcp_servers import _signature, reached
 from callboard.cli.render.table import fitted
 
 Callboard = Callable[..., "tuple[int, str, str]"]

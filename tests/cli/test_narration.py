@@ -100,7 +100,7 @@ def test_questions_warnings_and_retries_are_told(event: MakeEvent) -> None:
     assert story == [
         "▸ 12:00:00 gate asks: Go on?",
         "▸ 12:00:00 answered at the terminal: yes",
-        "▸ 12:00:00 nobody answered in time",
+        "▸ 12:00:00 no answer in time",
         "warning: [end] lane b was dropped",
         "▸ 12:00:00 m: try 1 failed, next in 500ms -- 429 slow down",
         "▸ 12:00:00 b skipped: an end was reached",

@@ -15,7 +15,7 @@ import trio
 from screen import Screen
 from served_house import House
 
-from callboard.cli.control import opening
+from callboard.cli.control import connection
 from callboard.cli.control.commands import answering
 from callboard.cli.control.commands.answering import value_of
 from callboard.cli.stdin import piped_text
@@ -68,7 +68,7 @@ def test_nobody_at_the_url_is_told_as_json_too(callboard: Callboard, house: Hous
 def test_a_server_without_tls_that_is_asked_for_it_is_told_from_one_that_is_gone(
     callboard: Callboard, house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(opening, "WITHIN", 0.2)
+    monkeypatch.setattr(connection, "WITHIN", 0.2)
     code, _out, err = callboard("ps", "--url", house.url.replace("http:", "https:"))
     assert code in (3, 6)  # it says nothing, or nothing that TLS knows
     assert "http://" in err or "no server of callboard" in err

@@ -109,7 +109,7 @@ def test_a_second_signal_cancels_what_is_under_way(start: Start, tmp_path: Path)
     ("flags", "settings", "code", "said"),
     [
         ((), "api: {enabled: false}", 3, "api.enabled"),
-        (("--host", "0.0.0.0"), "api: {enabled: true}", 2, "nobody has a key"),
+        (("--host", "0.0.0.0"), "api: {enabled: true}", 2, "no key is set"),
         (
             (),
             "api: {limits: {max_body_bytes: -1, max_concurrent_requests: 0}, surprise: 1}",

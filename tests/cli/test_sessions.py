@@ -158,9 +158,9 @@ def test_lokis_sessions_are_there(callboard: Callboard, models: FakeModels, home
 def test_a_session_in_use_by_another_process_is_told(
     callboard: Callboard, models: FakeModels, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from callboard.cli import in_session
+    from callboard.cli import running
 
-    monkeypatch.setattr(in_session, "WAIT", 0.1)
+    monkeypatch.setattr(running, "WAIT", 0.1)
     store = SessionStore(home)
     made = store.create(alias="x")
     lock = store.try_hold(made.id)

@@ -24,10 +24,9 @@ from rich.cells import cell_len
 from screen import Screen
 from served_house import House
 
-from callboard.cli.control.top.closer import about
-from callboard.cli.control.top.keys import Keys
-from callboard.cli.control.top.screen import Screen as Drawn
-from callboard.cli.control.top.table import SORTS, Row, Table, below
+from callboard.cli.control.top.table import SORTS, Row, Table, about, below
+from callboard.cli.control.top.terminal import Keys
+from callboard.cli.control.top.terminal import Screen as Drawn
 from callboard.protocol.control.things import ActorDetail, ActorInfo
 
 Callboard = Callable[..., "tuple[int, str, str]"]

@@ -11,7 +11,7 @@ import trio
 
 from callboard.actors.views.activity import Activity
 from callboard.actors.views.run_view import RunView
-from callboard.cli.render.board import TAIL, detail, lanes, title
+from callboard.cli.render.brief import TAIL, detail, lanes, title
 from callboard.cli.render.plain import PlainLines, choose
 from callboard.cli.render.progress import Progress
 from callboard.cli.render.tree import LiveTree

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from callboard.protocol.agent import agent_schema, read_agent
+from callboard.protocol.graph.model import graph_schema
 from callboard.protocol.graph.read import read_graph
-from callboard.protocol.graph.schema import graph_schema
 from callboard.protocol.source import parse, plain
 
 AGENTS = Path(__file__).parents[1] / "fixtures" / "agents"

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callboard.protocol.surrogates import decode_mended, replaced
+from callboard.protocol.json_values import decode_mended, replaced
 
 TEXTS = st.text(st.characters(codec=None))  # half surrogate pairs included
 

@@ -15,8 +15,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from ....protocol.errors import NodeFailed
-from ....protocol.json_values import NotJson, decode
-from ....protocol.surrogates import decode_mended
+from ....protocol.json_values import NotJson, decode, decode_mended
 from ...io.imports import imported
 from ...io.json_schema import LIBRARY, schema_errors
 from .templates import render

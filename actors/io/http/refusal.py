@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ....protocol.surrogates import UNREADABLE
+from ....protocol.json_values import UNREADABLE
 
 if TYPE_CHECKING:
     import httpx

@@ -13,9 +13,9 @@ from pathlib import Path
 import msgspec
 
 from ....protocol.errors import KnowledgeError, KnowledgeMissing
+from ....protocol.json_values import UNREADABLE
 from ....protocol.languages import Language
 from ....protocol.settings import Settings
-from ....protocol.surrogates import UNREADABLE
 from .base.places import Places
 
 

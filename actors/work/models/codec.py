@@ -32,7 +32,7 @@ from ....protocol.chat import (
     text_of,
 )
 from ....protocol.errors import ModelError, UpstreamError
-from ....protocol.surrogates import UNREADABLE, decode_mended
+from ....protocol.json_values import UNREADABLE, decode_mended
 
 Json = Any
 T = TypeVar("T")

@@ -34,7 +34,7 @@ from ....protocol.chat import (
     parts_of,
 )
 from ....protocol.errors import ModelError
-from ....protocol.surrogates import UNREADABLE
+from ....protocol.json_values import UNREADABLE
 from .codec import Outgoing, file_as_text, without_files
 from .openai import OpenAiCodec
 

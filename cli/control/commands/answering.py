@@ -52,7 +52,7 @@ def answer_question(where: Where, id: str, texts: Sequence[str], *, as_json: boo
         value = value_of(question, texts) if texts else await _asked_for(question)
         done = await client.ask("_question/answer", own.Answered, question=question.id, value=value)
         if not done.answered:
-            raise Conflict(f"question {question.id} is open no more: somebody else was faster, or it was withdrawn")
+            raise Conflict(f"question {question.id} is open no more: another client was faster, or it was withdrawn")
         return question
 
     question = with_client(where, answer)
@@ -142,7 +142,7 @@ class _OneQuestion:
 
 def _told(question: Question) -> str:
     asker: dict[str, object] = {"node": question.node, "actor": question.actor, "permission": question.permission}
-    who = paths.asker(asker) or "somebody"
+    who = paths.asker(asker) or "the run"
     lines = [f"{safe(question.id)}  {safe(question.run)}  {safe(who)} asks"]
     lines += [f"    {line}" for line in safe(question.text).split("\n")]
     if question.problem:

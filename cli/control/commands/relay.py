@@ -58,7 +58,6 @@ class AtTheEnd(Relay):
         """Nothing is written before the end."""
 
     def finish(self, outcome: Outcome | None) -> None:
-        """Writes the result."""
         if outcome is not None:
             self._result.finish(outcome)
 
@@ -72,7 +71,6 @@ class Lines(Relay):
         super().__init__(stream)
 
     def put(self, line: bytes) -> None:
-        """Hands the line to the writer."""
         self._writer.put(line.decode("utf-8", "surrogateescape") + "\n")
 
 
@@ -88,7 +86,6 @@ class Story(Relay):
         super().__init__(stream)
 
     def put(self, line: bytes) -> None:
-        """Hands to the writer what there is to say about it."""
         event = decode(line)
         if event is None:
             return

@@ -27,10 +27,8 @@ from ..frame import with_client
 from ..lookup import find_run
 from ..servers import Where
 from ..subscriptions import QuestionWatch, TreeWatch
-from .closer import about
-from .keys import Keys
-from .screen import Screen
-from .table import Row, Table, below, total
+from .table import Row, Table, about, below, total
+from .terminal import Keys, Screen
 
 _GAP = 0.2
 """Seconds between two pictures, at least."""
@@ -189,7 +187,6 @@ class Top:
         return rows + [Row("")] * (room - len(rows))
 
     async def _look_closer(self) -> None:
-        """Keep what is shown of one actor fresh."""
         while True:
             await trio.sleep(_TICK)
             if self._closer is not None:
@@ -252,7 +249,6 @@ class Top:
 
     @property
     def _meant(self) -> ActorInfo | None:
-        """The actor that is looked at closely, else the one under the cursor."""
         if self._closer is None:
             return self._table.chosen
         shown = self._closer[0]
@@ -282,7 +278,6 @@ class Top:
         self._dirty.set()
 
     async def _try(self, act: Callable[[], Awaitable[None]]) -> None:
-        """Do something that the server may refuse; the last row shows the refusal."""
         try:
             await act()
         except CallboardError as error:
@@ -345,7 +340,7 @@ class Top:
         async def send() -> None:
             done = await self._client.ask("_question/answer", own.Answered, question=question.id, value=value)
             self._say(
-                f"{question.id} answered" if done.answered else f"somebody else has answered {question.id} before"
+                f"{question.id} answered" if done.answered else f"another client has answered {question.id} before"
             )
 
         await self._try(send)

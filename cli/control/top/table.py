@@ -1,18 +1,20 @@
-"""What is shown of many actors: which of them, in which order, in which columns, and where the cursor is.
+"""What is shown of many actors (which of them, in which order, in which columns, where the cursor is), and of one.
 
 Only the rows that fit the screen are made, so a thousand actors cost little more than fifty.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+import msgspec
 from rich.cells import cell_len, set_cell_size
 
-from ....protocol.control.things import ActorInfo
-from ...render.text import one_line
+from ....protocol.control.things import ActorDetail, ActorInfo
+from ...render.text import one_line, safe
 from ..figures import age, amount, money, seconds_since
 
 _NARROWEST = 40
@@ -208,7 +210,6 @@ def full(actors: Iterable[ActorInfo]) -> list[Sequence[str]]:
 
 
 def _layout(width: int) -> tuple[Sequence[_Column], int, int]:
-    """The columns that have room, and how wide path and doing are."""
     columns = list(_COLUMNS)
     while columns:
         room = width - 2 - sum(each.width + 2 for each in columns) - 2
@@ -225,7 +226,6 @@ def _words(actor: ActorInfo) -> str:
 
 
 def _fit(text: str, width: int, *, right: bool = False) -> str:
-    """The text in exactly so many columns of the terminal."""
     taken = cell_len(text)
     if taken > width:
         return set_cell_size(text, width - 1) + "…" if width > 1 else set_cell_size(text, width)
@@ -234,10 +234,60 @@ def _fit(text: str, width: int, *, right: bool = False) -> str:
 
 
 def _tail(path: str, width: int) -> str:
-    """The path, or as much of its end as fits."""
     text = one_line(path[-_LONG:], _LONG)
     if cell_len(text) <= width:
         return _fit(text, width)
     while cell_len(text) > width - 1:
         text = text[max(1, (cell_len(text) - width + 1) // 2) :]
     return _fit("…" + text, width)
+
+
+class _Told(msgspec.Struct):
+    ts: datetime
+    kind: str
+    data: Any = None
+
+
+def about(actor: ActorDetail) -> list[Row]:
+    """All there is to see, as long as it takes."""
+    doing = age(seconds_since(actor.doing_since))
+    fields = {
+        "path": actor.path,
+        "kind": actor.kind + (f" of {actor.run}" if actor.run else ""),
+        "state": actor.state + (", paused" if actor.paused else ""),
+        "since": age(seconds_since(actor.since)),
+        "doing": f"{actor.doing}, for {doing}" if doing else actor.doing,
+        "mailbox": f"{actor.received} taken, {actor.mailbox} waiting" if actor.received or actor.mailbox else "",
+        "sent": f"{actor.sent} messages since the tree is watched" if actor.sent else "",
+        "memory": f"{actor.memory / 1e6:.0f} MB" if actor.memory else "",
+        "children": str(actor.children or ""),
+        "turns": str(actor.turns or ""),
+        "tokens": f"{amount(actor.input_tokens)} in, {amount(actor.output_tokens)} out" if tokens(actor) else "",
+        "cost": money(actor.cost),
+        "restarts": str(actor.restarts or ""),
+        "events": f"{amount(actor.events)}, the last {actor.last_event}" if actor.events else "",
+    }
+    rows = [Row(f"{name:<10}{one_line(value, 400)}") for name, value in fields.items() if value]
+    rows += [
+        Row(""),
+        Row("last events", "title"),
+        *(map(_event, actor.recent) if actor.recent else [Row("  none", "dim")]),
+    ]
+    if actor.stack:
+        rows += [Row(""), Row("where its task stands", "title")]
+        rows += [Row("  " + _source(line)) for line in actor.stack.rstrip("\n").split("\n")]
+    return rows
+
+
+def _source(line: str) -> str:
+    return safe(line[:400]).replace("\n", " ").expandtabs(4)
+
+
+def _event(raw: msgspec.Raw) -> Row:
+    try:
+        told = msgspec.json.decode(raw, type=_Told)
+    except msgspec.MsgspecError:
+        return Row("  (an event that can't be read)", "dim")
+    data = "" if not told.data else json.dumps(told.data, ensure_ascii=False)
+    when = told.ts.astimezone().strftime("%H:%M:%S")
+    return Row(f"  {when} {one_line(told.kind, 30):<20} {one_line(data, 400)}".rstrip())

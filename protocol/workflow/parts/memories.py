@@ -37,7 +37,6 @@ def read_memories(config: Part) -> tuple[MemoryUse, ...]:
 
 
 def _defaults(use: Part) -> dict[str, Any]:
-    """What an entry means where it is silent."""
     dialect = use.reading.dialect
     if dialect.silent_memories_work and {"read", "write"}.isdisjoint(use.entries):
         dialect = DEVALL

@@ -274,7 +274,6 @@ def _is_empty(entry: Entry) -> bool:
 
 @lru_cache(maxsize=64)
 def _optional_texts(cls: type[msgspec.Struct]) -> frozenset[str]:
-    """The keys of a struct that are a text or nothing."""
     info = inspect.type_info(cls)
     assert isinstance(info, inspect.StructType)
     return frozenset(field.encode_name for field in info.fields if not field.required and _is_text(field.type))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from .....protocol.errors import ModelError
-from .....protocol.surrogates import UNREADABLE
+from .....protocol.json_values import UNREADABLE
 from .....protocol.workflow.agents import Mem0Store
 from .likeness import plain
 from .stores import Experience, Question

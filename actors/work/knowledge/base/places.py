@@ -27,7 +27,7 @@ from typing import final
 import msgspec
 
 from .....protocol.errors import KnowledgeBusy, KnowledgeError, KnowledgeMissing
-from .....protocol.surrogates import UNREADABLE
+from .....protocol.json_values import UNREADABLE
 from ....io.whole_file import sync, unfinished, write_whole
 from .lost import Lost
 from .model import FORMAT, Meta

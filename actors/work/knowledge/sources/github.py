@@ -18,8 +18,8 @@ from urllib.parse import quote, unquote
 import httpx
 import msgspec
 
+from .....protocol.json_values import UNREADABLE
 from .....protocol.knowledge import Document, Unreadable
-from .....protocol.surrogates import UNREADABLE
 from ..reading import kinds
 from ..reading.bounds import CantRead
 from ..reading.read import check_size, read

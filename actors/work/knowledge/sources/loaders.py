@@ -24,9 +24,9 @@ import msgspec
 import trio
 
 from .....protocol.errors import ProcessError, TimedOut
+from .....protocol.json_values import UNREADABLE
 from .....protocol.knowledge import Document, Unreadable
 from .....protocol.references import expanded
-from .....protocol.surrogates import UNREADABLE
 from ..reading.bounds import TOO_MUCH, CantRead
 from ..reading.read import Raw, read
 from .found import Desk, Finding, Found, held

@@ -13,7 +13,7 @@ from typing import final
 import msgspec
 import trio
 
-from .....protocol.surrogates import UNREADABLE
+from .....protocol.json_values import UNREADABLE
 
 
 class Visit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -166,7 +166,6 @@ def _config(home: Path, named_by: str, health: str) -> Found:
 
 
 def _read_settings(file: Path) -> tuple[Settings, str]:
-    """The settings as far as they can be read, and one line about the file's health."""
     try:
         text = file.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -200,7 +199,6 @@ def _keys(settings: Settings) -> dict[str, bool | str]:
 
 
 def _node_version(path: str | None) -> str | None:
-    """What `node --version` says."""
     if path is None:
         return None
     try:
@@ -211,9 +209,8 @@ def _node_version(path: str | None) -> str | None:
 
 
 def _mcp(home: Path, settings: Settings) -> Found:
-    """The file of MCP servers, and whether their programs are here."""
     from ..actors.work.mcp.files import load_mcp
-    from .mcp_shelf import lacks_program
+    from .mcp_servers import lacks_program
 
     config = load_mcp(home)
     missing: dict[str, list[str]] = {}
@@ -242,7 +239,6 @@ def _local() -> Found:
 
 
 def _default_model(settings: Settings) -> str:
-    """The model that a run without `--model` would use, in one line."""
     from ..actors.work.models.catalog import Catalog
 
     try:

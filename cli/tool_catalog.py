@@ -1,11 +1,13 @@
-"""Lists tools for `callboard tools` and `callboard agents show`.
+"""Lists tools, and shows one, for `callboard tools` and `callboard agents show`.
 
 A tool file with errors does not hide the others: it is reported.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +15,7 @@ from typing import Any
 from .. import GraphAgent, LoopAgent
 from ..actors.io.directories import config_dir as configured
 from ..actors.io.settings import load_settings
+from ..actors.runs.target import load_agent
 from ..actors.runs.tool_checks import KnownServers
 from ..actors.work.tools.collect import ENDINGS, Shelf, ToolOptions, agent_file
 from ..actors.work.tools.permissions import Permissions
@@ -20,7 +23,8 @@ from ..actors.work.tools.tool import Tool
 from ..protocol.errors import InvalidFile, UsageError
 from ..protocol.permissions import Permissions as Rules
 from ..protocol.problems import Problem, did_you_mean
-from .render.text import one_line
+from .render.table import columns
+from .render.text import json_object, one_line, safe
 
 BUILT_IN = "built in"
 _EFFECTS = {
@@ -182,7 +186,6 @@ def rules_of(agent: GraphAgent | LoopAgent | None) -> Rules:
 
 
 def _hint(name: str, of_all: str, own: list[str] | None) -> str:
-    """What may have been meant; `own` are the tools of the agent that was named, None if none was."""
     if own is None:
         return f"{of_all} (an agent's own tools: --agent NAME)"
     return did_you_mean(name, own) or (f"the agent has: {', '.join(own)}; {of_all}" if own else of_all)
@@ -190,3 +193,56 @@ def _hint(name: str, of_all: str, own: list[str] | None) -> str:
 
 def _problems_of(error: InvalidFile, file: str) -> list[Problem]:
     return list(error.problems) or [Problem(severity="error", code=error.code, file=file, message=str(error))]
+
+
+_PERMISSIONS = {"allow": "runs without asking", "ask": "asks a person first", "deny": "is denied"}
+
+
+def list_tools(agent_name: str | None, config_dir: str | None, *, as_json: bool) -> tuple[str, bool]:
+    """All tools, an agent's own first, and whether a tool file has errors. Those go to stderr."""
+    box = Toolbox(config_dir)
+    tools, problems = box.everywhere()
+    own: list[ToolSeen] = []
+    if agent_name is not None:
+        own = box.own(load_agent(agent_name, config_dir=config_dir))
+    if as_json:
+        found = [tool.to_wire() for tool in (*own, *tools)]
+        text = json_object(tools=found)
+    else:
+        text = _listed(agent_name, own, tools, str(box.base / "functions" / "tools"))
+    for problem in problems:
+        sys.stderr.write(safe(str(problem)) + "\n")
+    return text, any(problem.severity == "error" for problem in problems)
+
+
+def show_tool(name: str, agent_name: str | None, config_dir: str | None, *, as_json: bool) -> str:
+    """One tool: for people, or as JSON.
+
+    Raises:
+        UsageError: there is no such tool.
+        InvalidFile: its file has errors.
+    """
+    agent = None if agent_name is None else load_agent(agent_name, config_dir=config_dir)
+    tool = Toolbox(config_dir).one(name, agent)
+    if as_json:
+        return json_object(**tool.to_wire())
+    schema = json.dumps(tool.tool.spec.parameters, indent=2, ensure_ascii=False)
+    facts = [["from", tool.source], ["does", tool.effect], ["a call", _PERMISSIONS[tool.permission]]]
+    told = [f"  {line}" for line in safe(tool.tool.spec.description.strip()).splitlines()]
+    return "\n".join([safe(tool.name), *told, "", *columns(facts), "", safe(schema)]) + "\n"
+
+
+def _listed(agent: str | None, own: list[ToolSeen], tools: list[ToolSeen], folder: str) -> str:
+    yours = [tool for tool in tools if tool.source != BUILT_IN]
+    ours = [tool for tool in tools if tool.source == BUILT_IN]
+    lines: list[str] = []
+    if agent is not None:
+        lines += [f"of {safe(agent)}" + (f" ({safe(own[0].source)})" if own else ""), *(_rows(own) or ["  none"])]
+    lines += [f"yours ({safe(folder)})", *(_rows(yours) or ["  none yet (one .sh, .py or .ts file per tool)"])]
+    lines += ["built in", *(_rows(ours) or ["  none (each name is taken by one of yours)"])]
+    return "\n".join(lines) + "\n"
+
+
+def _rows(tools: list[ToolSeen]) -> list[str]:
+    asks = {"allow": "", "ask": "asks first", "deny": "denied"}
+    return columns([[tool.name, asks[tool.permission], tool.summary] for tool in tools])

@@ -1,0 +1,202 @@
+"""The terminal of `callboard top`: rows of text on the whole screen, and keys as they are pressed.
+
+Of a picture only the rows that are not there already are written. The screen is the terminal's alternate one: what was
+on it before comes back at the end, and while a prompt needs the terminal in between. Keys have names: `up`, `enter`,
+`esc`, or the character itself.
+"""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import os
+import re
+import termios
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import trio
+from rich.cells import cell_len, set_cell_size
+
+from ...render.early import READING, drop_pending
+from .table import Row
+
+_OPEN = "\x1b[?1049h\x1b[?25l\x1b[?7l"
+_CLOSE = "\x1b[?7h\x1b[?25h\x1b[?1049l"
+_STYLES = {"": "", "here": "7", "title": "1", "dim": "2", "question": "1;33", "warning": "33"}
+_UNCOLOURED = {"question": "1", "warning": "1"}
+
+
+class Screen:
+    """The terminal at these file descriptors.
+
+    Args:
+        coloured: whether rows may have colours. Bold and reverse are none.
+    """
+
+    def __init__(self, source: int, sink: int, *, coloured: bool) -> None:
+        self._source = source
+        self._sink = sink
+        self._coloured = coloured
+        self._shown: list[str] = []
+        self._modes: Any = None
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Columns and rows."""
+        try:
+            found = os.get_terminal_size(self._sink)
+        except OSError:
+            return 80, 24
+        return found.columns or 80, found.lines or 24
+
+    def open(self) -> None:
+        """Take the screen, and have keys come one by one; Ctrl-C stays a signal."""
+        self._modes = termios.tcgetattr(self._source)
+        modes = termios.tcgetattr(self._source)
+        modes[0] &= ~(termios.IXON | termios.ICRNL)  # Ctrl-S must not stop us in the middle of a picture
+        modes[3] &= ~(termios.ICANON | termios.ECHO)
+        termios.tcsetattr(self._source, termios.TCSADRAIN, modes)
+        self._shown = []
+        self._write(_OPEN)
+
+    def close(self) -> None:
+        """Give it back; does nothing if that is done."""
+        if self._modes is None:
+            return
+        modes, self._modes = self._modes, None
+        with contextlib.suppress(OSError, termios.error):  # the terminal has gone
+            self._write(_CLOSE)
+            termios.tcsetattr(self._source, termios.TCSADRAIN, modes)
+
+    @contextlib.contextmanager
+    def aside(self) -> Iterator[None]:
+        """Leave the terminal to a prompt for the length of the `with` block."""
+        self.close()
+        try:
+            yield
+        finally:
+            self.open()
+
+    def forget(self) -> None:
+        """Whatever is on the screen, draw all of it next time."""
+        self._shown = []
+
+    def show(self, rows: Sequence[Row]) -> None:
+        """Draw the rows, from the top of the screen on."""
+        width, height = self.size
+        lines = [self._painted(row, width) for row in rows[:height]]
+        lines += [""] * (height - len(lines))
+        changed = [
+            f"\x1b[{place + 1};1H\x1b[2K{line}"
+            for place, line in enumerate(lines)
+            if place >= len(self._shown) or self._shown[place] != line
+        ]
+        self._shown = lines
+        if changed:
+            self._write("".join(changed))
+
+    def _painted(self, row: Row, width: int) -> str:
+        text = row.text if cell_len(row.text) <= width else set_cell_size(row.text, width)
+        code = _STYLES[row.style] if self._coloured else _UNCOLOURED.get(row.style, _STYLES[row.style])
+        return f"\x1b[{code}m{text}\x1b[0m" if code else text
+
+    def _write(self, text: str) -> None:
+        left = memoryview(text.encode("utf-8", "backslashreplace"))
+        while left:
+            left = left[os.write(self._sink, left) :]
+
+
+_SEQUENCE = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|O[@-~])")
+_NAMES = {
+    "\x1b[A": "up",
+    "\x1b[B": "down",
+    "\x1bOA": "up",
+    "\x1bOB": "down",
+    "\x1b[5~": "pgup",
+    "\x1b[6~": "pgdn",
+    "\x1b[H": "home",
+    "\x1b[F": "end",
+    "\x1bOH": "home",
+    "\x1bOF": "end",
+    "\x1b[1~": "home",
+    "\x1b[4~": "end",
+    "\r": "enter",
+    "\n": "enter",
+    "\x7f": "backspace",
+    "\x08": "backspace",
+    "\x04": "eof",
+    "\x1b": "esc",
+}
+_ALONE = 0.05
+"""Seconds after which an escape character is the key of that name, and no beginning of another."""
+
+
+class Keys:
+    """Reads a terminal that is in a mode without lines and echo.
+
+    Args:
+        source: its file descriptor.
+    """
+
+    def __init__(self, source: int) -> None:
+        self._source = source
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._text = ""
+        self._keys: deque[str] = deque()
+
+    async def get(self) -> str:
+        """The next key; `eof` when the terminal has gone."""
+        while not self._keys:
+            wait = _ALONE if self._text else float("inf")
+            with trio.move_on_after(wait) as clock:
+                await trio.lowlevel.wait_readable(self._source)
+            if clock.cancelled_caught:
+                self._split(whole=True)
+                continue
+            try:
+                data = os.read(self._source, 1024)
+            except OSError:
+                data = b""
+            if not data:
+                return "eof"
+            self._text += self._decoder.decode(data)
+            self._split(whole=False)
+        return self._keys.popleft()
+
+    def forget(self) -> None:
+        """Drop the keys that were pressed and not asked for yet: they were meant for what was on the screen then."""
+        self._keys.clear()
+        self._text = ""
+        drop_pending(self._source)
+
+    async def settle(self) -> None:
+        """Wait until a person can have read what has just been drawn, and no key came meanwhile (`render.early`)."""
+        self.forget()
+        while True:
+            with trio.move_on_after(READING) as quiet:
+                await trio.lowlevel.wait_readable(self._source)
+            if quiet.cancelled_caught:
+                return
+            try:
+                if not os.read(self._source, 1024):
+                    return
+            except OSError:  # the terminal has gone, which `get` tells
+                return
+
+    def _split(self, *, whole: bool) -> None:
+        """Take keys off the text; with `whole` nothing is left for later."""
+        while self._text:
+            if self._text[0] != "\x1b":
+                length = 1
+            elif found := _SEQUENCE.match(self._text):
+                length = found.end()
+            elif whole or (len(self._text) > 1 and self._text[1] not in "[O"):
+                length = 1
+            else:
+                return
+            part, self._text = self._text[:length], self._text[length:]
+            name = _NAMES.get(part, part)
+            if name.isprintable():  # a sequence that means nothing here is dropped
+                self._keys.append(name)
