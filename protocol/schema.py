@@ -7,11 +7,17 @@ some lists of one may be written without the brackets.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 Schema = dict[str, Any]
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+def by_tag(*kinds: type[T]) -> dict[str, type[T]]:
+    """Structs by their tags, which the files write as `type`; a union of them may be given as its members."""
+    return {str(kind.__struct_config__.tag): kind for kind in kinds}
 
 
 def schema_of(cls: type[msgspec.Struct], *, title: str) -> Schema:

@@ -10,7 +10,7 @@ accepts without using them yet say so in docs/graphs.md.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias, get_args
 
 import msgspec
 from msgspec import Meta
@@ -19,7 +19,7 @@ from ..languages import Language
 from ..mcp.config import ToolMode
 from ..no_effect import no_effect
 from ..permissions import Permissions
-from ..schema import schema_of
+from ..schema import by_tag, schema_of
 from ..source import Path, Source
 
 Id: TypeAlias = Annotated[str, Meta(min_length=1)]
@@ -128,8 +128,6 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 class ScriptNode(Node, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="script"):
     """Runs a .sh, .py or .ts file; the JSON object it prints is merged into the state."""
 
-    kind: ClassVar[str] = "script"
-
     script: Annotated[Id, Meta(description="Path relative to the agent's directory.")]
     timeout: Seconds = 30
     fallback: Annotated[str | None, Meta(description="Where to go when the script fails.")] = None
@@ -140,8 +138,6 @@ class ScriptNode(Node, frozen=True, kw_only=True, forbid_unknown_fields=True, ta
 
 class LlmNode(Node, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="llm"):
     """Asks a model once, with as many tool turns as it needs up to `max_iterations`."""
-
-    kind: ClassVar[str] = "llm"
 
     prompt: Annotated[str, Meta(description="The user message (template).")]
     instructions: Annotated[str | None, Meta(description="The system prompt (template).")] = None
@@ -165,8 +161,6 @@ class LlmNode(Node, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_f
 class AgentNode(Node, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="agent"):
     """Runs another agent and waits for its answer."""
 
-    kind: ClassVar[str] = "agent"
-
     agent: Annotated[Id, Meta(description="Name of an agent in the configuration directory.")]
     prompt: Annotated[str, Meta(description="The child's user message (template).")]
     timeout: Seconds = 300
@@ -180,8 +174,6 @@ class AgentNode(Node, frozen=True, kw_only=True, forbid_unknown_fields=True, tag
 class ApprovalNode(Node, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="approval"):
     """Asks a person to choose; the choice decides where to go."""
 
-    kind: ClassVar[str] = "approval"
-
     question: Annotated[str, Meta(description="What to show (template).")]
     options: Annotated[tuple[str, ...], Meta(description="The listed choices.")]
     routes: Annotated[dict[str, str], Meta(description="Option to node.")]
@@ -194,8 +186,6 @@ class ApprovalNode(Node, frozen=True, kw_only=True, forbid_unknown_fields=True, 
 class InputNode(Node, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="input"):
     """Asks a person for a text."""
 
-    kind: ClassVar[str] = "input"
-
     question: Annotated[str, Meta(description="What to show (template).")]
     default: Annotated[str | None, Meta(description="What an empty answer means (template).")] = None
     validation: Annotated[str | None, Meta(description="`len(input) OP N` with OP one of > >= < <= ==.")] = None
@@ -206,8 +196,6 @@ class InputNode(Node, frozen=True, kw_only=True, forbid_unknown_fields=True, tag
 
 class RagNode(Node, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="rag"):
     """Looks up a query in documents."""
-
-    kind: ClassVar[str] = "rag"
 
     documents: Annotated[tuple[str, ...], Meta(description="Files, directories, globs or URLs.")]
     query: Annotated[str, Meta(description="What to look up (template).")] = "{{initial_prompt}}"
@@ -228,8 +216,6 @@ class RagNode(Node, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_f
 class MapNode(Node, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="map"):
     """Runs a branch once per item of a list and collects the results in the list's order."""
 
-    kind: ClassVar[str] = "map"
-
     over: Annotated[Id, Meta(description="Template of exactly one {{path}} to a list.")]
     as_: Annotated[str, Meta(min_length=1, description="State key of the item inside the branch.")] = msgspec.field(
         name="as"
@@ -245,24 +231,16 @@ class MapNode(Node, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_f
 class EndNode(Node, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="end"):
     """Ends the run; its rendered `output` is the result."""
 
-    kind: ClassVar[str] = "end"
-
     output: Annotated[str, Meta(description="The result (template; missing keys are empty).")] = ""
 
 
-AnyNode: TypeAlias = ScriptNode | LlmNode | AgentNode | ApprovalNode | InputNode | RagNode | MapNode | EndNode
+AnyNode: TypeAlias = ScriptNode | ApprovalNode | InputNode | LlmNode | RagNode | MapNode | AgentNode | EndNode
 
-NODE_TYPES: dict[str, type[AnyNode]] = {
-    "script": ScriptNode,
-    "approval": ApprovalNode,
-    "input": InputNode,
-    "llm": LlmNode,
-    "rag": RagNode,
-    "map": MapNode,
-    "agent": AgentNode,
-    "end": EndNode,
-}
+NODE_TYPES: dict[str, type[AnyNode]] = by_tag(*get_args(AnyNode))
 """Every value of `type:` and its struct."""
+
+for _kind, _struct in NODE_TYPES.items():
+    _struct.kind = _kind
 
 
 class GraphFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
+from ..schema import by_tag
 from ..source import Path
 from .edges import Count, Id, Texts
 
@@ -69,11 +70,7 @@ class McpLocalTools(_Block, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 ToolSource: TypeAlias = FunctionTools | McpRemoteTools | McpLocalTools
 
-TOOL_SOURCES: dict[str, type[ToolSource]] = {
-    "function": FunctionTools,
-    "mcp_remote": McpRemoteTools,
-    "mcp_local": McpLocalTools,
-}
+TOOL_SOURCES: dict[str, type[ToolSource]] = by_tag(FunctionTools, McpRemoteTools, McpLocalTools)
 """Every value of `type` in an entry of `tooling`."""
 
 
@@ -195,12 +192,7 @@ class Mem0Store(_Block, frozen=True, kw_only=True, forbid_unknown_fields=True, t
 
 StoreConfig: TypeAlias = SimpleStore | FileStore | Blackboard | Mem0Store
 
-STORES: dict[str, type[StoreConfig]] = {
-    "simple": SimpleStore,
-    "file": FileStore,
-    "blackboard": Blackboard,
-    "mem0": Mem0Store,
-}
+STORES: dict[str, type[StoreConfig]] = by_tag(SimpleStore, FileStore, Blackboard, Mem0Store)
 """Every value of a store's `type`."""
 
 

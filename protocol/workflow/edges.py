@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
+from ..schema import by_tag
 from ..source import Path
 
 Id: TypeAlias = Annotated[str, Meta(min_length=1)]
@@ -74,11 +75,7 @@ class RegexCondition(_Tagged, frozen=True, kw_only=True, tag="regex"):
 
 Condition: TypeAlias = Always | Never | FunctionCondition | KeywordCondition | RegexCondition
 
-CONDITIONS: dict[str, type[FunctionCondition | KeywordCondition | RegexCondition]] = {
-    "function": FunctionCondition,
-    "keyword": KeywordCondition,
-    "regex": RegexCondition,
-}
+CONDITIONS: dict[str, type[Condition]] = by_tag(FunctionCondition, KeywordCondition, RegexCondition)
 """Every value of a condition's `type`."""
 
 CONDITION_FUNCTIONS = frozenset(
@@ -128,11 +125,7 @@ class FunctionProcessor(_Tagged, frozen=True, kw_only=True, tag="function"):
 
 Processor: TypeAlias = RegexExtract | Template | FunctionProcessor
 
-PROCESSORS: dict[str, type[Processor]] = {
-    "regex_extract": RegexExtract,
-    "function": FunctionProcessor,
-    "template": Template,
-}
+PROCESSORS: dict[str, type[Processor]] = by_tag(RegexExtract, FunctionProcessor, Template)
 """Every value of a processor's `type`."""
 
 PROCESSOR_FUNCTIONS = frozenset({"uppercase_payload", "code_save_and_run"})
@@ -179,13 +172,7 @@ class ByDelimiter(_Tagged, frozen=True, kw_only=True, tag="delimiter"):
 
 Split: TypeAlias = ByMessage | ByMatch | ByPath | ByArray | ByLines | ByDelimiter
 
-SPLITS: dict[str, type[ByMessage | ByMatch | ByPath | ByArray | ByLines]] = {
-    "message": ByMessage,
-    "regex": ByMatch,
-    "json_path": ByPath,
-    "json_array": ByArray,
-    "lines": ByLines,
-}
+SPLITS: dict[str, type[Split]] = by_tag(ByMessage, ByMatch, ByPath, ByArray, ByLines)
 """Every value of a split's `type`."""
 
 GUIDE_SPLITS: dict[str, type[ByArray | ByDelimiter | ByLines]] = {

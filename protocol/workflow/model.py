@@ -10,11 +10,12 @@ Fields marked *ours* do not exist in DevAll.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 import msgspec
 from msgspec import Meta
 
+from ..schema import by_tag
 from ..source import Path, Source
 from .agents import Loose, MemoryUse, Reflection, Retry, Skills, Store, Tooling
 from .dialect import STANDARD, Dialect, Mode
@@ -132,25 +133,16 @@ class CustomConfig(_Config, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 NodeConfig: TypeAlias = (
     AgentConfig
     | HumanConfig
-    | LiteralConfig
-    | PassthroughConfig
+    | SubgraphConfig
     | PythonConfig
+    | PassthroughConfig
+    | LiteralConfig
     | LoopCounterConfig
     | LoopTimerConfig
-    | SubgraphConfig
     | CustomConfig
 )
 
-NODE_TYPES: dict[str, type[NodeConfig]] = {
-    "agent": AgentConfig,
-    "human": HumanConfig,
-    "subgraph": SubgraphConfig,
-    "python": PythonConfig,
-    "passthrough": PassthroughConfig,
-    "literal": LiteralConfig,
-    "loop_counter": LoopCounterConfig,
-    "loop_timer": LoopTimerConfig,
-}
+NODE_TYPES: dict[str, type[NodeConfig]] = by_tag(*get_args(NodeConfig)[:-1])
 """Every value of a node's `type`, plugins aside, and the struct of its `config`."""
 
 GATES = (LoopCounterConfig, LoopTimerConfig)
