@@ -29,7 +29,6 @@ from ..protocol.kernel.events import ActorSpawned, ActorStopped, ActorStuck, Dea
 from .ending import end_together
 from .mailbox import BOUND, TURN
 from .ref import End, Reason, Ref, Request, State, describe
-from .tasks import run
 
 if TYPE_CHECKING:
     from .actor import Actor
@@ -189,7 +188,13 @@ class Life:
             if self._context is None:
                 self._context = contextvars.copy_context()
             context = self._context
-        run(self, None if context is None else context.copy())
+        self.root.workers.run(self, None if context is None else context.copy())
+
+    def launch_soon(self, context: contextvars.Context) -> None:
+        """As `launch`, in the next task that is free: cheaper, for children that are launched in a row."""
+        if self.stream.heard:
+            self.stream.publish(self, _SPAWNED)
+        self.root.workers.run_soon(self, context)
 
     def started(self, value: Any = None) -> None:
         """Tell my starter that I am ready (`value` is what it gets)."""

@@ -41,6 +41,7 @@ from .hang_guard import HangGuard
 from .life import Life
 from .mailbox import Mailbox
 from .ref import Ref
+from .tasks import Workers
 from .told import N
 
 if TYPE_CHECKING:
@@ -110,8 +111,7 @@ class Root:
         self.pauses: Pauses | None = None
         self.sent: Sent | None = None
         self.tasks: dict[trio.lowlevel.Task, Life] = {}
-        self.idle: list[trio.lowlevel.Task] = []
-        """Tasks that wait for an actor to run (see `life.work`)."""
+        self.workers = Workers(self)
         self.nursery: trio.Nursery
         self.actor = Actor(self, None, _keep, (), name="", bond="watched", stop_within=0.0)
         self.own_signals = signals

@@ -279,7 +279,7 @@ class Driver:
             child = self._me.adopt(self._perform, (work,), name=work.name, bond="watched")
             running[work.key] = (child, now)
             child.on_end(partial(self._ended, work))
-            child.launch(self._context)
+            child.launch_soon(self._context)
 
     async def _do_in_place(self, work: InPlace) -> None:
         self._in_place, self._is_in_place = None, True

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextvars import ContextVar
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar, copy_context
 
 import trio
 import trio.testing
@@ -56,7 +57,97 @@ async def test_idle_tasks_share_no_context_with_those_of_other_threads() -> None
         for ref in refs:
             await ref.wait()
         await trio.testing.wait_all_tasks_blocked()
-        contexts = [task.context for task in root.idle]
+        contexts = [task.context for task in root.workers.idle]
         assert len(contexts) == 3
         assert len({id(context) for context in contexts}) == 3
         assert not any(context.get(WORD) for context in contexts)
+
+
+def launched(me: Actor, body: Callable[..., Awaitable[object]], many: int) -> list[Actor]:
+    """So many children that run `body`, launched in a row."""
+    context = copy_context()
+    children = [me.adopt(body, (), name=None, bond="watched") for _ in range(many)]
+    for child in children:
+        child.launch_soon(context)
+    return children
+
+
+async def test_actors_launched_in_a_row_that_do_not_wait_share_a_few_tasks() -> None:
+    async def starter(me: Actor) -> int:
+        children = launched(me, task_of, 1_000)
+        ends = [await child.wait_over() for child in children]
+        return len({end.value for end in ends})
+
+    async with Root() as root:
+        assert await root.spawn(starter).result() < 20
+
+
+async def test_actors_launched_in_a_row_that_wait_have_a_task_each_within_a_dozen_turns() -> None:
+    begun = 0
+
+    async def waits(_: Actor) -> None:
+        nonlocal begun
+        begun += 1
+        await trio.sleep_forever()
+
+    async def starter(me: Actor) -> int:
+        launched(me, waits, 1_000)
+        turns = 0
+        while begun < 1_000:
+            turns += 1
+            await trio.lowlevel.checkpoint()
+        return turns
+
+    async with Root() as root:
+        assert await root.spawn(starter).result() <= 12
+
+
+async def test_other_tasks_get_their_turn_between_actors_that_do_not_wait() -> None:
+    most = since = 0
+
+    async def counts(_: Actor) -> None:
+        nonlocal since, most
+        since += 1
+        most = max(most, since)
+
+    async def starter(me: Actor) -> None:
+        nonlocal since
+        children = launched(me, counts, 200)
+        while any(child.end is None for child in children):
+            since = 0
+            await trio.lowlevel.checkpoint()
+
+    async with Root() as root:
+        await root.spawn(starter).result()
+    assert 1 < most <= 16 * 8  # a few tasks at a time, each with its 16
+
+
+async def test_each_of_the_actors_launched_in_a_row_has_the_variables_of_its_launch() -> None:
+    async def says(_: Actor) -> str:
+        before = WORD.get()
+        WORD.set("said")
+        return before
+
+    async def starter(me: Actor) -> list[object]:
+        children: list[Actor] = []
+        for word in ("one", "two", "two", "one"):
+            WORD.set(word)
+            children += launched(me, says, 2)
+        return [(await child.wait_over()).value for child in children]
+
+    async with Root() as root:
+        assert await root.spawn(starter).result() == ["one"] * 2 + ["two"] * 4 + ["one"] * 2
+
+
+async def test_an_actor_that_is_interrupted_before_its_task_is_free_ends_as_cancelled() -> None:
+    async def waits(_: Actor) -> None:
+        await trio.sleep_forever()
+
+    async def starter(me: Actor) -> list[str]:
+        children = launched(me, waits, 50)
+        for child in children:
+            child.interrupt()
+        return [(await child.wait_over()).reason for child in children]
+
+    async with Root() as root:
+        assert await root.spawn(starter).result() == ["cancelled"] * 50
