@@ -80,10 +80,11 @@ class Workers:
         task.context = context
         trio.lowlevel.reschedule(task, outcome.Value(actor))
 
-    async def _work(self, first: Life | None) -> None:
-        """Body of such a task."""
+    async def _work(self, actor: Life | None) -> None:
+        """Body of such a task, which begins with this actor, or with the next one of the queue."""
         running, task = self._root.tasks, trio.lowlevel.current_task()
-        actor = first or await self._take(task, called=True)
+        if actor is None:
+            actor = await self._take(task, called=True)
         while actor is not None:
             value: Any = None
             error: BaseException | None = None
@@ -145,19 +146,19 @@ class Workers:
             if called:
                 self._left = IN_A_ROW
             while waiting:
-                actor, context = waiting[0]
-                if self._left and _same(context, task.context):
-                    del waiting[0]
+                if self._left and _same(waiting[0][1], task.context):
+                    actor, _ = waiting.popleft()
                     self._coming -= 1
                     self._left -= 1
                     if waiting and (called or not self._coming):
                         self._call_for_the_rest(actor)
                     task.name = actor.name
                     return actor
-                task.context = context.copy()
+                task.context = waiting[0][1].copy()
                 await trio.lowlevel.cancel_shielded_checkpoint()
                 self._left = IN_A_ROW
             self._coming -= 1
+            self._caller = None
             if len(self.idle) >= MOST_IDLE:
                 return None
             self.idle.append(task)

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from callboard.actors.engine.driver import Decider, Driver
+from callboard.actors.engine.driver import Decider, recorder
 from callboard.protocol.effects import Effect
 
 
@@ -62,9 +62,9 @@ def twins() -> Iterator[list[Twin]]:
         made.append(Twin(decider, afresh, differences))
         return made[-1]
 
-    before, Driver.tapes = Driver.tapes, tape
+    token = recorder.set(tape)
     try:
         yield made
     finally:
-        Driver.tapes = before
+        recorder.reset(token)
     assert differences == [], "\n".join(differences)

@@ -17,8 +17,8 @@ from callboard.actors.engine.workflow.messages import Message
 from callboard.actors.engine.workflow.outcome import WorkflowResult
 from callboard.actors.engine.workflow.plan import compile_workflow
 from callboard.actors.engine.workflow.play import run_workflow
-from callboard.actors.runs.answers import Answers
 from callboard.actors.runs.children import Children
+from callboard.actors.runs.execution import Answers
 from callboard.actors.work.context import RunContext
 from callboard.actors.work.knowledge.of_run import RunKnowledge
 from callboard.actors.work.tools.permissions import Permissions

@@ -17,7 +17,7 @@ from callboard.actors.engine.workflow.messages import Message
 from callboard.actors.engine.workflow.outcome import WorkflowResult
 from callboard.actors.engine.workflow.plan import Job, Plan, compile_workflow
 from callboard.actors.engine.workflow.play import run_workflow
-from callboard.actors.runs.answers import Answers
+from callboard.actors.runs.execution import Answers
 from callboard.actors.work.context import RunContext
 from callboard.protocol.errors import NodeFailed
 from callboard.protocol.events import Event

@@ -28,9 +28,10 @@ from __future__ import annotations
 
 import contextvars
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextvars import ContextVar
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import msgspec
 import trio
@@ -72,6 +73,13 @@ class Tape(Protocol):
         """It was told `message` (the request, for `begin`), and said this."""
 
 
+Recorder: TypeAlias = Callable[[Decider, Callable[[], Decider]], Tape]
+"""Makes a tape for a decider, and for what makes another one like it."""
+
+recorder: ContextVar[Recorder | None] = ContextVar("callboard_recorder", default=None)
+"""Writes down all that is decided by actors of this context and by those below them: of a run, or of a test."""
+
+
 class _Look(Message, frozen=True):
     """Wakes the driver, which has something to do in its own task."""
 
@@ -87,12 +95,10 @@ class Driver:
         decider: what is played.
         performers: who does which kind of work.
         at_once: how much of it is under way together; the rest waits in its order.
-        afresh: makes another decider like this one, for a tape.
+        afresh: makes another decider like this one, for the `recorder`.
         instantly: who carries out effects that are no work, and take no time.
+        tapes: what else writes down what is decided.
     """
-
-    tapes: ClassVar[Callable[[Decider, Callable[[], Decider]], Tape] | None] = None
-    """Makes a tape for each decider that is played; for tests, and for what records runs."""
 
     def __init__(
         self,
@@ -103,12 +109,14 @@ class Driver:
         at_once: int,
         afresh: Callable[[], Decider],
         instantly: Mapping[type[Effect], Callable[[Any], None]] | None = None,
+        tapes: Sequence[Tape] = (),
     ) -> None:
         self._me = me
         self._decider = decider
         self._performers = performers
         self._at_once = max(1, at_once)
-        self._tape = None if Driver.tapes is None else Driver.tapes(decider, afresh)
+        records = recorder.get()
+        self._tapes = tapes if records is None else (*tapes, records(decider, afresh))
         self._ready: deque[Work] = deque()
         self._lanes: dict[str, deque[Work]] = {}  # of each lane that is taken, what waits for it
         self._running: dict[int, tuple[Actor, float]] = {}
@@ -135,8 +143,8 @@ class Driver:
         decider.heard = me.stream.heard
         try:
             effects = decider.begin(request)
-            if self._tape is not None:
-                self._tape.wrote(request, effects)
+            for tape in self._tapes:
+                tape.wrote(request, effects)
             self._carry_out(effects)
             while self._finish is None:
                 if self._in_place is not None:
@@ -214,8 +222,8 @@ class Driver:
 
     def _hand_over(self, message: Message) -> list[Effect]:
         effects = self._decider.on(message)
-        if self._tape is not None:
-            self._tape.wrote(message, effects)
+        for tape in self._tapes:
+            tape.wrote(message, effects)
         return effects
 
     def _carry_out(self, effects: list[Effect]) -> None:

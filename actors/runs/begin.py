@@ -25,10 +25,9 @@ from ..work.context import RunContext
 from ..work.meter import Meter
 from ..work.tools.collect import ToolOptions
 from ..work.tools.permissions import Permissions
-from .answers import Answers
 from .attachments import attached
 from .children import Children
-from .execution import Execution
+from .execution import Answers, Execution
 from .hooks import Hooks
 from .prepared import Input, Prepared
 from .root import Root
@@ -187,7 +186,7 @@ def _input(request: RunRequest, root: Root) -> Input:
         prompt=request.prompt,
         state=request.state,
         files=request.files,
-        attachments=attached(request.attach),
+        attachments=attached(request.attach) if request.attach else (),
         parts=request.parts,
     )
     if not request.knowledge:
@@ -201,8 +200,10 @@ def _problems(agent: Loaded, prepared: Prepared, hooks: Hooks, root: Root, allow
     """What is odd about settings, servers, files and permissions; the run starts all the same."""
     # The tools of a workflow are known when it runs, so none of them can be missed now.
     checked = () if isinstance(agent, WorkflowAgent) else allow
-    functions = (tool.name for tool in hooks.tools)
-    strange = check_user(checked, (*prepared.tool_names, *functions), root.shelf, root.settings)
+    strange: Sequence[Problem] = ()
+    if checked or root.settings.permissions:
+        functions = (tool.name for tool in hooks.tools)
+        strange = check_user(checked, (*prepared.tool_names, *functions), root.shelf, root.settings)
     of_servers = root.mcp.config.problems_of(prepared.servers) if prepared.servers else ()
     # The environment may name other servers than the file.
     known = {problem.message for problem in agent.problems}

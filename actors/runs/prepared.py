@@ -147,6 +147,7 @@ class Prepared:
             tools=tools,
             servers=servers,
             recipes=self.recipes,
+            compiled=agent.compiled,
         )
         self.models = {node.model for node in graph.nodes.values() if isinstance(node, LlmNode) and node.model}
         self.needs_default = any(_asks(node) and not getattr(node, "model", None) for node in graph.nodes.values())

@@ -29,16 +29,21 @@ from .tool_checks import KnownServers, check_listed, own_tools, shelf_of
 if TYPE_CHECKING:
     from ...protocol.workflow import Workflow
     from ..engine.graph.picture import Picture
+    from ..engine.graph.plan import Step
 
 
 class GraphAgent(msgspec.Struct, frozen=True, kw_only=True):
-    """A graph agent that was read and found free of errors; `problems` are its warnings."""
+    """A graph agent that was read and found free of errors; `problems` are its warnings.
+
+    `compiled` keeps its nodes ready to run, per dialect, from its first run on.
+    """
 
     name: str
     directory: Path
     file: str
     graph: Graph
     problems: tuple[Problem, ...] = ()
+    compiled: dict[str, dict[str, Step]] = {}
 
     @property
     def picture(self) -> Picture:

@@ -52,7 +52,10 @@ def resolve_variables(
         UsageError: a value was given for a variable that is not declared, or a variable has no value.
         ConfigError: a variable's value names a secret that is not there.
     """
-    found = _Found(agent, tuple(declared), given, environ, environ if secrets is None else secrets)
+    declared = tuple(declared)
+    if not declared and not given:
+        return Values(real={}, shown={})
+    found = _Found(agent, declared, given, environ, environ if secrets is None else secrets)
     if found.missing:
         lines = "\n".join(f"  - {variable.name}: {found.about(variable, source)}" for variable in found.missing)
         secret = next((found.lacks[each.name] for each in found.missing if each.name in found.lacks), None)

@@ -29,7 +29,7 @@ from ...work.agent.compaction import PART
 from ...work.agent.history import History
 from ...work.agent.prompt import blocks, filled_in, system_prompt
 from ...work.agent.synonyms import renamed
-from ...work.agent.todo import refusing_todo_tools, todo_tools
+from ...work.agent.todo import TodoList, refusing_todo_tools, todo_tools
 from ...work.agent.user import user_tools
 from ...work.record import Record
 from ...work.tools.calls import RESULT_LIMIT, Player
@@ -146,7 +146,7 @@ class _Agent:
         self._depth = depth
         self._record = record
         self._seat = seat
-        self._todos = history.todos
+        self._todos = history.todos or TodoList()
         self._children: Children | None = None
         waits = self._agent.escalation_timeout if escalation_timeout is None else escalation_timeout
         self._tools: list[Tool] = [tool for tool in cast.tools.tools.values() if depth == 0 or not tool.elsewhere]

@@ -38,6 +38,7 @@ def compile_graph(
     tools: Mapping[str, tuple[Tool, ...]] | None = None,
     servers: Mapping[str, Wanted] | None = None,
     recipes: Mapping[str, Recipe] | None = None,
+    compiled: dict[str, dict[str, Step]],
 ) -> Plan:
     """A plan of a `graph.yaml`.
 
@@ -49,15 +50,19 @@ def compile_graph(
         tools: per llm node that lists some, its tools.
         servers: per llm node that lists tools of MCP servers, which.
         recipes: per rag node, what it looks things up in.
+        compiled: per dialect, the nodes of this graph as they were compiled before; filled here.
     """
-    rules = MODES[compat or graph.settings.compat]
+    mode = compat or graph.settings.compat
+    rules = MODES[mode]
+    if mode not in compiled:
+        compiled[mode] = {id: _step(id, node, rules) for id, node in graph.nodes.items()}
     reducers: dict[str, str] = {**graph.reducers}
     if any(node.on_error == "collect" for node in graph.nodes.values()):
         reducers.setdefault(ERRORS, "extend")
     return Plan(
         name=graph.name,
         start=graph.start,
-        steps={id: _step(id, node, rules) for id, node in graph.nodes.items()},
+        steps=compiled[mode],
         directory=directory,
         compat=rules,
         settings=graph.settings,

@@ -18,6 +18,7 @@ that was cancelled from outside is left like one that failed: `leave` says where
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -30,11 +31,9 @@ from ....protocol.messages import GraphBegun, Interrupted, NodeLeft, TimerFired,
 from ....protocol.outcome import NodeTime
 from . import leave
 from .failures import together
-from .logs import log_snapshot, state_size
 from .plan import Plan, reachable
 from .reducers import changed, merge_writes
-from .templates import compile_template
-from .updates import apply_updates
+from .templates import compile_template, render
 
 
 class GraphResult(msgspec.Struct, kw_only=True):
@@ -57,16 +56,24 @@ class GraphResult(msgspec.Struct, kw_only=True):
 
 
 class GraphDecider:
-    """One run of one plan; `result` is filled as it goes, so that it can be read whatever ends the run."""
+    """One run of one plan.
+
+    Attributes:
+        result: filled as it goes, so that it can be read whatever ends the run.
+        number: of the super-step, from 1.
+        frontier: its nodes.
+        snapshot: the state that they work on.
+    """
 
     def __init__(self, plan: Plan, result: GraphResult | None = None) -> None:
         self.heard = True
         self.result = result if result is not None else GraphResult()
-        self._plan = plan
-        self._frontier: list[str] = [plan.start]
+        self.plan = plan
+        self.frontier: list[str] = [plan.start]
+        self.snapshot: dict[str, Any] = {}
         self._waiting: set[str] = set()
         self._visits: dict[str, int] = {}
-        self._number = 0
+        self.number = 0
         self._key = 0
         self._running: dict[int, str] = {}
         self._lefts: dict[str, NodeLeft] = {}
@@ -74,7 +81,7 @@ class GraphDecider:
 
     def begin(self, request: GraphBegun) -> list[Effect]:
         """The first step."""
-        plan = self._plan
+        plan = self.plan
         self.result.state = {**plan.initial_state, **request.state, "initial_prompt": request.prompt}
         effects: list[Effect] = []
         if plan.settings.timeout is not None:
@@ -90,9 +97,9 @@ class GraphDecider:
             effects = self._cancelled(message)
             return effects if self._running else self._guarded(effects, self._next_step)
         if isinstance(message, TimerFired):
-            limit = self._plan.settings.timeout
+            limit = self.plan.settings.timeout
             self.result.error = TimedOut(
-                f"Graph '{self._plan.name}' timed out after {limit:g}s during super-step with frontier {self._frontier}"
+                f"Graph '{self.plan.name}' timed out after {limit:g}s during super-step with frontier {self.frontier}"
             )
             return [Finish(self.result)]
         if isinstance(message, Interrupted):
@@ -112,8 +119,8 @@ class GraphDecider:
     def _step(self, effects: list[Effect]) -> None:
         """Begin the nodes of the frontier; end nodes have nothing to begin."""
         self._enter(effects)
-        plan, state = self._plan, self.result.state
-        for id in self._frontier:
+        plan, state = self.plan, self.result.state
+        for id in self.frontier:
             if plan.steps[id].kind != "end":
                 visit = self._visits[id]
                 self._key = key = self._key + 1
@@ -127,7 +134,7 @@ class GraphDecider:
         """All nodes of the step were left: merge what they wrote, and go on where they lead."""
         lefts, self._lefts = self._lefts, {}
         self._raise_failures(lefts)
-        ends = [id for id in self._frontier if self._plan.steps[id].kind == "end"]
+        ends = [id for id in self.frontier if self.plan.steps[id].kind == "end"]
         if len(ends) > 1:  # before anything is merged: a step that fails leaves no trace
             raise GraphMistake(
                 f"super-step ended with multiple End targets ({', '.join(sorted(ends))}). "
@@ -138,16 +145,16 @@ class GraphDecider:
             self._finish(ends[0], following, effects)
             return
         if self.heard:
-            effects.append(Emit(StepFinished(step=self._number, next=following)))
-        self._frontier = self._release(following, effects)
-        if not self._frontier:
-            raise GraphMistake(f"Graph '{self._plan.name}' frontier emptied without reaching an End node")
+            effects.append(Emit(StepFinished(step=self.number, next=following)))
+        self.frontier = self._release(following, effects)
+        if not self.frontier:
+            raise GraphMistake(f"Graph '{self.plan.name}' frontier emptied without reaching an End node")
         self._step(effects)
 
     def _enter(self, effects: list[Effect]) -> None:
         """Check the frontier and count its visits."""
-        plan = self._plan
-        unknown = [id for id in self._frontier if id not in plan.steps]
+        plan = self.plan
+        unknown = [id for id in self.frontier if id not in plan.steps]
         if unknown:
             names = ", ".join(f"'{id}'" for id in unknown)
             kinds = "Node" if len(unknown) == 1 else "Nodes"
@@ -155,7 +162,7 @@ class GraphDecider:
         cap = plan.settings.max_loop_iterations
         capped = cap > 0 or plan.compat.zero_visits_is_a_cap
         looping: list[str] = []
-        for id in self._frontier:
+        for id in self.frontier:
             visits = self._visits[id] = self._visits.get(id, 0) + 1
             if capped and visits > cap:
                 looping.append(
@@ -163,20 +170,19 @@ class GraphDecider:
                 )
         if looping:
             raise GraphMistake("\n".join(looping))
-        self._number += 1
-        self.result.order.extend(self._frontier)
+        self.number += 1
+        self.snapshot = self.result.state
+        self.result.order.extend(self.frontier)
         self._announce(effects)
 
     def _announce(self, effects: list[Effect]) -> None:
-        state, snapshots = self.result.state, self._plan.settings.log_state_snapshots
-        if snapshots:
-            log_snapshot(self._plan.name, self._number, self._frontier, state)
         if not self.heard:
             return
-        if snapshots:
-            event = StepStarted(step=self._number, nodes=self._frontier, keys=sorted(state), bytes=state_size(state))
+        state = self.snapshot
+        if self.plan.settings.log_state_snapshots:
+            event = StepStarted(step=self.number, nodes=self.frontier, keys=sorted(state), bytes=state_size(state))
         else:
-            event = StepStarted(step=self._number, nodes=self._frontier)
+            event = StepStarted(step=self.number, nodes=self.frontier)
         effects.append(Emit(event))
 
     # --- nodes that were left -----------------------------------------------------------------------------
@@ -191,8 +197,8 @@ class GraphDecider:
     def _cancelled(self, message: WorkFailed) -> list[Effect]:
         """A node was interrupted: it is left as its failure says."""
         id = self._running[message.key]
-        step, state = self._plan.steps[id], self.result.state
-        left, node = leave.cancelled(self._plan, step, state, message, in_map=False)
+        step, state = self.plan.steps[id], self.result.state
+        left, node = leave.cancelled(self.plan, step, state, message, in_map=False)
         self._left(node)
         if not self.heard:
             return []
@@ -201,7 +207,7 @@ class GraphDecider:
     def _raise_failures(self, lefts: dict[str, NodeLeft]) -> None:
         """Raise what failed the run in this step; all of it is named, in the order of the frontier."""
         failures: list[tuple[str, CallboardError]] = []
-        for id in self._frontier:
+        for id in self.frontier:
             left = lefts.get(id)
             if left is not None and left.targets is None:
                 assert left.failure is not None
@@ -233,7 +239,7 @@ class GraphDecider:
             for target in left.targets or ():
                 following[target] = None
         if writes:
-            self.result.state = merge_writes(state, writes, self._plan.reducers)
+            self.result.state = merge_writes(state, writes, self.plan.reducers)
             if self.heard:
                 effects.append(Emit(StatePatch(keys=sorted(set().union(*writes.values())))))
         return list(following)
@@ -242,7 +248,7 @@ class GraphDecider:
 
     def _release(self, following: list[str], effects: list[Effect]) -> list[str]:
         """The next frontier: `following` and those that waited, without the joins that others may still reach."""
-        steps = self._plan.steps
+        steps = self.plan.steps
         here = list(dict.fromkeys([*following, *sorted(self._waiting)])) if self._waiting else following
         joins = [id for id in here if id in steps and steps[id].join_all]
         if not joins:
@@ -258,9 +264,9 @@ class GraphDecider:
         return [id for id in here if id not in self._waiting]
 
     def _must_wait(self, join: str, moving: list[str], joins: list[str]) -> bool:
-        if self._plan.steps[join].kind == "end":
-            return bool(moving) or any(other != join and self._plan.steps[other].kind != "end" for other in joins)
-        if any(id in self._plan.steps and join in self._reachable(id) for id in moving):
+        if self.plan.steps[join].kind == "end":
+            return bool(moving) or any(other != join and self.plan.steps[other].kind != "end" for other in joins)
+        if any(id in self.plan.steps and join in self._reachable(id) for id in moving):
             return True
         # Of two joins, the one that leads to the other goes first; in a circle the first by name does.
         return any(
@@ -270,25 +276,30 @@ class GraphDecider:
 
     def _reachable(self, id: str) -> frozenset[str]:
         if id not in self._reach:
-            self._reach[id] = reachable(self._plan, id)
+            self._reach[id] = reachable(self.plan, id)
         return self._reach[id]
 
     def _finish(self, id: str, following: list[str], effects: list[Effect]) -> None:
         """An end node was reached."""
-        end = self._plan.steps[id]
+        end = self.plan.steps[id]
         effects.append(Emit(NodeEntered(node=end.id, type="end", visit=self._visits[end.id])))
         dropped = sorted({*following, *self._waiting})
-        if dropped and not self._plan.compat.end_drops_lanes:
+        if dropped and not self.plan.compat.end_drops_lanes:
             message = f"'{end.id}' ended the graph while other lanes were on their way to: {', '.join(dropped)}"
             effects.append(Emit(Warned(code="lanes_dropped", message=message, node=end.id)))
             effects += [Emit(NodeSkipped(node=id, reason=f"'{end.id}' ended the graph")) for id in dropped]
         state = self.result.state
         if end.updates:
             writes: dict[str, Any] = {}
-            apply_updates(end.updates, state, writes, None, None, self._plan.compat)
+            leave.apply_updates(end.updates, state, writes, None, None, self.plan.compat)
             state = self.result.state = {**state, **writes}
         template = compile_template(end.output)
-        self.result.output = template.lenient(state, expand_again=self._plan.compat.values_expand_again)
+        self.result.output = template.lenient(state, expand_again=self.plan.compat.values_expand_again)
         self.result.nodes.setdefault(end.id, NodeTime()).visits += 1
         effects.append(Emit(NodeExited(node=end.id, seconds=0.0)))
         effects.append(Finish(self.result))
+
+
+def state_size(state: Mapping[str, Any]) -> int:
+    """Bytes of the state as JSON."""
+    return len(render(dict(state)).encode())

@@ -17,6 +17,7 @@ failure. A model that is not to be had (`ConfigError`) takes a fallback that is 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -24,11 +25,13 @@ import msgspec
 from ....protocol.errors import CallboardError, ConfigError, GraphMistake, code_of
 from ....protocol.events import EventData, NodeExited, Warned
 from ....protocol.failure import Failure
+from ....protocol.graph.model import Raw
 from ....protocol.messages import NodeLeft, WorkFailed
+from .compat import Compat
 from .failures import NEVER_TOLERATED, noted, retold
 from .plan import ERRORS, Plan, Result, State, Step
 from .structured import ExtractionFailed
-from .updates import apply_updates
+from .templates import MISSING, compile_template
 
 ACCEPTING = ("continue", "collect")
 """What an author says on a node whose failures are no failure of the run."""
@@ -110,17 +113,22 @@ def failed(plan: Plan, step: Step, state: State, error: CallboardError, *, in_ma
 def cancelled(plan: Plan, step: Step, state: State, message: WorkFailed, *, in_map: bool) -> tuple[Left, NodeLeft]:
     """The node's actor came to no result: it is left as its failure says."""
     left = failed(plan, step, state, message.failure.restore(), in_map=in_map)
-    node = NodeLeft(
-        message.key,
+    unaccepted = () if left.unaccepted is None else (Failure.of(left.unaccepted),)
+    return left, as_message(message.key, step, left, message.seconds, unaccepted)
+
+
+def as_message(key: int, step: Step, left: Left, seconds: float, unaccepted: tuple[Failure, ...]) -> NodeLeft:
+    """How a node was left, for its graph or its map."""
+    return NodeLeft(
+        key,
         node=step.id,
         writes=left.writes,
         targets=left.targets,
         output=left.output,
         failure=None if left.error is None else Failure.of(left.error),
-        unaccepted=() if left.unaccepted is None else (Failure.of(left.unaccepted),),
-        seconds=message.seconds,
+        unaccepted=unaccepted,
+        seconds=seconds,
     )
-    return left, node
 
 
 def told(step: Step, left: Left, seconds: float, item: int | None) -> list[EventData]:
@@ -130,6 +138,42 @@ def told(step: Step, left: Left, seconds: float, item: int | None) -> list[Event
     if not left.warning:
         return [exited]
     return [Warned(code="node_failed", message=left.warning, node=step.id), exited]
+
+
+def apply_updates(
+    updates: Mapping[str, str | Raw],
+    state: Mapping[str, Any],
+    writes: dict[str, Any],
+    scope: str | None,
+    output: Any,
+    compat: Compat,
+) -> None:
+    """Add the values of `updates` to `writes`.
+
+    Args:
+        updates: state key to template. Missing keys in it are empty; values are text, unless `Raw`.
+        state: the snapshot the node worked on.
+        writes: what the node wrote so far; the templates see it, and get added to it.
+        scope, output: the scoped name and its value, if there is one.
+    """
+    view: dict[str, Any] = {**state, **writes}
+    if scope is not None:
+        view[scope] = output
+    rendered: dict[str, Any] = {}
+    for key, template in updates.items():
+        if isinstance(template, Raw):
+            value = compile_template(template.raw).value(view)
+            rendered[key] = None if value is MISSING else value
+        else:
+            rendered[key] = compile_template(template).lenient(view, expand_again=compat.values_expand_again)
+        if compat.updates_see_each_other and key != scope:
+            view[key] = rendered[key]
+    if compat.scoped_names_stay_null and scope is not None:
+        # Loki 0.4.0 puts back what the name held before, also over an update of that very name.
+        rendered.pop(scope, None)
+        if scope not in state and scope not in writes:
+            rendered[scope] = None
+    writes.update(rendered)
 
 
 def _tolerated(plan: Plan, step: Step, error: CallboardError, *, in_map: bool) -> bool:

@@ -1,31 +1,47 @@
-"""A graph as an actor: its MCP servers, its story, and its decider played to the end."""
+"""A graph as an actor, and its nodes as actors below it: its MCP servers, its events, its log.
+
+What runs next, the decider says (`decider`). A node's own code may return, fail with one of our errors, or have a bug.
+All three become a way of leaving the node (`leave`), which reaches the graph as one message. Only an interruption goes
+through.
+
+Levels of the log `callboard.graph` are the privacy rule: at DEBUG go the names of state keys and the size of it all,
+its values only at TRACE, since they can be secrets. `CALLBOARD_LOG` chooses the level; nothing is computed for a level
+that is off.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import logging
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import trio
 
-from ....protocol.effects import RunNode, Work
-from ....protocol.errors import CallboardError
-from ....protocol.events import GraphFinished, GraphStarted
+from ....protocol.effects import Effect, RunNode, Work
+from ....protocol.errors import CallboardError, NodeFailed, TimedOut
+from ....protocol.events import GraphFinished, GraphStarted, NodeEntered
+from ....protocol.failure import Failure
 from ....protocol.kernel.errors import EndOfMail
-from ....protocol.messages import GraphBegun
+from ....protocol.messages import GraphBegun, NodeLeft
 from ...io.imports import imported
 from ...work.record import Record
 from ..driver import Driver, Performer
-from .decider import GraphDecider, GraphResult
+from . import leave
+from .decider import GraphDecider, GraphResult, state_size
 from .failures import ended_with
-from .logs import log_summary
-from .plan import Plan
-from .work import Nodes
+from .plan import Job, Plan, Result, Step
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
     from ...work.context import RunContext
     from ...work.mcp.tools.offer import AgentServers
+
+TRACE = 5
+"""Below DEBUG: records that hold state values."""
+
+log = logging.getLogger("callboard.graph")
 
 
 async def run_graph(
@@ -61,7 +77,9 @@ async def run_graph(
             me.emit(GraphStarted(graph=plan.name, start=plan.start, depth=depth))
         performers: dict[type[Work], Performer] = {RunNode: Nodes(plan, context, depth, record, servers).run}
         limit = plan.settings.max_concurrency
-        driver = Driver(me, decider, performers, at_once=limit, afresh=lambda: GraphDecider(plan))
+        logs = plan.settings.log_state_snapshots and log.isEnabledFor(logging.DEBUG)
+        tapes = (_StepLog(decider),) if logs else ()
+        driver = Driver(me, decider, performers, at_once=limit, afresh=lambda: GraphDecider(plan), tapes=tapes)
         try:
             await driver.play(GraphBegun(prompt=prompt, state=state or {}))
         except EndOfMail:
@@ -94,3 +112,113 @@ def _servers(me: Actor, plan: Plan, context: RunContext) -> Iterator[AgentServer
 
     with servers_at_work(me, context, own=plan.permissions, model=plan.model) as servers:
         yield servers
+
+
+# --- one node, once -------------------------------------------------------------------------------------------
+
+
+class Nodes(msgspec.Struct, frozen=True):
+    """What the nodes of one graph have in common while it runs.
+
+    Attributes:
+        depth: how many agents stand above the graph.
+        record: where its models' texts are written down.
+        servers: what it has of MCP servers; None if it uses none.
+    """
+
+    plan: Plan
+    context: RunContext
+    depth: int
+    record: Record
+    servers: AgentServers | None
+
+    async def run(self, me: Actor, work: RunNode) -> NodeLeft:
+        """Body of a node's actor."""
+        plan = self.plan
+        step = plan.steps[work.node]
+        unaccepted: list[CallboardError] = []
+        job = Job(
+            plan, step.node, work.state, self.context, self.depth, self.record, work.item, self.servers, unaccepted
+        )
+        in_map = work.item is not None
+        heard = me.stream.heard
+        began = trio.current_time()
+        if heard:
+            me.emit(NodeEntered(node=step.id, type=step.kind, visit=work.visit, item=work.item))
+        try:
+            assert step.work is not None
+            result = await (step.work(me, job) if step.timeout is None else _in_time(me, step, job))
+            left = leave.succeeded(plan, step, work.state, result, in_map=in_map)
+        except CallboardError as error:
+            left = leave.failed(plan, step, work.state, error, in_map=in_map)
+        except Exception as error:  # a bug in a node's code must cost that node, with its traceback in the log
+            log.exception("node '%s' crashed", step.id)
+            left = leave.failed(plan, step, work.state, NodeFailed(f"{type(error).__name__}: {error}"), in_map=in_map)
+        seconds = trio.current_time() - began
+        if heard:
+            for event in leave.told(step, left, seconds, work.item):
+                me.emit(event)
+        return leave.as_message(work.key, step, left, seconds, _unaccepted(step, left, unaccepted))
+
+
+def _unaccepted(step: Step, left: leave.Left, below: list[CallboardError]) -> tuple[Failure, ...]:
+    """The failures that the node, or what it has played, went on over without the author's word."""
+    if (not below and left.unaccepted is None) or leave.accepts(step, left):
+        return ()
+    return tuple(map(Failure.of, below if left.unaccepted is None else [*below, left.unaccepted]))
+
+
+async def _in_time(me: Actor, step: Step, job: Job) -> Result:
+    assert step.work is not None
+    assert step.timeout is not None
+    with trio.move_on_after(step.timeout):
+        return await step.work(me, job)
+    raise TimedOut(_timeout_text(step))
+
+
+def _timeout_text(step: Step) -> str:
+    seconds = f"{step.timeout:g}"
+    name = getattr(step.node, "script", None)
+    if name is not None:
+        return f"Script '{name}' timed out after {seconds}s"
+    agent = getattr(step.node, "agent", None)
+    if agent is not None:
+        return f"Agent '{agent}' timed out after {seconds}s"
+    which = f" '{step.id}'" if step.kind == "rag" else ""
+    return f"{step.kind} node{which} timed out after {seconds}s"
+
+
+# --- the log --------------------------------------------------------------------------------------------------
+
+
+class _StepLog:
+    """A tape that writes the state before each super-step to the log."""
+
+    def __init__(self, decider: GraphDecider) -> None:
+        self._decider = decider
+        self._last = 0
+
+    def wrote(self, _: Any, __: list[Effect]) -> None:
+        step = self._decider
+        if step.number == self._last:
+            return
+        self._last = step.number
+        graph, nodes, state = step.plan.name, ", ".join(step.frontier), step.snapshot
+        size, keys = state_size(state), ", ".join(sorted(state))
+        log.debug("%s: step %d runs %s on %d bytes of state: %s", graph, step.number, nodes, size, keys)
+        if log.isEnabledFor(TRACE):
+            log.log(TRACE, "%s: state before step %d: %s", graph, step.number, dict(state))
+
+
+def log_summary(graph: str, timing: Mapping[str, tuple[int, float, float]]) -> None:
+    """Visits and times of every node, the slowest first."""
+    if not timing or not log.isEnabledFor(logging.INFO):
+        return
+    lines = [f"{graph}: performance summary (slowest first)"]
+    for node, (visits, total, longest) in sorted(timing.items(), key=lambda entry: -entry[1][1]):
+        average = total / visits
+        lines.append(
+            f"  {node}: {visits} visit(s), total {total * 1000:.0f}ms, avg {average * 1000:.0f}ms, "
+            f"max {longest * 1000:.0f}ms"
+        )
+    log.info("\n".join(lines))

@@ -36,7 +36,7 @@ from ...io.imports import imported
 from ...work.record import Record
 from ..driver import Driver, Performer
 from ..graph.failures import ended_with
-from ..graph.logs import log_summary
+from ..graph.run import log_summary
 from .decider import UnitsDecider, WorkflowDecider, exited
 from .edges.files import EdgeFunctions
 from .machine.dynamic import Unit

@@ -18,8 +18,8 @@ import httpx
 import trio
 
 from .connections import Connections, Route
+from .http1 import unpacked, unpacker_of
 from .transport import KEEP_ALIVE, MAX_IDLE, TrioTransport
-from .unpacking import unpacked, unpacker_of
 from .wires import PlainWire, Wire, peer
 
 AGENT = "Mozilla/5.0 (compatible; callboard/0.1)"

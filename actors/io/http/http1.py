@@ -1,19 +1,25 @@
 """HTTP/1.1 as bytes: requests written, responses read. Nothing here waits for anything.
 
 Reading is `httptools` (llhttp, strict: ambiguous framing is refused). A reader serves exactly one response, so no
-state can leak from one to the next; whatever comes after that response makes the connection unusable.
+state can leak from one to the next; whatever comes after that response makes the connection unusable. We never ask
+for compression; some servers compress all the same, and their bodies are decompressed in small pieces.
 """
 
 from __future__ import annotations
 
 import re
+import zlib
 from collections import deque
+from collections.abc import Iterator
 
 import httptools
 import httpx
 
 MAX_HEAD = 128 * 1024
 """Bytes that a response may spend on anything but its body, from one piece of the body to the next."""
+
+UNPACKED = 64 * 1024
+"""Bytes that are unpacked at a time, since a kilobyte on the wire may hold a megabyte."""
 
 _TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+").fullmatch
 _CONTROL = re.compile(rb"[\x00\r\n]").search
@@ -148,3 +154,24 @@ def _frames(name: bytes, value: bytes) -> bool:
     """Whether this header tells where the body ends."""
     name = name.lower()
     return name == b"content-length" or (name == b"transfer-encoding" and value.lower().endswith(b"chunked"))
+
+
+def unpacker_of(encoding: str) -> zlib._Decompress | None:
+    """What unpacks a body. Not httpx's way, which unpacks all of a piece at once, however much that is."""
+    if encoding.strip().lower() not in ("gzip", "x-gzip", "deflate"):
+        return None  # not packed; or in an unknown way, which the reader of the body reports
+    return zlib.decompressobj(zlib.MAX_WBITS | 32)  # 32: it finds out by itself which of the two it is
+
+
+def unpacked(unpacker: zlib._Decompress, data: bytes) -> Iterator[bytes]:
+    """What is in the next piece of a compressed body, a little at a time.
+
+    Raises:
+        httpx.DecodingError: it is not compressed as was said.
+    """
+    try:
+        while not unpacker.eof and (part := unpacker.decompress(data, UNPACKED)):
+            yield part
+            data = unpacker.unconsumed_tail
+    except zlib.error as error:
+        raise httpx.DecodingError(str(error)) from error

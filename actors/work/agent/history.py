@@ -7,11 +7,13 @@ been interrupted. If the model has said nothing at all, there is nothing new to 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import final
+from typing import TYPE_CHECKING, final
 
 from ....protocol.chat import AssistantTurn, ToolTurn, Turn, UserTurn
 from ....protocol.requests import Overrides
-from .todo import TodoList
+
+if TYPE_CHECKING:
+    from .todo import TodoList
 
 INTERRUPTED = "interrupted: this call did not come to its end"
 
@@ -24,7 +26,7 @@ class History:
         turns: what was said before.
         keep: told the whole conversation, once, when the run is over.
         overrides: what goes before the file of the agent.
-        todos: the agent's todo list, which it goes on with.
+        todos: the agent's todo list, which it goes on with; None for a new one.
     """
 
     def __init__(
@@ -36,7 +38,7 @@ class History:
     ) -> None:
         self.turns = tuple(turns)
         self.overrides = overrides or Overrides()
-        self.todos = TodoList() if todos is None else todos
+        self.todos = todos
         self._keep = keep
 
     @property

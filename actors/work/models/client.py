@@ -15,9 +15,9 @@ import httpx
 
 from ....protocol.chat import ChatReply, ChatRequest, Delta, TextDelta
 from ....protocol.errors import CredentialsError, ModelError, UpstreamError
+from ...io.http.http1 import unpacked, unpacker_of
 from ...io.http.refusal import message_in, retry_after
 from ...io.http.transport import Exchange, TrioTransport
-from ...io.http.unpacking import unpacked, unpacker_of
 from .catalog import Target
 from .pages import NoPage
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from stage import Stage
 
-from callboard.actors.runs.answers import Answers
+from callboard.actors.runs.execution import Answers
 from callboard.protocol.questions import Answer, Question
 from callboard.supervisors.escalation import PASS
 

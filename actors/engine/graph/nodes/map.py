@@ -12,8 +12,8 @@ from ...driver import drive
 from ..map_decider import MapDecider
 from ..plan import Job, Result
 from ..reducers import type_name
+from ..run import Nodes
 from ..templates import MISSING, compile_template
-from ..work import Nodes
 
 if TYPE_CHECKING:
     from .....supervisors import Actor

@@ -15,8 +15,8 @@ import trio
 from .....protocol.errors import ConfigError, HttpRefused, McpError, McpLost, McpUnsent, UpstreamError
 from .....protocol.jsonrpc import UNREADABLE, Message, decode_all
 from .....protocol.mcp.config import Server
+from ....io.http.http1 import unpacked, unpacker_of
 from ....io.http.transport import Exchange, TrioTransport
-from ....io.http.unpacking import unpacked, unpacker_of
 from .texts import refusal
 
 CONNECT_WITHIN = 10.0
