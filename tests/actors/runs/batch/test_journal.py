@@ -22,7 +22,7 @@ from callboard.actors.runs.batch.journal import Journal, ResultsLost
 from callboard.actors.runs.batch.tasks import Task
 from callboard.protocol.errors import ConfigError, LimitReached, UsageError
 from callboard.protocol.outcome import Outcome
-from callboard.supervisors import Root
+from callboard.supervisors import Actor, Root
 
 TASKS = [Task(id=str(i), prompt=f"task {i}", line=i + 2) for i in range(20)]
 
@@ -53,7 +53,10 @@ class Batches:
         self.performed.append(task.id)
         self._now += 1
         self.most = max(self.most, self._now)
-        await (trio.lowlevel.checkpoint() if int(task.id) < self.ending else trio.sleep_forever())
+        if int(task.id) >= self.ending:
+            await trio.sleep_forever()
+        for _ in range(5):
+            await trio.lowlevel.checkpoint()
         self._now -= 1
         return Outcome(run_id="run-1", status="done", output=task.prompt)
 
@@ -65,21 +68,34 @@ class Batches:
         at_once: int = 3,
         max_failures: int | None = None,
     ) -> Journal:
+        async def batch(me: Actor) -> GivenUp | None:
+            return await run_batch(
+                me,
+                left,
+                perform or self.perform,
+                journal,
+                target="x",
+                max_parallel=at_once,
+                max_failures=max_failures,
+                on_begin=lambda task: None,
+                on_end=self._end,
+            )
+
         async with Root() as root:
             with Journal(self.path) as journal:
                 left = journal.left(tasks, "x")
                 journal.begin()
-                self.given_up = await run_batch(
-                    root.actor,
-                    left,
-                    perform or self.perform,
-                    journal,
-                    target="x",
-                    max_parallel=at_once,
-                    max_failures=max_failures,
-                    on_begin=lambda task: None,
-                    on_end=self._end,
-                )
+                ref = root.spawn(batch, link=False)
+                try:
+                    end = await ref.wait()
+                except trio.Cancelled:
+                    ref.cancel()
+                    with trio.CancelScope(shield=True):
+                        await ref.wait()
+                    raise
+                if end.error is not None:
+                    raise end.error
+                self.given_up = end.value
         return journal
 
     def _end(self, ended: Ended) -> None:
