@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partialmethod
 from pathlib import Path as FilePath
 from typing import Literal, Protocol, TypeAlias
 
@@ -127,28 +128,25 @@ class Findings:
             path in self._above or any(path[:depth] in self.broken for depth in range(len(path) + 1)) for path in paths
         )
 
-    def error(
-        self, code: str, message: str, path: Path, *, expected: str | None = None, hint: str | None = None
+    def add(
+        self,
+        severity: Severity | Literal["beyond"],
+        code: str,
+        message: str,
+        path: Path,
+        *,
+        expected: str | None = None,
+        hint: str | None = None,
     ) -> None:
-        """Loki's validator stops here too."""
-        self._add("error", code, message, path, expected, hint)
+        """One more problem.
 
-    def warning(
-        self, code: str, message: str, path: Path, *, expected: str | None = None, hint: str | None = None
-    ) -> None:
-        """Worth knowing; the run goes on."""
-        self._add("warning", code, message, path, expected, hint)
-
-    def beyond(
-        self, code: str, message: str, path: Path, *, expected: str | None = None, hint: str | None = None
-    ) -> None:
-        """Certain to fail, but unknown to Loki's validator, so under `loki` only a warning."""
-        severity: Severity = "warning" if self.compat.extra_checks_only_warn else "error"
-        self._add(severity, code, message, path, expected, hint)
-
-    def _add(
-        self, severity: Severity, code: str, message: str, path: Path, expected: str | None, hint: str | None
-    ) -> None:
+        Args:
+            severity: an `error` is one that Loki's validator stops at too, a `warning` is worth knowing while the run
+                goes on. What lies `beyond` Loki's validator and is certain to fail is only a warning under `loki`.
+            path: where it is in the file.
+        """
+        if severity == "beyond":
+            severity = "warning" if self.compat.extra_checks_only_warn else "error"
         if self.is_full(severity) or not self.sound(path):
             return
         self._left[severity] -= 1
@@ -166,3 +164,19 @@ class Findings:
                 hint=hint,
             )
         )
+
+    error = partialmethod(add, "error")
+    warning = partialmethod(add, "warning")
+    beyond = partialmethod(add, "beyond")
+
+    def check_concurrency(self, limit: object, path: Path, otherwise: str) -> None:
+        """A limit of none would let nothing run."""
+        if isinstance(limit, int) and limit < 1:
+            self.error(
+                "bad_concurrency",
+                f"{'settings.' if path[0] == 'settings' else ''}max_concurrency must be >= 1 (got {limit}); "
+                "a zero cap would deadlock the executor",
+                path,
+                expected="a whole number of at least 1",
+                hint=f"leave it out for {otherwise}.",
+            )

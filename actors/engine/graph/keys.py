@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
@@ -55,29 +55,25 @@ def reads(node: AnyNode) -> Iterator[Read]:
         yield Read(text, (*base, "state_updates", key), update=True)
 
 
+_TEMPLATED: dict[type[AnyNode], tuple[str, ...]] = {
+    LlmNode: ("prompt", "instructions"),
+    AgentNode: ("prompt", "inputs"),
+    ApprovalNode: ("question",),
+    InputNode: ("question", "default"),
+    RagNode: ("query",),
+    MapNode: ("over", "max_concurrency"),
+    EndNode: ("output",),
+}
+"""Of each type of node, the keys that are templates, or hold templates by name."""
+
+
 def _templated(node: AnyNode) -> Iterator[tuple[Path, str]]:
-    if isinstance(node, LlmNode):
-        yield ("prompt",), node.prompt
-        if node.instructions is not None:
-            yield ("instructions",), node.instructions
-    elif isinstance(node, AgentNode):
-        yield ("prompt",), node.prompt
-        for name, text in node.inputs.items():
-            yield ("inputs", name), text
-    elif isinstance(node, ApprovalNode):
-        yield ("question",), node.question
-    elif isinstance(node, InputNode):
-        yield ("question",), node.question
-        if node.default is not None:
-            yield ("default",), node.default
-    elif isinstance(node, RagNode):
-        yield ("query",), node.query
-    elif isinstance(node, MapNode):
-        yield ("over",), node.over
-        if isinstance(node.max_concurrency, str):
-            yield ("max_concurrency",), node.max_concurrency
-    elif isinstance(node, EndNode):
-        yield ("output",), node.output
+    for name in _TEMPLATED.get(type(node), ()):
+        value = getattr(node, name)
+        if isinstance(value, Mapping):
+            yield from (((name, key), text) for key, text in value.items())
+        elif isinstance(value, str):
+            yield (name,), value
 
 
 def declared_writes(node: AnyNode) -> list[str]:

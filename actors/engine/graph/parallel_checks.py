@@ -192,14 +192,7 @@ def _check_meeting(found: Findings, source: AnyNode, members: list[AnyNode], lan
 def _check_map(found: Findings, node: MapNode) -> None:
     base: Path = ("nodes", node.id)
     limit = node.max_concurrency
-    if isinstance(limit, int) and limit < 1:
-        found.error(
-            "bad_concurrency",
-            f"max_concurrency must be >= 1 (got {limit}); a zero cap would deadlock the executor",
-            (*base, "max_concurrency"),
-            expected="a whole number of at least 1",
-            hint="leave it out for the setting of the graph.",
-        )
+    found.check_concurrency(limit, (*base, "max_concurrency"), "the setting of the graph")
     if isinstance(limit, str) and not limit.isdigit() and compile_template(limit).single is None:
         found.beyond(
             "bad_concurrency",

@@ -12,7 +12,10 @@ Either every write is merged or none, and the error names every key that can't b
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+import operator
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial, reduce
+from itertools import chain
 from typing import Any, TypeAlias
 
 from ....protocol.errors import GraphMistake
@@ -114,89 +117,62 @@ def type_name(value: Json) -> str:
 
 
 def _append(current: Json, values: list[Json]) -> Json:
-    return _list("append", current) + values
+    return [*_checked("append", list, current, ()), *values]
 
 
 def _extend(current: Json, values: list[Json]) -> Json:
-    result = list(_list("extend", current))
-    for value in values:
-        if type(value) is not list:
-            raise _incoming("extend", "an array", value)
-        result.extend(value)
-    return result
+    return list(chain(_checked("extend", list, current, values), *values))
 
 
 def _concat(current: Json, values: list[Json]) -> Json:
-    if current is not _ABSENT and type(current) is not str:
-        raise _current("concat", "a string", current)
-    for value in values:
-        if type(value) is not str:
-            raise _incoming("concat", "a string", value)
-    parts = values if current is _ABSENT else [current, *values]
+    parts = [_checked("concat", str, current, values), *values][current is _ABSENT :]
     # An empty text gets no newline after it, however many of them come first.
     first = next((i for i, part in enumerate(parts) if part), len(parts) - 1)
     return "\n".join(parts[first:])
 
 
-def _sum(current: Json, values: list[Json]) -> Json:
-    return _number("sum", current, values, lambda a, b: a + b, start=0)
-
-
-def _max(current: Json, values: list[Json]) -> Json:
-    return _number("max", current, values, max)
-
-
-def _min(current: Json, values: list[Json]) -> Json:
-    return _number("min", current, values, min)
-
-
 def _merge(current: Json, values: list[Json]) -> Json:
-    if current is not _ABSENT and type(current) is not dict:
-        raise _current("merge", "an object", current)
-    result = {} if current is _ABSENT else dict(current)
-    for value in values:
-        if type(value) is not dict:
-            raise _incoming("merge", "an object", value)
-        result.update(value)
-    return result
+    return dict(chain.from_iterable(each.items() for each in (_checked("merge", dict, current, values), *values)))
 
 
 def _overwrite(_current: Json, values: list[Json]) -> Json:
     return values[-1]
 
 
+def _checked(name: str, kind: type, current: Json, values: Iterable[Json]) -> Any:
+    """What is there, or an empty one, if that and all values are of one kind."""
+    wanted = _KINDS[kind]
+    if current is not _ABSENT and type(current) is not kind:
+        raise _mismatch(name, wanted, current)
+    for value in values:
+        if type(value) is not kind:
+            raise _mismatch(name, wanted, value, incoming=True)
+    return kind() if current is _ABSENT else current
+
+
+_KINDS: dict[type, str] = {list: "an array", str: "a string", dict: "an object"}
+
+
+def _number(name: str, fold: Callable[[Any, Any], Any], current: Json, values: list[Json]) -> Json:
+    if current is not _ABSENT and type_name(current) != "number":
+        raise _mismatch(name, "a number", current)
+    for value in values:
+        if type_name(value) != "number":
+            raise _mismatch(name, "a number", value, incoming=True)
+    return _whole(name, reduce(fold, values if current is _ABSENT else [current, *values]))
+
+
 REDUCERS: dict[str, Callable[[Json, list[Json]], Json]] = {
     "append": _append,
     "extend": _extend,
     "concat": _concat,
-    "sum": _sum,
-    "max": _max,
-    "min": _min,
+    "sum": partial(_number, "sum", operator.add),
+    "max": partial(_number, "max", max),
+    "min": partial(_number, "min", min),
     "merge": _merge,
     "overwrite": _overwrite,
 }
 """Name to function; the names are those of `protocol.graph.model.Reducer`."""
-
-
-def _list(name: str, current: Json) -> list[Json]:
-    if current is _ABSENT:
-        return []
-    if type(current) is not list:
-        raise _current(name, "an array", current)
-    return current
-
-
-def _number(
-    name: str, current: Json, values: list[Json], fold: Callable[[Any, Any], Any], start: Json = _ABSENT
-) -> Json:
-    if current is not _ABSENT and type_name(current) != "number":
-        raise _current(name, "a number", current)
-    total = start if current is _ABSENT else current
-    for value in values:
-        if type_name(value) != "number":
-            raise _incoming(name, "a number", value)
-        total = value if total is _ABSENT else fold(total, value)
-    return _whole(name, total)
 
 
 def _whole(name: str, number: float) -> float:
@@ -211,11 +187,6 @@ def _whole(name: str, number: float) -> float:
     return number
 
 
-def _current(name: str, wanted: str, value: Json) -> _MismatchError:
-    return _MismatchError(
-        f"reducer '{name}' requires {wanted} (or absent) for the current value, got {type_name(value)}"
-    )
-
-
-def _incoming(name: str, wanted: str, value: Json) -> _MismatchError:
-    return _MismatchError(f"reducer '{name}' requires {wanted} for the incoming value, got {type_name(value)}")
+def _mismatch(name: str, wanted: str, value: Json, *, incoming: bool = False) -> _MismatchError:
+    which = " for the incoming value" if incoming else " (or absent) for the current value"
+    return _MismatchError(f"reducer '{name}' requires {wanted}{which}, got {type_name(value)}")

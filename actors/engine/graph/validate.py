@@ -86,7 +86,8 @@ def failure_text(problems: Iterable[Problem]) -> str:
 
 def _check(draft: Draft, around: Surroundings | None, compat: Compat | None) -> list[Problem]:
     found = Findings(draft.graph, compat or MODES[draft.graph.settings.compat], draft.unread, draft.broken)
-    _check_settings(found)
+    limit = draft.graph.settings.max_concurrency
+    found.check_concurrency(limit, ("settings", "max_concurrency"), "the default of 8")
     _check_targets(found)
     _check_cycles(found)
     check_nodes(found, around)
@@ -95,18 +96,6 @@ def _check(draft: Draft, around: Surroundings | None, compat: Compat | None) -> 
         _check_ends(found)
         _check_reach(found)
     return found.problems
-
-
-def _check_settings(found: Findings) -> None:
-    limit = found.graph.settings.max_concurrency
-    if limit < 1:
-        found.error(
-            "bad_concurrency",
-            f"settings.max_concurrency must be >= 1 (got {limit}); a zero cap would deadlock the executor",
-            ("settings", "max_concurrency"),
-            expected="a whole number of at least 1",
-            hint="leave it out for the default of 8.",
-        )
 
 
 def _check_targets(found: Findings) -> None:
