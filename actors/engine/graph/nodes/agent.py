@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -54,7 +55,7 @@ async def run_agent_node(me: Actor, job: Job) -> Result:
 
 async def _with_attempts(me: Actor, job: Job, node: AgentNode, call: AgentCall) -> str:
     """A whole run of the child, an actor of its own, per attempt, as the policy says. There is nothing to wait for."""
-    retry = Retry(most=node.max_attempts)
+    retry = Retry(most=node.max_attempts, patience=math.inf)
     for attempt in count(1):
         record = Record()
         try:
