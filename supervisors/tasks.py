@@ -97,7 +97,7 @@ class Workers:
                             running[task] = actor
                             value = await actor.enter(scope)
                             reason = "normal"
-                            if scope.cancel_called:
+                            if actor.stopping:  # the scope may be cancelled
                                 break
                             actor.leave()
                             if actor.has_children:

@@ -78,6 +78,8 @@ class GraphDecider:
         self._running: dict[int, str] = {}
         self._lefts: dict[str, NodeLeft] = {}
         self._reach: dict[str, frozenset[str]] = {}
+        self._ends: list[str] = []
+        self._joins = any(step.join_all for step in plan.steps.values())
 
     def begin(self, request: GraphBegun) -> list[Effect]:
         """The first step."""
@@ -119,9 +121,12 @@ class GraphDecider:
     def _step(self, effects: list[Effect]) -> None:
         """Begin the nodes of the frontier; end nodes have nothing to begin."""
         self._enter(effects)
-        plan, state = self.plan, self.result.state
+        steps, state = self.plan.steps, self.result.state
+        self._ends = []
         for id in self.frontier:
-            if plan.steps[id].kind != "end":
+            if steps[id].kind == "end":
+                self._ends.append(id)
+            else:
                 visit = self._visits[id]
                 self._key = key = self._key + 1
                 self._running[key] = id
@@ -134,7 +139,7 @@ class GraphDecider:
         """All nodes of the step were left: merge what they wrote, and go on where they lead."""
         lefts, self._lefts = self._lefts, {}
         self._raise_failures(lefts)
-        ends = [id for id in self.frontier if self.plan.steps[id].kind == "end"]
+        ends = self._ends
         if len(ends) > 1:  # before anything is merged: a step that fails leaves no trace
             raise GraphMistake(
                 f"super-step ended with multiple End targets ({', '.join(sorted(ends))}). "
@@ -146,7 +151,7 @@ class GraphDecider:
             return
         if self.heard:
             effects.append(Emit(StepFinished(step=self.number, next=following)))
-        self.frontier = self._release(following, effects)
+        self.frontier = self._release(following, effects) if self._joins else following
         if not self.frontier:
             raise GraphMistake(f"Graph '{self.plan.name}' frontier emptied without reaching an End node")
         self._step(effects)

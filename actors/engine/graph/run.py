@@ -142,7 +142,8 @@ class Nodes(msgspec.Struct, frozen=True):
         )
         in_map = work.item is not None
         heard = me.stream.heard
-        began = trio.current_time()
+        now = trio.lowlevel.current_clock().current_time
+        began = now()
         if heard:
             me.emit(NodeEntered(node=step.id, type=step.kind, visit=work.visit, item=work.item))
         try:
@@ -154,7 +155,7 @@ class Nodes(msgspec.Struct, frozen=True):
         except Exception as error:  # a bug in a node's code must cost that node, with its traceback in the log
             log.exception("node '%s' crashed", step.id)
             left = leave.failed(plan, step, work.state, NodeFailed(f"{type(error).__name__}: {error}"), in_map=in_map)
-        seconds = trio.current_time() - began
+        seconds = now() - began
         if heard:
             for event in leave.told(step, left, seconds, work.item):
                 me.emit(event)

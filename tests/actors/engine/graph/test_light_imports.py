@@ -14,7 +14,7 @@ HEAVY = {"trio", "httpx", "rich", "prompt_toolkit", "jsonschema", "numpy", "tant
     "module",
     [
         "callboard.protocol.source",
-        "callboard.protocol.graph.schema",
+        "callboard.protocol.graph.read",
         "callboard.protocol.agent",
         "callboard.actors.engine.graph.validate",
         "callboard.actors.engine.graph.draw",
