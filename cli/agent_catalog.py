@@ -32,33 +32,15 @@ from .variables import declared
 Kind = Literal["agent", "graph"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Listed:
-    """One agent in the list."""
-
-    name: str
-    kind: Kind
-    origin: Literal["yours", "built in"]
-    description: str
-    model: str | None
-    file: str
-    error: str | None
-
-    def to_wire(self) -> dict[str, Any]:
-        """As JSON shows it."""
-        return dict(vars(self))
-
-
 def list_agents(config_dir: str | None, *, as_json: bool) -> str:
     """Every agent: those of the configuration directory, then the built-in ones they leave visible."""
     base = configured(config_dir, os.environ)[0]
     home = base / "agents"
     own = [_listed(home / name, "yours", config_dir) for name in own_agents(base)]
-    taken = {agent.name for agent in own}
+    taken = {agent["name"] for agent in own}
     ours = [_listed(AGENTS / name, "built in", config_dir) for name in built_in_agents() if name not in taken]
     if as_json:
-        agents = [agent.to_wire() for agent in (*own, *ours)]
-        return json_object(agents=agents)
+        return json_object(agents=[*own, *ours])
     lines = [f"yours ({safe(str(home))})", *(_rows(own) or ["  none yet (callboard agents new NAME makes one)"])]
     rows = _rows(ours) or ["  none (each name is taken by one of yours)"]
     return "\n".join([*lines, "built in", *rows]) + "\n"
@@ -154,7 +136,8 @@ def show_agent(target: str, config_dir: str | None) -> Shown:
     )
 
 
-def _listed(directory: Path, origin: Literal["yours", "built in"], config_dir: str | None) -> Listed:
+def _listed(directory: Path, origin: Literal["yours", "built in"], config_dir: str | None) -> dict[str, Any]:
+    """One agent, as JSON shows it."""
     kind: Kind = "graph" if (directory / "graph.yaml").is_file() else "agent"
     file = directory / ("graph.yaml" if kind == "graph" else "config.yaml")
     description, model, error = "", None, None
@@ -163,15 +146,8 @@ def _listed(directory: Path, origin: Literal["yours", "built in"], config_dir: s
         description, model = one_line(about.description, 200), about.model
     except CallboardError as failed:
         error = _why_not(failed, directory.name)
-    return Listed(
-        name=directory.name,
-        kind=kind,
-        origin=origin,
-        description=description,
-        model=model,
-        file=str(file),
-        error=error,
-    )
+    shown = {"name": directory.name, "kind": kind, "origin": origin, "description": description, "model": model}
+    return {**shown, "file": str(file), "error": error}
 
 
 def _why_not(error: CallboardError, name: str) -> str:
@@ -182,12 +158,12 @@ def _why_not(error: CallboardError, name: str) -> str:
     return f"{counted(len(errors), 'error')} (callboard validate {shlex.quote(name)})"
 
 
-def _rows(agents: list[Listed]) -> list[str]:
+def _rows(agents: list[dict[str, Any]]) -> list[str]:
     rows = []
     for agent in agents:
-        text = f"can't be run: {agent.error}" if agent.error else agent.description
-        model = f" [{agent.model}]" if agent.model else ""
-        rows.append([safe(agent.name), agent.kind, text + safe(model)])
+        text = f"can't be run: {agent['error']}" if agent["error"] else agent["description"]
+        model = f" [{agent['model']}]" if agent["model"] else ""
+        rows.append([safe(agent["name"]), agent["kind"], text + safe(model)])
     return columns(rows)
 
 

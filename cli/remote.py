@@ -109,7 +109,7 @@ def stop(targets: tuple[str, ...], as_json: bool, url: str | None, token: str | 
 
     What had ended before is told, and is no failure. Exit code 2 if there is no such run or actor.
     """
-    from .control.commands.stopping import stop_targets
+    from .control.commands.answering import stop_targets
     from .control.servers import Where
 
     return stop_targets(Where(url=url, token=token), targets, as_json=as_json)
@@ -137,6 +137,6 @@ def logs(**given: Any) -> int:
 
     Exit code 2 if there is no such run; with -f 3 if no server runs.
     """
-    from .control.commands.following import Request, show_log
+    from .control.commands.following import show_log
 
-    return show_log(Request(**given))
+    return show_log(**given)

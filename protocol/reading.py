@@ -65,7 +65,7 @@ class Reading:
             elsewhere: for keys this mapping can't have, where they would belong (`llm nodes`).
         """
         given = given or {}
-        fields = {field.encode_name: field for field in _fields(cls) if field.name not in hidden}
+        fields = {field.encode_name: field for field in fields_of(cls) if field.name not in hidden}
         for key, entry in node.entries.items():
             if key not in fields and not key.startswith("x-"):
                 self.unknown_key(key, entry, path, what, fields, elsewhere or {})
@@ -276,7 +276,8 @@ _BROKEN: Any = object()
 
 
 @lru_cache(maxsize=64)
-def _fields(cls: type[msgspec.Struct]) -> tuple[inspect.Field, ...]:
+def fields_of(cls: type[msgspec.Struct]) -> tuple[inspect.Field, ...]:
+    """The fields of a struct, with their types."""
     info = inspect.type_info(cls)
     assert isinstance(info, inspect.StructType)
     return info.fields

@@ -11,7 +11,8 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TextIO, TypeVar
 
 import trio
@@ -149,23 +150,18 @@ class Dialog:
         session: PromptSession[str] = PromptSession(
             "  > ", erase_when_done=True, color_depth=depth, is_password=self._question.secret
         )
-        self._watch(session.app)
-        try:
+        with self._closable(session.app):
             answer = session.prompt(pre_run=self._leave_if_withdrawn, handle_sigint=False, set_exception_handler=False)
-        finally:
-            self._unwatch()
         return answer or default
 
     def _run(self, application: Application[_T]) -> _T:
-        self._watch(application)
-        try:
+        with self._closable(application):
             return application.run(pre_run=self._leave_if_withdrawn, handle_sigint=False, set_exception_handler=False)
-        finally:
-            self._unwatch()
 
     # --- closing from outside ---------------------------------------------------------------------------
 
-    def _watch(self, application: Application[_T]) -> None:
+    @contextmanager
+    def _closable(self, application: Application[_T]) -> Iterator[None]:
         def leave() -> None:
             if not application.is_done:
                 application.exit(exception=WithdrawnError())
@@ -178,10 +174,11 @@ class Dialog:
             if self._withdrawn:
                 raise WithdrawnError
             self._close = leave_soon
-
-    def _unwatch(self) -> None:
-        with self._lock:
-            self._close = None
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._close = None
 
     def _leave_if_withdrawn(self) -> None:
         """Runs inside the application's loop, as soon as it can be ended: catches a close that came early."""

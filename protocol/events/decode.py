@@ -32,14 +32,5 @@ def decode(line: bytes) -> Event | None:
         data = _DATA[wire.kind].decode(wire.data)
     except (msgspec.MsgspecError, UnicodeDecodeError, KeyError):
         return None
-    return Event(
-        seq=wire.seq,
-        ts=wire.ts,
-        run=wire.run,
-        actor=wire.actor,
-        kind=wire.kind,
-        data=data,
-        parent=wire.parent,
-        id=wire.id,
-        corr=wire.corr,
-    )
+    envelope = msgspec.structs.asdict(wire)
+    return Event(**{**envelope, "data": data})

@@ -2,103 +2,98 @@
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from typing import Annotated, Any, TypeAlias
+
+import msgspec
+from msgspec import Meta, inspect
 
 from ..languages import Language
 from ..mcp.config import ToolMode
 
-Json = Any
-
-TEXT, FLAG, INT, NUMBER = "text", "true or false", "a whole number", "a number"
-SIZE, COUNT = "a whole number of at least 1", "a whole number of at least 0"
-LEAST = {SIZE: 1, COUNT: 0}
-_MODE, _LANGUAGE = (f"one of {', '.join(get_args(type))}" for type in (ToolMode, Language))
-WORDS: dict[str, tuple[str, ...]] = {_MODE: get_args(ToolMode), _LANGUAGE: get_args(Language)}
-
-USED: dict[str, str] = {
-    "model": TEXT,
-    "temperature": NUMBER,
-    "top_p": NUMBER,
-    "max_output_tokens": INT,
-    "stream": FLAG,
-    "dry_run": FLAG,
-    "user_agent": TEXT,
-    "enabled_tools": TEXT,
-    "mcp_server_support": FLAG,
-    "enabled_mcp_servers": TEXT,
-    "mcp_tools": _MODE,
-    "mcp_tools_budget": INT,
-    "rag_embedding_model": TEXT,
-    "rag_reranker_model": TEXT,
-    "rag_top_k": SIZE,
-    "rag_chunk_size": SIZE,
-    "rag_chunk_overlap": COUNT,
-    "rag_language": _LANGUAGE,
-    "rag_private_pages": FLAG,
-    "rag_template": TEXT,
-}
-"""Keys that have an effect, and what kind of value each takes."""
-
-KEPT: dict[str, str] = {
-    "save": FLAG,
-    "keybindings": TEXT,
-    "editor": TEXT,
-    "wrap": TEXT,
-    "wrap_code": FLAG,
-    "highlight": FLAG,
-    "light_theme": FLAG,
-    "theme": TEXT,
-    "left_prompt": TEXT,
-    "right_prompt": TEXT,
-    "save_shell_history": FLAG,
-    "sync_models_url": TEXT,
-    "vault_password_file": TEXT,
-    "function_calling_support": FLAG,
-    "function_calling": FLAG,
-    "auto_continue": FLAG,
-    "max_auto_continues": INT,
-    "inject_todo_instructions": FLAG,
-    "continuation_prompt": TEXT,
-    "repl_prelude": TEXT,
-    "cmd_prelude": TEXT,
-    "agent_session": TEXT,
-    "save_session": FLAG,
-    "compression_threshold": INT,
-    "summarization_model": TEXT,
-    "summarization_threshold": INT,
-    "summarization_prompt": TEXT,
-    "summary_context_prompt": TEXT,
-    "escalation_timeout": INT,
-    "max_concurrent_agents": INT,
-    "max_agent_depth": INT,
-}
-"""Keys that are accepted and have none yet."""
+Text: TypeAlias = str | None
+Flag: TypeAlias = bool | None
+Whole: TypeAlias = int | None
+Number: TypeAlias = float | None
 
 
-def fits(value: Json, kind: str) -> bool:
-    if kind is TEXT:
-        return isinstance(value, str)
-    if kind is FLAG:
-        return isinstance(value, bool)
-    if kind in WORDS:
-        return value in WORDS[kind]
-    if isinstance(value, bool):
-        return False
-    if kind in LEAST:
-        return isinstance(value, int) and value >= LEAST[kind]
-    return isinstance(value, int) if kind is INT else isinstance(value, int | float)
+class Kept(msgspec.Struct, frozen=True, kw_only=True):
+    """Keys that are accepted and have no effect yet, or are asked for by name (`Settings.other`)."""
+
+    save: Flag = None
+    keybindings: Text = None
+    editor: Text = None
+    wrap: Text = None
+    wrap_code: Flag = None
+    highlight: Flag = None
+    light_theme: Flag = None
+    theme: Text = None
+    left_prompt: Text = None
+    right_prompt: Text = None
+    save_shell_history: Flag = None
+    sync_models_url: Text = None
+    vault_password_file: Text = None
+    function_calling_support: Flag = None
+    function_calling: Flag = None
+    auto_continue: Flag = None
+    max_auto_continues: Whole = None
+    inject_todo_instructions: Flag = None
+    continuation_prompt: Text = None
+    repl_prelude: Text = None
+    cmd_prelude: Text = None
+    agent_session: Text = None
+    save_session: Flag = None
+    compression_threshold: Whole = None
+    summarization_model: Text = None
+    summarization_threshold: Whole = None
+    summarization_prompt: Text = None
+    summary_context_prompt: Text = None
+    escalation_timeout: Whole = None
+    max_concurrent_agents: Whole = None
+    max_agent_depth: Whole = None
 
 
-def from_text(text: str, kind: str) -> Json:
-    """A variable's text as a value of that kind, or None."""
-    if kind is TEXT:
-        return text
-    if kind is FLAG:
-        return {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}.get(text.lower())
-    if kind in WORDS:
-        return text if text in WORDS[kind] else None
+class Scalars(Kept, frozen=True, kw_only=True):
+    """All keys with one value: those above, and those that are fields of `Settings`."""
+
+    model: Text = None
+    temperature: Number = None
+    top_p: Number = None
+    max_output_tokens: Whole = None
+    stream: Flag = None
+    dry_run: Flag = None
+    user_agent: Text = None
+    enabled_tools: Text = None
+    mcp_server_support: Flag = None
+    enabled_mcp_servers: Text = None
+    mcp_tools: ToolMode | None = None
+    mcp_tools_budget: Whole = None
+    rag_embedding_model: Text = None
+    rag_reranker_model: Text = None
+    rag_top_k: Annotated[int, Meta(ge=1)] | None = None
+    rag_chunk_size: Annotated[int, Meta(ge=1)] | None = None
+    rag_chunk_overlap: Annotated[int, Meta(ge=0)] | None = None
+    rag_language: Language | None = None
+    rag_private_pages: Flag = None
+    rag_template: Text = None
+
+
+KEPT = Kept.__struct_fields__
+_FLAGS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+
+
+def bare(wanted: inspect.Type) -> inspect.Type:
+    """The type of a value that is given, without its bounds."""
+    while isinstance(wanted, inspect.Metadata | inspect.UnionType):
+        wanted = wanted.type if isinstance(wanted, inspect.Metadata) else wanted.types[0]
+    return wanted
+
+
+def from_text(text: str, wanted: inspect.Type) -> Any:
+    """A text (a variable's, or what a reference stands for) as the type wants it; the text itself if it can't be."""
+    wanted = bare(wanted)
     try:
-        value = float(text) if kind is NUMBER else int(text)
+        if isinstance(wanted, inspect.IntType | inspect.FloatType):
+            return float(text) if isinstance(wanted, inspect.FloatType) else int(text)
     except ValueError:
-        return None
-    return value if fits(value, kind) else None
+        return text
+    return _FLAGS.get(text.lower(), text) if isinstance(wanted, inspect.BoolType) else text

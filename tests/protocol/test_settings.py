@@ -196,8 +196,14 @@ def test_a_model_that_should_chat_and_cannot_is_a_warning() -> None:
 
 def test_all_problems_are_reported_together() -> None:
     _, problems = read_settings("temperature: hot\nstream: 3\nfoo: 1\nclients: 5\n", "c", {"CALLBOARD_TOP_P": "x"})
-    assert [problem.code for problem in problems] == ["bad_value", "bad_value", "unknown_key", "bad_value", "bad_value"]
-    assert problems[-1].key == "clients"
+    assert [problem.code for problem in problems] == [
+        "wrong_type",
+        "wrong_type",
+        "wrong_type",
+        "unknown_key",
+        "wrong_type",
+    ]
+    assert [problem.key for problem in problems] == ["CALLBOARD_TOP_P", "temperature", "stream", "foo", "clients"]
 
 
 @pytest.mark.parametrize(

@@ -1,3 +1,3 @@
-"""What the commands do, one module each, named for what happens: `listing` is behind `ps`, `following` behind `logs`,
-`attaching` behind `attach`, `answering`, `stopping`, `kept` behind `runs`; `relay` is what `attach` and `logs` write.
+"""What the commands do, one module each: `listing` is behind `ps`, `following` behind `logs`, `attaching` behind
+`attach`, `answering` behind `answer` and `stop`, `kept` behind `runs`; `relay` is what `attach` and `logs` write.
 """

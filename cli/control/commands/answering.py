@@ -1,10 +1,11 @@
-"""What `callboard answer` does: lists the open questions, or answers one of them."""
+"""What `callboard answer` and `callboard stop` do: list open questions or answer one; end runs, or actors in them."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -19,9 +20,9 @@ from ...render.text import json_object, one_line, safe
 from ...stdin import piped_text
 from ..client import Client
 from ..frame import with_client
-from ..lookup import meant
+from ..lookup import find_run, meant
 from ..servers import Where
-from ..subscriptions import open_questions
+from ..subscriptions import RunEvents, open_questions
 
 if TYPE_CHECKING:
     from ...render.prompt import TerminalPrompts
@@ -167,3 +168,55 @@ def read_text(texts: Sequence[str]) -> list[str]:
     if list(texts) == ["-"]:
         return [piped_text()]
     return list(texts)
+
+
+_WAIT = 30.0
+"""Seconds for a run to end once it was cancelled; its actors' graces are shorter."""
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """What became of one target: `status` is `cancelled`, how a run had ended before, or `stopping`."""
+
+    target: str
+    status: str
+    changed: bool
+
+
+def stop_targets(where: Where, targets: Sequence[str], *, as_json: bool) -> str:
+    """The text for stdout."""
+
+    async def stop(client: Client) -> list[Stopped]:
+        return [
+            await (_stop_actor(client, f"/{word}") if "/" in word else _stop_run(client, word))
+            for word in (target.strip("/") for target in targets)
+        ]
+
+    done = with_client(where, stop)
+    if as_json:
+        return json_object(stopped=[asdict(each) for each in done])
+    return "".join(f"{safe(each.target)}: {_what_became_of(each)}\n" for each in done)
+
+
+def _what_became_of(end: Stopped) -> str:
+    if end.changed:
+        return "cancelled" if end.status == "cancelled" else f"told to end ({safe(end.status)})"
+    return f"had ended before ({safe(end.status)})"
+
+
+async def _stop_run(client: Client, word: str) -> Stopped:
+    run = await find_run(client, word)
+    if run.over:
+        return Stopped(run.run, run.status, False)
+    events = RunEvents(client, run.run, after=run.seq)
+    await events.begin()
+    cancelled = (await client.ask("_run/cancel", own.Cancelled, run=run.run)).cancelled
+    with trio.move_on_after(_WAIT):
+        async for _ in events:
+            pass
+    return Stopped(run.run, events.status or "stopping", cancelled)
+
+
+async def _stop_actor(client: Client, path: str) -> Stopped:
+    cancelled = (await client.ask("_actor/cancel", own.Cancelled, path=path)).cancelled
+    return Stopped(path, "cancelled" if cancelled else "gone", cancelled)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
 
 import trio
 
@@ -19,39 +18,29 @@ from . import kept
 from .relay import Lines, Relay, Story
 
 
-@dataclass(frozen=True, kw_only=True)
-class Request:
-    """The flags of `callboard logs`, as click read them."""
-
-    run: str
-    follow: bool
-    after: int
-    output: str
-    verbose: bool
-    url: str | None
-    token: str | None
-
-
-def show_log(request: Request) -> int:
+def show_log(
+    *, run: str, follow: bool, after: int, output: str, verbose: bool, url: str | None, token: str | None
+) -> int:
     """Shows what has happened, and with `follow` what comes; returns the exit code.
 
     Raises:
         CallboardError: there is no such run.
         BrokenPipeError: the reader of stdout has gone.
     """
-    where = Where(url=request.url, token=request.token)
-    if request.url is None and not (request.follow and _is_under_way(request.run)):
-        try:
-            return _from_disk(request)
-        except NotFound:
-            try:  # a server may keep its runs elsewhere
-                find_server(where, os.environ)
-            except NoServer:
-                pass
-            else:
-                return _from_server(request, where)
-            raise
-    return _from_server(request, where)
+    relay = Lines(sys.stdout) if output == "stream-json" else Story(sys.stdout, verbose=verbose)
+    where = Where(url=url, token=token)
+    if url is not None or (follow and _is_under_way(run)):
+        return _from_server(run, relay, where, after=after, follow=follow)
+    try:
+        return _from_disk(run, relay, after)
+    except NotFound:
+        try:  # a server may keep its runs elsewhere
+            find_server(where, os.environ)
+        except NoServer:
+            pass
+        else:
+            return _from_server(run, relay, where, after=after, follow=follow)
+        raise
 
 
 def _is_under_way(word: str) -> bool:
@@ -61,16 +50,11 @@ def _is_under_way(word: str) -> bool:
         return True  # perhaps a server knows
 
 
-def _relay(request: Request) -> Relay:
-    return Lines(sys.stdout) if request.output == "stream-json" else Story(sys.stdout, verbose=request.verbose)
-
-
-def _from_disk(request: Request) -> int:
-    run = kept.kept_run(request.run)
-    relay = _relay(request)
+def _from_disk(word: str, relay: Relay, after: int) -> int:
+    run = kept.kept_run(word)
     gone: list[bool] = []
     relay.when_gone(lambda: gone.append(True))
-    for line in kept.kept_lines(run.run, after=request.after):
+    for line in kept.kept_lines(run.run, after=after):
         relay.put(line)
         if gone:
             break
@@ -80,14 +64,12 @@ def _from_disk(request: Request) -> int:
     return 0
 
 
-def _from_server(request: Request, where: Where) -> int:
-    relay = _relay(request)
-
-    async def follow(client: Client) -> None:
-        run = await find_run(client, request.run)
-        events = RunEvents(client, run.run, after=request.after)
+def _from_server(word: str, relay: Relay, where: Where, *, after: int, follow: bool) -> int:
+    async def read_along(client: Client) -> None:
+        run = await find_run(client, word)
+        events = RunEvents(client, run.run, after=after)
         await events.begin()
-        last = None if request.follow else events.newest
+        last = None if follow else events.newest
         gone = trio.CancelScope()
         relay.when_gone(from_any_thread(gone.cancel))
         with gone:
@@ -101,6 +83,6 @@ def _from_server(request: Request, where: Where) -> int:
         if events.missing:
             tell(f"warning: {events.missing} events of {run.run} were not kept and could not be shown")
 
-    with_client(where, follow)
+    with_client(where, read_along)
     relay.finish(None)
     return 0

@@ -76,9 +76,9 @@ def test_the_environment_wins_over_the_file() -> None:
 @pytest.mark.parametrize(
     ("text", "environ", "words"),
     [
-        ("mcp_tools: metta", {}, "`mcp_tools` is the text 'metta' (expected one of meta, direct, auto)"),
-        ("", {"CALLBOARD_MCP_TOOLS": "x"}, "CALLBOARD_MCP_TOOLS is 'x' (expected one of meta, direct, auto)"),
-        ("mcp_tools: ${MODE}", {"MODE": "x"}, "(expected one of meta, direct, auto)"),
+        ("mcp_tools: metta", {}, "unknown variant `metta` for `mcp_tools` (expected one of auto, direct, meta)"),
+        ("", {"CALLBOARD_MCP_TOOLS": "x"}, "CALLBOARD_MCP_TOOLS is 'x' (expected one of auto, direct, meta)"),
+        ("mcp_tools: ${MODE}", {"MODE": "x"}, "(expected one of auto, direct, meta)"),
         ("mcp_pool: {max_servers: 0}", {}, "`mcp_pool.max_servers` is the number 0"),
         ("mcp_pool: {idle_timeout_seconds: -1}", {}, "a number of at least 0"),
         ("mcp_pool: {health_check: {on_failure: evict}}", {}, "did you mean 'Evict'?"),
