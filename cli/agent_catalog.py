@@ -26,7 +26,7 @@ from ..protocol.problems import Problem, did_you_mean, errors_in
 from .init import PROMPTS, copied, write_files
 from .render.table import columns
 from .render.text import counted, json_object, one_line, safe
-from .tool_catalog import Toolbox, ToolSeen
+from .tool_catalog import Toolbox, ToolInfo
 from .variables import declared
 
 Kind = Literal["agent", "graph"]
@@ -60,7 +60,7 @@ class Shown:
     agent: GraphAgent | LoopAgent
     target: str
     directory: Path
-    tools: list[ToolSeen]
+    tools: list[ToolInfo]
     mode: str
     problems: list[Problem]
 

@@ -53,7 +53,7 @@ def command(**given: Any) -> int:
     Exit codes: 0 all tasks are done, 1 some have failed, else those of `callboard run`: 3 means that a key or a
     setting is missing, so that every task would fail.
     """
-    from .batching import Manner, run_tasks
-    from .given import request
+    from .batching import BatchFlags, run_tasks
+    from .flag_values import request
 
-    return run_tasks(request(given), Manner(**given))
+    return run_tasks(request(given), BatchFlags(**given))

@@ -24,7 +24,7 @@ from .render.text import counted, json_object, safe, with_node
 
 
 @dataclass(frozen=True, kw_only=True)
-class Manner:
+class BatchFlags:
     """The flags of `callboard batch` that are not about the runs, as click read them."""
 
     tasks: str
@@ -36,16 +36,16 @@ class Manner:
     config_dir: str | None
 
 
-def run_tasks(request: RunRequest, manner: Manner) -> int:
+def run_tasks(request: RunRequest, flags: BatchFlags) -> int:
     """Runs the request for each task; returns 1 if a task has failed, 3 if all of them would.
 
     Raises:
         CallboardError: it could not begin, or results can't be written any more.
         click.exceptions.Exit: it was interrupted.
     """
-    file = Path(manner.tasks)
-    progress = choose_for_batch(sys.stderr, quiet=manner.quiet)
-    path = Path(manner.results) if manner.results else file.with_suffix(".results.jsonl")
+    file = Path(flags.tasks)
+    progress = choose_for_batch(sys.stderr, quiet=flags.quiet)
+    path = Path(flags.results) if flags.results else file.with_suffix(".results.jsonl")
 
     async def batch(me: Actor, root: Root) -> GivenUp | None:
         tasks = await read_tasks(file)
@@ -63,30 +63,30 @@ def run_tasks(request: RunRequest, manner: Manner) -> int:
                 target.perform,
                 journal,
                 target=name,
-                max_parallel=manner.max_parallel,
-                max_failures=manner.max_failures,
+                max_parallel=flags.max_parallel,
+                max_failures=flags.max_failures,
                 on_begin=progress.began,
                 on_end=progress.ended,
             )
 
     journal = Journal(path)
     try:
-        given_up = act(batch, config_dir=manner.config_dir, progress=progress, traced=True)
+        given_up = act(batch, config_dir=flags.config_dir, progress=progress, traced=True)
     except click.exceptions.Exit:
         sys.stderr.write("callboard: what is done is kept; the same command goes on from there\n")
-        if manner.as_json:
-            _tell(manner, journal, progress, None)
+        if flags.as_json:
+            _tell(flags, journal, progress, None)
         raise
-    _tell(manner, journal, progress, given_up)
+    _tell(flags, journal, progress, given_up)
     if given_up is not None and given_up.shared:
         return ConfigError.exit_code
     return 1 if journal.failed else 0
 
 
-def _tell(manner: Manner, journal: Journal, progress: BatchProgress, given_up: GivenUp | None) -> None:
+def _tell(flags: BatchFlags, journal: Journal, progress: BatchProgress, given_up: GivenUp | None) -> None:
     if given_up is not None:
         sys.stderr.write(_why(given_up, journal.failed, progress.left))
-    if manner.as_json:
+    if flags.as_json:
         wire = json_object(
             tasks=progress.total,
             done=progress.done,

@@ -26,7 +26,7 @@ from ..protocol.chat import ToolCall, ToolTurn
 from ..protocol.errors import ToolFailed, UsageError
 from ..protocol.permissions import Permissions as Rules
 from ..supervisors import Actor
-from . import given
+from . import flag_values
 from .acting import act
 from .frame import person_at_terminal
 from .render.plain import choose
@@ -60,8 +60,8 @@ def call_tool(request: CallRequest) -> int:
         CallboardError: a file has errors.
     """
     person = person_at_terminal(no_input=request.no_input)
-    arguments = given.arguments(piped_text() if request.arguments == "-" else request.arguments)
-    given.directories(request.roots)
+    arguments = flag_values.arguments(piped_text() if request.arguments == "-" else request.arguments)
+    flag_values.directories(request.roots)
     agent = None if request.agent is None else load_agent(request.agent, config_dir=request.config_dir)
     values = {} if agent is None else _values(agent, request, person)
     options = ToolOptions(yes=request.yes, roots=tuple(Path(path) for path in request.roots))
@@ -96,7 +96,7 @@ async def play(
 
 
 def _values(agent: GraphAgent | LoopAgent, request: CallRequest, person: bool) -> dict[str, str]:
-    values = given.variables(request.variables)
+    values = flag_values.variables(request.variables)
     if person:
         values = with_missing(agent, values)
     source = (agent.graph if isinstance(agent, GraphAgent) else agent.agent).source

@@ -46,7 +46,7 @@ def command(message: str | None, **given: Any) -> int:
     _fetch(given["model"] or _usual_model(given["config_dir"]), quiet=given["quiet"])
     from ..protocol.requests import RunRequest
     from .frame import person_at_terminal
-    from .running import Manner, play_run
+    from .running import RunFlags, play_run
 
     prompt = message or MESSAGE
     no_input = not person_at_terminal(no_input=given.pop("no_input"))
@@ -54,7 +54,7 @@ def command(message: str | None, **given: Any) -> int:
         sys.stderr.write(f'callboard run {AGENT} "{prompt}"\n')
     answers = [ANSWER] if no_input else None
     request = RunRequest(target=str(AGENT), prompt=prompt, model=given.pop("model"), answers=answers)
-    code = play_run(request, Manner(reads_stdin=False, no_input=no_input, output="text", **given))
+    code = play_run(request, RunFlags(reads_stdin=False, no_input=no_input, output="text", **given))
     if code == 0 and not given["quiet"]:
         sys.stdout.flush()
         sys.stderr.write(_next_steps())

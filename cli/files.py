@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from . import given
+from . import flag_values
 from .options import compat, complete_target, config_dir, strict, text_or_json, variables
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def validate(
     from .. import validate
     from ..protocol.problems import errors_in
 
-    values = given.variables(variables)
+    values = flag_values.variables(variables)
     problems = validate(target, strict=strict, compat=compat, variables=values, config_dir=config_dir)
     errors = len(errors_in(problems))
     if as_json:
@@ -91,7 +91,7 @@ def graph(target: str, output: str, variables: tuple[str, ...], config_dir: str 
     from ..protocol.errors import UsageError
     from .render.text import safe
 
-    agent = load(target, variables=given.variables(variables), config_dir=config_dir)
+    agent = load(target, variables=flag_values.variables(variables), config_dir=config_dir)
     if isinstance(agent, LoopAgent):
         raise UsageError(f"{target} is not a graph: it has a config.yaml, and there is nothing to draw")
     sys.stdout.write(safe(draw.draw(agent.picture, output)))
@@ -110,7 +110,7 @@ def convert(
     """Writes what WORKFLOW does as a graph agent, DIRECTORY/graph.yaml with its scripts.
 
     That can be done for workflows of agents, people, literals and passthroughs in which messages don't go round. Of
-    others, everything that stands in the way is told with its line, and nothing is written.
+    others, everything that stands in the way is printed with its line, and nothing is written.
     """
     from .. import WorkflowAgent, load
     from ..actors.engine.workflow.convert.convert import convert, notes
@@ -120,7 +120,7 @@ def convert(
     from .init import write_files
     from .render.text import counted, safe
 
-    flow = load(workflow, variables=given.variables(variables), compat=compat, config_dir=config_dir)
+    flow = load(workflow, variables=flag_values.variables(variables), compat=compat, config_dir=config_dir)
     if not isinstance(flow, WorkflowAgent):
         raise UsageError(f"{workflow} is no DevAll workflow; those have a mapping `graph`")
     home = Path(directory)

@@ -34,7 +34,7 @@ def init(force: bool, config_dir: str | None) -> str:
 def list_all(as_json: bool, config_dir: str | None) -> int:
     """Lists the servers: how each is reached, who shares it, and what is known of its tools. Starts none of them.
 
-    Exit code 2 if an entry can't be used; the problems are told on stderr.
+    Exit code 2 if an entry can't be used; stderr lists the problems.
     """
     from .mcp_servers import list_servers
 
@@ -50,7 +50,7 @@ def list_all(as_json: bool, config_dir: str | None) -> int:
 def test(names: tuple[str, ...], as_json: bool, config_dir: str | None) -> int:
     """Starts or reaches each server, shakes hands, asks what it offers, and ends it; without NAME, all of them.
 
-    Each is told as soon as it is known.
+    It prints each as soon as it is known.
 
     Exit code 6 if one can't be reached, 3 if a credential or another part of its configuration is missing.
     """

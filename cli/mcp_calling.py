@@ -22,7 +22,7 @@ from ..protocol.events import Event, Warned
 from ..protocol.mcp.model import Tool
 from ..protocol.problems import did_you_mean
 from ..supervisors import Actor
-from . import given
+from . import flag_values
 from .acting import act
 from .calling import check, play, tell
 from .frame import person_at_terminal
@@ -59,7 +59,7 @@ def call_tool(request: McpCall) -> int:
         McpError, McpLost, ConfigError: the server can't be reached.
     """
     person = person_at_terminal(no_input=request.no_input)
-    arguments = given.arguments(piped_text() if request.arguments == "-" else request.arguments)
+    arguments = flag_values.arguments(piped_text() if request.arguments == "-" else request.arguments)
     unanswered: list[str] = []
 
     def hear(event: Event) -> None:

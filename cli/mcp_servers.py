@@ -189,7 +189,7 @@ _TOLD = 240
 
 
 @dataclass(frozen=True, kw_only=True)
-class Met:
+class Probe:
     """How it went with one server.
 
     Attributes:
@@ -244,7 +244,7 @@ def test_servers(names: tuple[str, ...], config_dir: str | None, *, as_json: boo
     progress = _progress()
     unwritten: list[OSError] = []
 
-    def tell(met: Met) -> None:
+    def tell(met: Probe) -> None:
         try:
             with progress.aside():
                 sys.stdout.write(met.as_text())
@@ -252,29 +252,29 @@ def test_servers(names: tuple[str, ...], config_dir: str | None, *, as_json: boo
         except OSError as error:
             unwritten.append(error)
 
-    async def meet_all(me: Actor, root: Root) -> tuple[list[Met], tuple[Problem, ...]]:
+    async def probe_all(me: Actor, root: Root) -> tuple[list[Probe], tuple[Problem, ...]]:
         servers = root.mcp
         problems = () if names else servers.config.problems
         wanted = [servers.get(name) for name in dict.fromkeys(names or servers.names)]
         if not wanted:
-            raise _nothing_to_meet(servers.config)
+            raise _nothing_to_probe(servers.config)
         tell_if_off(root)
         for problem in problems:
             sys.stderr.write(safe(str(problem)) + "\n")
-        met: dict[str, Met] = {}
+        met: dict[str, Probe] = {}
 
-        async def meet(server: Server) -> None:
-            met[server.name] = await _meet(me, scope, server)
+        async def probe(server: Server) -> None:
+            met[server.name] = await _probe(me, scope, server)
             if not as_json and not unwritten:
                 tell(met[server.name])
 
         with servers.scope(run=me.stream.run, agent=me.path) as scope:
             async with trio.open_nursery() as nursery:
                 for server in wanted:
-                    nursery.start_soon(meet, server)
+                    nursery.start_soon(probe, server)
         return [met[server.name] for server in wanted], problems
 
-    found, problems = act(meet_all, config_dir=config_dir, progress=progress)
+    found, problems = act(probe_all, config_dir=config_dir, progress=progress)
     if unwritten:
         raise unwritten[0]
     if as_json:
@@ -284,7 +284,7 @@ def test_servers(names: tuple[str, ...], config_dir: str | None, *, as_json: boo
     return errors[0].exit_code if errors else UsageError.exit_code if errors_in(problems) else 0
 
 
-def _nothing_to_meet(config: McpConfig) -> CallboardError:
+def _nothing_to_probe(config: McpConfig) -> CallboardError:
     problems = errors_in(config.problems)
     if problems:
         what = "has no entry that can be used" if config.broken else "can't be read"
@@ -301,7 +301,7 @@ def _progress() -> Progress:
     return choose(sys.stderr, quiet=not redrawable(sys.stderr), verbose=False)
 
 
-async def _meet(me: Actor, scope: Scope, server: Server) -> Met:
+async def _probe(me: Actor, scope: Scope, server: Server) -> Probe:
     began = trio.current_time()
     seconds = 0.0
     facts: dict[str, Any] = {}
@@ -313,7 +313,7 @@ async def _meet(me: Actor, scope: Scope, server: Server) -> Met:
     except CallboardError as failed:
         error = failed
         seconds = trio.current_time() - began
-    return Met(entry=server, seconds=seconds, facts=facts, error=error)
+    return Probe(entry=server, seconds=seconds, facts=facts, error=error)
 
 
 async def _in_time(server: Server, asking: Awaitable[T]) -> T:

@@ -12,7 +12,7 @@ from .. import Root
 from ..actors.front.mcp_server.offers import read_agents
 from ..actors.front.mcp_server.service import Options
 from ..protocol.errors import UsageError
-from . import given
+from . import flag_values
 from .frame import exit_code_of, play
 from .render.progress import Progress
 from .render.text import safe
@@ -44,7 +44,7 @@ def serve_agents(request: ServeRequest) -> int:
         UsageError: there is no such agent, or the address can't be listened on.
         ConfigError: what serving over HTTP needs is not installed.
     """
-    given.directories(request.roots)
+    flag_values.directories(request.roots)
     token = None if request.token_file is None else _token(Path(request.token_file))
     options = Options(model=request.model, allow=request.allow, yes=request.yes, roots=request.roots)
 

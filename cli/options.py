@@ -13,13 +13,13 @@ import click
 from ..actors.io.directories import config_dir as configured
 from ..actors.io.directories import state_dir
 from ..actors.work.library import AGENTS
-from .odd_settings import tell_at_the_end
+from .settings_warnings import print_at_the_end
 
 strict = click.option("--strict", is_flag=True, help="Unknown keys in files are errors, not warnings.")
 config_dir = click.option(
     "--config-dir",
     metavar="DIR",
-    callback=tell_at_the_end,
+    callback=print_at_the_end,
     help="Where agents and config.yaml live [default: $CALLBOARD_CONFIG_DIR or ~/.config/callboard].",
 )
 text_or_json = click.option(

@@ -66,7 +66,7 @@ def attach(**given: Any) -> int:
     on stderr, questions at the terminal, the result on stdout, and the exit code of the run.
 
     The run goes on without this command: Ctrl-C only ends the looking at it, with exit code 130. Any number of
-    terminals may be attached; the first answer to a question counts, and the others are told.
+    terminals may be attached; the first answer to a question counts, and the others show it.
 
     Exit code 3 if no server runs, 6 if it goes away in the middle.
     """
@@ -107,7 +107,7 @@ def stop(targets: tuple[str, ...], as_json: bool, url: str | None, token: str | 
     """Cancels each RUN (its id, or the beginning of it) and waits for its end; or the actor of this path (`callboard
     top` shows them) with all below it, and the run decides what becomes of that.
 
-    What had ended before is told, and is no failure. Exit code 2 if there is no such run or actor.
+    What had ended before is listed, and is no failure. Exit code 2 if there is no such run or actor.
     """
     from .control.commands.answering import stop_targets
     from .control.servers import Where

@@ -16,7 +16,7 @@ from . import options
 @options.variables
 @click.option("--set", "state", metavar="KEY=JSON", multiple=True, help="Overrides a key of initial_state; repeatable.")
 @options.prepared_answers
-@click.option("--ui", is_flag=True, help="Shows the run on a page too; its address is told on stderr.")
+@click.option("--ui", is_flag=True, help="Shows the run on a page too; its address goes to stderr.")
 @options.session
 @options.knowledge
 @options.permissions
@@ -50,10 +50,10 @@ def run(**given: Any) -> int:
     129/130/143 ended by SIGHUP/Ctrl-C/SIGTERM, 141 the reader of stdout went away.
     """
     options.check_loudness(given)
-    from .given import request
-    from .running import Manner, play_run
+    from .flag_values import request
+    from .running import RunFlags, play_run
 
-    return play_run(request(given), Manner(**given))
+    return play_run(request(given), RunFlags(**given))
 
 
 @click.command("ask", short_help="Ask a model, with tools if you like; needs no agent.")
@@ -91,7 +91,7 @@ def ask(tools: tuple[str, ...], system: str, **given: Any) -> int:
     callboard ask -f notes.md -f '`git log -5`' "What is missing from the notes?"
     """
     options.check_loudness(given)
-    from .given import request
-    from .running import AdHoc, Manner, play_run
+    from .flag_values import request
+    from .running import AdHoc, RunFlags, play_run
 
-    return play_run(request(given), Manner(adhoc=AdHoc(instructions=system, tools=tools), **given))
+    return play_run(request(given), RunFlags(adhoc=AdHoc(instructions=system, tools=tools), **given))

@@ -34,11 +34,11 @@ from ..protocol.requests import RunRequest
 from ..protocol.settings import Settings
 from . import logging
 from .frame import person_at_terminal, play
-from .odd_settings import told_already
 from .render.plain import choose
 from .render.progress import Progress
 from .render.result import Result, for_format
 from .render.text import safe, with_node
+from .settings_warnings import already_printed
 from .stdin import prompt_text
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def _origin(root: Root) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Manner:
+class RunFlags:
     """The flags of `callboard run` and `callboard ask` that are not about the run itself, as click read them.
 
     `reads_stdin` is false for a command whose prompt is complete: it leaves standard input alone. `adhoc` is what runs
@@ -137,7 +137,7 @@ class Manner:
     config_dir: str | None
 
 
-def play_run(request: RunRequest, manner: Manner) -> int:
+def play_run(request: RunRequest, flags: RunFlags) -> int:
     """Runs the request; returns the exit code.
 
     Raises:
@@ -145,12 +145,12 @@ def play_run(request: RunRequest, manner: Manner) -> int:
         BrokenPipeError: the reader of stdout has gone.
     """
     logging.configure()  # what a target is read with may log
-    result = for_format(manner.output, sys.stdout)
-    person = person_at_terminal(no_input=manner.no_input)
-    shared = manner.output == "stream-json" and sys.stdout.isatty()
-    progress = choose(sys.stderr, quiet=manner.quiet, verbose=manner.verbose, prompting=person, shared=shared)
-    driver = partial(_drive, _completed(request, manner, person), manner, progress, result, person)
-    outcome = play(driver, progress, config_dir=manner.config_dir, person=person, dry_run=manner.dry_run)
+    result = for_format(flags.output, sys.stdout)
+    person = person_at_terminal(no_input=flags.no_input)
+    shared = flags.output == "stream-json" and sys.stdout.isatty()
+    progress = choose(sys.stderr, quiet=flags.quiet, verbose=flags.verbose, prompting=person, shared=shared)
+    driver = partial(_drive, _completed(request, flags, person), flags, progress, result, person)
+    outcome = play(driver, progress, config_dir=flags.config_dir, person=person, dry_run=flags.dry_run)
     _keep(outcome)
     result.finish(outcome)
     _tell_failure(outcome)
@@ -159,16 +159,16 @@ def play_run(request: RunRequest, manner: Manner) -> int:
     return outcome.exit_code
 
 
-def _completed(request: RunRequest, manner: Manner, person: bool) -> RunRequest:
-    if manner.reads_stdin:
-        request = msgspec.structs.replace(request, prompt=prompt_text(request.prompt, quiet=manner.quiet))
-    if manner.adhoc is not None:
+def _completed(request: RunRequest, flags: RunFlags, person: bool) -> RunRequest:
+    if flags.reads_stdin:
+        request = msgspec.structs.replace(request, prompt=prompt_text(request.prompt, quiet=flags.quiet))
+    if flags.adhoc is not None:
         if not request.prompt.strip() and not request.files:
             raise UsageError('there is nothing to ask: give a PROMPT (callboard ask "..."), or pipe text in')
     elif person:
         from .variables import asked_for
 
-        return asked_for(request, manner.config_dir)
+        return asked_for(request, flags.config_dir)
     return request
 
 
@@ -190,17 +190,17 @@ def _present(event: Event) -> AbstractContextManager[None]:
 
 
 async def _drive(
-    request: RunRequest, manner: Manner, progress: Progress, result: Result, person: bool, root: Root
+    request: RunRequest, flags: RunFlags, progress: Progress, result: Result, person: bool, root: Root
 ) -> Outcome:
     def on_event(event: Event) -> None:
         progress.on_event(event)
         if isinstance(event.data, RunStarted):
-            told_already()  # by the run's own warnings, which come next
+            already_printed()  # by the run's own warnings, which come next
             here.enter_context(_present(event))
             if beside is not None:
                 from .serving import tell_page
 
-                tell_page(beside, event.run, progress.note, quiet=manner.quiet)
+                tell_page(beside, event.run, progress.note, quiet=flags.quiet)
             if event.data.why:
                 progress.note(f"model: {event.data.model} ({event.data.why})")
         result.on_event(event)
@@ -209,11 +209,11 @@ async def _drive(
     beside: Served | None = None
     with ExitStack() as here:
         try:
-            async with _page_beside(root) if manner.ui else nullcontext() as beside:
-                if manner.adhoc is not None:
-                    request = msgspec.structs.replace(request, target=manner.adhoc.agent(root))
-                wish = Wish(manner.session, save=manner.save_session, person=person, note=progress.note)
-                return await run_in_session(root, request, Hooks(on_event=on_event), wish)
+            async with _page_beside(root) if flags.ui else nullcontext() as beside:
+                if flags.adhoc is not None:
+                    request = msgspec.structs.replace(request, target=flags.adhoc.agent(root))
+                choice = SessionChoice(flags.session, save=flags.save_session, person=person, note=progress.note)
+                return await run_in_session(root, request, Hooks(on_event=on_event), choice)
         except ShuttingDown:  # a signal came before the run began
             signal = root.kernel.signal
             return Outcome(run_id="", status="cancelled", exit_code=INTERRUPTED if signal is None else 128 + signal)
@@ -240,7 +240,7 @@ WAIT = 30.0
 
 
 @dataclass(frozen=True)
-class Wish:
+class SessionChoice:
     """What the user says of sessions.
 
     Attributes:
@@ -256,9 +256,9 @@ class Wish:
     note: Callable[[str], None]
 
 
-async def run_in_session(root: Root, request: RunRequest, hooks: Hooks, wish: Wish) -> Outcome:
+async def run_in_session(root: Root, request: RunRequest, hooks: Hooks, choice: SessionChoice) -> Outcome:
     """Run the request, in a session if one is wanted."""
-    name = wish.name or await _named_elsewhere(root, request)
+    name = choice.name or await _named_elsewhere(root, request)
     if name is None:
         return await perform(request, hooks, root)
     from ..actors.runs.in_session import agent_of, say
@@ -269,7 +269,7 @@ async def run_in_session(root: Root, request: RunRequest, hooks: Hooks, wish: Wi
         loaded = await root.loader.load(request, hooks)
         agent, hooks = agent_of(loaded), msgspec.structs.replace(hooks, loaded=loaded)
     if name == TEMP:
-        return await _temporary(root, request, hooks, wish, agent)
+        return await _temporary(root, request, hooks, choice, agent)
     return await say(
         root,
         None,
@@ -277,10 +277,10 @@ async def run_in_session(root: Root, request: RunRequest, hooks: Hooks, wish: Wi
         request,
         hooks,
         agent=agent,
-        keep=wish.save,
+        keep=choice.save,
         compress=False,  # as in Loki: it would hold the answer up; `callboard sessions compress` does it
         wait=WAIT,
-        on_wait=lambda busy: wish.note(f"waiting: {busy}"),
+        on_wait=lambda busy: choice.note(f"waiting: {busy}"),
     )
 
 
@@ -299,7 +299,9 @@ async def _named_elsewhere(root: Root, request: RunRequest) -> str | None:
     return name if kind == "session" else kind
 
 
-async def _temporary(root: Root, request: RunRequest, hooks: Hooks, wish: Wish, agent: str | None) -> Outcome:
+async def _temporary(
+    root: Root, request: RunRequest, hooks: Hooks, choice: SessionChoice, agent: str | None
+) -> Outcome:
     """A session without a past, which is kept only if the user wants it; then a model finds its name."""
     said: list[Turn] = []
 
@@ -307,8 +309,8 @@ async def _temporary(root: Root, request: RunRequest, hooks: Hooks, wish: Wish, 
         said[:] = turns
 
     outcome = await perform(request, msgspec.structs.replace(hooks, on_history=keep), root)
-    save = wish.save if wish.save is not None else root.settings.other.get("save_session")
-    if said and save is None and wish.person:
+    save = choice.save if choice.save is not None else root.settings.other.get("save_session")
+    if said and save is None and choice.person:
         save = await _asked(root)
     if said and save:
         from ..actors.runs.in_session import keep_temporary
@@ -316,9 +318,9 @@ async def _temporary(root: Root, request: RunRequest, hooks: Hooks, wish: Wish, 
         try:
             stored = await keep_temporary(root, said, agent=agent, model=request.model)
         except CallboardError as error:
-            wish.note(f"the session could not be kept: {error}")
+            choice.note(f"the session could not be kept: {error}")
         else:
-            wish.note(f"session: {stored.label}")
+            choice.note(f"session: {stored.label}")
     return outcome
 
 

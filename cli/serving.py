@@ -31,8 +31,8 @@ from ..protocol.errors import CallboardError
 from ..supervisors import Actor, End
 from . import logging
 from .frame import raise_file_limit
-from .odd_settings import line_about, told_already
 from .render.text import safe
+from .settings_warnings import already_printed, line_about
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,7 +142,7 @@ async def _serve(request: ServeRequest, /) -> CallboardError | int:
         hangup_ends=terminal.is_over,
     )
     root.kernel.drain_within = server.drains_within(root.settings.api)
-    told_already()
+    already_printed()
     if root.problems:
         say(line_about(root.problems))
     async with exporting(root, os.environ), root:

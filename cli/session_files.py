@@ -42,7 +42,7 @@ def _held(store: SessionStore, stored: Stored) -> Iterator[None]:
         yield
 
 
-def listed(agent: str | None, *, as_json: bool, config_dir: str | None) -> str:
+def list_sessions(agent: str | None, *, as_json: bool, config_dir: str | None) -> str:
     """The list of sessions as text."""
     found = _store(config_dir).list(agent, everywhere=agent is None)
     if as_json:
@@ -62,14 +62,14 @@ def _when(meta: SessionMeta) -> str:
     return datetime.fromisoformat(meta.last_modified).astimezone().strftime("%Y-%m-%d %H:%M")
 
 
-def shown(session: str, agent: str | None, form: Form, config_dir: str | None) -> str:
+def show_session(session: str, agent: str | None, form: Form, config_dir: str | None) -> str:
     """What was said in a session."""
     store = _store(config_dir)
     text = exported(_found(store, session, agent), form)
     return text if form == "json" else "".join(f"{safe(line)}\n" for line in text.splitlines())
 
 
-def exported_to(session: str, file: str | None, form: str | None, agent: str | None, config_dir: str | None) -> None:
+def export_session(session: str, file: str | None, form: str | None, agent: str | None, config_dir: str | None) -> None:
     """Write what was said into a file, or to stdout."""
     store = _store(config_dir)
     wanted: Form = "json" if (form or Path(file or "").suffix.lstrip(".")) == "json" else "markdown"
@@ -93,7 +93,7 @@ def path_of(session: str, agent: str | None, config_dir: str | None) -> Path:
     return path
 
 
-def renamed(session: str, name: str, agent: str | None, config_dir: str | None) -> None:
+def rename_session(session: str, name: str, agent: str | None, config_dir: str | None) -> None:
     """Give a session another name."""
     store = _store(config_dir)
     stored = _found(store, session, agent)
@@ -102,7 +102,7 @@ def renamed(session: str, name: str, agent: str | None, config_dir: str | None) 
     sys.stderr.write(f"callboard: session {safe(stored.label)} is called {safe(name)} now\n")
 
 
-def deleted(sessions: tuple[str, ...], agent: str | None, config_dir: str | None) -> None:
+def delete_sessions(sessions: tuple[str, ...], agent: str | None, config_dir: str | None) -> None:
     """Remove sessions for good."""
     store = _store(config_dir)
     found = [(name, *store.find(name, agent)) for name in sessions]  # all are there before the first one goes
@@ -117,7 +117,7 @@ def deleted(sessions: tuple[str, ...], agent: str | None, config_dir: str | None
         sys.stderr.write(f"callboard: session {safe(name)} deleted\n")
 
 
-def emptied(session: str, agent: str | None, config_dir: str | None) -> None:
+def empty_session(session: str, agent: str | None, config_dir: str | None) -> None:
     """Forget what was said."""
     store = _store(config_dir)
     stored = _found(store, session, agent)
@@ -128,7 +128,7 @@ def emptied(session: str, agent: str | None, config_dir: str | None) -> None:
     sys.stderr.write(f"callboard: session {safe(stored.label)} is empty now\n")
 
 
-def shortened(session: str, agent: str | None, config_dir: str | None) -> None:
+def compress_session(session: str, agent: str | None, config_dir: str | None) -> None:
     """Have a session's summary written."""
     done = play(
         lambda root: root.sessions.compress(None, session, agent=agent),

@@ -31,9 +31,9 @@ def command() -> None:
 @options.config_dir
 def list_all(agent: str | None, as_json: bool, config_dir: str | None) -> str:
     """Lists the sessions, newest first: those of all agents, or of one."""
-    from .session_files import listed
+    from .session_files import list_sessions
 
-    return listed(agent, as_json=as_json, config_dir=config_dir)
+    return list_sessions(agent, as_json=as_json, config_dir=config_dir)
 
 
 @command.command("show", short_help="Show what was said.")
@@ -43,9 +43,9 @@ def list_all(agent: str | None, as_json: bool, config_dir: str | None) -> str:
 @options.config_dir
 def show(session: str, agent: str | None, as_json: bool, config_dir: str | None) -> str:
     """Shows what was said in SESSION."""
-    from .session_files import shown
+    from .session_files import show_session
 
-    return shown(session, agent, "json" if as_json else "markdown", config_dir)
+    return show_session(session, agent, "json" if as_json else "markdown", config_dir)
 
 
 @command.command("export", short_help="Write what was said into a file.")
@@ -58,9 +58,9 @@ def show(session: str, agent: str | None, as_json: bool, config_dir: str | None)
 @options.config_dir
 def export(session: str, file: str | None, form: str | None, agent: str | None, config_dir: str | None) -> int:
     """Writes all that was said in SESSION to FILE, or to stdout."""
-    from .session_files import exported_to
+    from .session_files import export_session
 
-    exported_to(session, file, form, agent, config_dir)
+    export_session(session, file, form, agent, config_dir)
     return 0
 
 
@@ -82,9 +82,9 @@ def path(session: str, agent: str | None, config_dir: str | None) -> str:
 @options.config_dir
 def rename(**given: Any) -> int:
     """Calls SESSION by NAME from now on. Its id stays."""
-    from .session_files import renamed
+    from .session_files import rename_session
 
-    renamed(**given)
+    rename_session(**given)
     return 0
 
 
@@ -94,9 +94,9 @@ def rename(**given: Any) -> int:
 @options.config_dir
 def delete(sessions: tuple[str, ...], agent: str | None, config_dir: str | None) -> int:
     """Removes SESSIONs for good, also the files that Loki has kept of them."""
-    from .session_files import deleted
+    from .session_files import delete_sessions
 
-    deleted(sessions, agent, config_dir)
+    delete_sessions(sessions, agent, config_dir)
     return 0
 
 
@@ -106,9 +106,9 @@ def delete(sessions: tuple[str, ...], agent: str | None, config_dir: str | None)
 @options.config_dir
 def empty(**given: Any) -> int:
     """Forgets all that was said in SESSION; its name, model and variables stay."""
-    from .session_files import emptied
+    from .session_files import empty_session
 
-    emptied(**given)
+    empty_session(**given)
     return 0
 
 
@@ -118,7 +118,7 @@ def empty(**given: Any) -> int:
 @options.config_dir
 def compress(**given: Any) -> int:
     """Has a model write a summary of SESSION, which its next turn builds on. What was said stays in the file."""
-    from .session_files import shortened
+    from .session_files import compress_session
 
-    shortened(**given)
+    compress_session(**given)
     return 0

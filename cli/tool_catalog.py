@@ -36,7 +36,7 @@ _EFFECTS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class ToolSeen:
+class ToolInfo:
     """One tool, where it comes from (`built in`, or a file), and what becomes of a call: allow, ask or deny."""
 
     tool: Tool
@@ -96,14 +96,14 @@ class Toolbox:
         self._permissions = Permissions(self._shelf.permissions(settings.permissions))
         self._options = options or ToolOptions()
 
-    def everywhere(self) -> tuple[list[ToolSeen], list[Problem]]:
+    def everywhere(self) -> tuple[list[ToolInfo], list[Problem]]:
         """Every global tool, the user's first, and what is wrong with the files of others."""
         tools, problems = self._named(self._shelf.global_names(), None, {})
         return sorted(tools, key=lambda tool: tool.source == BUILT_IN), problems
 
     def of_agent(
         self, agent: GraphAgent | LoopAgent, *, values: Mapping[str, str] | None = None
-    ) -> tuple[list[ToolSeen], list[Problem]]:
+    ) -> tuple[list[ToolInfo], list[Problem]]:
         """What the agent may call: its own tools, then the global ones that it lists; broken files of those."""
         own = self.own(agent, values=values)
         file = agent.graph if isinstance(agent, GraphAgent) else agent.agent
@@ -112,7 +112,7 @@ class Toolbox:
         tools, problems = self._named(listed, agent, values or {})
         return [*own, *tools], problems
 
-    def own(self, agent: GraphAgent | LoopAgent, *, values: Mapping[str, str] | None = None) -> list[ToolSeen]:
+    def own(self, agent: GraphAgent | LoopAgent, *, values: Mapping[str, str] | None = None) -> list[ToolInfo]:
         """The tools of the agent's own file, which was found free of errors when the agent was loaded."""
         if agent.directory is None:
             return []
@@ -120,14 +120,14 @@ class Toolbox:
         found = self._shelf.of_agent(agent.directory, self._home(agent, values or {}))
         return [self._seen(tool, str(path), agent) for tool in found.tools]
 
-    def one(self, name: str, agent: GraphAgent | LoopAgent | None, values: Mapping[str, str] | None = None) -> ToolSeen:
+    def one(self, name: str, agent: GraphAgent | LoopAgent | None, values: Mapping[str, str] | None = None) -> ToolInfo:
         """The tool of this name: the agent's own, if one is given, else a global one.
 
         Raises:
             UsageError: there is none, or the name stands for several.
             InvalidFile: its file has errors.
         """
-        own: list[ToolSeen] = []
+        own: list[ToolInfo] = []
         if agent is not None:
             own = self.own(agent, values=values)
             for seen in own:
@@ -149,9 +149,9 @@ class Toolbox:
 
     def _named(
         self, names: Iterable[str], agent: GraphAgent | LoopAgent | None, values: Mapping[str, str]
-    ) -> tuple[list[ToolSeen], list[Problem]]:
+    ) -> tuple[list[ToolInfo], list[Problem]]:
         home = self._home(agent, values)
-        seen: list[ToolSeen] = []
+        seen: list[ToolInfo] = []
         problems: list[Problem] = []
         for name in names:
             try:
@@ -166,9 +166,9 @@ class Toolbox:
         directory, name = (None, None) if agent is None else (agent.directory, agent.name)
         return self._shelf.home(directory=directory, agent=name, values=values, options=self._options)
 
-    def _seen(self, tool: Tool, source: str, agent: GraphAgent | LoopAgent | None) -> ToolSeen:
+    def _seen(self, tool: Tool, source: str, agent: GraphAgent | LoopAgent | None) -> ToolInfo:
         verdict = self._permissions.verdict(tool, {}, self._shelf.permissions(rules_of(agent)))
-        return ToolSeen(tool=tool, source=source, permission=verdict)
+        return ToolInfo(tool=tool, source=source, permission=verdict)
 
     def _source(self, tool: Tool) -> str:
         if tool.origin != "file":
@@ -202,7 +202,7 @@ def list_tools(agent_name: str | None, config_dir: str | None, *, as_json: bool)
     """All tools, an agent's own first, and whether a tool file has errors. Those go to stderr."""
     box = Toolbox(config_dir)
     tools, problems = box.everywhere()
-    own: list[ToolSeen] = []
+    own: list[ToolInfo] = []
     if agent_name is not None:
         own = box.own(load_agent(agent_name, config_dir=config_dir))
     if as_json:
@@ -232,7 +232,7 @@ def show_tool(name: str, agent_name: str | None, config_dir: str | None, *, as_j
     return "\n".join([safe(tool.name), *told, "", *columns(facts), "", safe(schema)]) + "\n"
 
 
-def _listed(agent: str | None, own: list[ToolSeen], tools: list[ToolSeen], folder: str) -> str:
+def _listed(agent: str | None, own: list[ToolInfo], tools: list[ToolInfo], folder: str) -> str:
     yours = [tool for tool in tools if tool.source != BUILT_IN]
     ours = [tool for tool in tools if tool.source == BUILT_IN]
     lines: list[str] = []
@@ -243,6 +243,6 @@ def _listed(agent: str | None, own: list[ToolSeen], tools: list[ToolSeen], folde
     return "\n".join(lines) + "\n"
 
 
-def _rows(tools: list[ToolSeen]) -> list[str]:
+def _rows(tools: list[ToolInfo]) -> list[str]:
     asks = {"allow": "", "ask": "asks first", "deny": "denied"}
     return columns([[tool.name, asks[tool.permission], tool.summary] for tool in tools])

@@ -1,4 +1,4 @@
-"""`callboard tools`: which tools there are, what a model is told of one, and one call by hand."""
+"""`callboard tools`: which tools there are, one as models see it, and one call by hand."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def list_all(agent: str | None, as_json: bool, config_dir: str | None) -> int:
     return 2 if broken else 0
 
 
-@command.command("show", short_help="Show what a model is told of a tool.")
+@command.command("show", short_help="Show a tool as models see it.")
 @click.argument("name")
 @_of_agent
 @options.text_or_json

@@ -27,7 +27,7 @@ from ..render.plain import choose
 from ..render.style import redrawable
 from ..render.table import columns
 from ..render.text import counted, json_object, one_line, safe
-from .targets import Seen, bytes_in_words, look_at, recipes
+from .targets import BaseInfo, base_info, bytes_in_words, recipes
 
 _UNREADABLE = 20
 """At most so many unreadable files are named; `status` has more."""
@@ -116,7 +116,7 @@ def drop_bases(target: str, config_dir: str | None, *, yes: bool) -> int:
         UsageError: no terminal to ask at.
         KnowledgeBusy: one of them is being built.
     """
-    there = [seen for seen in map(look_at, recipes(target, config_dir)) if seen.recipe.directory.is_dir()]
+    there = [seen for seen in map(base_info, recipes(target, config_dir)) if seen.recipe.directory.is_dir()]
     if not there:
         sys.stdout.write(f"nothing is built of {safe(target)}\n")
         return 0
@@ -134,7 +134,7 @@ def drop_bases(target: str, config_dir: str | None, *, yes: bool) -> int:
     return 0
 
 
-def _agreed(there: Sequence[Seen]) -> bool:
+def _agreed(there: Sequence[BaseInfo]) -> bool:
     if not person_at_terminal(no_input=False):
         raise UsageError("no person can be asked whether to remove it; --yes agrees beforehand")
     from ..render.dialog import Dialog
@@ -156,7 +156,7 @@ _UNREADABLE = 20
 
 def show_status(target: str, config_dir: str | None, *, pages: bool, as_json: bool) -> int:
     """Prints the status of all bases that are meant; returns the exit code: that of the first that can't be used."""
-    found = [look_at(recipe) for recipe in recipes(target, config_dir)]
+    found = [base_info(recipe) for recipe in recipes(target, config_dir)]
     built = [seen for seen in found if seen.meta is not None]
 
     async def compare(me: Actor, root: Root) -> dict[str, Changes | str]:
@@ -189,7 +189,7 @@ def _compared(changes: Changes | str | None) -> dict[str, Any]:
     return {"stale": bool(changes), "changes": {how: list(sources) for how, sources in names.items()}}
 
 
-def _status_text(seen: Seen, changes: Changes | str | None) -> str:
+def _status_text(seen: BaseInfo, changes: Changes | str | None) -> str:
     recipe, meta = seen.recipe, seen.meta
     build = f"callboard kb build {shlex.quote(recipe.target)}"
     facts = [["directory", f"{recipe.directory}, {bytes_in_words(seen.size)}" if seen.size else str(recipe.directory)]]
@@ -305,7 +305,7 @@ def _built(target: str, config_dir: str | None) -> list[Recipe]:
     """The recipes that are meant, if all of them are built."""
     found = recipes(target, config_dir)
     for recipe in found:
-        seen = look_at(recipe)
+        seen = base_info(recipe)
         if seen.meta is None and seen.error is None:
             raise KnowledgeMissing(
                 f"{recipe.what} is {seen.state}; run: callboard kb build {shlex.quote(recipe.target)}"

@@ -113,7 +113,7 @@ def _one(agent: GraphAgent | LoopAgent, node: str, base: Path) -> Recipe:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seen:
+class BaseInfo:
     """One base.
 
     Attributes:
@@ -183,7 +183,7 @@ class Seen:
         return about
 
 
-def look_at(recipe: Recipe) -> Seen:
+def base_info(recipe: Recipe) -> BaseInfo:
     """What there is now. Takes no lock, so a builder may be at work meanwhile."""
     places = Places(recipe.directory)
     size, building = _size(places), places.building.is_dir()
@@ -193,8 +193,8 @@ def look_at(recipe: Recipe) -> Seen:
         meta = places.meta(number) if number else None
         unreadable = places.lost().told
     except (KnowledgeError, OSError) as error:
-        return Seen(recipe=recipe, size=size, building=building, builder=builder, error=str(error))
-    return Seen(recipe=recipe, meta=meta, size=size, building=building, builder=builder, unreadable=unreadable)
+        return BaseInfo(recipe=recipe, size=size, building=building, builder=builder, error=str(error))
+    return BaseInfo(recipe=recipe, meta=meta, size=size, building=building, builder=builder, unreadable=unreadable)
 
 
 def _size(places: Places) -> int:
@@ -240,13 +240,13 @@ def list_bases(config_dir: str | None, *, as_json: bool) -> str:
     """All bases with names of their own, and those of agents. Agents that can't be read are left out."""
     base, _ = configured(config_dir, os.environ)
     broken: list[list[str]] = []
-    own: list[Seen] = []
+    own: list[BaseInfo] = []
     for name in shelf.names(base):
         try:
-            own.append(look_at(shelf.named(name, base)))
+            own.append(base_info(shelf.named(name, base)))
         except CallboardError as error:
             broken.append([name, "can't be read", "", one_line(str(error))])
-    ofs = [look_at(recipe) for recipe in _of_agents(base)]
+    ofs = [base_info(recipe) for recipe in _of_agents(base)]
     if as_json:
         rows = [*(seen.to_wire() for seen in (*own, *ofs)), *({"target": row[0], "error": row[3]} for row in broken)]
         return json_object(bases=rows)
@@ -268,7 +268,7 @@ def _of_agents(base: Path) -> list[Recipe]:
     return found
 
 
-def _row(seen: Seen) -> list[str]:
+def _row(seen: BaseInfo) -> list[str]:
     recipe = seen.recipe
     made_of = ", ".join(recipe.documents) or str(recipe.upstream or "")
     return [safe(recipe.target), seen.state, seen.age, one_line(made_of, _SOURCES)]

@@ -6,7 +6,7 @@
     ▸ 12:00:02 judge (llm) FAILED in 310ms -- the model's answer did not fit
 
 A graph inside a graph and the items of a map show only with `-v`; so does the table of times. Agents, their tools
-and model calls are told by `agent_lines`. Values of the state never appear here: events do not carry them.
+and model calls are in `agent_lines`. Values of the state never appear here: events do not carry them.
 """
 
 from __future__ import annotations

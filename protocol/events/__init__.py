@@ -416,7 +416,7 @@ class AgentTold(EventData, frozen=True, kw_only=True):
 
 
 class AgentContinued(EventData, frozen=True, kw_only=True):
-    """An agent stopped with open todos and is told to go on, for the `count`th of at most `most` times."""
+    """An agent stopped with open todos and is asked to go on, for the `count`th of at most `most` times."""
 
     kind = "agent.continued"
     agent: str

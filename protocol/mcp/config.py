@@ -98,9 +98,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     sampling: Annotated[Sampling, Meta(description="It may use our model: never, when a person agrees, freely.")] = (
         "off"
     )
-    roots: Annotated[tuple[str, ...] | None, Meta(description="Directories or file:// URIs it is told to work in.")] = (
-        None
-    )
+    roots: Annotated[tuple[str, ...] | None, Meta(description="Directories or file:// URIs it should work in.")] = None
     max_message_bytes: Annotated[AtLeastOne, Meta(description="The longest message it may send.")] = MAX_MESSAGE
     where: str = ""
 

@@ -138,7 +138,7 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
     limits: ApiLimits = ApiLimits()
     request_timeout_seconds: Annotated[float, Meta(gt=0, le=3600)] = 300.0
     shutdown_grace_seconds: Annotated[float, Meta(ge=0, le=3600)] = 30.0
-    force_https: Annotated[bool, Meta(description="Browsers are told to use https only (HSTS).")] = False
+    force_https: Annotated[bool, Meta(description="Has browsers use https only (HSTS).")] = False
     metrics_public: Annotated[bool, Meta(description="/metrics needs no key.")] = False
     audit: AuditSettings = AuditSettings()
     log_format: LogFormat = "json"

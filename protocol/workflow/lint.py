@@ -76,7 +76,7 @@ class _Lint(GraphChecks):
                 "write `clear_context: true` beside it to drop everything.",
             )
         if edge.dynamic is not None and edge.dynamic.type == "tree" and edge.dynamic.item_name != "item":
-            hint = "remove it; a group of a tree has no name, its units are what the node is told."
+            hint = "remove it; a group of a tree has no name, its units are the input of the node."
             self._idle("item_name", (*edge.path, "dynamic", "config", "item_name"), hint)
         if isinstance(edge.process, Template):
             self._template(edge.process.template, (*edge.path, "process", "config", "template"))

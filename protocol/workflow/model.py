@@ -192,7 +192,7 @@ class GraphFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     id: str | None = None
     description: str | None = None
     organization: str | None = None
-    initial_instruction: Annotated[str | None, Meta(description="What a user is told before the first run.")] = None
+    initial_instruction: Annotated[str | None, Meta(description="What a user reads before the first run.")] = None
     log_level: LogLevel | None = None
     is_majority_voting: Annotated[
         bool, Meta(description="Every node runs on the task, and what most of them say is the result.")

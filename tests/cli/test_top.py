@@ -477,7 +477,7 @@ async def test_pause_and_cancel_ask_before_anything_is_lost(
     await press(screen, "n", r"nothing was cancelled")
     assert (await trio.to_thread.run_sync(house.get, run)).status == "waiting"
     await press(screen, "c", r"y does")
-    await press(screen, "y", r"told to end")
+    await press(screen, "y", r"asked to end")
     assert (await trio.to_thread.run_sync(house.ended, run)).status in ("cancelled", "failed")
     process.send_signal(signal.SIGINT)
     assert await process.wait() == 130
@@ -524,7 +524,7 @@ async def test_keys_mean_the_actor_that_is_looked_at_closely(
     await press(screen, "p", r"begins nothing new[\s\S]*")
     await press(screen, "p", r"goes on")
     await press(screen, "c", rf"cancel /{run}/gate/gate\? y does")
-    await press(screen, "y", r"told to end|it may have ended")  # the next look finds it gone
+    await press(screen, "y", r"asked to end|it may have ended")  # the next look finds it gone
     assert (await trio.to_thread.run_sync(house.ended, run)).over
     await press(screen, "q", r"by path")
     screen.press("q")

@@ -200,7 +200,7 @@ def stop_targets(where: Where, targets: Sequence[str], *, as_json: bool) -> str:
 
 def _what_became_of(end: Stopped) -> str:
     if end.changed:
-        return "cancelled" if end.status == "cancelled" else f"told to end ({safe(end.status)})"
+        return "cancelled" if end.status == "cancelled" else f"asked to end ({safe(end.status)})"
     return f"had ended before ({safe(end.status)})"
 
 

@@ -308,7 +308,7 @@ class Top:
 
         async def cancel() -> None:
             done = await self._client.ask("_actor/cancel", own.Cancelled, path=actor.path)
-            self._say(f"{actor.path} is told to end" if done.cancelled else f"{actor.path} had ended")
+            self._say(f"{actor.path} is asked to end" if done.cancelled else f"{actor.path} had ended")
 
         await self._try(cancel)
 

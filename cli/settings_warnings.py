@@ -24,14 +24,14 @@ MOST = 5
 _TOLD = f"{__name__}.told"
 
 
-def tell_at_the_end(ctx: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+def print_at_the_end(ctx: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
     """A callback for `--config-dir`."""
     if not ctx.resilient_parsing:
         ctx.call_on_close(lambda: _tell(ctx.params, value))
     return value
 
 
-def told_already() -> None:
+def already_printed() -> None:
     """The command tells it by itself."""
     context = click.get_current_context(silent=True)
     if context is not None:
