@@ -93,7 +93,7 @@ class Stream:
         self.run = run
         self._bus = bus
         self._listeners: tuple[Listener, ...] = ()
-        self._behind: deque[Event] = deque()
+        self._behind: list[Event] = []
         self._telling = False
         self._seq = 0
         self._hearers: tuple[tuple[Listener, Callable[[Listener], None]], ...]
@@ -129,7 +129,7 @@ class Stream:
                         log.exception("an event listener raised on %s and is no longer called", event.kind)
                 if not self._behind:
                     break
-                event = self._behind.popleft()
+                event = self._behind.pop(0)
         finally:
             self._telling = False
 

@@ -174,6 +174,11 @@ class Life:
         return ref
 
     @property
+    def has_one_life(self) -> bool:
+        """Whether my end is for good, since no supervisor starts me again."""
+        return self._bond != "supervised"
+
+    @property
     def stopping(self) -> bool:
         """Whether I was told to stop or am being interrupted."""
         return self._reason != "normal" or self._crash is not None

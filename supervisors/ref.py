@@ -9,7 +9,7 @@ fails at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from types import GenericAlias
 from typing import TYPE_CHECKING, Any, Generic, Literal, final
 
@@ -367,8 +367,12 @@ class Ref(Generic[M_contra, T_co]):
         actor.report_stuck(time)
         raise DoesNotEnd(f"{self.path} did not end within {time:g} s of being interrupted; its stack is in the events")
 
-    async def wait(self) -> End:
+    def wait(self) -> Coroutine[Any, Any, End]:
         """Wait for its end, whatever that is. Does not raise for a crash."""
+        actor = self._actor
+        return actor.wait_over() if actor.end is None and actor.has_one_life else self._wait()
+
+    async def _wait(self) -> End:
         actor = self._actor
         if actor.end is None:
             task = trio.lowlevel.current_task()

@@ -117,7 +117,7 @@ class Driver:
         self._at_once = max(1, at_once)
         records = recorder.get()
         self._tapes = tapes if records is None else (*tapes, records(decider, afresh))
-        self._ready: deque[Work] = deque()
+        self._ready: deque[Work] | None = None  # made when there is work: an empty one takes 760 bytes
         self._lanes: dict[str, deque[Work]] = {}  # of each lane that is taken, what waits for it
         self._running: dict[int, tuple[Actor, float]] = {}
         self._failed: dict[int, Actor] = {}  # of each failure that the decider has not been told yet
@@ -279,10 +279,16 @@ class Driver:
                 self._lanes[work.lane].append(work)
                 return
             self._lanes[work.lane] = deque()
+        self._line_up(work)
+
+    def _line_up(self, work: Work) -> None:
+        if self._ready is None:
+            self._ready = deque()
         self._ready.append(work)
 
     def _begin_work(self) -> None:
         ready, running, now = self._ready, self._running, self._now()
+        assert ready is not None
         while ready and len(running) < self._at_once:
             work = ready.popleft()
             child = self._me.adopt(self._perform, (work,), name=work.name, bond="watched")
@@ -330,13 +336,13 @@ class Driver:
         """A lane is free: what waits for it may begin."""
         waiting = self._lanes[lane]
         if waiting:
-            self._ready.append(waiting.popleft())
+            self._line_up(waiting.popleft())
         else:
             del self._lanes[lane]
 
     async def _interrupt_all(self) -> None:
         children = [child for child, _ in self._running.values()]
-        self._ready.clear()
+        self._ready = None
         for child in children:
             child.interrupt()
         with self._me.cleanup():

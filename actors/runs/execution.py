@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 import trio
@@ -26,6 +26,7 @@ from .saved import Saved
 
 if TYPE_CHECKING:
     from ...supervisors import Actor, End
+    from ...supervisors.bus import Stream
 
 INTERRUPTED = 130
 """Exit code of a run that was cancelled without a signal."""
@@ -96,34 +97,26 @@ class Execution:
 
     async def run(self, on_event: Callable[[Event], None] | None) -> Outcome:
         """Start the run's actor, wait for its end, tell it once."""
-        with self._actor(on_event) as actor:
-            actor.emit(self._started)
-            for problem in self._problems:
-                actor.emit(Warned(code=problem.code, message=str(problem), node=problem.node))
-            actor.launch()
-            try:
-                end = await actor.ref.wait()
-            except trio.Cancelled:
-                actor.interrupt()
-                with self._root.kernel.shield(actor.time_to_end()):
-                    await actor.wait_over()
-                self._tell(actor, "cancelled", None)
-                raise
-            return self._close(actor, end)
-
-    @contextlib.contextmanager
-    def _actor(self, on_event: Callable[[Event], None] | None) -> Iterator[Actor]:
-        bus = self._root.bus
+        bus, top = self._root.bus, self._root.kernel.actor
         stream = bus.open(self.id)
+        saves = None if self._saved is None else self._saved.on_event
         try:
-            with contextlib.ExitStack() as listening:
-                for hears in (on_event, None if self._saved is None else self._saved.on_event):
-                    if hears is not None:
-                        listening.enter_context(stream.listen(hears))
-                top = self._root.kernel.actor
+            with _heard_by(stream, on_event), _heard_by(stream, saves):
                 actor = top.adopt(self._play, (), name=self.id, bond="watched", stream=stream)
                 actor.policy = self._answers.policy
-                yield actor
+                actor.emit(self._started)
+                for problem in self._problems:
+                    actor.emit(Warned(code=problem.code, message=str(problem), node=problem.node))
+                actor.launch()
+                try:
+                    end = await actor.wait_over()
+                except trio.Cancelled:
+                    actor.interrupt()
+                    with self._root.kernel.shield(actor.time_to_end()):
+                        await actor.wait_over()
+                    self._tell(actor, "cancelled", None)
+                    raise
+                return self._close(actor, end)
         finally:
             self._root.end_run(self.id)
             bus.close(stream)
@@ -194,6 +187,10 @@ class Execution:
             self._saved.close()
             _unsaved(outcome, self._saved)
         return outcome
+
+
+def _heard_by(stream: Stream, hears: Callable[[Event], None] | None) -> AbstractContextManager[None]:
+    return nullcontext() if hears is None else stream.listen(hears)
 
 
 def _unsaved(outcome: Outcome, saved: Saved) -> None:

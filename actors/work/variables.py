@@ -169,20 +169,21 @@ def overridden(agent: A, environ: Mapping[str, str]) -> A:
     Raises:
         ConfigError: one of them is no number, or no list of texts.
     """
-    return msgspec.structs.replace(
-        agent,
-        model=_override(agent.name, "MODEL", environ) or agent.model,
-        temperature=_number(agent.name, "TEMPERATURE", environ, agent.temperature),
-        top_p=_number(agent.name, "TOP_P", environ, agent.top_p),
-        global_tools=_texts(agent.name, "GLOBAL_TOOLS", environ, agent.global_tools),
-        mcp_servers=_texts(agent.name, "MCP_SERVERS", environ, agent.mcp_servers),
-    )
+    said = {
+        "model": _override(agent.name, "MODEL", environ),
+        "temperature": _number(agent.name, "TEMPERATURE", environ),
+        "top_p": _number(agent.name, "TOP_P", environ),
+        "global_tools": _texts(agent.name, "GLOBAL_TOOLS", environ),
+        "mcp_servers": _texts(agent.name, "MCP_SERVERS", environ),
+    }
+    changes = {key: value for key, value in said.items() if value is not None}
+    return msgspec.structs.replace(agent, **changes) if changes else agent
 
 
-def _texts(agent: str, what: str, environ: Mapping[str, str], otherwise: tuple[str, ...]) -> tuple[str, ...]:
+def _texts(agent: str, what: str, environ: Mapping[str, str]) -> tuple[str, ...] | None:
     text = _override(agent, what, environ)
     if text is None:
-        return otherwise
+        return None
     if not text.lstrip().startswith(("[", "{", '"')):
         return tuple(split(text))
     try:
@@ -194,10 +195,10 @@ def _texts(agent: str, what: str, environ: Mapping[str, str], otherwise: tuple[s
         ) from error
 
 
-def _number(agent: str, what: str, environ: Mapping[str, str], otherwise: float | None) -> float | None:
+def _number(agent: str, what: str, environ: Mapping[str, str]) -> float | None:
     text = _override(agent, what, environ)
     if text is None:
-        return otherwise
+        return None
     try:
         return float(text)
     except ValueError:

@@ -112,7 +112,8 @@ class Endpoint:
                     await _each_piece(response, checked)
                     checked.finish()
             finally:
-                await response.aclose()
+                assert isinstance(response.stream, Exchange)
+                await response.stream.aclose()  # httpx's own way would build two context managers
         except httpx.HTTPError as error:
             broken(id, error)
 
