@@ -246,11 +246,13 @@ class _Agent:
         if me.stream.heard:
             names = [tool.name for tool in self._offered.tools]
             me.emit(AgentStarted(agent=agent.name, depth=self._depth, tools=names, child=child))
-        stop, error, code = "done", "interrupted", "cancelled"
+        error, code = "interrupted", "cancelled"
+        stop: Stop = "done"
         try:
             talk = await self._conversation()
             try:
-                stop = await self._talk(talk, prompt)
+                goes_on = self._history.waits_for_the_model and not prompt
+                stop = (await (talk.reply(me) if goes_on else talk.say(me, prompt))).stop
             finally:
                 self._history.over(talk.messages, talk.unfinished)
             error = code = ""
@@ -273,12 +275,6 @@ class _Agent:
                     )
                 )
         return self._record.output
-
-    async def _talk(self, talk: Conversation, prompt: Content) -> Stop:
-        """Talk until the agent is done; why it stopped."""
-        goes_on = self._history.waits_for_the_model and not prompt
-        ended = await (talk.reply(self._me) if goes_on else talk.say(self._me, prompt))
-        return ended.stop
 
     async def _conversation(self) -> Conversation:
         agent, context, offered = self._agent, self._context, self._offered

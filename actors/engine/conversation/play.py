@@ -6,9 +6,9 @@ is a child of that actor; the model's replies are waited for in the actor's own 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -121,7 +121,7 @@ class Conversation:
         self._renewal = renewal
         self._offer(player.tools[name] for name in talk.tools)
 
-    async def say(self, me: Actor, content: Content) -> ConversationEnded:
+    def say(self, me: Actor, content: Content) -> Coroutine[Any, Any, ConversationEnded]:
         """Say something to the model; all it said in return, until it called no more tools.
 
         Raises:
@@ -129,7 +129,7 @@ class Conversation:
             TurnsReached, BudgetReached, ModelError, ConfigError: see `RunContext.chat`.
         """
         self.messages = [*self.messages, UserTurn(content)]
-        return await self.reply(me)
+        return self.reply(me)
 
     async def reply(self, me: Actor) -> ConversationEnded:
         """Like `say`, to what the history ends with."""
