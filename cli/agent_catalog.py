@@ -24,8 +24,7 @@ from ..protocol.errors import CallboardError, InvalidFile, UsageError
 from ..protocol.graph.model import RagNode
 from ..protocol.problems import Problem, did_you_mean, errors_in
 from .init import PROMPTS, copied, write_files
-from .render.table import columns
-from .render.text import counted, json_object, one_line, safe
+from .render.text import columns, counted, json_object, one_line, safe
 from .tool_catalog import Toolbox, ToolInfo
 from .variables import declared
 

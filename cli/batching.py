@@ -18,7 +18,7 @@ from ..actors.runs.batch.tasks import read_tasks
 from ..protocol.errors import ConfigError
 from ..protocol.requests import RunRequest
 from ..supervisors import Actor
-from .acting import act
+from .frame import act
 from .render.batch import BatchProgress, choose_for_batch
 from .render.text import counted, json_object, safe, with_node
 

@@ -27,8 +27,7 @@ from ..protocol.errors import ToolFailed, UsageError
 from ..protocol.permissions import Permissions as Rules
 from ..supervisors import Actor
 from . import flag_values
-from .acting import act
-from .frame import person_at_terminal
+from .frame import act, person_at_terminal
 from .render.plain import choose
 from .render.text import json_object, safe, uncoloured
 from .stdin import piped_text

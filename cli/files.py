@@ -58,8 +58,7 @@ def _print_json(target: str, problems: list[Problem], errors: int) -> None:
 
 
 def _print_text(target: str, problems: list[Problem], errors: int) -> None:
-    from .render.style import colours, paint
-    from .render.text import counted, safe
+    from .render.text import colours, counted, paint, safe
 
     coloured = colours(sys.stdout)
     for problem in problems:

@@ -16,8 +16,7 @@ import sys
 from typing import TextIO
 
 from ..protocol.errors import ConfigError
-from .render.style import colours
-from .render.text import safe
+from .render.text import colours, safe
 
 TRACE = 5
 """Below debug: may show everything there is."""

@@ -23,13 +23,11 @@ from ..protocol.mcp.model import Tool
 from ..protocol.problems import did_you_mean
 from ..supervisors import Actor
 from . import flag_values
-from .acting import act
 from .calling import check, play, tell
-from .frame import person_at_terminal
+from .frame import act, person_at_terminal
 from .mcp_servers import tell_if_off
 from .render.plain import choose
-from .render.style import redrawable
-from .render.text import safe
+from .render.text import redrawable, safe
 from .stdin import piped_text
 
 _SHOWN = 2_000

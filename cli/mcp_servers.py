@@ -36,13 +36,11 @@ from ..protocol.mcp.model import Tool as ServerTool
 from ..protocol.problems import Problem, errors_in
 from ..protocol.references import REFERENCE
 from ..supervisors import Actor
-from .acting import act
+from .frame import act
 from .render.lines import duration
 from .render.plain import choose
 from .render.progress import Progress
-from .render.style import redrawable
-from .render.table import columns, fitted
-from .render.text import counted, json_object, one_line, safe
+from .render.text import columns, counted, fitted, json_object, one_line, redrawable, safe
 
 HIDDEN = "***"
 _SECRET_NAME = re.compile(r"token|key|secret|passw|auth|credential|bearer", re.IGNORECASE)

@@ -12,8 +12,7 @@ import trio
 from ..actors.io.directories import cache_dir
 from ..actors.work.mcp.pool.status import Counters, ask_all, socket_dir
 from ..protocol.mcp.status import ServerStatus
-from .render.table import columns
-from .render.text import counted, json_object, one_line, safe
+from .render.text import columns, counted, json_object, one_line, safe
 
 _NONE = "no callboard that uses MCP servers runs now\n"
 _MEGABYTE = 1_000_000

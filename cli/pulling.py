@@ -14,8 +14,7 @@ import trio
 from ..actors.work.models import weights
 from ..protocol.errors import CallboardError
 from ..supervisors import Actor, Root
-from .render.style import redrawable
-from .render.text import json_object
+from .render.text import json_object, redrawable
 
 if TYPE_CHECKING:
     from ..protocol.settings import ClientSettings, Settings

@@ -43,7 +43,7 @@ def top(run: str | None, as_json: bool, url: str | None, token: str | None) -> i
     Where stdout is no terminal, and with -o json, it prints what is there now and ends.
     """
     from .control.servers import Where
-    from .render.style import redrawable
+    from .render.text import redrawable
 
     where = Where(url=url, token=token)
     if not as_json and sys.stdin.isatty() and redrawable(sys.stdout):
@@ -72,10 +72,10 @@ def attach(**given: Any) -> int:
     """
     options.check_loudness(given)
     from . import logging
-    from .control.commands.attaching import Request, attach
+    from .control.commands.attaching import attach as follow_run
 
     logging.configure()
-    return attach(Request(**given))
+    return follow_run(**given)
 
 
 @click.command("answer", short_help="List open questions of a server's runs, or answer one.")

@@ -20,8 +20,7 @@ from ..protocol.errors import UsageError
 from . import logging
 from .frame import play
 from .render.progress import Progress
-from .render.table import columns, fitted
-from .render.text import one_line, safe
+from .render.text import columns, fitted, one_line, safe
 
 
 def _store(config_dir: str | None) -> SessionStore:

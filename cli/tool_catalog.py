@@ -23,8 +23,7 @@ from ..actors.work.tools.tool import Tool
 from ..protocol.errors import InvalidFile, UsageError
 from ..protocol.permissions import Permissions as Rules
 from ..protocol.problems import Problem, did_you_mean
-from .render.table import columns
-from .render.text import json_object, one_line, safe
+from .render.text import columns, json_object, one_line, safe
 
 BUILT_IN = "built in"
 _EFFECTS = {

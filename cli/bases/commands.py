@@ -20,13 +20,10 @@ from ...protocol.errors import KnowledgeError, KnowledgeMissing, UsageError
 from ...protocol.knowledge import Chunk, Hit, Retrieved, Unreadable
 from ...protocol.questions import Question
 from ...supervisors import Actor
-from ..acting import act
-from ..frame import person_at_terminal
+from ..frame import act, person_at_terminal
 from ..render.lines import duration
 from ..render.plain import choose
-from ..render.style import redrawable
-from ..render.table import columns
-from ..render.text import counted, json_object, one_line, safe
+from ..render.text import columns, counted, json_object, one_line, redrawable, safe
 from .targets import BaseInfo, base_info, bytes_in_words, recipes
 
 _UNREADABLE = 20

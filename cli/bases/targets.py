@@ -32,8 +32,7 @@ from ...protocol.errors import CallboardError, KnowledgeError, UsageError
 from ...protocol.knowledge import Unreadable
 from ...protocol.problems import did_you_mean
 from ..render.lines import ago
-from ..render.table import columns
-from ..render.text import counted, json_object, one_line, safe
+from ..render.text import columns, counted, json_object, one_line, safe
 
 
 def recipes(target: str, config_dir: str | None) -> list[Recipe]:

@@ -18,8 +18,7 @@ from ...actors.io.lines import line_writer
 from .lines import duration
 from .plain import mark_for
 from .progress import Progress
-from .style import colours, paint, redrawable
-from .text import one_line, safe, with_node
+from .text import colours, one_line, paint, redrawable, safe, with_node
 
 if TYPE_CHECKING:
     from ...actors.runs.batch.batch import Ended

@@ -27,8 +27,7 @@ from ...protocol.questions import Question, understood, yes_or_no
 from . import paths
 from .early import Early
 from .menu import Menu
-from .style import colours, paint
-from .text import counted, one_line, safe
+from .text import colours, counted, one_line, paint, safe
 from .wrap import rows
 
 Value = str | list[str]

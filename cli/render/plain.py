@@ -7,7 +7,7 @@ from typing import TextIO
 from ...protocol.events import Event
 from .narration import Line, Narrator
 from .progress import Progress
-from .style import colours, paint, redrawable
+from .text import colours, paint, redrawable
 
 
 class PlainLines(Progress):

@@ -1,16 +1,24 @@
-"""Text from models, tools, scripts and files, made harmless before a terminal sees it.
+"""Text for terminals: made harmless, in colours where they are wanted, in columns.
 
 A terminal obeys what it reads: an escape sequence in a model's answer could retitle the window, hide a line,
 or put text into the clipboard. So control characters are shown as what they are (`\\x1b`), never sent. The
 same goes for the Unicode marks that reorder a line, with which a dangerous question can be made to look like
 a harmless one.
+
+`NO_COLOR` (any value) wins over `CLICOLOR_FORCE` (any value but 0), which wins over what the stream is.
+`TERM=dumb` means lines only. rich reads `COLUMNS` by itself.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
-from typing import Any
+import shutil
+import sys
+import unicodedata
+from collections.abc import Iterable, Sequence
+from typing import Any, TextIO
 
 _KEPT = {ord("\t"), ord("\n")}
 _CONTROLS = (*range(0x20), *range(0x7F, 0xA0))
@@ -51,3 +59,79 @@ def with_node(message: str, node: str | None) -> str:
     """An error's text, with the node it happened at unless the text names it."""
     message = message.strip()
     return message if node is None or f"'{node}'" in message else f"node '{node}': {message}"
+
+
+_SGR = {"dim": "2", "warning": "33", "error": "31", "question": "1", "title": "1", "text": ""}
+
+
+def colours(stream: TextIO) -> bool:
+    """True if what is written to the stream may carry colours."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("CLICOLOR_FORCE", "") not in ("", "0"):
+        return True
+    return redrawable(stream)
+
+
+def redrawable(stream: TextIO) -> bool:
+    """True if the stream is a terminal that understands cursor movements."""
+    return stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+
+
+def paint(text: str, style: str) -> str:
+    """The text in one of the house's styles: dim, warning, error, question, title, text."""
+    code = _SGR[style]
+    return f"\x1b[{code}m{text}\x1b[0m" if code else text
+
+
+_WIDEST = 40
+
+
+def columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    """One indented line per row, all columns but the last as wide as their widest cell, within reason."""
+    if not rows:
+        return []
+    widths = [min(max(width_of(row[column]) for row in rows), _WIDEST) for column in range(len(rows[0]) - 1)]
+    return [
+        (
+            "  " + "  ".join([*(_padded(cell, width) for cell, width in zip(row, widths, strict=False)), row[-1]])
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """The rows in columns, from the first column of the terminal on; see `fitted`."""
+    return fitted(line.removeprefix("  ") for line in columns(rows))
+
+
+def fitted(lines: Iterable[str]) -> str:
+    """The lines as a text; on a terminal none is wider than that."""
+    if sys.stdout.isatty():
+        width = shutil.get_terminal_size().columns
+        lines = [_cut(line, width) for line in lines]
+    return "".join(line + "\n" for line in lines)
+
+
+def width_of(text: str) -> int:
+    """How many columns of a terminal the text takes: as many as it has characters, in most languages."""
+    return len(text) if text.isascii() else sum(map(_width, text))
+
+
+def _width(character: str) -> int:
+    if unicodedata.combining(character):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def _padded(cell: str, width: int) -> str:
+    return cell + " " * (width - width_of(cell))
+
+
+def _cut(line: str, width: int) -> str:
+    if width_of(line) <= width:
+        return line
+    end = len(line)
+    while width_of(line[:end]) > width - 1:
+        end -= 1
+    return line[:end] + "…"

@@ -23,7 +23,7 @@ from ...protocol.events import Event, RunStarted
 from .brief import detail, lanes, title
 from .narration import Line, Narrator
 from .progress import Progress
-from .style import colours
+from .text import colours
 
 _TICK = 0.1
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"

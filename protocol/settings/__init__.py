@@ -1,7 +1,7 @@
 """`config.yaml` of the configuration directory: `model` is what it may say, `read` how it is read."""
 
 from .api import ApiSettings
-from .idle import WITHOUT_EFFECT, without_effect
+from .keys import WITHOUT_EFFECT, without_effect
 from .model import CLIENT_TYPES, KNOWLEDGE_TYPES, LATER_TYPES, ClientSettings, Extra, ModelSettings, Settings
 from .read import json_schema, read_settings
 

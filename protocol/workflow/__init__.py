@@ -5,8 +5,7 @@
 disagree. Pure: no I/O, no trio, no idea of how a workflow runs.
 """
 
-from .dialect import DEVALL, STANDARD, Dialect, Mode
-from .known import Known, Load
+from .dialect import DEVALL, STANDARD, Dialect, Known, Load, Mode
 from .model import Graph, Node, Workflow
 from .read import read_workflow
 

@@ -1,13 +1,15 @@
-"""Where the guide of DevAll and its program disagree about what a file says: one flag per row.
+"""What a reader of workflows goes by beside the text: the dialect, and names it can't see.
 
-`standard` follows the guide where it speaks and the program elsewhere; `devall` is the program of May 2026 to the
-letter. Code asks for a flag by name and never for the name of a mode. What differs while a workflow runs is not
-here: a reader has no part in it.
+Where the guide of DevAll and its program disagree about what a file says, a dialect has one flag per row. `standard`
+follows the guide where it speaks and the program elsewhere; `devall` is the program of May 2026 to the letter. Code
+asks for a flag by name and never for the name of a mode. What differs while a workflow runs is not here: a reader has
+no part in it.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Callable, Mapping
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -75,3 +77,31 @@ DEVALL = Dialect(
 
 DIALECTS: dict[str, Dialect] = {"standard": STANDARD, "devall": DEVALL}
 """Every value of `compat:`."""
+
+
+Load: TypeAlias = Callable[[str, str], tuple[str, str]]
+"""`load(path, parent)`: the text of a subgraph's file, and its name. `path` is as the node has it, `parent` the name of
+the file it stands in. Raises OSError with a text for people if there is none."""
+
+Withheld: TypeAlias = Callable[[str, str], str]
+"""`withheld(provider, base_url)`: where a key stands that is not sent to that address; "" if there is none."""
+
+
+class Known(msgspec.Struct, frozen=True, kw_only=True):
+    """The names a workflow may use beside the built-in ones. None: not known, so nothing is said of unknown names.
+
+    Attributes:
+        conditions: functions of `functions/edge/`.
+        processors: functions of `functions/edge_processor/`.
+        tools: functions of `functions/function_calling/` by the file they are in, as `:All` names it.
+        providers: of models.
+        node_types: what plugins bring.
+        withheld: which keys stay here where a file names an address and no key.
+    """
+
+    conditions: frozenset[str] | None = None
+    processors: frozenset[str] | None = None
+    tools: Mapping[str, frozenset[str]] | None = None
+    providers: frozenset[str] | None = None
+    node_types: frozenset[str] = frozenset()
+    withheld: Withheld | None = None

@@ -19,9 +19,8 @@ from ..problems import Problem, errors_in
 from ..reading import in_file_order
 from ..source import Source, parse_mapping
 from ..tree import Entry, Mapping, Node, plain
-from .dialect import DIALECTS, STANDARD, Dialect, Mode
+from .dialect import DIALECTS, STANDARD, Dialect, Known, Load, Mode
 from .edges import Edge, Id
-from .known import Known, Load
 from .lint import lint
 from .loops import check_loops
 from .model import (

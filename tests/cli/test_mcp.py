@@ -15,7 +15,7 @@ import trio
 from callboard.actors.work.mcp.files import load_mcp
 from callboard.cli import mcp_status
 from callboard.cli.mcp_servers import _signature, reached
-from callboard.cli.render.table import fitted
+from callboard.cli.render.text import fitted
 
 Callboard = Callable[..., "tuple[int, str, str]"]
 Home = Callable[..., Path]

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from callboard.cli.render.table import columns, table, width_of
+from callboard.cli.render.text import columns, table, width_of
 
 ROWS = [("a", "1"), ("日本語", "2"), ("nai\u0308ve", "3")]
 

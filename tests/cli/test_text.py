@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callboard.cli.render.style import colours, redrawable
-from callboard.cli.render.text import one_line, safe
+from callboard.cli.render.text import colours, one_line, redrawable, safe
 
 
 class Terminal(io.StringIO):

@@ -18,9 +18,8 @@ from ...frame import person_at_terminal
 from ...render import paths
 from ...render.text import json_object, one_line, safe
 from ...stdin import piped_text
-from ..client import Client
-from ..frame import with_client
-from ..lookup import find_run, meant
+from ..client import Client, find_run, with_client
+from ..lookup import meant
 from ..servers import Where
 from ..subscriptions import RunEvents, open_questions
 

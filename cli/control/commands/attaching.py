@@ -9,7 +9,6 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -27,9 +26,7 @@ from ...frame import person_at_terminal
 from ...render.plain import choose
 from ...render.progress import Progress
 from ...render.text import safe, with_node
-from ..client import Client
-from ..frame import Interrupted, tell, with_client
-from ..lookup import find_run
+from ..client import Client, Interrupted, find_run, tell, with_client
 from ..servers import Where
 from ..subscriptions import QuestionWatch, RunEvents
 from .relay import AtTheEnd, Lines, Relay, outcome_of
@@ -38,20 +35,9 @@ if TYPE_CHECKING:
     from ...render.prompt import TerminalPrompts
 
 
-@dataclass(frozen=True, kw_only=True)
-class Request:
-    """The flags of `callboard attach`, as click read them."""
-
-    run: str
-    no_input: bool
-    output: str
-    quiet: bool
-    verbose: bool
-    url: str | None
-    token: str | None
-
-
-def attach(request: Request) -> int:
+def attach(
+    *, run: str, no_input: bool, output: str, quiet: bool, verbose: bool, url: str | None, token: str | None
+) -> int:
     """Follows the run to its end; returns its exit code.
 
     Raises:
@@ -59,16 +45,16 @@ def attach(request: Request) -> int:
         Interrupted: a signal came; the run goes on.
         BrokenPipeError: the reader of stdout has gone.
     """
-    person = person_at_terminal(no_input=request.no_input)
-    relay: Relay = Lines(sys.stdout) if request.output == "stream-json" else AtTheEnd(request.output, sys.stdout)
-    shared = request.output == "stream-json" and sys.stdout.isatty()
-    progress = choose(sys.stderr, quiet=request.quiet, verbose=request.verbose, prompting=person, shared=shared)
-    attached = _Attached(request, relay, progress, person)
+    person = person_at_terminal(no_input=no_input)
+    relay: Relay = Lines(sys.stdout) if output == "stream-json" else AtTheEnd(output, sys.stdout)
+    shared = output == "stream-json" and sys.stdout.isatty()
+    progress = choose(sys.stderr, quiet=quiet, verbose=verbose, prompting=person, shared=shared)
+    attached = _Attached(run, relay, progress, person, quiet)
     try:
-        outcome = with_client(Where(url=request.url, token=request.token), attached.follow)
+        outcome = with_client(Where(url=url, token=token), attached.follow)
     except Interrupted:
         if attached.info is not None:
-            _tell_detached(attached.info.run, as_json=request.output == "json", quiet=request.quiet)
+            _tell_detached(attached.info.run, as_json=output == "json", quiet=quiet)
         raise
     except ServerLost as error:
         if attached.info is None:
@@ -82,9 +68,10 @@ def attach(request: Request) -> int:
 class _Attached:
     """One run, shown here."""
 
-    def __init__(self, request: Request, relay: Relay, progress: Progress, person: bool) -> None:
+    def __init__(self, run: str, relay: Relay, progress: Progress, person: bool, quiet: bool) -> None:
         self.info: RunInfo | None = None
-        self._request = request
+        self._run = run
+        self._quiet = quiet
         self._relay = relay
         self._progress = progress
         self._person = person
@@ -95,7 +82,7 @@ class _Attached:
 
     async def follow(self, client: Client) -> Outcome:
         """Shows it to its end."""
-        info = self.info = await find_run(client, self._request.run)
+        info = self.info = await find_run(client, self._run)
         client.tell = self._progress.note
         events = RunEvents(client, info.run)
         await events.begin()
@@ -154,7 +141,7 @@ class _Attached:
 
     def _ended(self, info: RunInfo, events: RunEvents) -> Outcome:
         outcome = self._outcome
-        if events.missing and not self._request.quiet:
+        if events.missing and not self._quiet:
             tell(f"warning: {events.missing} events of {info.run} were not kept and could not be shown")
         if outcome is None:
             raise RunFailed(f"{info.run} has no end: it was lost when its server was killed")

@@ -9,9 +9,7 @@ import trio
 
 from ....actors.io.lines import from_any_thread
 from ....protocol.errors import CallboardError, NoServer, NotFound
-from ..client import Client
-from ..frame import tell, with_client
-from ..lookup import find_run
+from ..client import Client, find_run, tell, with_client
 from ..servers import Where, find_server
 from ..subscriptions import RunEvents
 from . import kept

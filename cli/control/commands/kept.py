@@ -18,8 +18,7 @@ from ....actors.io.directories import state_dir
 from ....protocol.control.things import RunInfo
 from ....protocol.errors import CallboardError, Conflict, NotFound
 from ....protocol.outcome import ErrorReport, Outcome
-from ...render.table import table
-from ...render.text import counted, json_object, one_line, safe
+from ...render.text import counted, json_object, one_line, safe, table
 from ..figures import age, amount, money, seconds_since
 from ..lookup import meant
 

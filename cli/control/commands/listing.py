@@ -13,12 +13,9 @@ from ....protocol.control import own
 from ....protocol.control.caller import LOCAL
 from ....protocol.control.things import ActorInfo, RunInfo
 from ....protocol.errors import NoServer
-from ...render.table import table
-from ...render.text import json_object, one_line
-from ..client import Client
+from ...render.text import json_object, one_line, table
+from ..client import Client, runs_of, with_client
 from ..figures import age, amount, money, seconds_since
-from ..frame import with_client
-from ..lookup import runs_of
 from ..servers import Where
 
 _HEAD = ("RUN", "STATUS", "TARGET", "SINCE", "ASKS", "TOKENS", "COST", "DOING")

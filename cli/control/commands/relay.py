@@ -17,7 +17,7 @@ from ....protocol.outcome import Outcome
 from ...render.narration import Narrator
 from ...render.plain import mark_for
 from ...render.result import for_format
-from ...render.style import colours, paint
+from ...render.text import colours, paint
 from .kept import ending
 
 _CANCELLED = 130

@@ -19,12 +19,9 @@ from ....protocol.control import own
 from ....protocol.control.things import ActorDetail, ActorInfo
 from ....protocol.errors import CallboardError
 from ....protocol.questions import Question
-from ...render.style import colours
-from ...render.text import counted, one_line, safe
-from ..client import Client
+from ...render.text import colours, counted, one_line, safe
+from ..client import Client, find_run, with_client
 from ..figures import amount, money
-from ..frame import with_client
-from ..lookup import find_run
 from ..servers import Where
 from ..subscriptions import QuestionWatch, TreeWatch
 from .table import Row, Table, about, below, total

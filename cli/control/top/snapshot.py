@@ -5,11 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from ....protocol.control import own
-from ...render.table import table
-from ...render.text import json_object
-from ..client import Client
-from ..frame import with_client
-from ..lookup import find_run
+from ...render.text import json_object, table
+from ..client import Client, find_run, with_client
 from ..servers import Where
 from .table import full
 

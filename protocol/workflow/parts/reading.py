@@ -24,8 +24,7 @@ from ...problems import did_you_mean
 from ...reading import Reading
 from ...source import Source
 from ...tree import Entry, Mapping, Node, Path, Scalar, describe, dotted
-from ..dialect import Dialect
-from ..known import Known
+from ..dialect import Dialect, Known
 
 T = TypeVar("T", bound=msgspec.Struct)
 
