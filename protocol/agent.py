@@ -17,7 +17,8 @@ from .permissions import Permissions
 from .problems import Problem, errors_in
 from .reading import Reading, in_file_order
 from .schema import schema_of
-from .source import Path, Source, parse_mapping
+from .source import Source, parse_mapping
+from .tree import Path
 
 Texts: TypeAlias = tuple[str, ...]
 

@@ -1,7 +1,6 @@
-"""YAML text as a tree of plain values in which everything knows its line and column.
+"""The text that something was read from: `Source` keeps it, so that a later error can still say where.
 
-`parse` reads a text, `Source` keeps it so that a later error can still say where. How the tree is built, and
-what is refused on the way, stands in `yaml_tree`; what it consists of, in `tree`.
+How YAML becomes a tree, and what is refused on the way, stands in `yaml_tree`; what it consists of, in `tree`.
 """
 
 from __future__ import annotations
@@ -11,23 +10,8 @@ from functools import lru_cache
 import msgspec
 
 from .problems import Problem, Severity
-from .tree import Entry, Mapping, Node, Path, Scalar, Sequence, describe, dotted, plain
-from .yaml_tree import build
-
-__all__ = [
-    "Entry",
-    "Mapping",
-    "Node",
-    "Path",
-    "Scalar",
-    "Sequence",
-    "Source",
-    "describe",
-    "dotted",
-    "parse",
-    "parse_mapping",
-    "plain",
-]
+from .tree import Mapping, Node, Path, Sequence, describe, dotted
+from .yaml_tree import parse
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -87,15 +71,6 @@ class Source(msgspec.Struct, frozen=True):
             expected=expected,
             hint=hint,
         )
-
-
-def parse(text: str, file: str) -> tuple[Node | None, list[Problem]]:
-    """The tree of one YAML document, and everything that is wrong with it.
-
-    A duplicate or unusable key is reported and left out, so that the rest can still be checked; a syntax
-    error leaves nothing (None). `file` is only named in the problems.
-    """
-    return build(text, file)
 
 
 def parse_mapping(text: str, file: str) -> tuple[Mapping | None, list[Problem]]:

@@ -1,4 +1,4 @@
-"""Plain values that know where they were written: what `source.parse` gives and `reading` fills structs from.
+"""Plain values that know where they were written: what `yaml_tree.parse` gives and `reading` fills structs from.
 
 A tree has no circles, so the garbage collector need not look at its parts (`gc=False`), which takes longer than to
 build them where there are hundreds of thousands.

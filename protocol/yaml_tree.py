@@ -32,8 +32,12 @@ MAX_WEIGHT = 500_000
 """Values, plus one per 32 characters of text, that a file may hold once its aliases are copied out."""
 
 
-def build(text: str, file: str) -> tuple[Node | None, list[Problem]]:
-    """The tree of one YAML document (None after a syntax error), and everything that is wrong with it."""
+def parse(text: str, file: str) -> tuple[Node | None, list[Problem]]:
+    """The tree of one YAML document, and everything that is wrong with it.
+
+    A duplicate or unusable key is reported and left out, so that the rest can still be checked; a syntax
+    error leaves nothing (None). `file` is only named in the problems.
+    """
     builder = _Builder(file)
     try:
         return builder.build(text), builder.problems

@@ -8,7 +8,7 @@ from pathlib import Path
 from ...protocol.agent import Agent
 from ...protocol.graph.model import Graph, RagNode
 from ...protocol.problems import Problem, did_you_mean
-from ...protocol.source import Path as Keys
+from ...protocol.tree import Path as Keys
 from ..io.stamps import look
 
 _ELSEWHERE = re.compile(r"[*?\[{:;]")

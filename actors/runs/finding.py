@@ -21,8 +21,8 @@ import msgspec
 
 from ...protocol.errors import InvalidFile, UsageError
 from ...protocol.problems import Problem, did_you_mean, errors_in
-from ...protocol.source import Mapping as YamlMapping
 from ...protocol.source import parse_mapping
+from ...protocol.tree import Mapping as YamlMapping
 from ..engine.graph.findings import AgentSeen, agents_in
 from ..engine.graph.validate import failure_text
 from ..io.directories import config_dir as configured

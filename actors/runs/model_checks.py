@@ -16,7 +16,7 @@ from ...protocol.errors import CallboardError, CredentialsError
 from ...protocol.graph.model import Graph, RagNode
 from ...protocol.problems import Problem
 from ...protocol.settings import Settings
-from ...protocol.source import Path
+from ...protocol.tree import Path
 
 if TYPE_CHECKING:
     from ..work.models.catalog import Task

@@ -20,7 +20,8 @@ from ..mcp.config import ToolMode
 from ..no_effect import no_effect
 from ..permissions import Permissions
 from ..schema import by_tag, schema_of
-from ..source import Path, Source
+from ..source import Source
+from ..tree import Path
 
 Id: TypeAlias = Annotated[str, Meta(min_length=1)]
 Seconds: TypeAlias = Annotated[float, Meta(gt=0)]

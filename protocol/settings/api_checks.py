@@ -16,7 +16,7 @@ import msgspec
 from ..control.caller import SCOPES
 from ..problems import Problem, Severity, did_you_mean
 from ..reading import Reading, in_file_order
-from ..source import Mapping, Node, Path, Sequence, dotted
+from ..tree import Mapping, Node, Path, Sequence, dotted
 from .api import ALGORITHMS, ApiSettings, Cors, Jwt
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")

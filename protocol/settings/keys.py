@@ -10,7 +10,8 @@ from msgspec import Meta, inspect
 from ..languages import Language
 from ..mcp.config import PoolSettings, ToolMode
 from ..problems import Problem
-from ..source import Path, Source, dotted
+from ..source import Source
+from ..tree import Path, dotted
 from .model import Settings
 
 Text: TypeAlias = str | None

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from ..schema import by_tag
-from ..source import Path
+from ..tree import Path
 from .edges import Count, Id, Texts
 
 Json = Any

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from ..schema import by_tag
-from ..source import Path
+from ..tree import Path
 
 Id: TypeAlias = Annotated[str, Meta(min_length=1)]
 Texts: TypeAlias = Annotated[

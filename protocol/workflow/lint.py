@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from ..problems import did_you_mean
-from ..source import Path
+from ..tree import Path
 from .agents import Blackboard, FileStore, FunctionTools, McpLocalTools, McpRemoteTools, SimpleStore
 from .cycles import components, reached, successors
 from .edges import ByMessage, Edge, Never, Template

@@ -16,7 +16,8 @@ import msgspec
 from msgspec import Meta
 
 from ..schema import by_tag
-from ..source import Path, Source
+from ..source import Source
+from ..tree import Path
 from .agents import Loose, MemoryUse, Reflection, Retry, Skills, Store, Tooling
 from .dialect import STANDARD, Dialect, Mode
 from .edges import AtLeastOne, Edge, Id, Texts

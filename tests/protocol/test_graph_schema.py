@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from callboard.protocol.agent import agent_schema, read_agent
 from callboard.protocol.graph.model import graph_schema
 from callboard.protocol.graph.read import read_graph
-from callboard.protocol.source import parse, plain
+from callboard.protocol.tree import plain
+from callboard.protocol.yaml_tree import parse
 
 AGENTS = Path(__file__).parents[1] / "fixtures" / "agents"
 GRAPHS = sorted(file for file in AGENTS.glob("*/graph.yaml"))

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from callboard.protocol import yaml_tree
 from callboard.protocol.problems import Problem
-from callboard.protocol.source import Mapping, Node, Scalar, Sequence, Source, parse, parse_mapping, plain
+from callboard.protocol.source import Source, parse_mapping
+from callboard.protocol.tree import Mapping, Node, Scalar, Sequence, plain
+from callboard.protocol.yaml_tree import parse
 
 
 @pytest.fixture(params=["C", "Python"])

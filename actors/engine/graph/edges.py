@@ -18,7 +18,7 @@ from ....protocol.graph.model import (
     MapNode,
     ScriptNode,
 )
-from ....protocol.source import Path
+from ....protocol.tree import Path
 
 Via: TypeAlias = Literal["next", "routes", "on_other", "on_timeout", "fallback", "branch"]
 

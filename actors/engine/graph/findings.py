@@ -12,7 +12,7 @@ import msgspec
 from ....protocol.graph.model import Graph
 from ....protocol.problems import Problem, Severity
 from ....protocol.reading import node_of
-from ....protocol.source import Path
+from ....protocol.tree import Path
 from ...io.stamps import look
 from .compat import Compat
 

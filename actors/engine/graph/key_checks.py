@@ -18,7 +18,7 @@ from pathlib import Path as FilePath
 
 from ....protocol.graph.model import Graph, MapNode, ScriptNode
 from ....protocol.problems import slip_of
-from ....protocol.source import Path
+from ....protocol.tree import Path
 from ...io.stamps import look
 from .findings import WRITING, Findings, Surroundings
 from .keys import SCOPED, known_keys, reads, writes_anything

@@ -19,7 +19,7 @@ from ....protocol.graph.model import (
     Raw,
     ScriptNode,
 )
-from ....protocol.source import Path
+from ....protocol.tree import Path
 from .templates import compile_template, root_of
 
 SCOPED = frozenset({"output", "choice", "input"})

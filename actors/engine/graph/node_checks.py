@@ -19,7 +19,7 @@ from ....protocol.graph.model import (
 )
 from ....protocol.mcp.config import WHOLE
 from ....protocol.problems import did_you_mean
-from ....protocol.source import Path
+from ....protocol.tree import Path
 from ...io.stamps import look
 from ...work.tools.collect import bare_name
 from .findings import Findings, Surroundings

@@ -6,7 +6,7 @@ As in Loki, only the nodes that a `next` list names are compared with each other
 from __future__ import annotations
 
 from ....protocol.graph.model import AgentNode, AnyNode, ApprovalNode, EndNode, InputNode, LlmNode, MapNode, ScriptNode
-from ....protocol.source import Path
+from ....protocol.tree import Path
 from .edges import branch_nodes
 from .findings import Findings
 from .keys import declared_writes, reads

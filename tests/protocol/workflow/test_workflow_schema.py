@@ -12,9 +12,10 @@ import pytest
 from workflow_files import FILES, GOOD, keys_of
 
 import callboard
-from callboard.protocol.source import parse, plain
+from callboard.protocol.tree import plain
 from callboard.protocol.workflow import read_workflow
 from callboard.protocol.workflow.schema import workflow_schema
+from callboard.protocol.yaml_tree import parse
 
 SCHEMA = jsonschema.Draft202012Validator(workflow_schema())
 CASES: list[dict[str, Any]] = msgspec.json.decode((FILES / "devall.json").read_bytes())

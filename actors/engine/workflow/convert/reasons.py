@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from .....protocol.problems import Problem
-from .....protocol.source import Path
+from .....protocol.tree import Path
 from .....protocol.workflow.cycles import components, cycles_of, successors
 from .....protocol.workflow.edges import Edge, FunctionCondition, FunctionProcessor, Template
 from .....protocol.workflow.model import AgentConfig, Graph, HumanConfig, LiteralConfig, Node, PassthroughConfig
