@@ -46,7 +46,7 @@ async def perform(request: RunRequest, hooks: Hooks, root: Root) -> Outcome:
     if _in_memory(request, hooks):  # a thread would cost more than it saves
         execution = begin(request, hooks, root)
     else:
-        execution = await root.loader.threaded(lambda: begin(request, hooks, root))
+        execution = await root.loader.threaded(partial(begin, request, hooks, root))
     return await execution.run(hooks.on_event)
 
 

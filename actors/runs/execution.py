@@ -189,8 +189,11 @@ class Execution:
         return outcome
 
 
+_UNHEARD = nullcontext()
+
+
 def _heard_by(stream: Stream, hears: Callable[[Event], None] | None) -> AbstractContextManager[None]:
-    return nullcontext() if hears is None else stream.listen(hears)
+    return _UNHEARD if hears is None else stream.listen(hears)
 
 
 def _unsaved(outcome: Outcome, saved: Saved) -> None:

@@ -70,37 +70,32 @@ def edges(graph: Graph) -> list[Edge]:
 
 def reachable(graph: Graph, start: str) -> set[str]:
     """The nodes that declared edges lead to from `start`, itself included; ids that do not exist are left out."""
-    seen: set[str] = set()
-    waiting = [start]
-    while waiting:
-        node_id = waiting.pop()
-        if node_id in seen or node_id not in graph.nodes:
-            continue
-        seen.add(node_id)
-        waiting.extend(edge.target for edge in edges_of(graph.nodes[node_id]))
-    return seen
+    return set(_followed(graph, [start], stops=()))
 
 
 def branch_nodes(graph: Graph, node: MapNode) -> list[str]:
     """The ids of a map's branch in the order they are reached: its first node, and where that one leads."""
-    return _followed(graph, [node.branch])
+    return _followed(graph, [node.branch], _NOT_IN_BRANCHES)
 
 
 def all_branch_nodes(graph: Graph) -> set[str]:
     """The ids of the branches of all maps."""
-    return set(_followed(graph, [node.branch for node in graph.nodes.values() if isinstance(node, MapNode)]))
+    firsts = [node.branch for node in graph.nodes.values() if isinstance(node, MapNode)]
+    return set(_followed(graph, firsts, _NOT_IN_BRANCHES))
 
 
-def _followed(graph: Graph, waiting: list[str]) -> list[str]:
+_NOT_IN_BRANCHES = (MapNode, ApprovalNode, InputNode)
+
+
+def _followed(graph: Graph, waiting: list[str], stops: tuple[type, ...]) -> list[str]:
+    """Where these lead, themselves included, as they are reached; from nodes of `stops` nothing is followed."""
     found: dict[str, None] = {}
     for node_id in waiting:
         if node_id in found or node_id not in graph.nodes:
             continue
         found[node_id] = None
-        member = graph.nodes[node_id]
-        if isinstance(member, MapNode | ApprovalNode | InputNode):
-            continue  # nothing a branch may hold, so nothing is followed from here
-        waiting.extend(edge.target for edge in edges_of(member))
+        if not isinstance(graph.nodes[node_id], stops):
+            waiting.extend(edge.target for edge in edges_of(graph.nodes[node_id]))
     return list(found)
 
 

@@ -9,7 +9,7 @@ from ....protocol.graph.model import AgentNode, AnyNode, ApprovalNode, EndNode, 
 from ....protocol.tree import Path
 from .edges import branch_nodes
 from .findings import Findings
-from .keys import declared_writes, reads
+from .key_checks import declared_writes, reads
 from .templates import compile_template
 
 MOST_STEPS = 500_000

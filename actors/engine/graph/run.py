@@ -87,19 +87,23 @@ async def run_graph(
         except CallboardError as error:
             result.error = error
     log_summary(plan.name, result.timing)
-    if me.stream.heard:
-        seconds, ended = trio.current_time() - began, ended_with(result.failures, result.error)
-        me.emit(
-            GraphFinished(
-                graph=plan.name,
-                seconds=seconds,
-                depth=depth,
-                timing=dict(result.timing),
-                error=None if ended is None else str(ended),
-                code="" if ended is None else ended.code,
-            )
-        )
+    tell_end(me, plan.name, depth, began, result.timing, ended_with(result.failures, result.error))
     return result
+
+
+def tell_end(
+    me: Actor,
+    graph: str,
+    depth: int,
+    began: float,
+    timing: Mapping[str, tuple[int, float, float]],
+    error: CallboardError | None,
+) -> None:
+    """Emit the end of a graph or a workflow, which `began` on trio's clock; `error` is what it failed with."""
+    if me.stream.heard:
+        seconds, text = trio.current_time() - began, None if error is None else str(error)
+        code = "" if error is None else error.code
+        me.emit(GraphFinished(graph=graph, seconds=seconds, depth=depth, timing=dict(timing), error=text, code=code))
 
 
 @contextlib.contextmanager

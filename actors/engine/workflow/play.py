@@ -27,7 +27,7 @@ import trio
 
 from ....protocol.effects import Work
 from ....protocol.errors import CallboardError, NodeFailed, code_of
-from ....protocol.events import GraphFinished, GraphStarted, NodeEntered, NodeExited
+from ....protocol.events import GraphStarted, NodeEntered, NodeExited
 from ....protocol.failure import Failure
 from ....protocol.kernel.errors import EndOfMail
 from ....protocol.workflow.messages import Fired, FireNode, Message, NodeSaid, RunUnit, UnitsBegun, WorkflowBegun
@@ -36,7 +36,7 @@ from ...io.imports import imported
 from ...work.record import Record
 from ..driver import Driver, Performer
 from ..graph.failures import ended_with
-from ..graph.run import log_summary
+from ..graph.run import log_summary, tell_end
 from .decider import UnitsDecider, WorkflowDecider, exited
 from .edges.files import EdgeFunctions
 from .machine.dynamic import Unit
@@ -167,18 +167,7 @@ class GraphRun:
             afresh = partial(WorkflowDecider, structure, warns=self._warns)
             driver = Driver(me, decider, {FireNode: self._fire}, at_once=AT_ONCE, afresh=afresh)
             result: Result = await driver.play(WorkflowBegun(task=tuple(task)))
-        if me.stream.heard:
-            seconds, error = trio.current_time() - began, ended_with(result.unaccepted, result.error)
-            me.emit(
-                GraphFinished(
-                    graph=self._name,
-                    seconds=seconds,
-                    depth=depth,
-                    timing=dict(decider.timing),
-                    error=None if error is None else str(error),
-                    code="" if error is None else error.code,
-                )
-            )
+        tell_end(me, self._name, depth, began, decider.timing, ended_with(result.unaccepted, result.error))
         return result
 
     @contextlib.asynccontextmanager

@@ -72,13 +72,31 @@ class TrioTransport(httpx.AsyncBaseTransport):
             httpx.TransportError: of the kinds that httpx's own transport raises.
         """
         timeouts: Timeouts = request.extensions.get("timeout", {})
-        route = self.connections.route(request.url)
-        data, bodiless = _encoded(request, route), request.method == "HEAD"
+        once = bool(request.extensions.get("once"))
+        return await self.send(request.method, request.url, request.headers.raw, request.read(), timeouts, once=once)
+
+    async def send(
+        self,
+        method: str,
+        url: httpx.URL,
+        headers: list[tuple[bytes, bytes]],
+        body: bytes,
+        timeouts: Timeouts,
+        *,
+        once: bool = False,
+    ) -> httpx.Response:
+        """As `handle_async_request`, without an `httpx.Request`, which costs as much as sending it.
+
+        Args:
+            once: the request must not be sent again on another connection, should this one turn out to be closed.
+        """
+        route = self.connections.route(url)
+        data, bodiless = _encoded(method, url, headers, route) + body, method == "HEAD"
         connection = await self.connections.acquire(route, timeouts)
         try:
             return await Exchange(self.connections, connection, timeouts).start(data, bodiless=bodiless)
         except _Stale as stale:
-            if request.extensions.get("once"):
+            if once:
                 raise httpx.ReadError(f"the connection broke before the answer: {stale}") from stale
         connection = await self.connections.acquire(route, timeouts, fresh=True)
         return await Exchange(self.connections, connection, timeouts).start(data, bodiless=bodiless)
@@ -88,14 +106,13 @@ class _Stale(Exception):
     """A connection that had been used before ended without a byte of an answer; the request may be sent again."""
 
 
-def _encoded(request: httpx.Request, route: Route) -> bytes:
-    """A request as it goes out, head and body."""
-    headers = request.headers.raw
-    target = request.url.raw_path
+def _encoded(method: str, url: httpx.URL, headers: list[tuple[bytes, bytes]], route: Route) -> bytes:
+    """The head of a request as it goes out."""
+    target = url.raw_path
     if route.forwards:
-        target = b"%b://%b" % (request.url.raw_scheme, request.url.netloc) + target
+        target = b"%b://%b" % (url.raw_scheme, url.netloc) + target
         headers = [*headers, *proxy_headers(httpx.URL(route.proxy))]
-    return request_head(request.method, target, headers) + request.read()
+    return request_head(method, target, headers)
 
 
 class Exchange(httpx.AsyncByteStream):

@@ -1,8 +1,8 @@
 """One request to a provider and its answer, with every failure named.
 
-httpx's requests and responses are used, but not its client: redirects, cookies and authentication schemes have no
-business between an agent and a model, and cost more than the request itself. The transport below stays a
-plain `httpx.AsyncBaseTransport`; there is one for each pair of base URL and proxy.
+httpx's URLs and responses are used, but not its client: redirects, cookies and authentication schemes have no
+business between an agent and a model, and cost more than the request itself. There is one transport for each pair of
+base URL and proxy.
 """
 
 from __future__ import annotations
@@ -40,8 +40,7 @@ class Endpoint:
         self._base = api_base
         self._transport = TrioTransport(environ=environ, proxy=proxy)
         self._urls: dict[str, httpx.URL] = {}
-        timeouts = {"connect": connect_timeout, "read": READ_TIMEOUT, "write": WRITE_TIMEOUT, "pool": None}
-        self._extensions = {"timeout": timeouts}
+        self._timeouts = {"connect": connect_timeout, "read": READ_TIMEOUT, "write": WRITE_TIMEOUT, "pool": None}
 
     def close(self) -> None:
         """Close its connections, now."""
@@ -86,20 +85,16 @@ class Endpoint:
     ) -> None:
         """Hand on the body of the answer to a request, if it is a good one; its connection is settled at the end."""
         url = self._url(path)
-        framing = {
+        fields = {
+            "host": url.netloc.decode("ascii"),
+            **headers,
             "content-type": "application/json",
             "accept-encoding": "identity",
             "content-length": str(len(body)),
         }
-        request = httpx.Request(
-            "POST",
-            url,
-            headers={"host": url.netloc.decode("ascii"), **headers, **framing},
-            stream=httpx.ByteStream(body),  # not `content`: that looks again for what stands here already
-            extensions=self._extensions,
-        )
+        head = [(name.encode("ascii"), value.encode("ascii")) for name, value in fields.items()]
         try:
-            response = await self._transport.handle_async_request(request)
+            response = await self._transport.send("POST", url, head, body, self._timeouts)
             try:
                 if response.status_code >= 300:
                     refused(id, response, await _whole(response))
