@@ -8,7 +8,7 @@ import pytest
 from fake_models import FakeModels, Request
 
 import callboard
-from callboard.cli.given import answers
+from callboard.cli.flag_values import answers
 
 EXAMPLES = Path(__file__).parents[4] / "examples" / "workflows"
 FLOW = EXAMPLES / "review.yaml"
