@@ -87,7 +87,7 @@ def names(found: Offered) -> list[str]:
 
 async def played(me: Actor, found: Offered, name: str, **arguments: Any) -> Any:
     calls = Calls(found.tools, Permissions(), unlisted=found.unlisted)
-    (turn,) = await calls.play(me, [ToolCall(id="1", name=name, arguments=arguments)])
+    (turn,) = await me.spawn(calls.play, [ToolCall(id="1", name=name, arguments=arguments)], link=False).result()
     try:
         return json.loads(str(turn.content))
     except ValueError:
