@@ -42,9 +42,10 @@ from callboard.actors.front.mcp_server.stdio import serve_pipes
 from callboard.actors.front.server.serving import Served, ServeOptions, Server
 from callboard.actors.runs.batch.targets import Target
 from callboard.actors.runs.batch.tasks import Task
-from callboard.cli.render.progress import Silent
+from callboard.cli.frame import open_frame
+from callboard.cli.render.progress import Progress
 from callboard.cli.render.result import for_format
-from callboard.cli.running import Manner, _drive
+from callboard.cli.running import RunFlags, _drive
 from callboard.protocol.requests import RunRequest
 
 STARTS = 200
@@ -196,9 +197,11 @@ def front_ends(root: callboard.Root, client: httpx.AsyncClient, websocket: Frame
 
     async def cli(number: int) -> None:
         request, config_dir = RunRequest(target=name(number), prompt="hi"), str(root.config_dir)
-        manner = Manner(no_input=True, output="text", quiet=True, verbose=False, config_dir=config_dir)
+        flags = RunFlags(no_input=True, output="text", quiet=True, verbose=False, config_dir=config_dir)
         with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
-            outcome = await _drive(request, manner, Silent(), for_format("text", nowhere), person=False)
+            result = for_format("text", nowhere)
+            async with open_frame(Progress(), config_dir=config_dir, person=False) as own:
+                outcome = await _drive(request, flags, Progress(), result, False, own)
         assert isinstance(outcome, callboard.Outcome), outcome
         assert outcome.status == "done", outcome
 

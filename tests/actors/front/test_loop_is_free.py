@@ -25,9 +25,10 @@ from callboard.actors.front.mcp_server.offers import read_agents
 from callboard.actors.front.mcp_server.stdio import serve_pipes
 from callboard.actors.runs.batch.targets import Target
 from callboard.actors.runs.batch.tasks import Task
-from callboard.cli.render.progress import Silent
+from callboard.cli.frame import open_frame
+from callboard.cli.render.progress import Progress
 from callboard.cli.render.result import for_format
-from callboard.cli.running import Manner, _drive
+from callboard.cli.running import RunFlags, _drive
 from callboard.protocol.requests import RunRequest
 
 __all__ = ["house", "serve"]
@@ -61,9 +62,11 @@ async def _batch(house: House) -> Any:
 
 async def _cli(house: House) -> Any:
     config_dir = str(house.stage.config_dir)
-    manner = Manner(no_input=True, output="text", quiet=True, verbose=False, config_dir=config_dir)
+    flags = RunFlags(no_input=True, output="text", quiet=True, verbose=False, config_dir=config_dir)
     with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
-        return await _drive(RunRequest(target="g"), manner, Silent(), for_format("text", nowhere), person=False)
+        result = for_format("text", nowhere)
+        async with open_frame(Progress(), config_dir=config_dir, person=False) as root:
+            return await _drive(RunRequest(target="g"), flags, Progress(), result, False, root)
 
 
 async def _over_websocket(house: House, talk: Callable[[Client], Awaitable[Any]]) -> Any:
