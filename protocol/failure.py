@@ -13,6 +13,9 @@ import msgspec
 
 from .errors import CallboardError
 
+LONGEST_CAUSE = 500
+"""Characters of what is told of a cause."""
+
 
 class Failure(msgspec.Struct, frozen=True):
     """An error that was.
@@ -20,7 +23,8 @@ class Failure(msgspec.Struct, frozen=True):
     Attributes:
         kinds: names of its class and of those above it, up to `CallboardError`, the nearest first.
         text: what `str` of it is.
-        attributes: what it carries beside its text (`code`, `exit_code`, `node`, ...), where that is not its class's.
+        attributes: what it carries beside its text (`code`, `exit_code`, `node`, ...), where that is not its class's;
+            among them its notes, which tell its cause.
     """
 
     kinds: tuple[str, ...]
@@ -31,7 +35,11 @@ class Failure(msgspec.Struct, frozen=True):
     def of(cls, error: CallboardError) -> Failure:
         """What is to be said of an error."""
         kinds = tuple(kind.__name__ for kind in type(error).__mro__ if issubclass(kind, CallboardError))
-        return cls(kinds, str(error), dict(error.__dict__))
+        attributes = dict(error.__dict__)
+        if (cause := error.__cause__) is not None:
+            told = f"caused by {type(cause).__name__}: {cause}"[:LONGEST_CAUSE]
+            attributes["__notes__"] = [*attributes.get("__notes__", ()), told, *getattr(cause, "__notes__", ())]
+        return cls(kinds, str(error), attributes)
 
     def restore(self) -> CallboardError:
         """An error of the nearest class that is known, with the same text and attributes."""

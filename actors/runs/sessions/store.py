@@ -322,16 +322,6 @@ class SessionStore:
                 old.pointer(alias).unlink(missing_ok=True)
         return self.open(id, to)
 
-    @_on_disk
-    def set_owner(
-        self, id: str, owner: str | None, agent: str | None = None, *, caller: Caller | None = None
-    ) -> Stored:
-        """Set the owner. Hold the lock meanwhile."""
-        stored = self._for_change(id, agent, caller)
-        stored.session.meta.owner = owner
-        self.save(stored)
-        return stored
-
     # --- inside ---------------------------------------------------------------------------------------------
 
     def _for_change(self, id: str, agent: str | None, caller: Caller | None) -> Stored:

@@ -145,11 +145,14 @@ def test_the_first_run_of_a_process_imports_nothing_on_the_event_loop(kind: str,
     assert (done.returncode, done.stderr, done.stdout) == (0, "", "")
 
 
-def test_no_step_takes_long_while_runs_are_started() -> None:
-    """By the CPU clock of the loop's thread, so that other programs don't count: 6 ms were measured at most."""
+def test_the_loop_is_free_while_runs_are_started() -> None:
+    """By the CPU clock, so that other programs don't count. Measured were 5 ms for 99 of 100 lates, and 6 ms for a
+    step, or 18 ms for one with a full garbage collection.
+    """
     script = Path(callboard.__file__).parent / "benchmarks" / "starts.py"
     done = subprocess.run([sys.executable, script, "50"], capture_output=True, text=True, check=False)
     _, *rows, _ = done.stdout.splitlines()
-    steps = {row[:12].strip(): [float(figure) for figure in row.split()[-2:]] for row in rows}
-    assert len(steps) == 11, done.stderr
-    assert {name: longest for name, longest in steps.items() if max(longest) > 30} == {}
+    figures = {row[:12].strip(): [float(figure) for figure in row.split()[-3:]] for row in rows}
+    assert len(figures) == 11, done.stderr
+    slow = {name: row for name, row in figures.items() if row[0] > 20 or max(row) > 60}
+    assert slow == {}
