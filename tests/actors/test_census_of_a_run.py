@@ -20,7 +20,7 @@ from mcp_stage import _own_cache, mcp_json, scripted, starts  # noqa: F401 - a f
 from person import Person
 from stage import Stage
 
-from callboard.actors.engine.driver import Decider, Driver, Tape
+from callboard.actors.engine.driver import Decider, Tape, recorder
 from callboard.protocol.effects import Effect
 from callboard.protocol.events import Event
 from callboard.supervisors import Root
@@ -56,13 +56,13 @@ class Census:
 
     @contextmanager
     def taken(self) -> Iterator[None]:
-        before, Driver.tapes = Driver.tapes, self._tape
-        self._root.sent = self._sent
+        before, self._root.sent = recorder.set(self._tape), self._sent
         try:
             with self._root.bus.listen(self._hear):
                 yield
         finally:
-            Driver.tapes, self._root.sent = before, None
+            recorder.reset(before)
+            self._root.sent = None
 
     @property
     def received(self) -> Counter[str]:
