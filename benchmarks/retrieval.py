@@ -29,11 +29,11 @@ from harness.perl_faq import Question
 from callboard.actors.io.directories import cache_dir
 from callboard.actors.work.knowledge.base.base import Base, Rerank
 from callboard.actors.work.knowledge.base.build import build
-from callboard.actors.work.knowledge.base.fusion import Fusion
+from callboard.actors.work.knowledge.base.generation import Fusion
 from callboard.actors.work.knowledge.base.model import Settings
 from callboard.actors.work.knowledge.embed.cache import EmbeddingCache, default_path
 from callboard.actors.work.knowledge.embed.embedders import DEFAULT, MINILM, Embedders
-from callboard.actors.work.knowledge.rerank.rerankers import Rerankers
+from callboard.actors.work.knowledge.rerank import Rerankers
 from callboard.actors.work.knowledge.sources.gather import gather
 from callboard.actors.work.knowledge.split.split import SIZE, split
 from callboard.protocol.errors import ConfigError

@@ -18,8 +18,8 @@ from .. import GraphAgent, LoopAgent, Root
 from ..actors.engine.conversation.calls import Calls
 from ..actors.io.json_schema import schema_errors
 from ..actors.runs.target import load_agent
-from ..actors.work.tools.collect import ToolOptions
 from ..actors.work.tools.permissions import Permissions
+from ..actors.work.tools.registry import ToolOptions
 from ..actors.work.tools.tool import Tool
 from ..actors.work.variables import resolve_variables
 from ..protocol.chat import ToolCall, ToolTurn

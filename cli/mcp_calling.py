@@ -15,7 +15,7 @@ from ..actors.work.mcp.tools.elicitation import UNANSWERED
 from ..actors.work.mcp.tools.names import offered_name
 from ..actors.work.mcp.tools.view import Talk, View
 from ..actors.work.tools.permissions import Permissions
-from ..actors.work.tools.rendering import shortened
+from ..actors.work.tools.tool import shortened
 from ..protocol.chat import ToolTurn
 from ..protocol.errors import NobodyToAsk, UsageError
 from ..protocol.events import Event, Warned

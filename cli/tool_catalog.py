@@ -17,8 +17,8 @@ from ..actors.io.directories import config_dir as configured
 from ..actors.io.settings import load_settings
 from ..actors.runs.target import load_agent
 from ..actors.runs.tool_checks import KnownServers
-from ..actors.work.tools.collect import ENDINGS, Shelf, ToolOptions, agent_file
 from ..actors.work.tools.permissions import Permissions
+from ..actors.work.tools.registry import ENDINGS, Shelf, ToolOptions, agent_file
 from ..actors.work.tools.tool import Tool
 from ..protocol.errors import InvalidFile, UsageError
 from ..protocol.permissions import Permissions as Rules

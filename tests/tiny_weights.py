@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from callboard.actors.work.knowledge.embed import static
+from callboard.actors.work.knowledge.embed import local
 from callboard.actors.work.models import weights
 
 WORDS = ("bicycle", "cake", "eggs", "far", "flour", "moon", "needs", "rings", "stones", "wheels")
@@ -22,7 +22,7 @@ def put_weights(monkeypatch: pytest.MonkeyPatch, cache: Path, words: Sequence[st
     """Write weights of these words below `cache`, an XDG_CACHE_HOME; the matrix, whose first row is of all others."""
     np = pytest.importorskip("numpy", reason="the extra `embed` is not installed")
     tokenizers = pytest.importorskip("tokenizers", reason="the extra `embed` is not installed")
-    matrix = np.random.default_rng(1).standard_normal((len(words) + 1, static.DIMENSION)).astype("<f2")
+    matrix = np.random.default_rng(1).standard_normal((len(words) + 1, local.Static.dimension)).astype("<f2")
     known = {word: n for n, word in enumerate(["[UNK]", *words])}
     tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(known, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()

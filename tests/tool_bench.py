@@ -15,9 +15,9 @@ import msgspec
 import pytest
 
 from callboard.actors.work.tools.declare.declaration import Argument, Declaration, EnvVar, Language
-from callboard.actors.work.tools.files.home import Home
+from callboard.actors.work.tools.files.call import file_tool
+from callboard.actors.work.tools.files.environment import Home
 from callboard.actors.work.tools.files.limits import Limits
-from callboard.actors.work.tools.files.tools import file_tool
 from callboard.actors.work.tools.tool import Tool
 from callboard.protocol.events import Event
 from callboard.protocol.questions import Answer, Question

@@ -23,8 +23,8 @@ from ...protocol.requests import RunRequest
 from ..work.agent.history import History
 from ..work.context import RunContext
 from ..work.meter import Meter
-from ..work.tools.collect import ToolOptions
 from ..work.tools.permissions import Permissions
+from ..work.tools.registry import ToolOptions
 from .attachments import attached
 from .children import Children
 from .execution import Answers, Execution
@@ -191,7 +191,7 @@ def _input(request: RunRequest, root: Root) -> Input:
     )
     if not request.knowledge:
         return input
-    from ..work.knowledge.shelf import named
+    from ..work.knowledge.registry import named
 
     return input.looked_up_in(named(name, root.config_dir) for name in request.knowledge)
 

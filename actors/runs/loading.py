@@ -19,7 +19,7 @@ from ...protocol.agent import Agent
 from ...protocol.requests import RunRequest
 from ..engine.graph.compat import MODES
 from ..io.stamps import Stamp, recorded, settled, unchanged
-from ..work.tools.collect import Shelf
+from ..work.tools.registry import Shelf
 from .finding import find
 from .hooks import Hooks
 from .target import Loaded, LoopAgent, WorkflowAgent, read

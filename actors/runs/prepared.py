@@ -29,7 +29,7 @@ from ..work.agent.history import History
 from ..work.agent.synonyms import renamed
 from ..work.agent.user import user_tools
 from ..work.record import Record
-from ..work.tools.of_agent import tools_of_agent
+from ..work.tools.registry import tools_of_agent
 from ..work.tools.tool import Tool
 from ..work.variables import Values, overridden, resolve_variables
 from .attachments import task_of
@@ -332,7 +332,7 @@ def _told(file: str, absent: Mapping[str, str], compat: str | None) -> tuple[Pro
 def _recipes_of(
     agent: Graph | Agent, directory: Path | None, context: RunContext, compat: str | None
 ) -> dict[str, Recipe]:
-    from ..work.knowledge.recipes import recipes_of
+    from ..work.knowledge.recipe import recipes_of
 
     return recipes_of(agent, directory, context.config_dir, context.environ, compat=compat)
 

@@ -31,7 +31,7 @@ from ..io.directories import config_dir as configured
 from ..io.settings import load_settings
 from ..work.models.engines import LocalEngines
 from ..work.models.gateway import Gateway
-from ..work.tools.collect import Shelf
+from ..work.tools.registry import Shelf
 from .loading import Loader
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from ..engine.graph.compat import MODES
 from ..engine.graph.findings import Surroundings
 from ..engine.graph.validate import check_draft, failure_text
 from ..io.directories import config_dir as configured
-from ..work.tools.collect import Shelf
+from ..work.tools.registry import Shelf
 from .document_checks import check_documents
 from .finding import Found, agents_near, find, text_of_problems
 from .model_checks import KnownModels, check_models

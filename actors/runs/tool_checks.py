@@ -15,7 +15,7 @@ from ...protocol.permissions import denies
 from ...protocol.problems import Problem, did_you_mean
 from ...protocol.settings import Settings
 from ..io.settings import load_settings
-from ..work.tools.collect import Shelf, agent_file, read_tool_file
+from ..work.tools.registry import Shelf, agent_file, read_tool_file
 
 
 def own_tools(directory: Path) -> tuple[list[str], list[Problem]]:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from .letters import Seat
     from .mcp.pool.servers import McpServers
     from .models.gateway import Gateway
-    from .tools.collect import Shelf, ToolOptions
+    from .tools.registry import Shelf, ToolOptions
 
 MAX_DEPTH = 3
 """How deep agents may call agents, by default (Loki's `max_agent_depth`)."""

@@ -126,7 +126,6 @@ class _Found:
                 self.real[variable.name], self.shown[variable.name] = value, written
 
     def about(self, variable: Variable, source: Source | None) -> str:
-        """What to say of a variable that has no value."""
         text = variable.description.strip()
         secret = self.lacks.get(variable.name)
         if secret is None:

@@ -12,8 +12,8 @@ import click
 import msgspec
 
 from ... import Root
+from ...actors.work.knowledge.base.base import Changes
 from ...actors.work.knowledge.base.model import BuildReport
-from ...actors.work.knowledge.base.stale import Changes
 from ...actors.work.knowledge.recipe import Recipe
 from ...actors.work.knowledge.service import Mode
 from ...protocol.errors import KnowledgeError, KnowledgeMissing, UsageError
@@ -196,7 +196,7 @@ def _status_text(seen: BaseInfo, changes: Changes | str | None) -> str:
             ["built", f"{seen.age}, generation {meta.generation}"],
             ["model", f"{meta.model}, {meta.dimension} numbers a vector" if meta.dimension else meta.model],
             ["holds", f"{counted(meta.chunks, 'chunk')} of {counted(meta.sources, 'source')}"],
-            ["chunks of", f"{kept.chunk_size:,} {kept.unit}, overlap {seen.overlap}"],
+            ["chunks of", f"{kept.chunk_size:,} characters, overlap {seen.overlap}"],
             ["language", kept.language],
         ]
     facts.append(["made of", _made_of(recipe)])

@@ -20,12 +20,11 @@ from ...actors.io.directories import config_dir as configured
 from ...actors.io.settings import load_settings
 from ...actors.runs.finding import built_in_agents, own_agents
 from ...actors.runs.target import load_agent
-from ...actors.work.knowledge import shelf
+from ...actors.work.knowledge import registry
+from ...actors.work.knowledge.base.layout import ENDING, Layout
 from ...actors.work.knowledge.base.model import Meta
-from ...actors.work.knowledge.base.places import ENDING, Places
-from ...actors.work.knowledge.embed import static
-from ...actors.work.knowledge.recipe import Recipe
-from ...actors.work.knowledge.recipes import recipes_of
+from ...actors.work.knowledge.embed import local
+from ...actors.work.knowledge.recipe import Recipe, recipes_of
 from ...actors.work.knowledge.split.split import OVERLAP
 from ...actors.work.models import weights
 from ...protocol.errors import CallboardError, KnowledgeError, UsageError
@@ -44,22 +43,22 @@ def recipes(target: str, config_dir: str | None) -> list[Recipe]:
     """
     base, _ = configured(config_dir, os.environ)
     if target.rstrip(os.sep).endswith(ENDING):
-        return [shelf.named(target.rstrip(os.sep), base)]
+        return [registry.named(target.rstrip(os.sep), base)]
     agent, colon, node = target.rpartition(":")
     if colon and not Path(target).exists():
         return [_one(load_agent(agent, config_dir=config_dir), node, base)]
-    file = shelf.file_of(target, base)
+    file = registry.file_of(target, base)
     if file is None:
         return list(_all(_agent(target, config_dir, base), base).values())
     if is_agent(target, base):
         agent_home = base / "agents" / target
         where = agent_home if agent_home.is_dir() else f"$(callboard agents path {target})"
         raise UsageError(
-            f"'{target}' is a knowledge base ({file}) and an agent as well; say which: {shelf.home(target, base)}"
+            f"'{target}' is a knowledge base ({file}) and an agent as well; say which: {registry.home(target, base)}"
             f" or {where}"
         )
-    recipe = shelf.named(target, base)
-    sys.stderr.write("".join(f"{safe(str(each))}\n" for each in shelf.warnings(target, base)))
+    recipe = registry.named(target, base)
+    sys.stderr.write("".join(f"{safe(str(each))}\n" for each in registry.warnings(target, base)))
     return [recipe]
 
 
@@ -77,7 +76,7 @@ def _agent(target: str, config_dir: str | None, base: Path) -> GraphAgent | Loop
         )
     if os.sep in target or is_agent(target, base) or Path(target).exists():
         return load_agent(target, config_dir=config_dir)
-    near = did_you_mean(target, [*shelf.names(base), *own_agents(base), *built_in_agents()])
+    near = did_you_mean(target, [*registry.names(base), *own_agents(base), *built_in_agents()])
     raise UsageError(
         f"'{target}' is no knowledge base, no agent and no directory of one;"
         f" {near or 'callboard kb lists the bases, callboard kb new makes one'}"
@@ -184,21 +183,21 @@ class BaseInfo:
 
 def base_info(recipe: Recipe) -> BaseInfo:
     """What there is now. Takes no lock, so a builder may be at work meanwhile."""
-    places = Places(recipe.directory)
-    size, building = _size(places), places.building.is_dir()
-    builder = places.builder() if building else ""
+    layout = Layout(recipe.directory)
+    size, building = _size(layout), layout.building.is_dir()
+    builder = layout.builder() if building else ""
     try:
-        number = places.number()
-        meta = places.meta(number) if number else None
-        unreadable = places.lost().told
+        number = layout.number()
+        meta = layout.meta(number) if number else None
+        unreadable = layout.lost().told
     except (KnowledgeError, OSError) as error:
         return BaseInfo(recipe=recipe, size=size, building=building, builder=builder, error=str(error))
     return BaseInfo(recipe=recipe, meta=meta, size=size, building=building, builder=builder, unreadable=unreadable)
 
 
-def _size(places: Places) -> int:
+def _size(layout: Layout) -> int:
     total = 0
-    for path in places.directory.rglob("*"):
+    for path in layout.directory.rglob("*"):
         try:
             total += path.stat().st_size if path.is_file() else 0
         except OSError:  # a generation that was removed meanwhile
@@ -222,17 +221,18 @@ def make_base(name: str, sources: tuple[str, ...], config_dir: str | None, **how
     """
     base, _ = configured(config_dir, os.environ)
     settings, _ = load_settings(base)
-    file = shelf.make(name, sources, base, loaders=tuple(settings.document_loaders), **how)
+    file = registry.make(name, sources, base, loaders=tuple(settings.document_loaders), **how)
     there = "" if config_dir is None else f" --config-dir {shlex.quote(config_dir)}"
-    target = shlex.quote(str(shelf.home(name, base))) if is_agent(name, base) else name  # for which both could be meant
+    both = is_agent(name, base)  # the name could mean either
+    target = shlex.quote(str(registry.home(name, base))) if both else name
     steps = [f"callboard kb build {target}{there}", f'callboard ask --kb {name}{there} "what you want to know"']
     if not (how["embedding_model"] or settings.rag_embedding_model or _has_weights()):
-        steps.insert(0, f"callboard models pull {static.PULLED_AS}")
+        steps.insert(0, f"callboard models pull {local.PULLED_AS}")
     return "\n".join([f"wrote {safe(str(file))}", "", *steps]) + "\n"
 
 
 def _has_weights() -> bool:
-    return weights.KNOWN[static.PULLED_AS].are_in(weights.directory(os.environ))
+    return weights.KNOWN[local.PULLED_AS].are_in(weights.directory(os.environ))
 
 
 def list_bases(config_dir: str | None, *, as_json: bool) -> str:
@@ -240,16 +240,16 @@ def list_bases(config_dir: str | None, *, as_json: bool) -> str:
     base, _ = configured(config_dir, os.environ)
     broken: list[list[str]] = []
     own: list[BaseInfo] = []
-    for name in shelf.names(base):
+    for name in registry.names(base):
         try:
-            own.append(base_info(shelf.named(name, base)))
+            own.append(base_info(registry.named(name, base)))
         except CallboardError as error:
             broken.append([name, "can't be read", "", one_line(str(error))])
     ofs = [base_info(recipe) for recipe in _of_agents(base)]
     if as_json:
         rows = [*(seen.to_wire() for seen in (*own, *ofs)), *({"target": row[0], "error": row[3]} for row in broken)]
         return json_object(bases=rows)
-    lines = [f"yours ({safe(str(shelf.folder(base)))})"]
+    lines = [f"yours ({safe(str(registry.folder(base)))})"]
     lines += columns([*map(_row, own), *broken]) or ["  none yet (callboard kb new NAME SOURCE... makes one)"]
     if ofs:
         lines += ["of agents", *columns([_row(seen) for seen in ofs])]

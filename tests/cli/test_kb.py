@@ -18,7 +18,7 @@ from threading import Thread
 import pytest
 from tiny_weights import put_weights
 
-from callboard.actors.work.knowledge.base.places import Places
+from callboard.actors.work.knowledge.base.layout import Layout
 from callboard.actors.work.library import AGENTS
 from callboard.actors.work.models import weights
 
@@ -199,9 +199,9 @@ def test_what_could_not_be_read_is_told_once_and_kept_in_status(callboard: Callb
 
 def test_a_build_under_way_is_told_from_one_that_was_interrupted(callboard: Callboard, home: Path) -> None:
     built(callboard)
-    places = Places(home / "knowledge" / "fruit.kb")
-    places.building.mkdir()
-    handle = places.build_lock()
+    layout = Layout(home / "knowledge" / "fruit.kb")
+    layout.building.mkdir()
+    handle = layout.build_lock()
     try:
         out = callboard("kb", "status", "fruit")[1]
         assert re.search(rf"  building   process {os.getpid()} since \d\d:\d\d:\d\d is at it\n", out)

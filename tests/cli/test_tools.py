@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from callboard.actors.work.tools.collect import OURS
+from callboard.actors.work.tools.registry import OURS
 
 Callboard = Callable[..., "tuple[int, str, str]"]
 

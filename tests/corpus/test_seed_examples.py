@@ -17,8 +17,8 @@ from corpus.strangers import WORKS, Seen, attempts, cannot, check, corpus, needs
 from person import Person
 
 import callboard
-from callboard.actors.work.tools.collect import ToolOptions
 from callboard.actors.work.tools.declare.read import read_tools
+from callboard.actors.work.tools.registry import ToolOptions
 from callboard.protocol.agent import read_agent
 from callboard.protocol.graph.read import draft_graph
 from callboard.protocol.problems import Problem, errors_in

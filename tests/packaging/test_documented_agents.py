@@ -17,7 +17,7 @@ from callboard.actors.work.agent.todo import todo_tools
 from callboard.actors.work.agent.user import user_tools
 from callboard.actors.work.context import MAX_DEPTH
 from callboard.actors.work.library import AGENTS
-from callboard.actors.work.tools.builtin import builtin_tools
+from callboard.actors.work.tools.builtin.table import builtin_tools
 from callboard.actors.work.tools.calls import RESULT_LIMIT
 from callboard.actors.work.tools.declare.read import read_tools
 from callboard.actors.work.tools.tool import TIMEOUT

@@ -33,8 +33,8 @@ from ...work.agent.todo import TodoList, refusing_todo_tools, todo_tools
 from ...work.agent.user import user_tools
 from ...work.record import Record
 from ...work.tools.calls import RESULT_LIMIT, Player
-from ...work.tools.guard import AS_CHILD, AT_ROOT
-from ...work.tools.of_agent import ToolsOfAgent
+from ...work.tools.checking import AS_CHILD, AT_ROOT
+from ...work.tools.registry import ToolsOfAgent
 from ...work.tools.tool import Tool
 from .decider import CONTINUE
 from .play import Conversation, Renewed, Talk

@@ -11,8 +11,7 @@ from ....protocol.messages import CallsBegun, Interrupted, ToolDone, WorkFailed
 from ....protocol.permissions import Permissions as Rules
 from ....supervisors import Actor
 from ...work.tools.calls import RESULT_LIMIT, Player
-from ...work.tools.checking import MOST_CALLS
-from ...work.tools.guard import AT_ROOT, RepeatGuard
+from ...work.tools.checking import AT_ROOT, MOST_CALLS, RepeatGuard
 from ...work.tools.permissions import Permissions
 from ...work.tools.tool import Tool
 from ..driver import Driver, Performer

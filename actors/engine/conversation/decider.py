@@ -50,9 +50,8 @@ from ...work.agent.todo import TodoList
 from ...work.letters import Inbox
 from ...work.record import Record
 from ...work.tools.calls import RESULT_LIMIT
-from ...work.tools.checking import Offer, tame
-from ...work.tools.guard import AT_ROOT, RepeatGuard
-from ...work.tools.rendering import text_of
+from ...work.tools.checking import AT_ROOT, Offer, RepeatGuard, tame
+from ...work.tools.tool import text_of
 from .rounds import Rounds
 
 if TYPE_CHECKING:

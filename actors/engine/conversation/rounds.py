@@ -16,10 +16,8 @@ from ....protocol.events import ToolFinished, ToolStarted
 from ....protocol.failure import Failure
 from ....protocol.messages import ToolDone, WorkFailed
 from ...work.tools.calls import EVENT_LIMIT
-from ...work.tools.checking import LONGEST_NAME, MOST_CALLS, Checks, Misfit, Offer, unknown
-from ...work.tools.guard import RepeatGuard
-from ...work.tools.rendering import shortened, text_of
-from ...work.tools.tool import Json
+from ...work.tools.checking import LONGEST_NAME, MOST_CALLS, Checks, Misfit, Offer, RepeatGuard, unknown
+from ...work.tools.tool import Json, shortened, text_of
 
 ORDERED = "ordered"
 """The lane of calls that are played one after another."""

@@ -33,8 +33,7 @@ from ...work.agent.family import NAME, read_texts, refused
 from ...work.agent.tasks import Task, TaskQueue, named
 from ...work.letters import Inbox
 from ...work.record import ChildRecord, Record
-from ...work.tools.rendering import shortened
-from ...work.tools.tool import Json
+from ...work.tools.tool import Json, shortened
 
 RESULT_PART = 8_000
 """Characters of the result of one task that are passed on to the agents of those that waited for it."""

@@ -21,7 +21,7 @@ from ....protocol.mcp.config import WHOLE
 from ....protocol.problems import did_you_mean
 from ....protocol.tree import Path
 from ...io.stamps import look
-from ...work.tools.collect import bare_name
+from ...work.tools.registry import bare_name
 from .findings import Findings, Surroundings
 from .key_checks import check_keys
 from .rules import parse_rule

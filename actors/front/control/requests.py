@@ -13,7 +13,7 @@ from ....protocol.control.own import StartRun
 from ....protocol.errors import Denied, UsageError
 from ....protocol.requests import Limits, RunRequest
 from ...runs.finding import is_installed
-from ...work.knowledge.shelf import is_path
+from ...work.knowledge.registry import is_path
 from ...work.models import weights
 
 if TYPE_CHECKING:

@@ -6,26 +6,11 @@ Headings, lists, tables and code keep their shape, since splitting goes by them.
 from __future__ import annotations
 
 HEADINGS = {f"h{level}": "#" * level + " " for level in range(1, 7)}
-_LINES = frozenset(
-    (
-        *("div", "section", "article", "main", "header", "aside", "hr", "dt", "dd", "figure", "figcaption", "form"),
-        *(
-            "fieldset",
-            "address",
-            "tr",
-            "li",
-            "br",
-            "caption",
-            "option",
-            "summary",
-            "details",
-            "body",
-            "html",
-            "nav",
-            "footer",
-        ),
-    )
+_LINE_TAGS = (
+    "div section article main header aside hr dt dd figure figcaption form fieldset address tr li br caption option"
+    " summary details body html nav footer"
 )
+_LINES = frozenset(_LINE_TAGS.split())
 _APART = frozenset(("p", "ul", "ol", "dl", "table", "blockquote", "pre")) | HEADINGS.keys()
 
 

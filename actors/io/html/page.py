@@ -120,7 +120,6 @@ class Reader:
     # --- what `scan` calls
 
     def begins(self, tag: str, attributes: str) -> None:
-        """See `Tags`."""
         if self._left_out:
             if tag == self._left_out[-1]:
                 self._left_out.append(tag)
@@ -134,7 +133,8 @@ class Reader:
                 self._around.append(tag)
         elif tag in _AROUND and not self._shows_links:
             self._around.append(tag)
-        given = attributes_of(attributes) if self._needs_attributes(tag) else {}
+        looking = not self.was_within and tag not in _EMPTY
+        given = attributes_of(attributes) if tag in _WITH_ATTRIBUTES or looking else {}
         if tag in ("a", "area"):
             self._link(given)
         elif tag == "base":
@@ -145,7 +145,6 @@ class Reader:
             self._open(tag, given)
 
     def ends(self, tag: str) -> None:
-        """See `Tags`."""
         if self._left_out:
             if tag == self._left_out[-1]:
                 self._left_out.pop()
@@ -156,14 +155,10 @@ class Reader:
             self._close(tag)
 
     def says(self, text: str) -> None:
-        """See `Tags`."""
         if not self._left_out and not self._around and self._is_wanted:
             self._writer.add(text)
 
     # --- one element
-
-    def _needs_attributes(self, tag: str) -> bool:
-        return tag in _WITH_ATTRIBUTES or (not self.was_within and tag not in _EMPTY)
 
     @property
     def _is_wanted(self) -> bool:

@@ -86,7 +86,6 @@ def unescaped(text: str) -> str:
 
 
 def _tag(page: str, found: re.Match[str], tags: Tags) -> int:
-    """Tell of a tag; where to go on."""
     tag = found[2].lower()
     if found[1]:
         tags.ends(tag)

@@ -228,7 +228,7 @@ class _Reader:
     def _sheet(self) -> str:
         """The first sheet that has something in it."""
         from ...work.knowledge.reading.bounds import Bounds, CantRead, Watch
-        from ...work.knowledge.reading.office.archive import Archive
+        from ...work.knowledge.reading.office.package import Archive
         from ...work.knowledge.reading.office.sheets import sheets_of
 
         bounds = Bounds()

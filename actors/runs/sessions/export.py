@@ -12,7 +12,7 @@ from ....protocol.chat import AssistantTurn, ToolTurn, Turn, UserTurn, text_of
 from ....protocol.session import Session
 from ....protocol.session_turns import turns_of
 from ...work.agent.todo import TodoList
-from ...work.tools.rendering import shortened
+from ...work.tools.tool import shortened
 
 if TYPE_CHECKING:
     from .store import Stored

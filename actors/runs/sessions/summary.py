@@ -13,7 +13,7 @@ from ....protocol.session import Session
 from ....protocol.session_turns import turns_of
 from ...work.agent.compaction import SUMMARIZER, estimate, told
 from ...work.agent.todo import TodoList
-from ...work.tools.rendering import shortened
+from ...work.tools.tool import shortened
 
 if TYPE_CHECKING:
     from ....protocol.settings import Settings

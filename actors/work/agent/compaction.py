@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ....protocol.chat import AssistantTurn, ChatRequest, TokenUsage, ToolTurn, Turn, UserTurn, text_of
-from ..tools.rendering import shortened
-from ..tools.rendering import text_of as as_text
+from ..tools.tool import shortened
+from ..tools.tool import text_of as as_text
 
 KEEP_LAST = 6
 """Turns that stay as they are, where the agent's `compression_keep_last` says no other number."""

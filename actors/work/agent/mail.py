@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from ....protocol.messages import FamilyCalled, Letter, Payload, Text
 from ..letters import PARENT, Address, PostOffice, Seat
-from ..tools.rendering import shortened
-from ..tools.tool import Arguments, Json, Tool
+from ..tools.tool import Arguments, Json, Tool, shortened
 from .family import ask_decider, family_tool, refused, text
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ....protocol.chat import ChatRequest, UserTurn
 from ....protocol.errors import CallboardError, ShuttingDown
-from ..tools.rendering import shortened
+from ..tools.tool import shortened
 
 if TYPE_CHECKING:
     from ....supervisors import Actor

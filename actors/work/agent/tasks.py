@@ -20,8 +20,7 @@ from typing import Literal
 import msgspec
 
 from ....protocol.errors import ToolFailed
-from ..tools.rendering import shortened
-from ..tools.tool import Json
+from ..tools.tool import Json, shortened
 
 MOST = 1_000
 """Tasks of one queue."""

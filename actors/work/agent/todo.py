@@ -13,8 +13,7 @@ import msgspec
 
 from ....protocol.errors import ToolFailed
 from ....protocol.messages import Todo, Todos
-from ..tools.rendering import shortened
-from ..tools.tool import Arguments, Json, Tool
+from ..tools.tool import Arguments, Json, Tool, shortened
 from .family import family_tool, number, text, whole_number
 
 MOST = 500

@@ -34,7 +34,7 @@ from ....supervisors.process import run_process
 from ...io.last_reply import last_reply
 from .base.base import Base
 from .base.build import build
-from .base.model import Embedder
+from .embed.embedder import Embedder
 from .prompting import as_query
 from .reading.bounds import CantRead, megabytes
 from .reading.read import Raw, read
@@ -121,7 +121,6 @@ def _whole(document: Document) -> str:
 
 
 def _command(text: str) -> str | None:
-    """The command between two backticks."""
     text = text.strip()
     return text[1:-1].strip() if len(text) > 2 and text[0] == text[-1] == "`" else None
 
@@ -142,11 +141,9 @@ class _Reading:
 
     @property
     def documents(self) -> list[Document]:
-        """All of them, in the order in which they were attached."""
         return [document for documents in self.sources.values() for document in documents]
 
     async def add(self, text: str) -> None:
-        """Read what one `-f` names."""
         if text.strip() == LAST_REPLY:
             self._keep("the last reply", [self._last_reply()])
         elif (command := _command(text)) is not None:
@@ -202,7 +199,6 @@ class _Reading:
         return Document(source="the last reply", text=reply, kind="markdown")
 
     async def _printed(self, command: str) -> Document:
-        """What the command prints."""
         name, most = f"`{command}`", self._settings.bounds.text
         try:
             done = await run_process(

@@ -105,7 +105,6 @@ def read_whole(path: Path) -> Whole:
 
 
 def _looked_at(path: Path) -> dict[str, Any]:
-    """What stands at its top, as far as it can be read."""
     values: dict[str, Any] = {}
     if not path.is_file():
         return values
@@ -237,7 +236,6 @@ class _Bounded:
         self._left = MOST
 
     def read(self, size: int = -1, /) -> bytes:
-        """The next bytes."""
         trio.from_thread.check_cancelled()
         data = self._file.read(size)
         self._left -= len(data)
@@ -275,14 +273,12 @@ class _Cursor:
         self._take()
 
     def scalar(self) -> str:
-        """A text."""
         event = self._next
         self._enter(yaml.ScalarEvent, "a text or a number")
         value: str = event.value
         return value
 
     def pairs(self) -> Iterator[str]:
-        """The keys of a mapping."""
         if self._is_empty():
             return
         self._enter(yaml.MappingStartEvent, "a mapping")
@@ -291,7 +287,6 @@ class _Cursor:
         self._take()
 
     def items(self) -> Iterator[None]:
-        """The places of a list."""
         if self._is_empty():
             return
         self._enter(yaml.SequenceStartEvent, "a list")
@@ -300,12 +295,10 @@ class _Cursor:
         self._take()
 
     def scalars(self) -> Iterator[str]:
-        """The texts of a list."""
         for _ in self.items():
             yield self.scalar()
 
     def skip(self) -> None:
-        """Go past a value, whatever it is."""
         depth = 0
         while True:
             event = self._take()

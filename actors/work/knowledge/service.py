@@ -35,17 +35,16 @@ from ....supervisors.pool import Pool
 from ....supervisors.statistics import PoolStatistics
 from ...io.directories import cache_dir
 from .base import build as building
-from .base.base import TOP_K, Base, Rerank
-from .base.model import BuildReport, Embedder, Meta, Progress, Settings
-from .base.places import Places
-from .base.stale import Changes, changes
-from .base.troubles import told
+from .base.base import TOP_K, Base, Changes, Rerank, changes
+from .base.layout import Layout, told
+from .base.model import BuildReport, Meta, Progress, Settings
 from .embed.cache import EmbeddingCache, default_path
+from .embed.embedder import Embedder
 from .embed.embedders import Embedders
 from .progress import Telling, tell_built
 from .prompting import as_query
 from .recipe import Recipe, encoded
-from .rerank.rerankers import Rerankers
+from .rerank import Rerankers
 from .sources.found import Finding, SourceSettings
 from .sources.gather import gather
 from .sources.specs import parse
@@ -118,12 +117,12 @@ class Knowledge:
 
     async def meta(self, recipe: Recipe) -> Meta | None:
         """What the base on the disk says of itself; None if there is none."""
-        places = Places(recipe.directory)
+        layout = Layout(recipe.directory)
 
         def looked_up() -> Meta | None:
-            with told(places):
-                number = places.number()
-                return places.meta(number) if number else None
+            with told(layout):
+                number = layout.number()
+                return layout.meta(number) if number else None
 
         return await trio.to_thread.run_sync(looked_up)
 
@@ -185,21 +184,21 @@ class Knowledge:
         if not recipe.documents:
             raise KnowledgeError(f"{recipe.what} names no documents, so there is nothing to build from")
         embedder, settings = self._plan(recipe, known)
-        trail = self._trail(recipe.directory)
-        async with aclosing(self._found(me, recipe, recipe.documents, trail)) as found:
+        history = self._history(recipe.directory)
+        async with aclosing(self._found(me, recipe, recipe.documents, history)) as found:
             report = await building.build(
                 me,
                 recipe.directory,
                 found,
                 embedder=embedder,
-                splitter=partial(split, size=settings.chunk_size, overlap=settings.chunk_overlap, unit=settings.unit),
+                splitter=partial(split, size=settings.chunk_size, overlap=settings.chunk_overlap),
                 settings=settings,
                 recipe=encoded(recipe),
                 on_progress=telling,
                 rebuild=rebuild,
                 wait=wait,
             )
-        await trio.to_thread.run_sync(_forget, trail)
+        await trio.to_thread.run_sync(_forget, history)
         return report
 
     async def renew(self, recipe: Recipe) -> None:
@@ -216,7 +215,7 @@ class Knowledge:
         """
         self._pool.retire(str(recipe.directory))
         await building.drop(recipe.directory)
-        await trio.to_thread.run_sync(_forget, self._trail(recipe.directory))
+        await trio.to_thread.run_sync(_forget, self._history(recipe.directory))
 
     async def changes(self, me: Actor, recipe: Recipe, *, pages: bool = False) -> Changes:
         """What has changed since the base was built.
@@ -369,7 +368,6 @@ class Knowledge:
     # --- how it is built -----------------------------------------------------------------------------------------
 
     def _plan(self, recipe: Recipe, known: Meta | None) -> tuple[Embedder, Settings]:
-        """By what, and how, a base is to be built that is there already, or not."""
         if known is None:
             settled = recipe.settled(self.settings)
             model = settled.embedding_model
@@ -388,9 +386,9 @@ class Knowledge:
         return embedder, msgspec.structs.replace(default, chunk_size=size, chunk_overlap=overlap)
 
     def _found(
-        self, me: Actor, recipe: Recipe, specs: Sequence[str], trail: Path | None
+        self, me: Actor, recipe: Recipe, specs: Sequence[str], history: Path | None
     ) -> AsyncGenerator[Finding, None]:
-        return gather(me, specs, base=recipe.base, environ=self.environ, settings=self.sources, trail=trail)
+        return gather(me, specs, base=recipe.base, environ=self.environ, settings=self.sources, history=history)
 
     def _is_path(self, spec: str) -> bool:
         try:
@@ -398,8 +396,7 @@ class Knowledge:
         except UsageError:
             return True  # `gather` says what is wrong with it
 
-    def _trail(self, directory: Path) -> Path:
-        """Where crawls for that base remember what they have seen."""
+    def _history(self, directory: Path) -> Path:
         name = hashlib.sha256(str(directory).encode(errors="surrogateescape")).hexdigest()[:16]
         return cache_dir(self.environ) / "knowledge" / "trails" / name
 
@@ -444,6 +441,6 @@ async def _opened(_: Actor, directory: str) -> AsyncIterator[Base]:
         base.close()
 
 
-def _forget(trail: Path) -> None:
+def _forget(history: Path) -> None:
     """All pages were used, so the next build is to look at them again."""
-    shutil.rmtree(trail, ignore_errors=True)
+    shutil.rmtree(history, ignore_errors=True)

@@ -25,11 +25,13 @@ import trio
 from ....protocol.errors import ConfigError, CredentialsError, KnowledgeError, Unsupported
 from ....protocol.events import Warned
 from ....protocol.knowledge import Chunk, Document, Unreadable
+from ..models.gateway import Emitter
 from .base.build import build
 from .base.model import BuildReport, Progress, Settings, Source
 from .loki_file import Head, Text, Whole, is_loki_file, read_whole
 from .reading import kinds
 from .recipe import Recipe, encoded
+from .sources.found import Held
 from .split.cutter import Lines
 from .split.split import Ids
 
@@ -125,8 +127,8 @@ async def _each(sources: Sequence[_Text]) -> AsyncIterator[Source | Unreadable]:
 
 
 @final
-class _Text:
-    """A text of the file, as a source of the base.
+class _Text(Held):
+    """A text of the file, as a source of the base: one document, of which only the chunks are left.
 
     Attributes:
         chunks: its pieces.
@@ -134,21 +136,10 @@ class _Text:
     """
 
     def __init__(self, source: str, origin: _Origin, chunks: Sequence[Chunk], vectors: Mapping[str, bytes]) -> None:
-        self.source = source
-        self.size = origin.size
-        self.mtime = origin.mtime
+        document = Document(source=source, text="", kind=kinds.by_name(source))
+        super().__init__(source, origin.digest, [document], origin.size, origin.mtime)
         self.chunks = chunks
         self.vectors = vectors
-        self.reader = ""
-        self._digest = origin.digest
-
-    async def digest(self) -> str:
-        """Of the file that it was made of, as far as that is known."""
-        return self._digest
-
-    async def documents(self) -> Sequence[Document | Unreadable]:
-        """One, of which only the chunks are left."""
-        return [Document(source=self.source, text="", kind=kinds.by_name(self.source))]
 
 
 @final
@@ -167,8 +158,7 @@ class _Taken:
         self.dimension = len(first) // 2 or embedder.dimension
         self.made = 0
 
-    async def embed(self, me: Actor, texts: Sequence[str], *, query: bool = False) -> Floats:
-        """See `base.model.Embedder`."""
+    async def embed(self, me: Emitter, texts: Sequence[str], *, query: bool = False) -> Floats:
         import numpy as np
 
         missing = [text for text in texts if text not in self._vectors]
@@ -212,7 +202,6 @@ def _sources(whole: Whole, recipe: Recipe, file: Path) -> list[_Text]:
 
 
 def _chunks(name: str, text: Text, whole: str) -> list[Chunk]:
-    """The pieces with the lines of the whole text that they are found in."""
     lines, ids, after = Lines(whole), Ids(), 0
     chunks = []
     for piece in text.pieces:
@@ -247,7 +236,6 @@ def _origin(text: Text, place: Path | None, written: float) -> _Origin:
 
 
 def _place(path: str, recipe: Recipe) -> Path | None:
-    """Where a source is on this disk; None for pages and what loaders have made."""
     if not path.startswith("/"):
         return None
     place, base = Path(os.path.normpath(path)), _base(recipe)
@@ -260,7 +248,6 @@ def _place(path: str, recipe: Recipe) -> Path | None:
 
 
 def _name(place: Path, recipe: Recipe) -> str:
-    """As `sources.gather` would call it."""
     base = _base(recipe)
     named_from_here = any(document.startswith("..") for document in recipe.documents)
     return os.path.relpath(place, base) if place.is_relative_to(base) or named_from_here else str(place)

@@ -17,8 +17,7 @@ from ....protocol.events import ToolFinished, ToolStarted
 from ....protocol.messages import ToolDone
 from ....protocol.permissions import Permissions as Rules
 from .permissions import Permissions
-from .rendering import shortened, text_of
-from .tool import Json, Shown, Tool
+from .tool import Json, Shown, Tool, shortened, text_of
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
@@ -78,15 +77,15 @@ class Player:
         code = "cancelled"
         result = ""
         try:
-            sight = await self._permissions.admit(me, tool, arguments, self._own)
+            access = await self._permissions.admit(me, tool, arguments, self._own)
             if tool.means is not None:
                 tool, arguments = await tool.means(me, arguments)
-                sight = await self._permissions.admit(me, tool, arguments, self._own)
+                access = await self._permissions.admit(me, tool, arguments, self._own)
             began = trio.current_time()  # what a person took to allow it does not count
             if tool.decided is not None:
                 run = tool.decided(me, work.key, arguments)
             else:
-                run = tool.run(me, arguments) if tool.seeing is None else tool.seeing(me, arguments, sight)
+                run = tool.run(me, arguments) if tool.run_within is None else tool.run_within(me, arguments, access)
             value = await self._in_time(tool, run)
             error = _admitted_failure(value)
             code = "tool_error" if error is not None else ""

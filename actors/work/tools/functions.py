@@ -134,7 +134,6 @@ def _schema(
 
 
 def _documentation(function: Function) -> tuple[str, dict[str, str]]:
-    """What the docstring says about the function, and about each parameter."""
     text = inspect.getdoc(function)
     if not text:
         return "", {}

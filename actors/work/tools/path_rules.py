@@ -13,8 +13,8 @@ A pattern becomes regular expressions on absolute paths. What stands before its 
 directory; in a `deny` or an `ask` its links are followed too, so that `private/*` still denies the files when `private`
 is a link and a call names the directory behind it. What is denied is so with all that is below it.
 
-Between the judgement and the use a link may be put in the way. A call is therefore handed a `Sight`: the paths that
-were judged, and the rules for what else it comes across. What it opens has to be one of the former.
+Between the judgement and the use a link may be put in the way. A call is therefore handed a `FileAccess`: the paths
+that were judged, and the rules for what else it comes across. What it opens has to be one of the former.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def forms_of(text: str, here: Here) -> tuple[str, ...]:
         os.fsencode(whole)
         real = os.path.realpath(whole)
         head, tail = os.path.split(whole.rstrip("/"))
-        entry = real if tail in ("", os.curdir, os.pardir) else _joined(os.path.realpath(head), tail)
+        entry = real if tail in ("", os.curdir, os.pardir) else f"{os.path.realpath(head).rstrip('/')}/{tail}"
     except (UnicodeError, ValueError):
         return ()
     return tuple(dict.fromkeys((_plain(whole), entry, real)[::-1]))[::-1]
@@ -110,7 +110,7 @@ class Bar(msgspec.Struct, frozen=True):
     rule: PathRule
 
 
-class Sight(msgspec.Struct, frozen=True, kw_only=True):
+class FileAccess(msgspec.Struct, frozen=True, kw_only=True):
     """Which files a permitted call may show and touch.
 
     Attributes:
@@ -158,7 +158,6 @@ def _expressions(pattern: str, verdict: Verdict, here: Here) -> Iterator[str]:
 
 
 def _parted(pattern: str) -> tuple[str, str]:
-    """A pattern's directories up to the first part with a wildcard, and the rest."""
     parts = pattern.split("/")
     wild = next((at for at, part in enumerate(parts) if _WILD.search(part)), len(parts))
     return "/".join(parts[:wild]) or "/", "/".join(parts[wild:])
@@ -191,7 +190,3 @@ def _translated(pattern: str) -> str:
 
 def _plain(path: str) -> str:
     return "/" + os.path.normpath(path).lstrip("/")
-
-
-def _joined(head: str, tail: str) -> str:
-    return f"{head.rstrip('/')}/{tail}"

@@ -42,9 +42,8 @@ from ....protocol.errors import NobodyToAsk, ToolFailed
 from ....protocol.permissions import PermissionRule, Verdict, denies
 from ....protocol.permissions import Permissions as Rules
 from ....protocol.questions import Question
-from .path_rules import STRICTNESS, Bar, Here, PathRule, Sight, folds, forms_of
-from .rendering import shortened, text_of
-from .tool import Arguments, Json, Tool
+from .path_rules import STRICTNESS, Bar, FileAccess, Here, PathRule, folds, forms_of
+from .tool import Arguments, Json, Tool, shortened, text_of
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
@@ -120,11 +119,11 @@ class Permissions:
         """What is to become of a call; `own` are the rules of the agent that makes it."""
         return self._judged(tool, arguments, own)[0]
 
-    def _judged(self, tool: Tool, arguments: Arguments, own: Rules | None) -> tuple[Verdict, Sight]:
+    def _judged(self, tool: Tool, arguments: Arguments, own: Rules | None) -> tuple[Verdict, FileAccess]:
         """The verdict, and what the call may show and touch if it goes ahead without a question."""
         harmless = tool.effect in ("none", "read") or tool.origin in ("file", "function")
         if not self._rules and not own and not self._ceilings and harmless:
-            return "allow", Sight()
+            return "allow", FileAccess()
         call = _Call(tool, arguments, Here.of(self._here))
         said: Verdict | None = "allow" if self._allows(tool) else _ruled(self._rules, call)
         if said is None:
@@ -132,16 +131,16 @@ class Permissions:
         said = _stricter(said, _ruled(own, call) if own else None)
         if any(_ruled(rules, call) == "deny" for rules in self._ceilings):
             said = "deny"
-        bars = tuple(self._bars(call, own)) if tool.reads or tool.seeing is not None else ()
+        bars = tuple(self._bars(call, own)) if tool.reads or tool.run_within is not None else ()
         for bar in bars:
             if tool.subject == "path":
                 found = bar.rule.verdict(call.forms, fold=call.fold)
                 said = _stricter(said, found if found in bar.verdicts else None)
         leads = call.forms[-1] if len(call.forms) > 1 else ""
-        sight = Sight(judged=frozenset(call.forms), bars=bars, fold=call.fold, leads=leads)
+        access = FileAccess(judged=frozenset(call.forms), bars=bars, fold=call.fold, leads=leads)
         if self.yes or tool.name in self._always:
-            return ("allow" if said == "ask" else said), _asked_about(sight)
-        return said, sight
+            return ("allow" if said == "ask" else said), _asked_about(access)
+        return said, access
 
     def _bars(self, call: _Call, own: Rules | None) -> Iterator[Bar]:
         """The patterns that hold for every file that the call comes across, each once."""
@@ -158,18 +157,18 @@ class Permissions:
     def _allows(self, tool: Tool) -> bool:
         return tool.name in self._allowed or (tool.alias != "" and tool.alias in self._allowed)
 
-    async def admit(self, me: Actor, tool: Tool, arguments: Arguments, own: Rules | None = None) -> Sight:
+    async def admit(self, me: Actor, tool: Tool, arguments: Arguments, own: Rules | None = None) -> FileAccess:
         """Return what the call may show and touch, if it may go ahead; asks a person on behalf of `me` if need be.
 
         Raises:
             ToolFailed: it may not; the text says why, for the model and for people reading along.
         """
-        verdict, sight = self._judged(tool, arguments, own)
+        verdict, access = self._judged(tool, arguments, own)
         if verdict == "allow":
-            return sight
+            return access
         if verdict == "deny":
             raise ToolFailed(f"'{tool.name}' was not run: the permissions deny this call")
-        shown = {**arguments, "leads to": sight.leads} if sight.leads else arguments
+        shown = {**arguments, "leads to": access.leads} if access.leads else arguments
         said = await self._ask(me, tool, arguments, own, _shown(tool, shown))
         if said.lower() == "always":
             self._always.add(tool.name)
@@ -177,7 +176,7 @@ class Permissions:
         elif said.lower() not in ("yes", "y"):
             why = "" if said.lower() in ("no", "n", "") else f": {said}"
             raise ToolFailed(f"'{tool.name}' was not run: the user refused{why}")
-        return _asked_about(sight)
+        return _asked_about(access)
 
     async def _ask(self, me: Actor, tool: Tool, arguments: Arguments, own: Rules | None, shown: str) -> str:
         question = Question(
@@ -245,7 +244,6 @@ class _Call:
 
 
 def _ruled(rules: Rules, call: _Call) -> Verdict | None:
-    """What the rules say about a call; None if they say nothing."""
     rule = _rule_for(rules, call.names)
     return _by_subject(rule, call) if isinstance(rule, PermissionRule) else rule
 
@@ -267,9 +265,9 @@ def _stricter(said: Verdict, other: Verdict | None) -> Verdict:
     return said if other is None or STRICTNESS[said] >= STRICTNESS[other] else other
 
 
-def _asked_about(sight: Sight) -> Sight:
+def _asked_about(access: FileAccess) -> FileAccess:
     """What may be seen once a person has agreed to the call: what is asked for too."""
-    return msgspec.structs.replace(sight, bars=tuple(Bar(_DENY, bar.rule) for bar in sight.bars))
+    return msgspec.structs.replace(access, bars=tuple(Bar(_DENY, bar.rule) for bar in access.bars))
 
 
 def _by_subject(rule: PermissionRule, call: _Call) -> Verdict | None:
@@ -290,7 +288,6 @@ def _by_subject(rule: PermissionRule, call: _Call) -> Verdict | None:
 
 
 def _matches(pattern: str, verdict: Verdict, call: _Call) -> bool:
-    """Whether a pattern matches a call whose subject is no path."""
     if call.tool.shell and pattern != "*":
         command = " ".join(call.text.split())
         if verdict == "allow":
@@ -319,7 +316,6 @@ def _bare_command(part: str) -> str:
 
 
 def _texts_in(arguments: Json) -> list[str]:
-    """The texts in a JSON value, as many as are looked at."""
     found: list[str] = []
     todo = [arguments]
     while todo and len(found) < _VALUES:

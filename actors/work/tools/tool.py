@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 
-from ....protocol.chat import Part
+from ....protocol.chat import FilePart, ImagePart, Part, TextPart
 from ....protocol.chat import Tool as ToolSpec
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
-    from .path_rules import Sight
+    from .path_rules import FileAccess
 
 __all__ = ["Arguments", "Effect", "Json", "Meaning", "Origin", "Shown", "Tool", "ToolSpec"]
 
@@ -32,7 +32,7 @@ Json: TypeAlias = Any
 Arguments: TypeAlias = dict[str, Json]
 Run: TypeAlias = Callable[["Actor", Arguments], Awaitable[Json]]
 
-RunWithin: TypeAlias = Callable[["Actor", Arguments, "Sight"], Awaitable[Json]]
+RunWithin: TypeAlias = Callable[["Actor", Arguments, "FileAccess"], Awaitable[Json]]
 
 Decided: TypeAlias = Callable[["Actor", int, Arguments], Awaitable[Json]]
 
@@ -73,8 +73,8 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
         means: for a tool that calls others (`mcp_invoke_*`): the tool and the arguments that a call of it means. They
             need permission as well, and are what is run. Raises `ToolFailed` for a call that means nothing.
         reads: whether its result shows names or contents of files; see `permissions`.
-        seeing: as `run`, for a tool that opens files in our process: it stays within what the permissions say of files.
-            A call that was permitted is played by this.
+        run_within: as `run`, for a tool that opens files in our process: it stays within what the permissions say of
+            files. A call that was permitted is played by this.
         elsewhere: it is the caller of the run who plays it: a call of it ends the agent's work, and the next run goes
             on from its result. Only the agent that was named is offered it.
         decided: in place of `run`, for a tool over what a conversation itself remembers: asks its decider (the actor
@@ -93,7 +93,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     synonyms: Mapping[str, str] = {}
     means: Meaning | None = None
     reads: bool = False
-    seeing: RunWithin | None = None
+    run_within: RunWithin | None = None
     elsewhere: bool = False
     decided: Decided | None = None
 
@@ -106,3 +106,36 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     def name(self) -> str:
         """As the model calls it."""
         return self.spec.name
+
+
+# --- values as bounded texts: for the model, for events, for people
+
+_encoder = msgspec.json.Encoder()
+
+
+def text_of(value: Any) -> str:
+    """A value as the model reads it: a text as it is, anything else as JSON; what JSON lacks, by its `repr`.
+
+    Of what is shown, images and files by their names.
+    """
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Shown):
+        return "\n".join(part.text if isinstance(part, TextPart) else f"[{_named(part)}]" for part in value.parts)
+    try:
+        return _encoder.encode(value).decode()
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return repr(value)
+
+
+def _named(part: ImagePart | FilePart) -> str:
+    return f"file {part.name}" if isinstance(part, FilePart) else f"image, {part.media_type}, {len(part.data)} bytes"
+
+
+def shortened(text: str, limit: int) -> str:
+    """The text in about `limit` characters: beginning and end, and between them how much is left out."""
+    if len(text) <= limit:
+        return text
+    head = limit * 2 // 3
+    tail = limit - head
+    return f"{text[:head]}\n[... {len(text) - limit} characters left out ...]\n{text[len(text) - tail :]}"

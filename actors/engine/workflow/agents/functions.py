@@ -18,8 +18,8 @@ import trio
 from .....protocol.errors import GraphMistake
 from .....protocol.problems import did_you_mean
 from .....protocol.workflow.agents import FunctionTools, ToolEntry
-from ....work.tools.collect import Shelf, ToolOptions, read_tool_file
 from ....work.tools.files.handing import Host
+from ....work.tools.registry import Shelf, ToolOptions, read_tool_file
 from ....work.tools.tool import TIMEOUT, Arguments, Json, Tool, ToolSpec
 from ..places import HOST, function_files, functions_directory, module_name, roots_of
 from .shown import shown
@@ -27,7 +27,7 @@ from .shown import shown
 if TYPE_CHECKING:
     from .....supervisors import Actor
     from ....work.tools.declare.declaration import Declaration, Schema
-    from ....work.tools.files.home import Home
+    from ....work.tools.files.environment import Home
     from .resources import GraphResources
 
 ALL = ":All"

@@ -20,8 +20,7 @@ import yaml
 from .....protocol.errors import GraphMistake, ToolFailed
 from .....protocol.problems import did_you_mean
 from .....protocol.workflow.agents import Skills
-from ....work.tools.rendering import shortened
-from ....work.tools.tool import Arguments, Json, Tool, ToolSpec
+from ....work.tools.tool import Arguments, Json, Tool, ToolSpec, shortened
 
 if TYPE_CHECKING:
     from .....supervisors import Actor

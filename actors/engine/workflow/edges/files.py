@@ -24,7 +24,7 @@ import trio
 
 from .....protocol.errors import ToolFailed
 from ....work.tools.files.asking import Clock, NotUnderstood, answer_to
-from ....work.tools.files.home import inherited
+from ....work.tools.files.environment import inherited
 from ....work.tools.files.limits import USUAL, impose
 from ....work.tools.files.output import Printed
 from ..places import HOST, function_files, roots_of

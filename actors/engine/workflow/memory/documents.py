@@ -11,7 +11,7 @@ import trio
 
 from .....protocol.errors import CallboardError
 from .....protocol.workflow.agents import FileSource
-from ....work.knowledge.embed import lexical
+from ....work.knowledge.embed import local
 from ....work.knowledge.recipe import Recipe
 from .stores import Experience, Question
 from .vectors import OrWords
@@ -60,7 +60,7 @@ class Documents:
         recipe = await self._there(me)
         above = min(question.threshold, 0.0) if self._by_words else question.threshold
         found = await self._context.knowledge.near(
-            me, recipe, question.text, top_k=question.top_k, above=above - lexical.LEAST
+            me, recipe, question.text, top_k=question.top_k, above=above - local.LEAST
         )
         return [hit.text for hit in found.chunks]
 
@@ -82,10 +82,10 @@ class Documents:
             if not self._words.stands_in(error):
                 raise
             self._words.warn(me, error)
-            recipe = msgspec.structs.replace(recipe, embedding_model=lexical.MODEL)
+            recipe = msgspec.structs.replace(recipe, embedding_model=local.WORDS)
             await knowledge.ready(me, [recipe])
         if self._recipe is None:
-            self._by_words = await knowledge.model_of(me, recipe) == lexical.MODEL
+            self._by_words = await knowledge.model_of(me, recipe) == local.WORDS
             self._recipe = recipe
         return recipe
 

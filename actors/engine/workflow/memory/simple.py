@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import trio
 
-from ....work.knowledge.embed import lexical
+from ....work.knowledge.embed import local
 from .likeness import brief, likeness, plain
 from .notebook import Note, Notebook
 from .stores import Experience, Question
@@ -64,8 +64,8 @@ class Simple:
         embedder = self._embedder(me)
         asked = (await embedder.embed(me, [text], query=True))[0].tobytes()
         notes = await self._with_vectors(me, embedder, notes, len(asked))
-        if embedder.model == lexical.MODEL:  # other cosines than those of meaning: one word in common is near enough
-            question = msgspec.structs.replace(question, threshold=min(question.threshold, lexical.LEAST))
+        if embedder.model == local.WORDS:  # other cosines than those of meaning: one word in common is near enough
+            question = msgspec.structs.replace(question, threshold=min(question.threshold, local.LEAST))
         return await trio.to_thread.run_sync(partial(_nearest, list(notes.values()), asked, text, question))
 
     async def remember(self, me: Actor, experience: Experience) -> None:

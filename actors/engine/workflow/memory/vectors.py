@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from .....protocol.errors import ConfigError, CredentialsError, ModelError, Unsupported
 from .....protocol.events import Warned
-from ....work.knowledge.embed import lexical
+from ....work.knowledge.embed import local
 
 if TYPE_CHECKING:
     from .....supervisors import Actor
     from ....work.context import RunContext
-    from ....work.knowledge.base.model import Embedder
-    from ....work.knowledge.embed.embedder import Vectors
+    from ....work.knowledge.embed.embedder import Embedder, Vectors
     from ....work.models.gateway import Emitter
 
 
@@ -63,13 +62,13 @@ class OrWords:
             if not self.stands_in(error):
                 return None  # who needs it learns what is wrong, and how to mend it
             self.warn(me, error)
-            return lexical.MODEL
+            return local.WORDS
         return None
 
     @property
     def by_words(self) -> bool:
         """Whether words stand in."""
-        return self._embedder is not None and self._embedder.model == lexical.MODEL
+        return self._embedder is not None and self._embedder.model == local.WORDS
 
     @property
     def model(self) -> str:
@@ -87,7 +86,7 @@ class OrWords:
             if self.by_words or not self.stands_in(error):
                 raise
             self.warn(me, error)
-            self._embedder = self._context.knowledge.embedder(me, lexical.MODEL)
+            self._embedder = self._context.knowledge.embedder(me, local.WORDS)
             return await self._embedder.embed(me, texts, query=query)
 
     def stands_in(self, error: Exception) -> bool:

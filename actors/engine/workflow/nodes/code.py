@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from ....work.tools.files.home import inherited
+from ....work.tools.files.environment import inherited
 from ..workspace import ATTACHMENTS
 from .python import Script, failure, run_script
 

@@ -28,7 +28,7 @@ from .....protocol.errors import GraphMistake, NodeFailed, ProcessError
 from .....protocol.events import ToolFinished, ToolStarted
 from .....protocol.workflow.model import PythonConfig
 from .....supervisors.child import ProcessStop
-from ....work.tools.files.home import inherited
+from ....work.tools.files.environment import inherited
 from ....work.tools.files.limits import MIB, Limits, impose, kill, watch
 from ....work.tools.files.output import Printed
 from ..edges.conditions import CODE_FAILED

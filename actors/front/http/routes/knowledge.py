@@ -20,7 +20,7 @@ _route = partial(route, tag="knowledge")
 @_route("GET", "/v1/rags", gives=RagsList)
 async def listed(call: Call) -> ASGIApp:
     """Knowledge bases with a name."""
-    from ....work.knowledge.shelf import names
+    from ....work.knowledge.registry import names
 
     return reply(RagsList(rags=[RagTold(name=name) for name in names(call.api.root.config_dir)]))
 
@@ -28,7 +28,7 @@ async def listed(call: Call) -> ASGIApp:
 @_route("POST", "/v1/rags/{name}/rebuild", gives=RebuildReply, errors=(404, 502))
 async def rebuild(call: Call) -> ASGIApp:
     """Build a knowledge base anew."""
-    from ....work.knowledge.shelf import named, names
+    from ....work.knowledge.registry import named, names
 
     root, name = call.api.root, call.path("name")
     if name not in names(root.config_dir):

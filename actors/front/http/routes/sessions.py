@@ -128,7 +128,7 @@ async def _check_agent(call: Call, name: str) -> None:
 
 
 async def _check_rag(call: Call, name: str) -> None:
-    from ....work.knowledge.shelf import names
+    from ....work.knowledge.registry import names
 
     if name not in await trio.to_thread.run_sync(names, call.api.root.config_dir):
         raise UsageError(f"there is no knowledge base '{name[:60]}'; GET /v1/rags lists those there are")

@@ -13,23 +13,21 @@ A base goes on reading the generation it has opened, also while a build runs; `r
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, TypeVar, final
 
+import msgspec
 import trio
 
-from .....protocol.knowledge import Chunk, Retrieved
-from .catalogue import Known, Row
-from .fusion import Fusion, best_first
-from .generation import Generation, Query
-from .handed import embedded_text
-from .lost import Lost
-from .model import Meta
+from .....protocol.knowledge import Chunk, Retrieved, Unreadable
+from .catalogue import Kept, Known, Lost, Row, by_name
+from .generation import Fusion, Generation, best_first
+from .layout import Layout
+from .model import Meta, Source, embedded_text, is_unicode, no_unicode
 from .passages import retrieved
-from .places import Places
 
 if TYPE_CHECKING:
     from .model import Floats
@@ -52,8 +50,8 @@ Rerank: TypeAlias = Callable[[str, Sequence[str]], Awaitable[Sequence[float]]]
 class Base:
     """See the module. Any task may use it, many at once."""
 
-    def __init__(self, places: Places, generation: Generation, limiter: trio.CapacityLimiter) -> None:
-        self._places = places
+    def __init__(self, layout: Layout, generation: Generation, limiter: trio.CapacityLimiter) -> None:
+        self._layout = layout
         self._generation = generation
         self._limiter = limiter
         self._refreshing = trio.Lock()
@@ -68,8 +66,8 @@ class Base:
             KnowledgeError: what is there is broken, or of another version; the text says what to run.
         """
         limiter = trio.CapacityLimiter(THREADS)
-        places = Places(directory)
-        return cls(places, await _opened(places, limiter), limiter)
+        layout = Layout(directory)
+        return cls(layout, await _opened(layout, limiter), limiter)
 
     @property
     def meta(self) -> Meta:
@@ -79,7 +77,7 @@ class Base:
     @property
     def directory(self) -> Path:
         """Where it is."""
-        return self._places.directory
+        return self._layout.directory
 
     async def retrieve(
         self,
@@ -107,9 +105,9 @@ class Base:
             KnowledgeError: the vector is not of this base's model, or its files broke.
         """
         limit = top_k * RERANKED if rerank else top_k
-        query = Query(text=text, vector=vector, limit=limit, filters=tuple(sorted(set(filters))), fusion=fusion)
         async with self._reading() as generation:
-            ranked = await self._in_thread(partial(generation.find, query))
+            find = partial(generation.find, text, vector, limit, tuple(sorted(set(filters))), fusion)
+            ranked = await self._in_thread(find)
         found = [(row, score) for row, score in ranked if score > min_score]
         if rerank and found:
             found = await _reranked(rerank, text, found)
@@ -122,7 +120,7 @@ class Base:
 
     async def lost(self) -> Lost:
         """What the last build could not read."""
-        return await self._in_thread(self._places.lost)
+        return await self._in_thread(self._layout.lost)
 
     async def export(self, write: Callable[[Sequence[Chunk]], None]) -> None:
         """All chunks, document by document: `write` is called with some at a time, in a thread."""
@@ -135,9 +133,9 @@ class Base:
     async def refresh(self) -> bool:
         """Change to the current generation; whether there was another one. Who reads the old one finishes with it."""
         async with self._refreshing, self._reading() as old:
-            if await self._in_thread(partial(old.is_current, self._places)):
+            if await self._in_thread(partial(old.is_current, self._layout)):
                 return False
-            newer = await _opened(self._places, self._limiter)
+            newer = await _opened(self._layout, self._limiter)
             if self._closed:
                 newer.close()
                 return False
@@ -155,7 +153,6 @@ class Base:
 
     @asynccontextmanager
     async def _reading(self) -> AsyncIterator[Generation]:
-        """The present generation, kept open meanwhile."""
         if self._closed:
             raise trio.ClosedResourceError(f"{self.directory} was closed")
         generation = self._generation
@@ -176,11 +173,70 @@ class Base:
         return await trio.to_thread.run_sync(work, limiter=self._limiter)
 
 
-async def _opened(places: Places, limiter: trio.CapacityLimiter) -> Generation:
-    return await trio.to_thread.run_sync(Generation, places, limiter=limiter)
+async def _opened(layout: Layout, limiter: trio.CapacityLimiter) -> Generation:
+    return await trio.to_thread.run_sync(Generation, layout, limiter=limiter)
 
 
 async def _reranked(rerank: Rerank, text: str, found: Sequence[tuple[Row, float]]) -> list[tuple[Row, float]]:
     scores = await rerank(text, [embedded_text(row.chunk) for row, _ in found])
     ranked = best_first(dict(enumerate(map(float, scores))))
     return [(found[place][0], score) for place, score in ranked]
+
+
+# --- what has changed since it was built: the same look that a build takes first, without doing anything
+
+
+class Changes(msgspec.Struct, frozen=True, kw_only=True):
+    """Names of sources that differ from what a base holds; all empty if it is up to date.
+
+    Attributes:
+        added, changed, removed: what a build would report.
+        unreadable: what can't be compared.
+    """
+
+    added: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    unreadable: tuple[Unreadable, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.added or self.changed or self.removed)
+
+
+async def changes(base: Base, sources: AsyncIterable[Source | Unreadable]) -> Changes:
+    """Compare a base with its sources. Reads only those whose size or time of change is another or unknown."""
+    known = by_name(await base.sources())
+    lost = by_name((await base.lost()).sources)
+    seen: set[str] = set()
+    added: list[str] = []
+    changed: list[str] = []
+    unreadable: list[Unreadable] = []
+    async for source in sources:
+        if isinstance(source, Unreadable):
+            unreadable.append(source)
+            continue
+        name = source.source
+        if name in seen:
+            continue
+        if not is_unicode(name):
+            unreadable.append(no_unicode(name))
+            continue
+        seen.add(name)
+        before = [each[name] for each in (known, lost) if name in each]
+        if not before:
+            added.append(name)
+        elif not any(same_stamp(each, source) for each in before):
+            digest = await source.digest()
+            if isinstance(digest, Unreadable):
+                unreadable.append(digest)
+            elif all(digest != each.digest for each in before):
+                (changed if name in known else added).append(name)
+    kept = Kept(unreadable)
+    removed = (name for name in known if name not in seen and not kept.has(name))
+    return Changes(added=tuple(added), changed=tuple(changed), removed=tuple(removed), unreadable=tuple(unreadable))
+
+
+def same_stamp(known: Known, source: Source) -> bool:
+    """Whether size, time of change and reader are as they were, so it need not be read."""
+    stamp = (source.size, source.mtime)
+    return known.mtime is not None and (known.size, known.mtime) == stamp and known.digest.startswith(source.reader)

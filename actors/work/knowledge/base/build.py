@@ -16,27 +16,38 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import TypeVar, final
+from typing import TYPE_CHECKING, TypeVar, final
 
 import trio
 
 from .....protocol.errors import KnowledgeBusy, KnowledgeError
-from .....protocol.knowledge import Chunk, Document, Unreadable
+from .....protocol.knowledge import Unreadable
 from .....supervisors.actor import Actor
-from .catalogue import Known
-from .finish import finish
-from .ground import Ground
-from .handed import embedded_text, halves, is_unicode, no_unicode, split_up
-from .lost import Kept, Lost
-from .model import BuildReport, Embedder, Progress, Settings, Source, Splitter
-from .places import Places
-from .stale import same_stamp
-from .troubles import told
-from .work import Work
+from .base import same_stamp
+from .catalogue import Catalogue, Kept, Known, Lost
+from .layout import Layout, told
+from .model import (
+    BuildReport,
+    Meta,
+    Progress,
+    Settings,
+    Source,
+    Splitter,
+    embedded_text,
+    halves,
+    is_unicode,
+    no_unicode,
+    split_up,
+)
+from .words import check_language
+from .work import Work, begin, finish, unfinished
+
+if TYPE_CHECKING:
+    from ..embed.embedder import Embedder
 
 T = TypeVar("T")
 
@@ -72,7 +83,7 @@ async def build(
         embedder: with the model that the base was built with.
         splitter: cuts as `settings` say.
         settings: None for those the base was built with, or for a new one the default.
-        recipe: what it is made of, to be kept with it (`places.Places.recipe`).
+        recipe: what it is made of, to be kept with it (`layout.Layout.recipe`).
         on_progress: called often, on the event loop.
         rebuild: use nothing of what is there; an interrupted rebuild is gone on with.
         wait: seconds to wait for another builder.
@@ -81,13 +92,13 @@ async def build(
         KnowledgeBusy: another builder is at work.
         KnowledgeError: it was built with another model or language, is broken, or the disk is full.
     """
-    places = Places(directory)
+    layout = Layout(directory)
     limiter = trio.CapacityLimiter(1)
     began = trio.current_time()
-    async with _lock(places, limiter, wait):
-        start = partial(Ground, places, embedder.model, embedder.dimension, settings, rebuild=rebuild)
+    async with _lock(layout, limiter, wait):
+        start = partial(Ground, layout, embedder.model, embedder.dimension, settings, rebuild=rebuild)
         ground = await trio.to_thread.run_sync(start, limiter=limiter)
-        job = _Build(me, places, limiter, ground, on_progress or _nobody)
+        job = _Build(me, layout, limiter, ground, on_progress or _nobody)
         try:
             if recipe is not None:
                 await job.keep(recipe)
@@ -118,15 +129,15 @@ async def drop(directory: Path) -> None:
     Raises:
         KnowledgeBusy: a build of it is running.
     """
-    places = Places(directory)
+    layout = Layout(directory)
     limiter = trio.CapacityLimiter(1)
 
     def removed() -> None:
-        with told(places):
-            places.drop()
+        with told(layout):
+            layout.drop()
 
     if await trio.to_thread.run_sync(directory.is_dir, limiter=limiter):
-        async with _lock(places, limiter, 0.0):
+        async with _lock(layout, limiter, 0.0):
             await trio.to_thread.run_sync(removed, limiter=limiter)
 
 
@@ -137,13 +148,13 @@ class _Build:
     def __init__(
         self,
         me: Actor,
-        places: Places,
+        layout: Layout,
         limiter: trio.CapacityLimiter,
         ground: Ground,
         tell: Callable[[Progress], None],
     ) -> None:
         self._me = me
-        self._places = places
+        self._layout = layout
         self._limiter = limiter
         self._ground = ground
         self._tell = tell
@@ -157,14 +168,13 @@ class _Build:
         """Do something to the files of the base, in the thread of this build."""
 
         def watched() -> T:
-            with told(self._places):
+            with told(self._layout):
                 return work()
 
         return await trio.to_thread.run_sync(watched, limiter=self._limiter)
 
     async def keep(self, recipe: bytes) -> None:
-        """Remember what the base is made of."""
-        await self._do(partial(self._places.keep_recipe, recipe))
+        await self._do(partial(self._layout.keep_recipe, recipe))
 
     # --- reading -------------------------------------------------------------------------------------------------
 
@@ -188,11 +198,11 @@ class _Build:
         if await self._do(self._would_empty_it):
             first = self.unreadable[0]
             raise KnowledgeError(
-                f"none of the documents for {self._places.directory} can be read, so it stays as it was;"
+                f"none of the documents for {self._layout.directory} can be read, so it stays as it was;"
                 f" {first.source}: {first.reason}"
             )
         lost = Lost(told=tuple(self.unreadable), sources=tuple(self._lost))
-        await self._do(partial(self._places.keep_lost, lost))
+        await self._do(partial(self._layout.keep_lost, lost))
 
     def _would_empty_it(self) -> bool:
         """Whether a rebuild has found nothing that could be read; it is given up then."""
@@ -200,7 +210,7 @@ class _Build:
         if work is None or not replaces or not self.unreadable or work.counts()[1]:
             return False
         work.close()
-        self._places.drop_building()
+        self._layout.drop_building()
         return True
 
     async def _look_at(self, source: Source, splitter: Splitter) -> None:
@@ -226,11 +236,8 @@ class _Build:
         if unreadable and not pieces:
             self._lost.append(entry)
             return
-        await self._do(partial(self._record, entry, pieces))
+        await self._do(lambda: self._ground.begin().record(entry, pieces))
         self._count(entry)
-
-    def _record(self, entry: Known, pieces: Sequence[tuple[Document, Sequence[Chunk]]]) -> None:
-        self._ground.begin().record(entry, pieces)
 
     def _remove(self, name: str) -> None:
         self._ground.begin().remove(name)
@@ -291,12 +298,11 @@ def _nobody(_: Progress) -> None:
 
 
 @asynccontextmanager
-async def _lock(places: Places, limiter: trio.CapacityLimiter, wait: float) -> AsyncIterator[None]:
-    """Be the one builder inside."""
+async def _lock(layout: Layout, limiter: trio.CapacityLimiter, wait: float) -> AsyncIterator[None]:
 
     def locked() -> int:
-        with told(places):
-            return places.build_lock()
+        with told(layout):
+            return layout.build_lock()
 
     deadline = trio.current_time() + wait
     while True:
@@ -311,3 +317,72 @@ async def _lock(places: Places, limiter: trio.CapacityLimiter, wait: float) -> A
         yield
     finally:
         os.close(handle)
+
+
+@final
+class Ground:
+    """The start of a build: the generation before, and the rest of an interrupted build. All of it blocks.
+
+    Attributes:
+        settings: what is built with.
+        number: the current generation; 0 if there is none.
+        meta: of the generation that is built upon; None if it is none.
+        before: its sources.
+        known: the sources with what an interrupted build has read already.
+        work: the unfinished generation; None until the first difference shows.
+    """
+
+    def __init__(
+        self, layout: Layout, model: str, dimension: int | None, settings: Settings | None, *, rebuild: bool
+    ) -> None:
+        self._layout = layout
+        self._model = model
+        with told(layout):
+            self.number = layout.settle(rebuild=rebuild)
+            layout.sweep()
+        base = 0 if rebuild else self.number
+        self.meta: Meta | None = layout.meta(base) if base else None
+        with told(layout):
+            self.work: Work | None = unfinished(layout, self.number, model, settings, rebuild=rebuild)
+        if self.work is not None and not self.work.plan.base:
+            self.meta = None  # a rebuild was interrupted, and is gone on with
+        if self.work is not None:
+            self.settings = self.work.plan.settings
+        else:
+            self.settings = settings or (self.meta.settings if self.meta else Settings())
+            check_language(self.settings.language)
+        if self.meta is not None:
+            self._check(self.meta, dimension)
+        self.before: dict[str, Known] = {}
+        with told(layout):
+            if self.meta is not None:
+                catalogue = Catalogue(layout.generation(self.meta.generation) / "catalogue.sqlite")
+                self.before = catalogue.known()
+                catalogue.close()
+            if self.meta is None or self._resplit(self.meta):
+                self.begin()
+            self.known = self.work.known() if self.work else self.before
+
+    def begin(self) -> Work:
+        """The unfinished generation, which is made if there is none yet."""
+        if self.work is None:
+            base = self.meta.generation if self.meta else 0
+            resplit = self.meta is not None and self._resplit(self.meta)
+            self.work = begin(self._layout, base, self._model, self.settings, resplit=resplit)
+        return self.work
+
+    def _resplit(self, meta: Meta) -> bool:
+        return not self.settings.splits_as(meta.settings)
+
+    def _check(self, meta: Meta, dimension: int | None) -> None:
+        for what, was, wanted in (
+            ("model", meta.model, self._model),
+            ("language", meta.settings.language, self.settings.language),
+            ("dimension", meta.dimension, dimension if dimension and meta.dimension else meta.dimension),
+        ):
+            if was != wanted:
+                directory = self._layout.directory
+                raise KnowledgeError(
+                    f"{directory} was built with {what} {was!r}, and is to be built with {wanted!r}; to change that for"
+                    f" all of it, run: callboard kb rebuild {directory}"
+                )

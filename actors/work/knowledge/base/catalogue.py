@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, final
 from urllib.parse import quote
 
 import msgspec
 
-from .....protocol.knowledge import Chunk
+from .....protocol.knowledge import Chunk, Unreadable
 
 SCHEMA = """
 CREATE TABLE sources (
@@ -132,3 +132,36 @@ class Catalogue:
     def _all(self, query: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         with self._lock:
             return self._db.execute(query, values).fetchall()
+
+
+class Lost(msgspec.Struct, frozen=True, kw_only=True):
+    """What the last build, finished or not, could not read; `unreadable.json` beside the generations.
+
+    A source of which nothing can be read is remembered as it was, so that runs don't report it as new each time. Builds
+    try it again all the same, for what was missing may have been a permission, or a library.
+
+    Attributes:
+        told: what was reported.
+        sources: those of which nothing could be read, as they were; without a digest where their bytes were not to be
+            had.
+    """
+
+    told: tuple[Unreadable, ...] = ()
+    sources: tuple[Known, ...] = ()
+
+
+@final
+class Kept:
+    """What could not be read, with all below it: none of it counts as removed."""
+
+    def __init__(self, unreadable: Sequence[Unreadable]) -> None:
+        self._names = frozenset(each.source.rstrip("*").rstrip("/") for each in unreadable)
+
+    def has(self, name: str) -> bool:
+        """Whether that source is among it."""
+        return name in self._names or any(name[:at] in self._names for at, letter in enumerate(name) if letter == "/")
+
+
+def by_name(sources: Sequence[Known]) -> Mapping[str, Known]:
+    """The sources by their names."""
+    return {each.source: each for each in sources}

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 import msgspec
 
+from .....protocol.errors import KnowledgeError
 from .....protocol.knowledge import Chunk, Document, Unreadable
-from .....supervisors.actor import Actor
 
 if TYPE_CHECKING:
     import numpy as np
@@ -57,30 +57,12 @@ class Source(Protocol):
         ...
 
 
-class Embedder(Protocol):
-    """Turns texts into vectors."""
-
-    @property
-    def model(self) -> str:
-        """Its id. A base is read with the model that it was built with."""
-        ...
-
-    @property
-    def dimension(self) -> int | None:
-        """Numbers per vector, if that is known before the first one is made."""
-        ...
-
-    async def embed(self, me: Actor, texts: Sequence[str], *, query: bool = False) -> Floats:
-        """A matrix with one row per text."""
-        ...
-
-
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """How a base is built.
 
     Attributes:
-        chunk_size, chunk_overlap, unit: the splitter's settings. If they change, all sources are split again; what
-            comes out as before is not embedded again.
+        chunk_size, chunk_overlap: the splitter's settings, in characters. If they change, all sources are split again;
+            what comes out as before is not embedded again.
         language: whose words are reduced to their stems, as `en`; `none` for no language's. A base keeps its own.
         exact_below: up to so many chunks every vector is compared; beyond it, a graph finds the near ones.
         block: chunks that are embedded at once, and kept together: what a kill can cost.
@@ -88,15 +70,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     chunk_size: int = 1000
     chunk_overlap: int | None = None
-    unit: Literal["characters", "tokens"] = "characters"
     language: str = "en"
     exact_below: int = 20_000
     block: int = 512
 
     def splits_as(self, other: Settings) -> bool:
         """Whether documents come out the same under both."""
-        mine = (self.chunk_size, self.chunk_overlap, self.unit)
-        return mine == (other.chunk_size, other.chunk_overlap, other.unit)
+        return (self.chunk_size, self.chunk_overlap) == (other.chunk_size, other.chunk_overlap)
 
 
 class Meta(msgspec.Struct, frozen=True, kw_only=True):
@@ -162,3 +142,63 @@ class BuildReport(msgspec.Struct, frozen=True, kw_only=True):
     chunks: int
     generation: int
     seconds: float
+
+
+# --- the inputs of a build, checked before it keeps them
+
+
+def embedded_text(chunk: Chunk) -> str:
+    """What models see of a chunk: its text below the headings it stands under, which often name what it is about."""
+    return "\n".join((" > ".join(chunk.heading), chunk.text)) if chunk.heading else chunk.text
+
+
+def split_up(
+    splitter: Splitter, found: Sequence[Document | Unreadable]
+) -> tuple[list[tuple[Document, Sequence[Chunk]]], list[Unreadable]]:
+    """Documents with their chunks, and what of it can't be read."""
+    pieces: list[tuple[Document, Sequence[Chunk]]] = []
+    unreadable: list[Unreadable] = []
+    for each in found:
+        if isinstance(each, Unreadable):
+            unreadable.append(each)
+        elif is_unicode(each.source) and is_unicode(each.text) and is_unicode(each.title):
+            pieces.append((each, splitter(each)))
+        else:
+            unreadable.append(no_unicode(each.source))
+    return pieces, unreadable
+
+
+def is_unicode(text: str) -> bool:
+    """Whether it can be written down: names of files, and careless programs, bring halves of surrogate pairs."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def no_unicode(name: str) -> Unreadable:
+    """The report about such a source."""
+    shown = name.encode(errors="backslashreplace").decode()
+    return Unreadable(source=shown, reason="its name or its text is no Unicode")
+
+
+def halves(matrix: Floats, rows: int, dimension: int, model: str) -> list[bytes]:
+    """Each row at length 1, as 16 bit floats.
+
+    Raises:
+        KnowledgeError: they are not what was asked for.
+    """
+    import numpy as np
+
+    if matrix.ndim != 2 or matrix.shape[0] != rows or not matrix.shape[1]:
+        raise KnowledgeError(f"model {model!r} gave an array of shape {matrix.shape} for {rows} texts")
+    if dimension and matrix.shape[1] != dimension:
+        raise KnowledgeError(
+            f"model {model!r} gives vectors of {matrix.shape[1]} numbers, and this knowledge base has {dimension}:"
+            " another model goes by that name now; rebuild it"
+        )
+    if not np.isfinite(matrix).all():
+        raise KnowledgeError(f"model {model!r} gave vectors with numbers that are none (NaN or infinite)")
+    lengths = np.linalg.norm(matrix, axis=1, keepdims=True)
+    return [row.tobytes() for row in (matrix / np.where(lengths, lengths, 1.0)).astype(np.float16)]

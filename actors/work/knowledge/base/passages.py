@@ -77,7 +77,6 @@ def _joined(text: str, following: str, lines_between: int) -> str:
 
 
 def _common(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
-    """The headings that both stand under."""
     shared = 0
     while shared < min(len(one), len(other)) and one[shared] == other[shared]:
         shared += 1

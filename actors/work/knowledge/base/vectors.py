@@ -9,9 +9,10 @@ mapped into memory to be read, which opens them in milliseconds and lets process
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, final
+from typing import TYPE_CHECKING, TypeAlias, final
 
 if TYPE_CHECKING:
     from usearch.index import Index
@@ -32,11 +33,26 @@ SLICE = 1_000
 """Vectors between two steps of a build: about a second of work in a graph."""
 
 
-class VectorIndex(Protocol):
+GRAPH = "vectors.usearch"
+MATRIX = "vectors.npy"
+NUMBERS = "numbers.npy"
+
+
+class VectorIndex(ABC):
     """The vectors of a finished generation. Everything here blocks; any thread may call it."""
 
+    @abstractmethod
     def __len__(self) -> int: ...
 
+    @abstractmethod
+    def _numbers(self) -> Numbers:
+        """All of them, sorted."""
+
+    @abstractmethod
+    def _rows(self, numbers: Numbers) -> Halves:
+        """The vectors of these."""
+
+    @abstractmethod
     def search(self, query: Floats, limit: int, among: Numbers | None = None) -> list[tuple[int, float]]:
         """The nearest chunks by number, with their cosine similarity; best first.
 
@@ -44,15 +60,22 @@ class VectorIndex(Protocol):
             query: a vector of length 1.
             among: look only at these, which are sorted.
         """
-        ...
 
     def similarity(self, query: Floats, numbers: Sequence[int]) -> dict[int, float]:
         """How near these chunks are."""
-        ...
+        import numpy as np
+
+        if not len(self):
+            return {}
+        matrix = self._rows(np.asarray(numbers, dtype=np.int64)).astype(np.float32)
+        return dict(zip(numbers, (matrix @ query).tolist(), strict=True))
 
     def export(self) -> Iterator[tuple[Numbers, Halves]]:
         """All of it, a slice at a time."""
-        ...
+        numbers = self._numbers()
+        for start in range(0, len(numbers), SLICE):
+            some = numbers[start : start + SLICE]
+            yield some, self._rows(some)
 
 
 def open_vectors(directory: Path) -> VectorIndex:
@@ -61,47 +84,35 @@ def open_vectors(directory: Path) -> VectorIndex:
     return Graph(path) if path.exists() else Matrix(directory)
 
 
-GRAPH = "vectors.usearch"
-MATRIX = "vectors.npy"
-NUMBERS = "numbers.npy"
-
-
 @final
-class Matrix:
+class Matrix(VectorIndex):
     """All vectors one below the other."""
 
     def __init__(self, directory: Path) -> None:
         import numpy as np
 
-        self._numbers: Numbers = np.load(directory / NUMBERS)
-        self._matrix: Halves = np.load(directory / MATRIX, mmap_mode="r" if len(self._numbers) else None)
+        self._order: Numbers = np.load(directory / NUMBERS)
+        self._matrix: Halves = np.load(directory / MATRIX, mmap_mode="r" if len(self._order) else None)
 
     def __len__(self) -> int:
-        return len(self._numbers)
+        return len(self._order)
+
+    def _numbers(self) -> Numbers:
+        return self._order
+
+    def _rows(self, numbers: Numbers) -> Halves:
+        import numpy as np
+
+        return self._matrix[np.searchsorted(self._order, numbers)]
 
     def search(self, query: Floats, limit: int, among: Numbers | None = None) -> list[tuple[int, float]]:
-        import numpy as np
-
         if among is None:
-            return _compared(self._numbers, self._matrix, query, limit)
-        return _compared(among, self._matrix[np.searchsorted(self._numbers, among)], query, limit)
-
-    def similarity(self, query: Floats, numbers: Sequence[int]) -> dict[int, float]:
-        import numpy as np
-
-        if not len(self):
-            return {}
-        rows = np.searchsorted(self._numbers, numbers)
-        cosines = self._matrix[rows].astype(np.float32) @ query
-        return dict(zip(numbers, cosines.tolist(), strict=True))
-
-    def export(self) -> Iterator[tuple[Numbers, Halves]]:
-        for start in range(0, len(self), SLICE):
-            yield self._numbers[start : start + SLICE], self._matrix[start : start + SLICE]
+            return _compared(self._order, self._matrix, query, limit)
+        return _compared(among, self._rows(among), query, limit)
 
 
 @final
-class Graph:
+class Graph(VectorIndex):
     """A graph of near vectors."""
 
     def __init__(self, path: Path) -> None:
@@ -109,6 +120,18 @@ class Graph:
 
     def __len__(self) -> int:
         return len(self._index)
+
+    def _numbers(self) -> Numbers:
+        import numpy as np
+
+        return np.sort(np.asarray(self._index.keys, dtype=np.int64))
+
+    def _rows(self, numbers: Numbers) -> Halves:
+        import numpy as np
+
+        found = self._index.get(numbers)
+        assert isinstance(found, tuple)
+        return np.vstack([each for each in found if each is not None])
 
     def search(self, query: Floats, limit: int, among: Numbers | None = None) -> list[tuple[int, float]]:
         if among is None:
@@ -126,30 +149,8 @@ class Graph:
         found = self._index.search(query, min(limit, len(self)), threads=1)
         return list(zip(found.keys.tolist(), (1.0 - found.distances).tolist(), strict=True))
 
-    def similarity(self, query: Floats, numbers: Sequence[int]) -> dict[int, float]:
-        import numpy as np
-
-        matrix = self._rows(np.asarray(numbers, dtype=np.uint64)).astype(np.float32)
-        return dict(zip(numbers, (matrix @ query).tolist(), strict=True))
-
-    def export(self) -> Iterator[tuple[Numbers, Halves]]:
-        import numpy as np
-
-        numbers = np.sort(np.asarray(self._index.keys, dtype=np.int64))
-        for start in range(0, len(numbers), SLICE):
-            some = numbers[start : start + SLICE]
-            yield some, self._rows(some)
-
-    def _rows(self, numbers: Any) -> Halves:
-        import numpy as np
-
-        found = self._index.get(numbers)
-        assert isinstance(found, tuple)
-        return np.vstack([each for each in found if each is not None])
-
 
 def _compared(numbers: Numbers, matrix: Halves, query: Floats, limit: int) -> list[tuple[int, float]]:
-    """The nearest rows, by their numbers."""
     import numpy as np
     from usearch.index import search
 

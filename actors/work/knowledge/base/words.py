@@ -20,26 +20,11 @@ from .catalogue import Row
 if TYPE_CHECKING:
     import tantivy
 
-LANGUAGES = {
-    "ar": "arabic",
-    "da": "danish",
-    "nl": "dutch",
-    "en": "english",
-    "fi": "finnish",
-    "fr": "french",
-    "de": "german",
-    "el": "greek",
-    "hu": "hungarian",
-    "it": "italian",
-    "no": "norwegian",
-    "pt": "portuguese",
-    "ro": "romanian",
-    "ru": "russian",
-    "es": "spanish",
-    "sv": "swedish",
-    "ta": "tamil",
-    "tr": "turkish",
-}
+_STEMMERS = (
+    "ar arabic, da danish, nl dutch, en english, fi finnish, fr french, de german, el greek, hu hungarian, it italian,"
+    " no norwegian, pt portuguese, ro romanian, ru russian, es spanish, sv swedish, ta tamil, tr turkish"
+)
+LANGUAGES: dict[str, str] = dict(map(str.split, _STEMMERS.split(",")))
 NO_LANGUAGE = "none"
 
 WRITER_MEMORY = 64 * 1024 * 1024

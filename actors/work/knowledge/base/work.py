@@ -13,20 +13,25 @@ their vectors.
 
 from __future__ import annotations
 
+import os
 import shutil
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, final
 
 import msgspec
 
+from .....protocol.errors import KnowledgeError
 from .....protocol.knowledge import Chunk, Document
 from ....io.whole_file import write_whole
 from .catalogue import ROWS, SCHEMA, Known, Row, count, known, last_ids, row
-from .model import FORMAT, Settings
-from .places import Places
+from .layout import Layout, sync_all
+from .model import FORMAT, Meta, Settings
+from .vectors import open_vectors, write_vectors
+from .words import Words, write_words
 
 COMMIT_EVERY = 1.0
 """Seconds of reading that may be lost."""
@@ -62,7 +67,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         return mine == (FORMAT, model, settings.language) and self.settings.splits_as(settings)
 
 
-def unfinished(places: Places, base: int, model: str, settings: Settings | None, *, rebuild: bool) -> Work | None:
+def unfinished(layout: Layout, base: int, model: str, settings: Settings | None, *, rebuild: bool) -> Work | None:
     """What an interrupted build has left, if it may be gone on with; else it is removed.
 
     Args:
@@ -70,26 +75,26 @@ def unfinished(places: Places, base: int, model: str, settings: Settings | None,
         settings: None for those that it was begun with.
     """
     try:
-        plan = msgspec.json.decode((places.building / "plan.json").read_bytes(), type=Plan)
+        plan = msgspec.json.decode((layout.building / "plan.json").read_bytes(), type=Plan)
         if plan.fits(model, settings or plan.settings) and (plan.base == 0 or (plan.base == base and not rebuild)):
-            return Work(places, plan)
+            return Work(layout, plan)
     except (FileNotFoundError, msgspec.DecodeError, sqlite3.DatabaseError):
         pass  # killed before it was begun, or not ours, or broken: nothing is lost that can't be made again
-    places.drop_building()
+    layout.drop_building()
     return None
 
 
-def begin(places: Places, base: int, model: str, settings: Settings, *, resplit: bool) -> Work:
+def begin(layout: Layout, base: int, model: str, settings: Settings, *, resplit: bool) -> Work:
     """A new unfinished generation, so far a copy of that one.
 
     Args:
         resplit: all sources are to be read and split again.
     """
-    places.drop_building()
-    places.building.mkdir()
-    path = places.building / "catalogue.sqlite"
+    layout.drop_building()
+    layout.building.mkdir()
+    path = layout.building / "catalogue.sqlite"
     if base:
-        shutil.copyfile(places.generation(base) / path.name, path)
+        shutil.copyfile(layout.generation(base) / path.name, path)
     db = sqlite3.connect(path)
     try:
         if not base:
@@ -101,22 +106,22 @@ def begin(places: Places, base: int, model: str, settings: Settings, *, resplit:
     finally:
         db.close()
     plan = Plan(format=FORMAT, base=base, last_document=document, last_chunk=chunk, model=model, settings=settings)
-    write_whole(places.building / "plan.json", msgspec.json.encode(plan))
-    return Work(places, plan)
+    write_whole(layout.building / "plan.json", msgspec.json.encode(plan))
+    return Work(layout, plan)
 
 
 @final
 class Work:
     """See the module. Everything here blocks; one thread at a time."""
 
-    def __init__(self, places: Places, plan: Plan) -> None:
-        self.places = places
+    def __init__(self, layout: Layout, plan: Plan) -> None:
+        self.layout = layout
         self.plan = plan
-        self._db = sqlite3.connect(places.building / "catalogue.sqlite", isolation_level=None, check_same_thread=False)
+        self._db = sqlite3.connect(layout.building / "catalogue.sqlite", isolation_level=None, check_same_thread=False)
         self._began = 0.0  # when the open transaction did
         try:
             self._db.execute("PRAGMA synchronous = NORMAL")
-            self._db.execute("ATTACH ? AS work", (str(places.work),))
+            self._db.execute("ATTACH ? AS work", (str(layout.work),))
             self._db.executescript(WORK)
         except BaseException:  # cancelled too: the file does not stay open
             self._db.close()
@@ -258,3 +263,82 @@ def _slices(cursor: sqlite3.Cursor, size: int) -> Iterator[list[tuple[Any, ...]]
 
 def _path(heading: tuple[str, ...]) -> str:
     return msgspec.json.encode(heading).decode()
+
+
+# --- the end of a build: the indexes of the new generation, and the swap; what is killed here is made again from `Work`
+
+SLICE = 1_000
+
+UNSEALED = ("plan.json", "meta.json")
+"""Files that no reader needs, or that can't tell their own size."""
+
+
+def finish(work: Work, number: int, dimension: int) -> Iterator[tuple[int, int]]:
+    """Make the unfinished generation the current one, of this number. Yields steps done and steps in all.
+
+    A generator, so that a builder that was cancelled is asked once a second or so, not at the end. Closes `work` when
+    it is done with it.
+
+    Args:
+        dimension: of all vectors; 0 if there is none.
+    """
+    layout, plan = work.layout, work.plan
+    home, before = layout.building, layout.generation(plan.base) if plan.base else None
+    sources, chunks = work.counts()
+    total = 2 * chunks
+    words = write_words(
+        home / "words",
+        plan.settings.language,
+        before=before / "words" if before else None,
+        without=work.touched(),
+        added=work.added(SLICE),
+    )
+    for done in words:
+        yield done, total
+    vectors = write_vectors(
+        home,
+        dimension,
+        chunks,
+        exact_below=plan.settings.exact_below,
+        before=before,
+        without=work.gone(),
+        added=work.vectors(SLICE),
+    )
+    for done in vectors:
+        yield chunks + done, total
+    work.close()
+    _seal(
+        home,
+        Meta(
+            format=FORMAT,
+            generation=number,
+            model=plan.model,
+            dimension=dimension,
+            settings=plan.settings,
+            sources=sources,
+            chunks=chunks,
+            built=time.time(),
+        ),
+    )
+    target = layout.generation(number)
+    home.rename(target)
+    layout.swap(number)
+    layout.drop_work()
+    layout.sweep()
+    yield total, total
+
+
+def _seal(home: Path, meta: Meta) -> None:
+    """Check the indexes against the catalogue, and have all of it on disk before readers see it."""
+    found = len(Words(home / "words", meta.settings.language)), len(open_vectors(home))
+    if found != (meta.chunks, meta.chunks):
+        raise KnowledgeError(
+            f"the indexes in {home} are of {found} chunks instead of {meta.chunks}, because the generation before is"
+            f" broken; run: callboard kb rebuild {home.parent}"
+        )
+    (home / "readers").touch()
+    sizes = {name: size for name, size in sync_all(home).items() if name not in UNSEALED}
+    with (home / "meta.json").open("wb") as file:
+        file.write(msgspec.json.format(msgspec.json.encode(msgspec.structs.replace(meta, files=sizes))))
+        file.flush()
+        os.fsync(file.fileno())

@@ -13,11 +13,17 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
+from .....protocol.events import Warned
 from ....io.directories import cache_dir
+from ...models.gateway import Emitter
+from .embedder import Embedder, normalised
+
+if TYPE_CHECKING:
+    from .embedder import Vectors
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -150,7 +156,6 @@ class EmbeddingCache:
                 self._forget(connection)
 
     def _forget(self, connection: sqlite3.Connection) -> None:
-        """Delete what was not used for longest."""
         while (excess := _total(connection) - int(self._most * KEPT)) > 0:
             query = "SELECT rowid, length(vector) FROM vectors ORDER BY used, rowid LIMIT ?"
             gone: list[tuple[int]] = []
@@ -219,3 +224,77 @@ def _writing(connection: sqlite3.Connection) -> Iterator[None]:
 def _total(connection: sqlite3.Connection) -> int:
     ((total,),) = connection.execute("SELECT bytes FROM total")
     return int(total)
+
+
+PART = 512
+"""Texts after which what was made is kept."""
+
+
+class Cached:
+    """An `Embedder` that embeds no text twice, across processes and runs.
+
+    What it gives back is always as the cache keeps it, rounded to half precision, so that the same text has the same
+    vector the first time and every other.
+    """
+
+    def __init__(self, embedder: Embedder, cache: EmbeddingCache, limiter: trio.CapacityLimiter) -> None:
+        self.model = embedder.model
+        self._embedder = embedder
+        self._cache = cache
+        self._limiter = limiter
+        self._dimension: int | None = None
+        self._broken = False
+
+    @property
+    def dimension(self) -> int | None:
+        return self._embedder.dimension or self._dimension
+
+    async def embed(self, me: Emitter, texts: Sequence[str], *, query: bool = False) -> Vectors:
+        keys = [key_of(self.model, text, query=query) for text in texts]
+        wanted = dict(zip(keys, texts, strict=True))
+        found = await self._kept(me, list(wanted))
+        missing = [key for key in wanted if key not in found]
+        for first in range(0, len(missing), PART):
+            part = missing[first : first + PART]
+            vectors = await self._embedder.embed(me, [wanted[key] for key in part], query=query)
+            new = dict(zip(part, _packed(vectors), strict=True))
+            found |= new
+            await self._keep(me, new)
+        rows = await trio.to_thread.run_sync(self._unpacked, keys, found, limiter=self._limiter)
+        if len(rows):
+            self._dimension = rows.shape[1]
+        return rows
+
+    def _unpacked(self, keys: Sequence[bytes], found: Mapping[bytes, bytes]) -> Vectors:
+        import numpy as np
+
+        if not keys:
+            return np.empty((0, self.dimension or 0), np.float32)
+        return normalised([np.frombuffer(found[key], "<f2") for key in keys], self.model)
+
+    async def _kept(self, me: Emitter, keys: list[bytes]) -> dict[bytes, bytes]:
+        try:
+            found = {} if self._broken else await self._cache.get(keys)
+        except (sqlite3.Error, OSError) as error:
+            self._do_without(me, error)
+            return {}
+        size = None if self.dimension is None else 2 * self.dimension
+        sizes = {len(vector) for vector in found.values()} | ({size} if size else set())
+        return found if len(sizes) <= 1 else {}  # the server has another model under that name by now
+
+    async def _keep(self, me: Emitter, vectors: Mapping[bytes, bytes]) -> None:
+        try:
+            if not self._broken:
+                await self._cache.put(vectors)
+        except (sqlite3.Error, OSError) as error:
+            self._do_without(me, error)
+
+    def _do_without(self, me: Emitter, error: Exception) -> None:
+        self._broken = True
+        text = f"{self._cache.path} can't be used ({error}): what is embedded now will be embedded again the next time"
+        me.emit(Warned(code="embedding_cache", message=text))
+
+
+def _packed(vectors: Vectors) -> list[bytes]:
+    rows = vectors.astype("<f2")
+    return [row.tobytes() for row in rows]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from .....protocol.errors import ModelError
@@ -13,9 +13,6 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     Vectors: TypeAlias = NDArray[np.float32]
-
-OnProgress = Callable[[int, int], None]
-"""Told how many texts of how many are done. It must not block."""
 
 
 class Embedder(Protocol):
@@ -31,9 +28,7 @@ class Embedder(Protocol):
         """Numbers per vector; None until a text is embedded, unless the model states it."""
         ...
 
-    async def embed(
-        self, me: Emitter, texts: Sequence[str], *, query: bool = False, on_progress: OnProgress | None = None
-    ) -> Vectors:
+    async def embed(self, me: Emitter, texts: Sequence[str], *, query: bool = False) -> Vectors:
         """The texts' vectors, one row each, of length one (all zeros where a text says nothing to the model).
 
         Cancelling the caller ends what is under way at once.
@@ -42,7 +37,6 @@ class Embedder(Protocol):
             me: whom the events are about: retries, and warnings about texts that were cut.
             texts: any number of them.
             query: they are queries, not documents; some models embed the two differently.
-            on_progress: called after every part.
 
         Raises:
             ConfigError, CredentialsError: the model or its key is missing.

@@ -26,18 +26,16 @@ from .....supervisors.root import Root
 from ...models import weights
 from ...models.catalog import Access, Catalog
 from ...models.engines import EMBEDDED_TOKENS, LocalEngines, require_engine
-from . import lexical, static
-from .cache import EmbeddingCache
-from .cached import Cached
+from . import local
+from .cache import Cached, EmbeddingCache
+from .codecs import BY_TYPE, COMPATIBLE
 from .embedder import Embedder
-from .lines import Door, Lines, OnUsage
-from .remote import Remote
-from .wires import BY_TYPE, COMPATIBLE
+from .remote import Clients, Connect, OnUsage, Remote
 
 if TYPE_CHECKING:
     from ...models.client import Endpoint
 
-DEFAULT = static.MODEL
+DEFAULT = local.STATIC
 """The model when none is chosen: it needs no key and no network."""
 
 MINILM = "local:minilm"
@@ -72,7 +70,7 @@ class Embedders:
         self._catalog = Catalog(settings, environ)
         self._owner = owner
         self._cache = cache
-        self._lines = Lines(environ, on_usage, rng)
+        self._clients = Clients(environ, on_usage, rng)
         self._limiter = trio.CapacityLimiter(THREADS)
         self._embedders: dict[tuple[str, int | None], Embedder] = {}
         self._engines: LocalEngines | None = None
@@ -86,7 +84,7 @@ class Embedders:
     async def aclose(self) -> None:
         """Close every connection and the cache. The engine ends with its owner."""
         self._embedders.clear()
-        await self._lines.aclose()
+        await self._clients.aclose()
         if self._cache is not None:
             await self._cache.aclose()
 
@@ -117,27 +115,25 @@ class Embedders:
         if access.client.type != "local":
             return self._kept(self._of_a_client(access, batch))
         match f"local:{access.name}":
-            case static.MODEL:
-                return static.Static(self._environ, self._limiter)
-            case lexical.MODEL:
-                return lexical.Lexical(self._limiter)
+            case local.STATIC:
+                return local.Static(self._environ, self._limiter)
+            case local.WORDS:
+                return local.Words(self._limiter)
             case name if name == MINILM:
                 return self._kept(self._of_the_engine(access, batch))
-        raise ConfigError(
-            f"unknown local embedding model '{access.id}'; known are {DEFAULT}, {MINILM}, {lexical.MODEL}"
-        )
+        raise ConfigError(f"unknown local embedding model '{access.id}'; known are {DEFAULT}, {MINILM}, {local.WORDS}")
 
     def _kept(self, embedder: Embedder) -> Embedder:
         return embedder if self._cache is None else Cached(embedder, self._cache, self._limiter)
 
     def _of_a_client(self, access: Access, batch: int | None) -> Remote:
-        wire = BY_TYPE[access.client.type]
+        codec = BY_TYPE[access.client.type]
         model = access.model
         each, all_ = model.max_tokens_per_chunk, model.max_input_tokens
         return Remote(
-            self._lines.to(access, wire.headers(access.key)),
+            self._clients.to(access, codec.headers(access.key)),
             access.name,
-            wire,
+            codec,
             limiter=self._limiter,
             batch=batch or model.max_batch_size,
             tokens=each or all_,
@@ -147,9 +143,9 @@ class Embedders:
     def _of_the_engine(self, access: Access, batch: int | None) -> Remote:
         require_engine()
         (file,) = weights.pulled(access.name, self._environ, kind="embedding")
-        door = self._door_of_the_engine(str(file))
+        connect = self._connect_to_the_engine(str(file))
         return Remote(
-            self._lines.of_an_engine(access.id, door),
+            self._clients.of_an_engine(access.id, connect),
             access.name,
             COMPATIBLE,
             limiter=self._limiter,
@@ -157,7 +153,7 @@ class Embedders:
             tokens=EMBEDDED_TOKENS,
         )
 
-    def _door_of_the_engine(self, file: str) -> Door:
+    def _connect_to_the_engine(self, file: str) -> Connect:
         if self._owner is None:
             raise ConfigError(f"'{MINILM}' can't be used here: no local engine can be started")
         if self._engines is None:
@@ -165,10 +161,10 @@ class Embedders:
         engines = self._engines
 
         @asynccontextmanager
-        async def door() -> AsyncIterator[tuple[Endpoint, Mapping[str, str]]]:
+        async def connect() -> AsyncIterator[tuple[Endpoint, Mapping[str, str]]]:
             async with engines.lease(file) as served:
                 headers = {**COMPATIBLE.headers(served.key), "connection": "close"}
-                with self._lines.endpoint(f"{served.url}/v1", "-", 10.0) as endpoint:
+                with self._clients.endpoint(f"{served.url}/v1", "-", 10.0) as endpoint:
                     yield endpoint, headers
 
-        return door
+        return connect

@@ -1,26 +1,32 @@
-"""Embedding over HTTP: texts in batches, several batches at a time, each over one `Line`.
+"""Embedding over HTTP: texts in batches, several batches at a time, each over one `ModelClient`.
 
 A text that is too long for a model is cut rather than failing the whole knowledge base, and the caller gets an
-event. How long is too long only the model knows: what settings or the wire say is a first estimate, and where
+event. How long is too long only the model knows: what settings or the codec say is a first estimate, and where
 a provider still refuses, the batch is halved until the culprit is alone, which then loses a quarter at a time.
 """
 
 from __future__ import annotations
 
+import random
 import re
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
 from typing import TYPE_CHECKING
 
 import trio
 
+from .....protocol.chat import TokenUsage
 from .....protocol.errors import CallboardError, ModelError, UpstreamError
-from .....protocol.events import Warned
-from ...models.gateway import Emitter
-from .embedder import OnProgress, normalised
-from .lines import Line
-from .wires import Embedded, Wire, embedded
+from .....protocol.events import LlmRetry, UsageUpdate, Warned
+from .....supervisors import Retry
+from ...models.endpoints import Endpoints
+from ...models.gateway import BACKOFF, Emitter, countable, retried
+from .codecs import Codec, Embedded, embedded
+from .embedder import normalised
 
 if TYPE_CHECKING:
+    from ...models.catalog import Access
+    from ...models.client import Endpoint
     from .embedder import Vectors
 
 CHARACTERS = 200_000
@@ -44,142 +50,103 @@ class Remote:
     """An `Embedder` over HTTP.
 
     Attributes:
+        model, dimension: see `Embedder`; the dimension is known from the first answer on.
         bytes: that a text may have, as far as that is known; 0 where it is not.
 
     Args:
-        line: where requests go.
+        client: where requests go.
         name: what the provider calls the model.
-        wire: the provider's language.
+        codec: the provider's language.
         limiter: of the threads in which answers are decoded.
-        batch: texts in a request; the wire's own number by default, and never more than it can take.
+        batch: texts in a request; the codec's own number by default, and never more than it can take.
         tokens: what a text may have, as far as that is known.
         request_tokens: what a request may have, as far as that is known.
     """
 
     def __init__(
         self,
-        line: Line,
+        client: ModelClient,
         name: str,
-        wire: Wire,
+        codec: Codec,
         *,
         limiter: trio.CapacityLimiter,
         batch: int | None = None,
         tokens: int | None = None,
         request_tokens: int | None = None,
     ) -> None:
-        self._line = line
+        self.model = client.model
+        self._client = client
         self._name = name
-        self._wire = wire
+        self._codec = codec
         self._limiter = limiter
-        self._batch = max(1, min(batch or wire.batch, wire.most))
-        self.bytes = (tokens or wire.tokens or 0) * BYTES_PER_TOKEN
+        self._batch = max(1, min(batch or codec.batch, codec.most))
+        self.bytes = (tokens or codec.tokens or 0) * BYTES_PER_TOKEN
         self._characters = min(CHARACTERS, (request_tokens or CHARACTERS) * BYTES_PER_TOKEN)
-        self._dimension: int | None = None
+        self.dimension: int | None = None
 
-    @property
-    def model(self) -> str:
-        """Its id."""
-        return self._line.model
-
-    @property
-    def dimension(self) -> int | None:
-        """Numbers per vector, known from the first answer on."""
-        return self._dimension
-
-    async def embed(
-        self, me: Emitter, texts: Sequence[str], *, query: bool = False, on_progress: OnProgress | None = None
-    ) -> Vectors:
-        """See `Embedder.embed`."""
+    async def embed(self, me: Emitter, texts: Sequence[str], *, query: bool = False) -> Vectors:
         import numpy as np
 
-        job = _Job(self, me, query)
         found: dict[int, Vectors] = {}
-        done = 0
+        cut: set[str] = set()
 
         async def one(batch: Batch) -> None:
-            nonlocal done
             first, part = batch
-            found[first] = await job.vectors(part)
-            done += len(part)
-            if on_progress is not None:
-                on_progress(done, len(texts))
+            sent = [shortened(text, self.bytes) for text in part]
+            cut.update(short for short, text in zip(sent, part, strict=True) if len(short) < len(text))
+            found[first] = await self._refined(me, [text if text.strip() else " " for text in sent], query, cut)
 
-        await _each(batches(texts, self._batch, self._characters), one, self._line.at_once)
-        job.tell()
+        await _each(batches(texts, self._batch, self._characters), one, self._client.at_once)
+        if cut:
+            count = "1 text was" if len(cut) == 1 else f"{len(cut)} texts were"
+            text = f"{count} too long for {self.model} and embedded without the end; use smaller chunks"
+            me.emit(Warned(code="embedding_truncated", message=text))
         if not found:
-            return np.empty((0, self._dimension or 0), np.float32)
+            return np.empty((0, self.dimension or 0), np.float32)
         return np.concatenate([found[first] for first in sorted(found)])
 
-    async def ask(self, me: Emitter, texts: list[str], *, query: bool) -> Vectors:
-        """One request."""
-        path, body = self._wire.encode(self._name, texts, query)
-        answer = await self._line.post(me, path, body, hopeless=_is_too_long)
-        found, vectors = await trio.to_thread.run_sync(self._read, answer, len(texts), limiter=self._limiter)
-        self._line.count(me, found.tokens)
-        return self._checked(vectors)
-
-    def _read(self, answer: bytes, texts: int) -> tuple[Embedded, Vectors]:
-        found = embedded(self._wire, answer, texts, self.model)
-        return found, normalised(found.rows, self.model)
-
-    def _checked(self, vectors: Vectors) -> Vectors:
-        dimension = vectors.shape[1]
-        if self._dimension is None:
-            self._dimension = dimension
-        if dimension != self._dimension:
-            raise ModelError(
-                f"{self.model} gave vectors of {dimension} numbers, and of {self._dimension} before: "
-                "its server was changed to another model; rebuild what was built with the old one"
-            )
-        return vectors
-
-
-class _Job:
-    """One call of `embed`: what it sends, and how many texts it had to cut."""
-
-    def __init__(self, embedder: Remote, me: Emitter, query: bool) -> None:
-        self._embedder = embedder
-        self._me = me
-        self._query = query
-        self._cut: set[str] = set()
-
-    async def vectors(self, texts: list[str]) -> Vectors:
-        """Of one batch."""
-        sent = [shortened(text, self._embedder.bytes) for text in texts]
-        self._cut.update(short for short, text in zip(sent, texts, strict=True) if len(short) < len(text))
-        return await self._refined([text if text.strip() else " " for text in sent])
-
-    async def _refined(self, texts: list[str]) -> Vectors:
-        """Of texts of which some may be too long."""
+    async def _refined(self, me: Emitter, texts: list[str], query: bool, cut: set[str]) -> Vectors:
+        """Of texts of which some may be too long; those that had to be cut come into `cut`."""
         import numpy as np
 
         try:
-            return await self._embedder.ask(self._me, texts, query=self._query)
+            return await self._ask(me, texts, query)
         except ModelError as error:
             if not _is_too_long(error) or max(map(len, texts)) < SHORTEST:
                 raise
-        if len(texts) == 1:
-            return await self._trimmed(texts[0])
-        middle = len(texts) // 2
-        return np.concatenate([await self._refined(texts[:middle]), await self._refined(texts[middle:])])
-
-    async def _trimmed(self, text: str) -> Vectors:
-        """Of a text that was refused for its length."""
-        self._cut.add(text)
+        if len(texts) > 1:
+            middle = len(texts) // 2
+            halves = [await self._refined(me, half, query, cut) for half in (texts[:middle], texts[middle:])]
+            return np.concatenate(halves)
+        [text] = texts
+        cut.add(text)
         while True:
             text = text[: len(text) * 3 // 4]
             try:
-                return await self._embedder.ask(self._me, [text], query=self._query)
+                return await self._ask(me, [text], query)
             except ModelError as error:
                 if not _is_too_long(error) or len(text) < SHORTEST:
                     raise
 
-    def tell(self) -> None:
-        """Say that texts were cut, if any were."""
-        if self._cut:
-            count = "1 text was" if len(self._cut) == 1 else f"{len(self._cut)} texts were"
-            text = f"{count} too long for {self._embedder.model} and embedded without the end; use smaller chunks"
-            self._me.emit(Warned(code="embedding_truncated", message=text))
+    async def _ask(self, me: Emitter, texts: list[str], query: bool) -> Vectors:
+        """One request."""
+        path, body = self._codec.encode(self._name, texts, query)
+        answer = await self._client.post(me, path, body, hopeless=_is_too_long)
+        found, vectors = await trio.to_thread.run_sync(self._read, answer, len(texts), limiter=self._limiter)
+        self._client.count(me, found.tokens)
+        dimension = vectors.shape[1]
+        if self.dimension is None:
+            self.dimension = dimension
+        if dimension != self.dimension:
+            raise ModelError(
+                f"{self.model} gave vectors of {dimension} numbers, and of {self.dimension} before: "
+                "its server was changed to another model; rebuild what was built with the old one"
+            )
+        return vectors
+
+    def _read(self, answer: bytes, texts: int) -> tuple[Embedded, Vectors]:
+        found = embedded(self._codec, answer, texts, self.model)
+        return found, normalised(found.rows, self.model)
 
 
 def shortened(text: str, most: int) -> str:
@@ -228,3 +195,137 @@ def _is_too_long(error: ModelError) -> bool:
     if isinstance(error, UpstreamError) and error.status != 500:
         return False  # too many tokens in a minute, not in a text
     return _TOO_LONG.search(str(error)) is not None
+
+
+# --- connections to providers: each request is tried again where that may help
+
+WITHIN = 300.0
+"""Seconds for the answer to one request. Embedding needs no thinking: a slower server is stuck."""
+
+AT_ONCE = 4
+"""Requests under way at once for one model, unless the settings say otherwise."""
+
+OnUsage = Callable[[Emitter, str, TokenUsage, float], UsageUpdate | None]
+"""Gets what a request has used, where the provider says it: for whom it was, the model's id, tokens, cost in USD. It
+may return the run's totals, to be announced as an event, and may raise `BudgetReached`, which the caller then gets."""
+
+Connect = Callable[[], AbstractAsyncContextManager[tuple["Endpoint", Mapping[str, str]]]]
+"""Lends where requests go, with the headers they carry, for one request."""
+
+
+class ModelClient:
+    """How one model is spoken to.
+
+    Args:
+        model: its id.
+        connect: where requests go.
+        at_once: requests under way at once.
+        input_price: USD per million tokens.
+        on_usage: told of tokens.
+        rng: where the jitter of the waits comes from.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        connect: Connect,
+        *,
+        at_once: int | None,
+        input_price: float,
+        on_usage: OnUsage | None,
+        rng: random.Random,
+    ) -> None:
+        self.model = model
+        self.at_once = at_once or AT_ONCE
+        self._connect = connect
+        self._slots = trio.Semaphore(self.at_once)
+        self._price = input_price
+        self._on_usage = on_usage
+        self._rng = rng
+
+    async def post(
+        self, me: Emitter, path: str, body: bytes, *, hopeless: Callable[[UpstreamError], bool] = lambda _: False
+    ) -> bytes:
+        """The answer to one request, which is tried again where that may help.
+
+        Args:
+            me: gets an event per wait.
+            hopeless: which errors no other try would mend.
+
+        Raises:
+            CredentialsError, ModelError: it was refused.
+            UpstreamError: the tries are spent.
+        """
+
+        async def once(_: int) -> bytes:
+            async with self._slots, self._connect() as (endpoint, headers):
+                return await self._answer(endpoint.post(self.model, headers, path, body))
+
+        def on_wait(attempt: int, wait: float, error: ModelError) -> None:
+            me.emit(LlmRetry(model=self.model, attempt=attempt, wait=wait, error=str(error)))
+
+        retry = Retry(backoff=BACKOFF, retryable=lambda error: isinstance(error, UpstreamError) and not hopeless(error))
+        return await retried(once, retry, on_wait=on_wait, rand=self._rng.random)
+
+    async def _answer(self, answer: Awaitable[bytes]) -> bytes:
+        with trio.move_on_after(WITHIN):
+            return await answer
+        raise UpstreamError(f"{self.model} did not answer within {WITHIN:g} s")
+
+    def count(self, me: Emitter, tokens: float | None) -> None:
+        """Tell what a request has used, if the provider said how many tokens it was.
+
+        Raises:
+            BudgetReached: the run's budget is used up.
+        """
+        if not tokens or self._on_usage is None:
+            return
+        usage = countable(TokenUsage(input_tokens=int(tokens)))
+        totals = self._on_usage(me, self.model, usage, usage.input_tokens * self._price / 1e6)
+        if totals is not None:
+            me.emit(totals)
+
+
+class Clients:
+    """All connections of embedders, or of rerankers.
+
+    Args:
+        environ: for proxies and certificates.
+        on_usage: told of tokens.
+        rng: where the jitter of the waits comes from.
+    """
+
+    def __init__(self, environ: Mapping[str, str], on_usage: OnUsage | None, rng: random.Random | None) -> None:
+        self._on_usage = on_usage
+        self._rng = rng if rng is not None else random.Random()  # noqa: S311  (jitter, no secret)
+        self._endpoints = Endpoints(environ)
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        self._endpoints.close()
+
+    def to(self, access: Access, headers: Mapping[str, str]) -> ModelClient:
+        """The line to a model of a client."""
+        extra = access.client.extra
+
+        @asynccontextmanager
+        async def connect() -> AsyncIterator[tuple[Endpoint, Mapping[str, str]]]:
+            with self.endpoint(access.api_base, extra.proxy, extra.connect_timeout) as endpoint:
+                yield endpoint, headers
+
+        return ModelClient(
+            access.id,
+            connect,
+            at_once=access.model.max_concurrency or access.client.max_concurrency,
+            input_price=access.model.input_price,
+            on_usage=self._on_usage,
+            rng=self._rng,
+        )
+
+    def of_an_engine(self, model: str, connect: Connect) -> ModelClient:
+        """The line to a model on this machine: one request at a time, and its tokens are not counted."""
+        return ModelClient(model, connect, at_once=1, input_price=0.0, on_usage=None, rng=self._rng)
+
+    def endpoint(self, api_base: str, proxy: str, connect_timeout: float) -> AbstractContextManager[Endpoint]:
+        """Where requests to that base URL go, for a block: one set of connections for all models behind it."""
+        return self._endpoints.lease(api_base, proxy, connect_timeout)

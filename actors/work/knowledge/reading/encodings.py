@@ -121,7 +121,6 @@ def _sixteen(head: bytes) -> str:
 
 
 def _strictly(data: bytes, encoding: str) -> str | None:
-    """The text if it is all in this encoding."""
     try:
         if not encoding or codecs.lookup(encoding).name in _NO_CHARSETS:
             return None

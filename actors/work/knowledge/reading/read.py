@@ -7,25 +7,31 @@ Office texts become Markdown, sheets become CSV, everything else stays what it i
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
+import math
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import trio
 
+from .....protocol.errors import ProcessError, TimedOut
 from .....protocol.knowledge import Document
 from ....io.html.markdown import TooLong
 from ....io.html.page import page_of
-from . import kinds
+from ..reading import kinds
 from .bounds import TOO_MUCH, Bounds, CantRead, Watch, megabytes
 from .encodings import binary, cleaned, declared_inside, decoded
 
 if TYPE_CHECKING:
     from .....supervisors.actor import Actor
+    from .....supervisors.process import Completed
 
 MARKDOWN = "markdown"
 Part = tuple[str, str, str]
 """Text, kind and title of a document."""
 
+_HTML = (b"<!doctype html", b"<html")
 _OLE = b"\xd0\xcf\x11\xe0"
 """How the Office files of before 2007 begin, and those of today that are encrypted."""
 
@@ -77,8 +83,6 @@ async def read(me: Actor, raw: Raw, bounds: Bounds, limiter: trio.CapacityLimite
         CantRead: it can't be read; the text says why.
     """
     if raw.data.startswith(b"%PDF-"):
-        from .pdf import pdf_text
-
         check_size(len(raw.data), "pdf", bounds)
         async with limiter:
             title, text = await pdf_text(me, raw.data, bounds)
@@ -121,17 +125,14 @@ def _read(raw: Raw, bounds: Bounds, watch: Watch) -> Contents:
     if kind in kinds.PACKED:
         raise CantRead(f"it is called a {kind} file, but is none")
     check_size(len(raw.data), kind, bounds)
-    if kind == "text" and _looks_like_html(raw.data):
+    if kind == "text" and raw.data[:200].lstrip().lower().startswith(_HTML):
         kind = "html"
     declared = raw.charset or (declared_inside(raw.data) if kind in ("html", "code:xml") else "")
     text = decoded(raw.data, declared)
     if kind == "html":
         return _page(raw, text, bounds, watch)
-    if kind == "json" and raw.path.lower().endswith(".ipynb"):
-        from .notebook import markdown_of
-
-        if markdown := markdown_of(text):
-            kind, text = MARKDOWN, markdown
+    if kind == "json" and raw.path.lower().endswith(".ipynb") and (markdown := markdown_of(text)):
+        kind, text = MARKDOWN, markdown
     return _contents(raw, (text, kind, ""))
 
 
@@ -143,23 +144,22 @@ def _page(raw: Raw, text: str, bounds: Bounds, watch: Watch) -> Contents:
 
 def _office(raw: Raw, bounds: Bounds, watch: Watch) -> list[Part]:
     """By what is in the archive, whatever it is called."""
-    from .office import open_document, sheets, slides, word
-    from .office.archive import Archive
-    from .office.xml import Relations
+    from .office import sheets, texts
+    from .office.package import Archive, Relations
 
     usual = ("word/document.xml", "ppt/presentation.xml", "xl/workbook.xml")
     with Archive(raw.data, bounds, watch) as archive:
         main = Relations(archive, "").by_type.get("officeDocument", "")
         part = next((name for name in (main, *usual) if name in archive.names), "")
         if part.startswith("word/"):
-            return [(word.markdown_of(archive, part, bounds.text), MARKDOWN, "")]
+            return [(texts.word(archive, part, bounds.text), MARKDOWN, "")]
         if part.startswith("ppt/"):
-            return [(slides.markdown_of(archive, part, bounds.text), MARKDOWN, "")]
+            return [(texts.slides(archive, part, bounds.text), MARKDOWN, "")]
         if part.startswith("xl/"):
             found = sheets.sheets_of(archive, part, bounds.text)
             return [(text, "csv", name) for name, text in found]
         if "content.xml" in archive.names:
-            return [(open_document.markdown_of(archive, bounds.text), MARKDOWN, "")]
+            return [(texts.open_document(archive, bounds.text), MARKDOWN, "")]
     raise CantRead("it is an archive, not a document; unpack it, or name a loader for it")
 
 
@@ -172,5 +172,92 @@ def _contents(raw: Raw, *parts: Part) -> Contents:
     return Contents(digest=digest, documents=tuple(documents))
 
 
-def _looks_like_html(data: bytes) -> bool:
-    return data[:200].lstrip().lower().startswith((b"<!doctype html", b"<html"))
+# --- Jupyter notebooks: their text and their code, without what it printed (pictures above all)
+
+
+class _Cell(msgspec.Struct):
+    cell_type: str
+    source: str | list[str] = ""
+
+
+class _Notebook(msgspec.Struct):
+    cells: list[_Cell]
+    metadata: dict[str, Any] = {}
+
+
+def markdown_of(text: str) -> str:
+    """The notebook as Markdown; empty if it is none of the kind that is known."""
+    try:
+        book = msgspec.json.decode(text, type=_Notebook)
+    except (msgspec.DecodeError, RecursionError):
+        return ""
+    kernel = book.metadata.get("kernelspec")
+    language = str(kernel.get("language", "python")) if isinstance(kernel, dict) else "python"
+    parts: list[str] = []
+    for cell in book.cells:
+        source = cell.source if isinstance(cell.source, str) else "".join(cell.source)
+        if source.strip():
+            parts.append(f"```{language}\n{source}\n```" if cell.cell_type == "code" else source)
+    return "\n\n".join(parts)
+
+
+# --- PDF, by pypdf (of the extra `docs`) in a process of its own
+#
+# A PDF can keep any reader busy for hours or fill the memory, and a thread can't be stopped in the middle. The process
+# has limits on both, and may die of a bad file without any of us.
+
+WORKER = Path(__file__).with_name("workers") / "pdf_text.py"
+MEGABYTES = 2048
+
+
+class Head(msgspec.Struct, frozen=True):
+    """The worker's first line."""
+
+    title: str = ""
+    pages: int = 0
+    empty: bool = False
+
+
+async def pdf_text(me: Actor, data: bytes, bounds: Bounds) -> tuple[str, str]:
+    """Title and text of a PDF.
+
+    Raises:
+        CantRead: it has none, is too large, takes too long, is broken, or pypdf is not installed.
+    """
+    from .....supervisors.process import run_process
+
+    try:
+        done = await run_process(
+            me,
+            [sys.executable, "-I", "-B", str(WORKER), str(math.ceil(bounds.seconds)), str(MEGABYTES)],
+            name="pdf",
+            input=data,
+            output_limit=bounds.text,
+            on_overflow="kill",
+            timeout=bounds.seconds,
+        )
+    except TimedOut:
+        raise CantRead(f"it took more than {bounds.seconds:g} s to be read") from None
+    except ProcessError as error:
+        raise CantRead(f"the reader of PDF files could not be started: {error}") from error
+    return told(done)
+
+
+def told(done: Completed) -> tuple[str, str]:
+    """What the worker's end means."""
+    if done.truncated:
+        raise CantRead(TOO_MUCH)
+    if done.status == 3:
+        raise CantRead("PDF files need pypdf; run: pip install 'callboard[docs]' (or name a loader for `pdf`)")
+    if done.status == 4:
+        raise CantRead(f"this PDF can't be read: {done.stdout.decode(errors='replace')}")
+    if done.status != 0:
+        raise CantRead(f"this PDF broke its reader (status {done.status}, signal {done.signal})")
+    line, _, text = done.stdout.partition(b"\n")
+    head = msgspec.json.decode(line, type=Head)
+    if head.empty:
+        pages = "1 page" if head.pages == 1 else f"{head.pages} pages"
+        raise CantRead(
+            f"there is no text in its {pages}, only pictures perhaps; name a loader for `pdf` that reads those"
+        )
+    return head.title, text.decode()

@@ -8,9 +8,11 @@ left out. What was cut off is reported.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections import deque
 from collections.abc import AsyncGenerator, Sequence
+from pathlib import Path
 from typing import final
 
 import httpx
@@ -18,15 +20,15 @@ import msgspec
 import trio
 from protego import Protego
 
-from .....protocol.knowledge import Document, Unreadable
+from .....protocol.json_values import UNREADABLE
+from .....protocol.knowledge import Unreadable
 from ..reading.bounds import CantRead
 from ..reading.kinds import suffix
-from ..reading.read import Contents, Raw, read
-from . import github
-from .found import Desk, Finding, Found, Held
+from ..reading.read import Contents
+from ..sources import github
+from .found import Finding, Held, SourceContext
 from .specs import Spec
-from .trail import Trail, Visit
-from .web import Answer, Web
+from .web import Answer, Page, Web
 
 ROBOT = "callboard"
 """What robots.txt calls us."""
@@ -42,46 +44,11 @@ DEEPEST = 25
 REPEATED = 3
 """A part of a path that comes more often is a link that leads into itself."""
 
-_NO_PAGES = frozenset(
-    (
-        *(
-            "png",
-            "jpg",
-            "jpeg",
-            "gif",
-            "webp",
-            "avif",
-            "ico",
-            "svg",
-            "bmp",
-            "tif",
-            "tiff",
-            "woff",
-            "woff2",
-            "ttf",
-            "otf",
-        ),
-        *(
-            "mp3",
-            "mp4",
-            "m4a",
-            "m4v",
-            "mov",
-            "avi",
-            "mkv",
-            "webm",
-            "ogg",
-            "wav",
-            "flac",
-            "css",
-            "js",
-            "mjs",
-            "map",
-            "zip",
-        ),
-        *("gz", "bz2", "xz", "zst", "tar", "tgz", "7z", "rar", "jar", "whl", "exe", "msi", "dmg", "iso", "deb", "rpm"),
-    )
+_ENDINGS = (
+    "png jpg jpeg gif webp avif ico svg bmp tif tiff woff woff2 ttf otf mp3 mp4 m4a m4v mov avi mkv webm ogg wav flac"
+    " css js mjs map zip gz bz2 xz zst tar tgz 7z rar jar whl exe msi dmg iso deb rpm"
 )
+_NO_PAGES = frozenset(_ENDINGS.split())
 
 
 class _Got(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,12 +60,12 @@ class _Got(msgspec.Struct, frozen=True, kw_only=True):
     problem: str = ""
 
 
-async def crawl(desk: Desk, spec: Spec) -> AsyncGenerator[Finding, None]:
+async def crawl(context: SourceContext, spec: Spec) -> AsyncGenerator[Finding, None]:
     """All pages that `spec` means, and what is wrong with the others."""
-    trail = Trail(desk.trail, spec.target, desk.limiter)
-    await trail.load()
-    async with Web(desk) as web:
-        run = _Crawl(desk, web, trail, spec)
+    history = CrawlHistory(context.history, spec.target, context.limiter)
+    await history.load()
+    async with Web(context) as web:
+        run = _Crawl(context, web, history, spec)
         while batch := run.next():
             for found in await run.visit(batch):
                 yield found
@@ -114,18 +81,16 @@ def robots_in(text: str) -> Protego:
 
 @final
 class _Crawl:
-    """One crawl: the queue, and what was seen."""
-
-    def __init__(self, desk: Desk, web: Web, trail: Trail, spec: Spec) -> None:
-        self._desk = desk
-        self._settings = desk.settings
+    def __init__(self, context: SourceContext, web: Web, history: CrawlHistory, spec: Spec) -> None:
+        self._context = context
+        self._settings = context.settings
         self._web = web
-        self._trail = trail
+        self._history = history
         self._scope = _Scope(httpx.URL(spec.target))
         self._robots: dict[str, Protego] = {}
         start = _spelled(httpx.URL(spec.target))
         self._start = start
-        self._is_wiki = github.is_wiki(desk, start)
+        self._is_wiki = github.is_wiki(context, start)
         self._seen = {start}
         self._digests: set[str] = set()
         self._sources: set[str] = set()
@@ -141,7 +106,6 @@ class _Crawl:
         return [self.queue.popleft() for _ in range(count)]
 
     def what_is_left(self) -> str:
-        """Why the queue is not empty."""
         pages = self._settings.pages
         return f"{pages} pages were read, which is the limit; {len(self.queue)} more that they link to were not"
 
@@ -163,24 +127,19 @@ class _Crawl:
     # --- getting
 
     async def _get(self, url: str) -> _Got:
-        if known := self._trail.known.get(url):
+        if known := self._history.known.get(url):
             return _Got(visit=known)
         target = httpx.URL(url)
         try:
             robots = await self._robots_of(target)
             if not robots.can_fetch(url, ROBOT):
                 raise CantRead("its robots.txt wants nobody to read it")
-            answer = await self._web.get(url, allowed=self._may_go)
-            contents = await read(self._desk.me, self._raw(answer), self._settings.bounds, self._desk.limiter)
+            answer = await self._web.get(url, allowed=lambda url: self._scope.holds(url, loosely=self._visited == 1))
+            within = github.ARTICLE if self._is_wiki else ""
+            contents = await self._context.read(msgspec.structs.replace(answer.raw, within=within))
         except CantRead as error:
             return _Got(problem=str(error))
         return _Got(answer=answer, contents=contents)
-
-    def _raw(self, answer: Answer) -> Raw:
-        return msgspec.structs.replace(answer.raw, within=github.ARTICLE) if self._is_wiki else answer.raw
-
-    def _may_go(self, url: httpx.URL) -> bool:
-        return self._scope.holds(url, loosely=self._visited == 1)
 
     async def _robots_of(self, url: httpx.URL) -> Protego:
         """A host without one allows everything; one whose robots.txt is broken allows nothing until it is mended."""
@@ -200,7 +159,6 @@ class _Crawl:
     # --- looking
 
     async def _taken(self, url: str, depth: int, got: _Got) -> list[Finding]:
-        """What one page is, and where it leads."""
         if got.problem:
             if url == self._start and url.endswith("/") and httpx.URL(url).path != "/":
                 await self._followed([url.rstrip("/")], depth)  # `docs/**` of a site that knows `docs` only
@@ -219,7 +177,7 @@ class _Crawl:
         links = () if twice else await self._followed(got.contents.links, depth)
         silent = twice or got.contents.kept_out
         size = len(got.answer.data)
-        await self._trail.add(Visit(url=url, source=source, digest=digest, size=size, links=links, silent=silent))
+        await self._history.add(Visit(url=url, source=source, digest=digest, size=size, links=links, silent=silent))
         renamed = [msgspec.structs.replace(document, source=source) for document in got.contents.documents]
         return [] if silent else [Held(source, digest, renamed, size)]
 
@@ -229,11 +187,12 @@ class _Crawl:
         self._sources.add(visit.source)
         self._seen.add(visit.source)
         await self._followed(visit.links, depth)
-        return [] if visit.silent else [Seen(self._desk, visit)]
+        within = github.ARTICLE if self._is_wiki else ""
+        return [] if visit.silent else [Page(self._context, visit.source, visit.digest, visit.size, within)]
 
     async def _followed(self, links: Sequence[str], depth: int) -> tuple[str, ...]:
         """Put what is new into the queue; what that was. In a thread: a page may have thousands of links."""
-        return await trio.to_thread.run_sync(self._follow, links, depth, limiter=self._desk.limiter)
+        return await trio.to_thread.run_sync(self._follow, links, depth, limiter=self._context.limiter)
 
     def _follow(self, links: Sequence[str], depth: int) -> tuple[str, ...]:
         new: list[str] = []
@@ -252,31 +211,6 @@ class _Crawl:
     def _is_wanted(self, url: str) -> bool:
         is_page = not self._is_wiki or github.is_article(url)
         return is_page and self._scope.holds(httpx.URL(url)) and not _is_trap(url)
-
-
-@final
-class Seen(Found):
-    """A page that an interrupted crawl has seen. Only reading it gets it again."""
-
-    def __init__(self, desk: Desk, visit: Visit) -> None:
-        super().__init__(visit.source, size=visit.size)
-        self._desk = desk
-        self._visit = visit
-
-    async def digest(self) -> str | Unreadable:
-        """As it was."""
-        return self._visit.digest
-
-    async def documents(self) -> Sequence[Document | Unreadable]:
-        """What it says now."""
-        try:
-            async with Web(self._desk) as web:
-                answer = await web.get(self._visit.source)
-            within = github.ARTICLE if github.is_wiki(self._desk, self.source) else ""
-            raw = msgspec.structs.replace(answer.raw, source=self.source, within=within)
-            return (await read(self._desk.me, raw, self._desk.settings.bounds, self._desk.limiter)).documents
-        except CantRead as error:
-            return (self.unreadable(str(error)),)
 
 
 @final
@@ -308,7 +242,6 @@ def _bare(host: str) -> str:
 
 
 def _spelled(url: httpx.URL) -> str:
-    """One spelling of a URL."""
     return str(url.copy_with(raw_path=url.raw_path, fragment=None))
 
 
@@ -325,3 +258,73 @@ def _is_trap(url: str) -> bool:
     if len(parts) > DEEPEST or any(parts.count(part) > REPEATED for part in parts):
         return True
     return suffix(path) in _NO_PAGES
+
+
+# --- what a crawl has seen, in a file of one line a page, so that an interrupted one goes on where it was
+#
+# Pages are not kept, only what they were: a crawl that begins again goes through the same queue in the same order, and
+# takes from here what it need not get again. A caller that wants the pages as they are today removes the file.
+
+
+class Visit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A page that was got.
+
+    Attributes:
+        url: as it was asked for; `source` where it was found.
+        digest: of its bytes.
+        size: of its bytes.
+        links: the pages that were new when it was read.
+        silent: whether it is no source: it does not want to be found, or says what another page says.
+    """
+
+    url: str
+    source: str
+    digest: str
+    size: int = 0
+    links: tuple[str, ...] = ()
+    silent: bool = False
+
+
+@final
+class CrawlHistory:
+    """The memory of one crawl.
+
+    Args:
+        directory: where it is; None for no memory.
+        target: what is crawled.
+        limiter: of the threads that read and write it.
+    """
+
+    def __init__(self, directory: Path | None, target: str, limiter: trio.CapacityLimiter) -> None:
+        self._limiter = limiter
+        name = hashlib.sha256(target.encode()).hexdigest()[:16]
+        self._file = directory / f"crawl-{name}.jsonl" if directory is not None else None
+        self.known: dict[str, Visit] = {}
+
+    async def load(self) -> None:
+        """Read it. A line that was not written to its end counts as not written."""
+        if self._file is not None:
+            for line in await trio.to_thread.run_sync(_lines, self._file, limiter=self._limiter):
+                try:
+                    visit = msgspec.json.decode(line, type=Visit)
+                except UNREADABLE:
+                    continue
+                self.known[visit.url] = visit
+
+    async def add(self, visit: Visit) -> None:
+        """Remember a page."""
+        if self._file is not None:
+            await trio.to_thread.run_sync(_append, self._file, msgspec.json.encode(visit), limiter=self._limiter)
+
+
+def _lines(file: Path) -> list[bytes]:
+    try:
+        return file.read_bytes().splitlines()
+    except FileNotFoundError:
+        return []
+
+
+def _append(file: Path, line: bytes) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("ab") as trail:
+        trail.write(b"\n" + line + b"\n")  # the line before may have been cut short

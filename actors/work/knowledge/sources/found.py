@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING
 
 import msgspec
 import trio
@@ -13,7 +13,7 @@ import trio
 from .....protocol.knowledge import Document, Unreadable
 from .....protocol.references import Secrets
 from ..reading.bounds import MIB, Bounds, CantRead
-from ..reading.read import Raw, read
+from ..reading.read import Contents, Raw, read
 
 if TYPE_CHECKING:
     from .....supervisors.actor import Actor
@@ -64,33 +64,29 @@ class SourceSettings(msgspec.Struct, frozen=True, kw_only=True):
     github: GitHub = GitHub()
 
 
-class Desk:
+class SourceContext(msgspec.Struct, frozen=True):
     """Shared by the finders and readers of sources.
 
-    Args:
+    Attributes:
         me: owner of the processes that read.
         base: what relative paths are relative to.
         environ: for proxies, loaders and `~`.
         secrets: what `{{NAME}}` in a loader's command stands for.
-        trail: a directory where crawls remember what they have seen, or None.
+        history: a directory where crawls remember what they have seen, or None.
+        limiter: of the threads that read.
     """
 
-    def __init__(
-        self,
-        me: Actor,
-        base: Path,
-        settings: SourceSettings,
-        environ: Mapping[str, str],
-        secrets: Secrets,
-        trail: Path | None,
-    ) -> None:
-        self.me = me
-        self.base = base
-        self.settings = settings
-        self.environ = environ
-        self.secrets = secrets
-        self.trail = trail
-        self.limiter = trio.CapacityLimiter(THREADS)
+    me: Actor
+    base: Path
+    settings: SourceSettings
+    environ: Mapping[str, str]
+    secrets: Secrets
+    history: Path | None
+    limiter: trio.CapacityLimiter = msgspec.field(default_factory=lambda: trio.CapacityLimiter(THREADS))
+
+    async def read(self, raw: Raw) -> Contents:
+        """What is in these bytes. Raises CantRead."""
+        return await read(self.me, raw, self.settings.bounds, self.limiter)
 
 
 class Found(ABC):
@@ -117,41 +113,56 @@ class Found(ABC):
     async def digest(self) -> str | Unreadable:
         """SHA-256 of its bytes, which is the cheapest way to see whether it changed."""
 
-    @abstractmethod
     async def documents(self) -> Sequence[Document | Unreadable]:
-        """Its documents; what can't be read is `Unreadable`."""
+        """What it says now; what can't be read is `Unreadable`."""
+        try:
+            return await self._documents()
+        except (OSError, CantRead) as error:
+            return (self.unreadable(explained(error)),)
+
+    @abstractmethod
+    async def _documents(self) -> Sequence[Document]:
+        """Raises CantRead or OSError."""
 
     def unreadable(self, reason: str) -> Unreadable:
         """The report that this source can't be read."""
         return Unreadable(source=self.source, reason=reason)
 
 
-@final
 class Held(Found):
-    """A source whose bytes came when it was found, so that all is here already."""
+    """A source that is here already, since its bytes came when it was found."""
 
-    def __init__(self, source: str, digest: str, documents: Sequence[Document], size: int | None = None) -> None:
-        super().__init__(source, size=size)
+    def __init__(
+        self,
+        source: str,
+        digest: str,
+        documents: Sequence[Document],
+        size: int | None = None,
+        mtime: float | None = None,
+    ) -> None:
+        super().__init__(source, size=size, mtime=mtime)
         self._digest = digest
-        self._documents = tuple(documents)
+        self._held = tuple(documents)
 
     async def digest(self) -> str | Unreadable:
-        """Of the bytes that came."""
         return self._digest
 
-    async def documents(self) -> Sequence[Document | Unreadable]:
-        """As they were read."""
-        return self._documents
+    async def _documents(self) -> Sequence[Document]:
+        return self._held
 
 
-async def held(desk: Desk, raw: Raw) -> Held | Unreadable:
+async def held(context: SourceContext, raw: Raw) -> Held | Unreadable:
     """Read what has come."""
     try:
-        contents = await read(desk.me, raw, desk.settings.bounds, desk.limiter)
+        contents = await context.read(raw)
     except CantRead as error:
         return Unreadable(source=raw.source, reason=str(error))
     return Held(raw.source, contents.digest, contents.documents, len(raw.data))
 
 
+def explained(error: OSError | CantRead) -> str:
+    """Why a file can't be read."""
+    return str(error) if isinstance(error, CantRead) else f"it can't be read: {error.strerror or error}"
+
+
 Finding = Found | Unreadable
-OnFound = Callable[[str], None]

@@ -13,26 +13,26 @@ several specs name comes once.
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import AsyncGenerator, Mapping, Sequence
+import stat
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar, final
 
 import msgspec
 import trio
 
 from .....protocol.errors import UsageError
-from .....protocol.knowledge import Unreadable
-from .....protocol.references import Secrets
+from .....protocol.knowledge import Document, Unreadable
 from ..reading import kinds
 from ..reading.bounds import CantRead
-from ..reading.read import check_size
-from . import loaders
-from .files import File, listed, rooted, shown
-from .found import Desk, Finding, OnFound, SourceSettings, held
+from ..reading.read import Raw, check_size
+from ..sources import loaders
+from .found import Finding, Found, SourceContext, SourceSettings, explained, held
 from .specs import Spec, is_wild, parse
-from .walk import Entry
+from .walk import Entry, Walk
 
 if TYPE_CHECKING:
     from .....supervisors.actor import Actor
@@ -50,9 +50,7 @@ async def gather(
     base: Path,
     environ: Mapping[str, str],
     settings: SourceSettings = USUAL,
-    secrets: Secrets | None = None,
-    trail: Path | None = None,
-    on_found: OnFound | None = None,
+    history: Path | None = None,
 ) -> AsyncGenerator[Finding, None]:
     """Find all sources.
 
@@ -61,21 +59,17 @@ async def gather(
         specs: see `specs`.
         base: what relative paths are relative to: the agent's directory.
         environ: for `~`, proxies and loaders.
-        secrets: what references in loaders' commands stand for; by default `environ`.
-        trail: a directory for what crawls have seen, so that the same call goes on after an interruption; the
+        history: a directory for what crawls have seen, so that the same call goes on after an interruption; the
             caller removes it after using all that was found.
-        on_found: gets the name of each source, readable or not.
     """
-    desk = Desk(me, _normal(base), settings, environ, environ if secrets is None else secrets, trail)
+    context = SourceContext(me, _normal(base), settings, environ, environ, history)
     seen: set[str] = set()
     for text in specs:
-        async with aclosing(_findings(desk, text)) as findings:
+        async with aclosing(_findings(context, text)) as findings:
             async for finding in findings:
                 if finding.source in seen:
                     continue
                 seen.add(finding.source)
-                if on_found is not None:
-                    on_found(finding.source)
                 yield finding
 
 
@@ -84,89 +78,181 @@ def _normal(path: Path) -> Path:
     return Path(os.path.normpath(path))
 
 
-async def _findings(desk: Desk, text: str) -> AsyncGenerator[Finding, None]:
-    """What one spec names."""
+async def _findings(context: SourceContext, text: str) -> AsyncGenerator[Finding, None]:
     try:
-        spec = parse(text, desk.settings.loaders, crawls=desk.settings.crawls)
-        entries = await _entries(desk, spec)
+        spec = parse(text, context.settings.loaders, crawls=context.settings.crawls)
+        entries = await _entries(context, spec)
     except UsageError as error:
         yield Unreadable(source=text, reason=str(error))
         return
     for number, entry in enumerate(entries or (), 1):
         if number % AT_ONCE == 0:
             await trio.lowlevel.checkpoint()  # a hundred thousand unchanged files must not stall the loop
-        yield _file(desk, spec, entry)
+        yield _file(context, spec, entry)
     if entries is not None:
         return
-    if spec.kind == "crawl" and "recursive_url" not in desk.settings.loaders:
+    if spec.kind == "crawl" and "recursive_url" not in context.settings.loaders:
         from . import crawl, github
 
-        tree = github.tree_of(desk, spec)
-        crawled = crawl.crawl(desk, spec) if tree is None else github.files(desk, spec, tree)
+        tree = github.tree_of(context, spec)
+        crawled = crawl.crawl(context, spec) if tree is None else github.files(context, spec, tree)
         async with aclosing(crawled) as pages:
             async for page in pages:
                 yield page
         return
-    found = [await _page(desk, spec.target)] if _is_ours(desk, spec) else await _loaded(desk, spec)
+    ours = spec.kind == "page" and "url" not in context.settings.loaders
+    found = [await _page(context, spec.target)] if ours else await _loaded(context, spec)
     for each in found:
         yield each
 
 
-async def _entries(desk: Desk, spec: Spec) -> list[Entry] | None:
+async def _entries(context: SourceContext, spec: Spec) -> list[Entry] | None:
     """The files of a spec that names files; None for the others."""
     if spec.kind == "path":
-        return await listed(desk, spec.target)
+        return await listed(context, spec.target)
     if spec.kind == "loader" and "://" not in spec.target:
-        path = _path(desk, spec.target)
+        path = _path(context, spec.target)
         if path.is_file() or (is_wild(spec.target) and not path.exists()):
-            return await listed(desk, spec.target)
+            return await listed(context, spec.target)
     return None
 
 
-def _file(desk: Desk, spec: Spec, entry: Entry) -> Finding:
-    source = shown(desk, entry.path, spec.target)
+def _file(context: SourceContext, spec: Spec, entry: Entry) -> Finding:
+    source = shown(context, entry.path, spec.target)
     if entry.problem:
         return Unreadable(source=source, reason=entry.problem)
     loader = spec.loader or kinds.suffix(entry.path)
     try:
         check_size(
-            entry.size, "pdf" if loader in desk.settings.loaders else kinds.by_name(entry.path), desk.settings.bounds
+            entry.size,
+            "pdf" if loader in context.settings.loaders else kinds.by_name(entry.path),
+            context.settings.bounds,
         )
     except CantRead as error:
         return Unreadable(source=source, reason=str(error))
-    file = File(desk, source, entry)
-    return loaders.LoadedFile(desk, loader, file) if loader in desk.settings.loaders else file
+    file = File(context, source, entry)
+    return loaders.LoadedFile(context, loader, file) if loader in context.settings.loaders else file
 
 
-def _is_ours(desk: Desk, spec: Spec) -> bool:
-    return spec.kind == "page" and "url" not in desk.settings.loaders
-
-
-async def _page(desk: Desk, url: str) -> Finding:
+async def _page(context: SourceContext, url: str) -> Finding:
     """One page. A loader for its ending is given what came."""
     from .web import Web
 
     try:
-        async with Web(desk) as web:
+        async with Web(context) as web:
             answer = await web.get(url)
     except CantRead as error:
         return Unreadable(source=url, reason=str(error))
     raw = msgspec.structs.replace(answer.raw, source=url)
     loader = kinds.suffix(raw.path)
-    return await (loaders.loaded_bytes(desk, loader, raw) if loader in desk.settings.loaders else held(desk, raw))
+    return await (
+        loaders.loaded_bytes(context, loader, raw) if loader in context.settings.loaders else held(context, raw)
+    )
 
 
-async def _loaded(desk: Desk, spec: Spec) -> list[Finding]:
-    """What a loader makes of a URL, a directory, or a name that only it knows."""
+async def _loaded(context: SourceContext, spec: Spec) -> list[Finding]:
     if spec.kind != "loader":
         name = "url" if spec.kind == "page" else "recursive_url"
-        return await loaders.loaded(desk, name, spec.target, spec.target)
-    path = _path(desk, spec.target)
+        return await loaders.loaded(context, name, spec.target, spec.target)
+    path = _path(context, spec.target)
     is_path = "://" not in spec.target and path.exists()
-    source = shown(desk, str(path), spec.target) if is_path else spec.target
-    return await loaders.loaded(desk, spec.loader, str(path) if is_path else spec.target, source)
+    source = shown(context, str(path), spec.target) if is_path else spec.target
+    return await loaders.loaded(context, spec.loader, str(path) if is_path else spec.target, source)
 
 
-def _path(desk: Desk, target: str) -> Path:
-    root, rest = rooted(desk, target)
+def _path(context: SourceContext, target: str) -> Path:
+    root, rest = rooted(context, target)
     return _normal(Path(root) / rest)
+
+
+# --- files
+
+T = TypeVar("T")
+
+PIECE = 1024 * 1024
+_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+async def listed(context: SourceContext, target: str) -> list[Entry]:
+    """What a path names: one file, all files of a directory, or all that a glob matches.
+
+    `a;b`, the way Loki asks for several, is both, unless there is a file of that name.
+
+    Raises:
+        UsageError: the glob can't be understood.
+    """
+
+    def look() -> list[Entry]:
+        walk = Walk(context.settings.files)
+        entries: list[Entry] = []
+        for path in _several(context, target):
+            entries = walk.named(*rooted(context, path))  # all that the walk has found, of earlier paths too
+        return entries
+
+    return await trio.to_thread.run_sync(look, limiter=context.limiter, abandon_on_cancel=True)
+
+
+def _several(context: SourceContext, target: str) -> list[str]:
+    if ";" not in target or Path(*rooted(context, target)).exists():
+        return [target]
+    return [path.strip() for path in target.split(";") if path.strip()]
+
+
+def rooted(context: SourceContext, target: str) -> tuple[str, str]:
+    """What a path is relative to, and the path. A home directory's name is no glob, whatever is in it."""
+    if target == "~" or target.startswith("~/"):
+        return context.environ.get("HOME", "/"), target[2:]
+    return str(context.base), target
+
+
+def shown(context: SourceContext, path: str, target: str) -> str:
+    """How a file is called: relative to the base if it is below it or was named so."""
+    named_from_elsewhere = target.startswith(("/", "~")) and not Path(path).is_relative_to(context.base)
+    name = path if named_from_elsewhere else os.path.relpath(path, context.base)
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
+
+
+@final
+class File(Found):
+    """A file on disk."""
+
+    def __init__(self, context: SourceContext, source: str, entry: Entry) -> None:
+        super().__init__(source, size=entry.size, mtime=entry.mtime)
+        self.path = entry.path
+        self._context = context
+
+    async def digest(self) -> str | Unreadable:
+        """Read piece by piece; nothing of it is kept."""
+        try:
+            return await self._in_thread(self._hashed)
+        except (OSError, CantRead) as error:
+            return self.unreadable(explained(error))
+
+    async def _documents(self) -> Sequence[Document]:
+        data = await self._in_thread(lambda: b"".join(self._pieces()))
+        return (await self._context.read(Raw(source=self.source, data=data, path=self.path))).documents
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        return await trio.to_thread.run_sync(work, limiter=self._context.limiter, abandon_on_cancel=True)
+
+    def _hashed(self) -> str:
+        digest = hashlib.sha256()
+        for piece in self._pieces():
+            digest.update(piece)
+        return digest.hexdigest()
+
+    def _pieces(self) -> Iterator[bytes]:
+        """Its bytes. What it is was looked at before, but may have been changed since: it is looked at again."""
+        bounds = self._context.settings.bounds
+        descriptor = os.open(self.path, _FLAGS)
+        with os.fdopen(descriptor, "rb", buffering=0) as file:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise CantRead("it is not a file any more")
+            left = max(bounds.packed, bounds.text)
+            while piece := file.read(PIECE):
+                trio.from_thread.check_cancelled()
+                left -= len(piece)
+                if left < 0:
+                    raise CantRead("it grows while it is read")
+                yield piece

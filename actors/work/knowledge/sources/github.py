@@ -10,22 +10,21 @@ has not changed is not fetched again. As in Loki, change logs and licences are l
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from pathlib import PurePosixPath
-from typing import final
 from urllib.parse import quote, unquote
 
 import httpx
 import msgspec
 
 from .....protocol.json_values import UNREADABLE
-from .....protocol.knowledge import Document, Unreadable
+from .....protocol.knowledge import Unreadable
 from ..reading import kinds
 from ..reading.bounds import CantRead
-from ..reading.read import check_size, read
-from .found import Desk, Finding, Found
+from ..reading.read import check_size
+from .found import Finding, SourceContext
 from .specs import Spec
-from .web import Web
+from .web import Page, Web
 
 ARTICLE = "wiki-body"
 """The id of the element that a wiki's page is about."""
@@ -60,18 +59,18 @@ class _Listing(msgspec.Struct):
     truncated: bool = False
 
 
-def tree_of(desk: Desk, spec: Spec) -> Tree | None:
+def tree_of(context: SourceContext, spec: Spec) -> Tree | None:
     """The directory that a crawl means, if it means one."""
-    path = _path(desk, spec.target)
+    path = _path(context, spec.target)
     if path is None or (found := _TREE.fullmatch(path)) is None:
         return None
     owner, repository, branch, directory = (unquote(part or "") for part in found.groups())
     return Tree(owner, repository, branch, directory.strip("/"))
 
 
-def is_wiki(desk: Desk, url: str) -> bool:
+def is_wiki(context: SourceContext, url: str) -> bool:
     """Whether a page is one of a wiki."""
-    path = _path(desk, url)
+    path = _path(context, url)
     return path is not None and _WIKI.fullmatch(path) is not None
 
 
@@ -80,23 +79,22 @@ def is_article(url: str) -> bool:
     return not NO_ARTICLES.intersection(httpx.URL(url).path.split("/"))
 
 
-def _path(desk: Desk, url: str) -> str | None:
-    """The path of a URL of GitHub's site."""
-    site = desk.settings.github.site
+def _path(context: SourceContext, url: str) -> str | None:
+    site = context.settings.github.site
     return httpx.URL(url).path if url.startswith(f"{site}/") else None
 
 
-async def files(desk: Desk, spec: Spec, tree: Tree) -> AsyncGenerator[Finding, None]:
+async def files(context: SourceContext, spec: Spec, tree: Tree) -> AsyncGenerator[Finding, None]:
     """The documentation in that directory, by name."""
     try:
-        listing = await _listing(desk, tree)
+        listing = await _listing(context, tree)
     except CantRead as error:
         yield Unreadable(source=spec.text, reason=f"GitHub does not list its files: {error}")
         return
     wanted = sorted((entry for entry in listing.tree if _is_wanted(entry, tree)), key=lambda entry: entry.path)
-    most = desk.settings.pages
+    most = context.settings.pages
     for entry in wanted[:most]:
-        yield _found(desk, tree, entry)
+        yield _found(context, tree, entry)
     if len(wanted) > most:
         yield Unreadable(
             source=spec.text, reason=f"{most} files were read, which is the limit; {len(wanted)} are there"
@@ -107,10 +105,10 @@ async def files(desk: Desk, spec: Spec, tree: Tree) -> AsyncGenerator[Finding, N
         yield Unreadable(source=spec.text, reason="there is no documentation (Markdown, reStructuredText, AsciiDoc)")
 
 
-async def _listing(desk: Desk, tree: Tree) -> _Listing:
+async def _listing(context: SourceContext, tree: Tree) -> _Listing:
     place = "/".join(quote(part, safe="") for part in (tree.owner, tree.repository, "git", "trees", tree.branch))
-    async with Web(desk) as web:
-        answer = await web.get(f"{desk.settings.github.api}/repos/{place}?recursive=1")
+    async with Web(context) as web:
+        answer = await web.get(f"{context.settings.github.api}/repos/{place}?recursive=1")
     try:
         return msgspec.json.decode(answer.data, type=_Listing)
     except UNREADABLE as error:
@@ -127,34 +125,11 @@ def _is_wanted(entry: _Entry, tree: Tree) -> bool:
     )
 
 
-def _found(desk: Desk, tree: Tree, entry: _Entry) -> Finding:
+def _found(context: SourceContext, tree: Tree, entry: _Entry) -> Finding:
     place = "/".join(quote(part) for part in (tree.owner, tree.repository, tree.branch, entry.path))
-    url = f"{desk.settings.github.raw}/{place}"
+    url = f"{context.settings.github.raw}/{place}"
     try:
-        check_size(entry.size, kinds.by_name(entry.path), desk.settings.bounds)
+        check_size(entry.size, kinds.by_name(entry.path), context.settings.bounds)
     except CantRead as error:
         return Unreadable(source=url, reason=str(error))
-    return Blob(desk, url, entry.sha, entry.size)
-
-
-@final
-class Blob(Found):
-    """A file of a branch."""
-
-    def __init__(self, desk: Desk, url: str, sha: str, size: int) -> None:
-        super().__init__(url, size=size)
-        self._desk = desk
-        self._sha = sha
-
-    async def digest(self) -> str | Unreadable:
-        """Git's own, which changes when the contents do."""
-        return f"git:{self._sha}"
-
-    async def documents(self) -> Sequence[Document | Unreadable]:
-        """What it says now."""
-        try:
-            async with Web(self._desk) as web:
-                answer = await web.get(self.source)
-            return (await read(self._desk.me, answer.raw, self._desk.settings.bounds, self._desk.limiter)).documents
-        except CantRead as error:
-            return (self.unreadable(str(error)),)
+    return Page(context, url, f"git:{entry.sha}", entry.size)  # git's own digest changes when the contents do

@@ -28,11 +28,11 @@ from .....protocol.json_values import UNREADABLE
 from .....protocol.knowledge import Document, Unreadable
 from .....protocol.references import expanded
 from ..reading.bounds import TOO_MUCH, CantRead
-from ..reading.read import Raw, read
-from .found import Desk, Finding, Found, held
+from ..reading.read import Raw
+from .found import Finding, Found, SourceContext, held
 
 if TYPE_CHECKING:
-    from .files import File
+    from .gather import File
 
 _SHELLS = frozenset(("sh", "bash", "dash", "zsh", "ksh"))
 
@@ -45,7 +45,7 @@ class _Item(msgspec.Struct):
     text: str = ""
 
 
-async def loaded(desk: Desk, name: str, target: str, source: str) -> list[Finding]:
+async def loaded(context: SourceContext, name: str, target: str, source: str) -> list[Finding]:
     """What a loader makes of something that is no single file: a directory, a URL, a name only it knows.
 
     Args:
@@ -54,35 +54,35 @@ async def loaded(desk: Desk, name: str, target: str, source: str) -> list[Findin
         source: how the outcome is called, or what goes before the names in a list that it prints.
     """
     try:
-        data = await output_of(desk, name, desk.settings.loaders[name], target)
-        raws = await trio.to_thread.run_sync(_listed, data, source, limiter=desk.limiter)
+        data = await output_of(context, name, context.settings.loaders[name], target)
+        raws = await trio.to_thread.run_sync(_listed, data, source, limiter=context.limiter)
     except CantRead as error:
         return [Unreadable(source=source, reason=str(error))]
     if raws is None:
-        return [await held(desk, Raw(source=source, data=data, path="loaded.md"))]
-    return [await held(desk, raw) for raw in raws]
+        return [await held(context, Raw(source=source, data=data, path="loaded.md"))]
+    return [await held(context, raw) for raw in raws]
 
 
-async def loaded_bytes(desk: Desk, name: str, raw: Raw) -> Finding:
+async def loaded_bytes(context: SourceContext, name: str, raw: Raw) -> Finding:
     """What a loader makes of a page that has come."""
     with _temporary(f"input.{name}") as file:
-        await trio.to_thread.run_sync(file.write_bytes, raw.data, limiter=desk.limiter)
+        await trio.to_thread.run_sync(file.write_bytes, raw.data, limiter=context.limiter)
         try:
-            data = await output_of(desk, name, desk.settings.loaders[name], str(file))
+            data = await output_of(context, name, context.settings.loaders[name], str(file))
         except CantRead as error:
             return Unreadable(source=raw.source, reason=str(error))
-    return await held(desk, Raw(source=raw.source, data=data, path="loaded.txt"))
+    return await held(context, Raw(source=raw.source, data=data, path="loaded.txt"))
 
 
 @final
 class LoadedFile(Found):
     """A file that a loader reads. Its digest takes in the command, for another command makes another text."""
 
-    def __init__(self, desk: Desk, name: str, file: File) -> None:
+    def __init__(self, context: SourceContext, name: str, file: File) -> None:
         super().__init__(file.source, size=file.size, mtime=file.mtime)
-        self._desk = desk
+        self._context = context
         self._name = name
-        self._command = desk.settings.loaders[name]
+        self._command = context.settings.loaders[name]
         self._file = file
         self.reader = f"{hashlib.sha256(self._command.encode()).hexdigest()[:16]}:"
 
@@ -91,22 +91,16 @@ class LoadedFile(Found):
         digest = await self._file.digest()
         return digest if isinstance(digest, Unreadable) else f"{self.reader}{digest}"
 
-    async def documents(self) -> Sequence[Document | Unreadable]:
-        """What the loader makes of the file."""
-        desk = self._desk
+    async def _documents(self) -> Sequence[Document]:
         digest = await self.digest()
         if isinstance(digest, Unreadable):
-            return (digest,)
-        try:
-            data = await output_of(desk, self._name, self._command, self._file.path)
-            raw = Raw(source=self.source, data=data, path="loaded.txt")
-            contents = await read(desk.me, raw, desk.settings.bounds, desk.limiter)
-        except CantRead as error:
-            return (self.unreadable(str(error)),)
+            raise CantRead(digest.reason)
+        data = await output_of(self._context, self._name, self._command, self._file.path)
+        contents = await self._context.read(Raw(source=self.source, data=data, path="loaded.txt"))
         return [msgspec.structs.replace(document, digest=digest) for document in contents.documents]
 
 
-async def output_of(desk: Desk, name: str, command: str, target: str) -> bytes:
+async def output_of(context: SourceContext, name: str, command: str, target: str) -> bytes:
     """Run a loader and take what it makes.
 
     Raises:
@@ -114,17 +108,17 @@ async def output_of(desk: Desk, name: str, command: str, target: str) -> bytes:
     """
     from .....supervisors.process import run_process
 
-    settings = desk.settings
+    settings = context.settings
     most = settings.bounds.text
     with _temporary("output") as output:
-        argv, into_file = arguments(desk, name, command, target, str(output))
+        argv, into_file = arguments(context, name, command, target, str(output))
         try:
             done = await run_process(
-                desk.me,
+                context.me,
                 argv,
                 name=f"loader-{name}",
-                env=desk.environ,
-                cwd=desk.base,
+                env=context.environ,
+                cwd=context.base,
                 output_limit=most,
                 on_overflow="kill",
                 timeout=settings.loader_seconds,
@@ -141,10 +135,10 @@ async def output_of(desk: Desk, name: str, command: str, target: str) -> bytes:
             return done.stdout
         if not output.is_file() or output.stat().st_size > most:
             raise CantRead(f"its loader '{name}' left {TOO_MUCH if output.is_file() else 'no output file'}")
-        return await trio.to_thread.run_sync(output.read_bytes, limiter=desk.limiter)
+        return await trio.to_thread.run_sync(output.read_bytes, limiter=context.limiter)
 
 
-def arguments(desk: Desk, name: str, command: str, target: str, output: str) -> tuple[list[str], bool]:
+def arguments(context: SourceContext, name: str, command: str, target: str, output: str) -> tuple[list[str], bool]:
     """The command's words with everything in place, and whether it writes to the file.
 
     Raises:
@@ -155,7 +149,7 @@ def arguments(desk: Desk, name: str, command: str, target: str, output: str) -> 
         raise CantRead(f"its loader '{name}' refers to {reference}, which is not set")
 
     try:
-        words = [expanded(word, desk.secrets, missing) for word in shlex.split(command)]
+        words = [expanded(word, context.secrets, missing) for word in shlex.split(command)]
     except ValueError as error:
         raise CantRead(f"its loader '{name}' is no command: {error}") from error
     if not any("$1" in word for word in words):

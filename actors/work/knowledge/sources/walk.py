@@ -9,16 +9,19 @@ belongs into a thread.
 from __future__ import annotations
 
 import errno
+import fnmatch
 import os
+import re
 import stat
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
 import trio
 
-from ..base.places import ENDING, Places
-from . import globs
+from .....protocol.errors import UsageError
+from ..base.layout import ENDING, Layout
 from .specs import is_wild
 
 LEFT_OUT = frozenset(("CVS", "_darcs", "__pycache__"))
@@ -71,7 +74,7 @@ class Walk:
             elif not is_wild(target):
                 self._problem(path, "it does not exist")
             else:
-                for number, pattern in enumerate(globs.alternatives(target)):
+                for number, pattern in enumerate(alternatives(target)):
                     self._match(root, _parts(pattern), number)
             if not self._found:
                 self._problem(path, "no file matches" if is_wild(target) else "there is no file in it")
@@ -88,7 +91,6 @@ class Walk:
     # --- globs
 
     def _match(self, directory: str, parts: Sequence[str], number: int) -> None:
-        """What matches the rest of a pattern from here on."""
         if not parts:
             return
         part, rest = parts[0], parts[1:]
@@ -103,16 +105,16 @@ class Walk:
         if status is None or (_id(status), len(parts), number) in self._searched:
             return  # `**` twice in a pattern leads to the same place by many ways
         self._searched.add((_id(status), len(parts), number))
-        if part == globs.ANY_DEPTH and not rest:
+        if part == ANY_DEPTH and not rest:
             self._tree(directory)
-        elif part == globs.ANY_DEPTH:
+        elif part == ANY_DEPTH:
             for below in self._directories(directory):
                 self._match(below, rest, number)
         else:
             self._children(directory, part, rest, number)
 
     def _children(self, directory: str, part: str, rest: Sequence[str], number: int) -> None:
-        wanted = globs.matcher(part)
+        wanted = matcher(part)
         for entry in self._listing(directory):
             if not wanted.match(entry.name):
                 continue
@@ -123,7 +125,6 @@ class Walk:
                 self._file(entry.path)
 
     def _directories(self, top: str) -> Iterator[str]:
-        """A directory and all below it."""
         seen: set[Id] = set()
         waiting = [top]
         while waiting:
@@ -215,13 +216,12 @@ def _parts(pattern: str) -> list[str]:
     """The parts of a path, `**` at most once in a row; `*/NAME` at its end is a name at any depth below, as in Loki."""
     parts = [part for part in pattern.split("/") if part not in ("", ".")]
     if parts[-2:-1] == ["*"] and not is_wild(parts[-1]):
-        parts.insert(-1, globs.ANY_DEPTH)
-    kept = [part for at, part in enumerate(parts) if part != globs.ANY_DEPTH or parts[at - 1 : at] != [globs.ANY_DEPTH]]
+        parts.insert(-1, ANY_DEPTH)
+    kept = [part for at, part in enumerate(parts) if part != ANY_DEPTH or parts[at - 1 : at] != [ANY_DEPTH]]
     return ["/", *kept] if pattern.startswith("/") else kept
 
 
 def _devices(paths: Sequence[str]) -> set[int]:
-    """The file systems that are mounted there."""
     return {os.stat(path).st_dev for path in paths if os.path.isdir(path)}  # noqa: PTH112, PTH116 - texts: a tree may have a million of them
 
 
@@ -234,11 +234,10 @@ def _is_shown(entry: os.DirEntry[str]) -> bool:
 
 
 def _is_base(entry: os.DirEntry[str]) -> bool:
-    """Whether this directory is a knowledge base, built or being built."""
     if not entry.name.endswith(ENDING):
         return False
-    places = Places(Path(entry.path))
-    return places.current.exists() or places.lock.exists()
+    layout = Layout(Path(entry.path))
+    return layout.current.exists() or layout.lock.exists()
 
 
 def _leads_to_directory(entry: os.DirEntry[str]) -> bool:
@@ -254,3 +253,64 @@ def _kind(mode: int) -> str:
     if stat.S_ISFIFO(mode):
         return "a named pipe"
     return "a socket" if stat.S_ISSOCK(mode) else "a device"
+
+
+# --- globs: braces are spelled out first, then each part of the path is matched by itself
+#
+#     dir/*.md            in dir itself
+#     dir/*/*.md          one directory below dir, no deeper
+#     dir/*/README.md     files of that name at any depth below dir, but not in dir itself, as Loki has it
+#     dir/**/*.{md,txt}   in dir and at any depth below, with either ending
+#     dir/**              everything below dir
+#
+# As in a shell, wildcards don't match names that begin with a dot.
+
+ALTERNATIVES = 1000
+ANY_DEPTH = "**"
+
+
+def alternatives(pattern: str) -> list[str]:
+    """A pattern with its braces spelled out, in the order in which they are written. Braces may be nested.
+
+    Raises:
+        UsageError: they stand for more than a thousand patterns, or are not closed.
+    """
+    done: list[str] = []
+    waiting = [pattern]
+    while waiting:
+        text = waiting.pop()
+        opening = text.find("{")
+        if opening < 0:
+            done.append(text)
+        else:
+            closing, commas = _group(text, opening)
+            ends = [opening, *commas, closing]
+            inner = [text[start + 1 : end] for start, end in pairwise(ends)]
+            waiting += [text[:opening] + each + text[closing + 1 :] for each in reversed(inner)]
+        if len(done) + len(waiting) > ALTERNATIVES:
+            raise UsageError(f"the braces in '{pattern}' stand for more than {ALTERNATIVES} patterns")
+    return list(dict.fromkeys(done))
+
+
+def matcher(part: str) -> re.Pattern[str]:
+    """What one part of a path has to look like."""
+    simpler = re.sub(r"\*+", "*", part)
+    dots = "" if part.startswith(".") else r"(?!\.)"
+    return re.compile(dots + fnmatch.translate(simpler), re.DOTALL)
+
+
+def _group(text: str, opening: int) -> tuple[int, list[int]]:
+    """Where a brace is closed, and its commas."""
+    depth = 0
+    commas: list[int] = []
+    for at in range(opening, len(text)):
+        match text[at]:
+            case "{":
+                depth += 1
+            case "}":
+                depth -= 1
+                if not depth:
+                    return at, commas
+            case "," if depth == 1:
+                commas.append(at)
+    raise UsageError(f"'{text}': a brace is opened and not closed; write {{md,txt}}")

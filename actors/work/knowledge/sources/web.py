@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Self, final
 
 import httpx
 import msgspec
 import trio
 
+from .....protocol.knowledge import Document, Unreadable
 from ....io.http import guarded
 from ..reading import kinds
 from ..reading.bounds import CantRead, megabytes
 from ..reading.read import Raw
-from .found import Desk
+from .found import Found, SourceContext
 
 PATIENCE = 30.0
 """Seconds that a server which is asked too much may make us wait, once."""
@@ -45,21 +45,19 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 @final
 class Web:
-    """Gets pages, politely. `async with Web(desk) as web`."""
+    """Gets pages, politely. `async with Web(context) as web`."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._settings = desk.settings
-        private, seconds = desk.settings.allow_private, desk.settings.page_seconds
-        self._client = guarded.client(desk.environ, allow_private=private, seconds=seconds)
-        self._delay = desk.settings.delay
+    def __init__(self, context: SourceContext) -> None:
+        self._settings = context.settings
+        private, seconds = context.settings.allow_private, context.settings.page_seconds
+        self._client = guarded.client(context.environ, allow_private=private, seconds=seconds)
+        self._delay = context.settings.delay
         self._turns: dict[str, float] = {}
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._client.aclose()
 
     def slow_down(self, seconds: float) -> None:
@@ -97,7 +95,6 @@ class Web:
                 raise CantRead("the server is asked for too much, and wants us to come back later") from None
 
     async def _once(self, url: httpx.URL, patience: _Patience) -> Answer | httpx.URL:
-        """A page, or where it is to be looked for."""
         await self._turn(url.host)
         with patience.lasting():
             async with self._client.stream("GET", url, headers=_HEADERS) as response:
@@ -105,7 +102,6 @@ class Web:
         raise CantRead(f"{url.host} did not answer within {self._settings.page_seconds:g} s")
 
     async def _turn(self, host: str) -> None:
-        """Wait until it is time for the host's next request."""
         now = trio.current_time()
         turn = max(self._turns.get(host, now), now)
         self._turns[host] = turn + self._delay
@@ -137,7 +133,6 @@ class _Patience:
 
     @contextmanager
     def lasting(self) -> Iterator[None]:
-        """Leave the block when they are over."""
         began = trio.current_time()
         try:
             with trio.move_on_after(self._left):
@@ -147,8 +142,30 @@ class _Patience:
 
 
 class _Later(Exception):
-    """The server wants to be asked again after some seconds."""
-
     def __init__(self, seconds: float) -> None:
         super().__init__()
         self.seconds = seconds
+
+
+@final
+class Page(Found):
+    """A page whose digest is known already; only reading it gets it.
+
+    Args:
+        within: see `Raw`.
+    """
+
+    def __init__(self, context: SourceContext, url: str, digest: str, size: int, within: str = "") -> None:
+        super().__init__(url, size=size)
+        self._context = context
+        self._digest = digest
+        self._within = within
+
+    async def digest(self) -> str | Unreadable:
+        return self._digest
+
+    async def _documents(self) -> Sequence[Document]:
+        async with Web(self._context) as web:
+            answer = await web.get(self.source)
+        raw = msgspec.structs.replace(answer.raw, source=self.source, within=self._within)
+        return (await self._context.read(raw)).documents

@@ -1,5 +1,5 @@
 """Documents cut into chunks, by their structure, with nothing lost: `split` in split.py.
 
-Knows only protocol/knowledge. `cutter` is the heart (where a long text is cut); `prose`, `markdown`, `code`, `table`
+Knows only protocol/knowledge. `cutter` says where a long text is cut, `split` reads prose, code and tables, `markdown`
 and `items` know one kind of document each.
 """

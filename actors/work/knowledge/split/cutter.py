@@ -16,12 +16,7 @@ import re
 import zlib
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal, NamedTuple
-
-Unit = Literal["characters", "tokens"]
-
-BYTES_PER_TOKEN = 4
-"""A token is taken to be as much as four bytes of UTF-8: near enough for sizes, and without any model's tokenizer."""
+from typing import NamedTuple
 
 _SEEN = 24
 """Characters after a place that decide whether it is cut there."""
@@ -72,26 +67,18 @@ class Cutter:
 
     Args:
         text: all of it.
-        size: of a chunk at most, in units.
-        overlap: units of the chunk before that a chunk begins with, at most; less than `size`.
-        unit: `characters`, or `tokens` of four bytes.
+        size: characters of a chunk at most.
+        overlap: characters of the chunk before that a chunk begins with, at most; less than `size`.
     """
 
-    def __init__(self, text: str, size: int, overlap: int, unit: Unit) -> None:
-        scale = 1 if unit == "characters" else BYTES_PER_TOKEN
+    def __init__(self, text: str, size: int, overlap: int) -> None:
         self.text = text
-        self.room = size * scale
-        self._overlap = overlap * scale
-        self._in_characters = unit == "characters" or text.isascii()
-
-    def length(self, start: int, end: int) -> int:
-        """Of that part; comparable to `room`."""
-        return end - start if self._in_characters else len(_encoded(self.text[start:end]))
+        self.room = size
+        self._overlap = overlap
 
     def fits(self, start: int, end: int, before: str = "") -> bool:
         """Whether that part is no longer than a chunk may be."""
-        extra = len(before) if self._in_characters else len(_encoded(before))
-        return self.length(start, end) + extra <= self.room
+        return end - start + len(before) <= self.room
 
     def cut(self, piece: Piece, levels: Sequence[Level], *, by_lines: bool = False) -> Iterator[Piece]:
         """The piece in chunks. They overlap, `by_lines` by whole lines only; without the overlaps they are it."""
@@ -100,7 +87,7 @@ class Cutter:
             return
         position = piece.start
         while position < piece.end:
-            limit = self._reach(position, piece.end)
+            limit = min(piece.end, position + self.room - self._overlap)
             end = piece.end if limit == piece.end else self._best(position, limit, piece.end, levels)
             yield piece._replace(start=self._overlapping(position, piece.start, by_lines), end=end, whole=False)
             position = end
@@ -119,21 +106,11 @@ class Cutter:
         if waiting is not None:
             yield waiting
 
-    def _reach(self, start: int, end: int) -> int:
-        """How far a chunk can go whose own text begins at `start`."""
-        room = self.room - self._overlap
-        if self._in_characters or end - start <= room // BYTES_PER_TOKEN:
-            return min(end, start + room)
-        data = _encoded(self.text[start : min(end, start + room)])
-        while room < len(data) and _continues(data[room]):
-            room -= 1
-        return start + _characters(data[:room])
-
     def _best(self, start: int, limit: int, end: int, levels: Sequence[Level]) -> int:
         """Where to cut the part after `start`, at `limit` at the latest; nothing after `end` has a say in it."""
 
         def checksum(place: int) -> int:
-            return zlib.crc32(_encoded(self.text[place : min(end, place + _SEEN)]))
+            return zlib.crc32(self.text[place : min(end, place + _SEEN)].encode(errors="surrogatepass"))
 
         for level in levels:
             least = start + int((limit - start) * level.least)
@@ -146,23 +123,12 @@ class Cutter:
         """Where a chunk begins whose own text begins at `position`, the whole piece beginning at `first`."""
         if position == first or not self._overlap:
             return position
-        start = self._back(position, first)
+        start = max(first, position - self._overlap)
         for pattern in (_LINE,) if by_lines else (_SENTENCE, _WORD):
             match = pattern.search(self.text, max(first, start - 1), position)
             if match is not None and start <= match.end() < position:
                 return match.end()
         return position if by_lines else start
-
-    def _back(self, position: int, first: int) -> int:
-        """The earliest start of an overlap."""
-        start = max(first, position - self._overlap)
-        if self._in_characters:
-            return start
-        data = _encoded(self.text[start:position])
-        begin = max(0, len(data) - self._overlap)
-        while begin < len(data) and _continues(data[begin]):
-            begin += 1
-        return position - _characters(data[begin:])
 
 
 class Lines:
@@ -176,14 +142,13 @@ class Lines:
         return bisect_left(self._ends, start) + 1, bisect_left(self._ends, end - 1) + 1
 
 
-def _encoded(text: str) -> bytes:
-    return text.encode(errors="surrogatepass")
+# --- texts of people: by paragraphs, then items of lists, then sentences, then words
 
+PARAGRAPHS = Level(0.3, re.compile(r"(\n[ \t]*\n)"))
+ITEMS = Level(0.4, re.compile(r"(\n)(?=[ \t]*(?:[-*+•]|\d+[.)])[ \t])"))
+SENTENCES = Level(0.4, re.compile(r"""([.!?…]["'”’»)\]]*\s+|[。！？])"""))
+LINES = Level(0.5, re.compile(r"(\n)"))
+CLAUSES = Level(0.5, re.compile(r"([,;:]\s+|[、，；：])"))
+WORDS = Level(0.5, re.compile(r"(\s+)"))
 
-def _characters(data: bytes) -> int:
-    return len(data.decode(errors="surrogatepass"))
-
-
-def _continues(byte: int) -> bool:
-    """Whether it is not the first of its character."""
-    return byte & 0xC0 == 0x80
+LEVELS = (PARAGRAPHS, ITEMS, SENTENCES, LINES, CLAUSES, WORDS)

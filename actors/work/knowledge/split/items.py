@@ -11,8 +11,7 @@ import json
 import re
 from collections.abc import Iterator
 
-from .cutter import Cutter, Piece
-from .prose import LEVELS
+from .cutter import LEVELS, Cutter, Piece
 
 _DEEPEST = 30
 """Levels of nesting below which everything is prose."""
@@ -79,7 +78,6 @@ def _items(text: str, begins: int) -> Iterator[tuple[tuple[str, ...], int, int]]
 
 
 def _values(text: str) -> Iterator[Piece]:
-    """The values that stand one after the other in a text, each up to where the next begins."""
     start = _after(_SPACE, text, 0)
     while start < len(text):
         _value, end = _DECODER.raw_decode(text, start)

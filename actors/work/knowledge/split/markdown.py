@@ -14,8 +14,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from .cutter import Cutter, Level, Piece
-from .prose import LEVELS
+from .cutter import LEVELS, Cutter, Level, Piece
 
 _FRONT = re.compile(r"---[ \t]*\n(?:[^\n]*\n){0,200}?(?:---|\.\.\.)[ \t]*(?:\n|\Z)")
 _MARKS = re.compile(

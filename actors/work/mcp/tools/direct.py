@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 from .....protocol.errors import ToolFailed
 from .....protocol.mcp.config import Server
 from .....protocol.mcp.model import Tool as ServerTool
-from ...tools.rendering import shortened
-from ...tools.tool import Arguments, Effect, Json, Tool, ToolSpec
+from ...tools.tool import Arguments, Effect, Json, Tool, ToolSpec, shortened
 from .names import offered_name
 from .view import View
 

@@ -18,7 +18,7 @@ from .....protocol.events import Warned
 from .....protocol.jsonrpc import INVALID_PARAMS
 from .....protocol.questions import Question, QuestionKind
 from .....supervisors.escalation import QuestionTimeout
-from ...tools.rendering import shortened
+from ...tools.tool import shortened
 from .fields import Field, Unfit, read_field
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ import msgspec
 
 from .....protocol.questions import QuestionKind, yes_or_no
 from ....io.json_schema import errors_by, validator
-from ...tools.rendering import shortened
+from ...tools.tool import shortened
 
 Json: TypeAlias = Any
 Kind: TypeAlias = Literal["text", "number", "integer", "yes or no", "one of", "some of"]

@@ -15,8 +15,7 @@ import msgspec
 from .....protocol.errors import ToolFailed
 from .....protocol.mcp.model import Tool as ServerTool
 from .....protocol.problems import did_you_mean
-from ...tools.rendering import shortened
-from ...tools.tool import Arguments, Json, Run, Tool, ToolSpec
+from ...tools.tool import Arguments, Json, Run, Tool, ToolSpec, shortened
 from .direct import effect_of, without_bytes
 from .names import marked, meta_name, offered_name, other_name
 from .search import search

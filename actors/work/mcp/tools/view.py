@@ -20,8 +20,7 @@ from .....protocol.mcp.config import Server
 from .....protocol.mcp.model import Progress, Tool
 from .....protocol.problems import did_you_mean
 from ...tools.files.asking import Clock
-from ...tools.rendering import shortened
-from ...tools.tool import Arguments, Json
+from ...tools.tool import Arguments, Json, shortened
 from ..links.link import Caller
 from ..throttle import Throttle
 from .names import offered_name

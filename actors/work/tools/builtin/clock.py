@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from ..tool import Arguments
-from .setting import Setting
+from .allowed_paths import Setting
 
 if TYPE_CHECKING:
     from .....supervisors import Actor

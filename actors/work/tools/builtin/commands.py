@@ -21,9 +21,8 @@ import msgspec
 
 from .....protocol.errors import ToolFailed
 from ..tool import Arguments
-from .places import Places, in_thread
+from .allowed_paths import AllowedPaths, Setting, in_thread
 from .running import run_program
-from .setting import Setting
 
 if TYPE_CHECKING:
     from .....supervisors import Actor
@@ -52,7 +51,7 @@ async def execute_command(me: Actor, setting: Setting, arguments: Arguments) -> 
 
 async def execute_py_code(me: Actor, setting: Setting, arguments: Arguments) -> str:
     """Run code with the Python of the working directory's .venv, or else of the PATH."""
-    own = setting.places.here / ".venv" / "bin" / "python"
+    own = setting.paths.here / ".venv" / "bin" / "python"
     python = str(own) if own.is_file() else shutil.which("python3", path=setting.environ.get("PATH")) or sys.executable
     argv = [python, "-B", str(WORKERS / "python_code.py")]
     ran = await run_program(me, "execute_py_code", argv, setting, input=_utf8(arguments["code"]))
@@ -63,7 +62,7 @@ async def execute_sql_code(me: Actor, setting: Setting, arguments: Arguments) ->
     """Run statements; the rows of each are a small table."""
     named = arguments.get("database", "")
     if named:
-        database = await in_thread(lambda: _database(setting.places, named))
+        database = await in_thread(lambda: _database(setting.paths, named))
     else:
         database = configured(setting.environ)
     task = msgspec.json.encode({"database": database, "code": _utf8(arguments["code"]).decode(), "rows": ROWS})
@@ -95,8 +94,8 @@ def configured(environ: Mapping[str, str]) -> str:
     raise ToolFailed("there is no database: give `database`, a SQLite file, or have the user set USQL_DSN=sqlite3:PATH")
 
 
-def _database(places: Places, text: str) -> str:
-    path = places.find(text).path
+def _database(paths: AllowedPaths, text: str) -> str:
+    path = paths.find(text).path
     if path.exists() and not path.is_file():
         raise ToolFailed(f"'{text}' is not a file, so it is no database")
     return str(path)

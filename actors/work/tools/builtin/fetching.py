@@ -1,4 +1,5 @@
-"""Gets a web page as text, within bounds: a few seconds, a few megabytes, and where `io.http.guarded` lets us go.
+"""fetch_url_via_curl (the name is Loki's), and `get`, which gets a web page as text within bounds:
+a few seconds, a few megabytes, and where `io.http.guarded` lets us go.
 
 Private addresses are allowed, since a developer's own servers live there.
 """
@@ -6,14 +7,22 @@ Private addresses are allowed, since a developer's own servers live there.
 from __future__ import annotations
 
 import codecs
+import time
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import httpx
 import msgspec
 import trio
 
 from .....protocol.errors import ToolFailed
+from ....io.html.page import Reader
 from ....io.http import guarded
+from ..tool import Arguments
+from .allowed_paths import Setting, in_thread
+
+if TYPE_CHECKING:
+    from .....supervisors import Actor
 
 SECONDS = 30.0
 """For one page, redirects included."""
@@ -112,3 +121,47 @@ def _encoding(response: httpx.Response, body: bytes) -> str:
     except (LookupError, ValueError):  # not there, or no charset at all: `hex`
         return "utf-8"
     return "utf-8" if known in _NO_CHARSETS else known
+
+
+RESULT = 128 * 1024
+"""Characters of a page that the model gets."""
+
+CONVERTING = 10.0
+"""Seconds; a page made to keep a parser busy is read as far as that goes."""
+
+
+async def fetch_url_via_curl(_me: Actor, setting: Setting, arguments: Arguments) -> str:
+    """A page's text: HTML made readable, anything else as it is."""
+    url = arguments["url"].strip()
+    if "://" not in url:
+        url = "https://" + url
+    page = await get(
+        url, setting.environ, accept="text/html, text/*;q=0.9, */*;q=0.8", within=min(SECONDS, setting.timeout)
+    )
+    text, cut = page.text, page.cut
+    if "html" in page.kind or text[:200].lstrip().lower().startswith(("<!doctype html", "<html")):
+        text, whole = await in_thread(lambda: _converted(page.text, page.url))
+        cut = cut or not whole
+    if len(text) > RESULT:
+        return f"{text[:RESULT]}\n[cut: {len(text) - RESULT} more characters]"
+    if cut:
+        return f"{text}\n[cut: the page goes on]"
+    return text or "(the page has no text)"
+
+
+def _converted(html: str, url: str) -> tuple[str, bool]:
+    reader = Reader(url, shows_links=True)
+    until = time.monotonic() + CONVERTING
+
+    def look() -> None:
+        trio.from_thread.check_cancelled()
+        if time.monotonic() > until:
+            raise TimeoutError
+
+    whole = True
+    try:
+        reader.read(html, look)
+    except TimeoutError:
+        whole = False
+    page = reader.page()
+    return f"# {page.title}\n\n{page.text}".strip() if page.title else page.text, whole

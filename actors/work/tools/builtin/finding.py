@@ -10,8 +10,7 @@ import msgspec
 
 from .....protocol.errors import TimedOut, ToolFailed
 from ..tool import Arguments
-from .places import Place, Places, in_thread
-from .setting import Setting
+from .allowed_paths import AllowedPath, AllowedPaths, Setting, in_thread
 
 if TYPE_CHECKING:
     from .....supervisors import Actor
@@ -60,9 +59,9 @@ async def fs_grep(me: Actor, setting: Setting, arguments: Arguments) -> str:
 async def _searched(me: Actor, setting: Setting, path: str, **task: Any) -> dict[str, Any]:
     from .....supervisors.process import run_process
 
-    place = await in_thread(lambda: _checked(setting.places, path))
+    place = await in_thread(lambda: _checked(setting.paths, path))
     seconds = min(SECONDS, setting.timeout)
-    task |= {"root": str(place.root), "parts": place.parts, "seconds": seconds, **place.sight.to_wire()}
+    task |= {"root": str(place.root), "parts": place.parts, "seconds": seconds, **place.access.to_wire()}
     try:
         done = await run_process(
             me,
@@ -82,8 +81,8 @@ async def _searched(me: Actor, setting: Setting, path: str, **task: Any) -> dict
     return found
 
 
-def _checked(places: Places, path: str) -> Place:
-    place = places.find(path)
+def _checked(paths: AllowedPaths, path: str) -> AllowedPath:
+    place = paths.find(path)
     with place.opened():
         return place
 

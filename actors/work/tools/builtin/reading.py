@@ -16,8 +16,7 @@ import trio
 
 from .....protocol.errors import ToolFailed
 from ..tool import Arguments
-from .places import Place, explained, in_thread, regular
-from .setting import Setting
+from .allowed_paths import AllowedPath, Setting, explained, in_thread, regular
 
 if TYPE_CHECKING:
     from .....supervisors import Actor
@@ -40,7 +39,7 @@ CHECKED_EVERY = 1024
 
 async def fs_cat(_me: Actor, setting: Setting, arguments: Arguments) -> str:
     """The file's text as it is, or those lines of it."""
-    find, (offset, limit) = setting.places.find, _asked(arguments)
+    find, (offset, limit) = setting.paths.find, _asked(arguments)
     part = await in_thread(lambda: read_part(find(arguments["path"]), offset, limit, RESULT))
     text = "".join(part.lines)
     if not part.note:
@@ -50,7 +49,7 @@ async def fs_cat(_me: Actor, setting: Setting, arguments: Arguments) -> str:
 
 async def fs_read(_me: Actor, setting: Setting, arguments: Arguments) -> str:
     """Lines with their numbers."""
-    find, (offset, limit) = setting.places.find, _asked(arguments)
+    find, (offset, limit) = setting.paths.find, _asked(arguments)
     part = await in_thread(lambda: read_part(find(arguments["path"]), offset, limit or LINES, WIDTH))
     if not part.lines:
         return part.note or "(the file is empty)"
@@ -60,7 +59,7 @@ async def fs_read(_me: Actor, setting: Setting, arguments: Arguments) -> str:
 
 async def fs_ls(_me: Actor, setting: Setting, arguments: Arguments) -> str:
     """One name per line, sorted."""
-    return await in_thread(lambda: _listed(setting.places.find(arguments.get("path", ""))))
+    return await in_thread(lambda: _listed(setting.paths.find(arguments.get("path", ""))))
 
 
 class Part(msgspec.Struct, kw_only=True):
@@ -70,7 +69,7 @@ class Part(msgspec.Struct, kw_only=True):
     note: str = ""
 
 
-def read_part(place: Place, offset: int, limit: int | None, width: int) -> Part:
+def read_part(place: AllowedPath, offset: int, limit: int | None, width: int) -> Part:
     """Read `limit` lines (None for all) from line `offset` on, cutting each at `width` bytes, up to `RESULT` in all.
 
     Raises:
@@ -90,7 +89,7 @@ def _asked(arguments: Arguments) -> tuple[int, int | None]:
     return int(arguments.get("offset") or 1), None if limit is None else int(limit)
 
 
-def _part(place: Place, file: io.BufferedReader, offset: int, limit: int | None, width: int) -> Part:
+def _part(place: AllowedPath, file: io.BufferedReader, offset: int, limit: int | None, width: int) -> Part:
     part = Part()
     number = kept = 0
     while True:
@@ -129,7 +128,7 @@ def _line(file: io.BufferedReader, width: int) -> tuple[bytes, bool]:
     return line[:width], False
 
 
-def _listed(place: Place) -> str:
+def _listed(place: AllowedPath) -> str:
     with place.opened() as descriptor, explained(place):
         if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
             return f"{place.name} (a file of {os.fstat(descriptor).st_size} bytes, not a directory)"

@@ -20,7 +20,7 @@ import trio
 from .....protocol.errors import ProcessError, ToolFailed
 from .....protocol.events import ToolDelta
 from ..files.limits import MIB, Limits, impose, kill, watch
-from .setting import Setting
+from .allowed_paths import Setting
 
 if TYPE_CHECKING:
     from .....supervisors import Actor
@@ -125,7 +125,7 @@ async def run_program(
             argv,
             name=tool,
             env=setting.environ,
-            cwd=setting.places.here,
+            cwd=setting.paths.here,
             stdin="null" if input is None else "pipe",
         )
     except ProcessError as error:

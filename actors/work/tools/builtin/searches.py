@@ -15,9 +15,8 @@ import msgspec
 from .....protocol.errors import ToolFailed
 from ....io.html.tags import attributes_of, scan
 from ..tool import Arguments, Json
+from .allowed_paths import Setting, in_thread
 from .fetching import SECONDS, Page, get
-from .places import in_thread
-from .setting import Setting
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
@@ -153,7 +152,6 @@ class _Results:
         self._tag = ""
 
     def begins(self, tag: str, attributes: str) -> None:
-        """See `Tags`."""
         given = attributes_of(attributes)
         classes = given.get("class", "").split()
         if "result__a" in classes:
@@ -163,12 +161,10 @@ class _Results:
             self._field, self._tag = "text", tag
 
     def ends(self, tag: str) -> None:
-        """See `Tags`."""
         if tag == self._tag:
             self._field = ""
 
     def says(self, data: str) -> None:
-        """See `Tags`."""
         if self._field:
             result = self.results[-1]
             result[self._field] = " ".join((result[self._field] + data).split(" ")).replace("\n", " ").lstrip()

@@ -7,33 +7,31 @@ database of `execute_sql_code`), ours is optional.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 import msgspec
 
 from ..tool import Effect, Json
 
-__all__ = ["SPECS", "Spec"]
 
-
-class Spec(msgspec.Struct, frozen=True, kw_only=True):
+class Spec(msgspec.Struct, frozen=True):
     """One tool.
 
     Attributes:
-        description: for the model.
         module: of this package, with a function of the tool's name.
-        effect: see `Tool`.
+        effect, subject, reads, synonyms: see `Tool`.
+        description: for the model.
         required, optional: parameters by name, each a JSON Schema.
-        subject, reads, synonyms: see `Tool`.
     """
 
-    description: str
     module: str
     effect: Effect
+    subject: str
+    description: str
     required: Mapping[str, Json] = {}
     optional: Mapping[str, Json] = {}
-    subject: str = ""
-    synonyms: Mapping[str, str] = {}
     reads: bool = False
+    synonyms: Mapping[str, str] = {}
 
     def schema(self) -> dict[str, Json]:
         """The JSON Schema of the arguments."""
@@ -45,177 +43,110 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
-def _text(description: str) -> Json:
-    return {"type": "string", "description": description}
+def _texts(**descriptions: str) -> Mapping[str, Json]:
+    return {name: {"type": "string", "description": text} for name, text in descriptions.items()}
 
 
-def _count(description: str) -> Json:
-    return {"type": "integer", "minimum": 1, "description": description}
+def _counts(**descriptions: str) -> Mapping[str, Json]:
+    return {name: {"type": "integer", "minimum": 1, "description": text} for name, text in descriptions.items()}
 
 
-_OFFSET = _count("Number of the first line to read; the first line of a file is 1.")
-_LIMIT = _count("How many lines to read.")
-_BELOW = _text("Directory to look in; the working directory if left out.")
+_reads = partial(Spec, "reading", "read", "path", reads=True)
+_finds = partial(Spec, "finding", "read", "path", reads=True)
+_writes = partial(Spec, "writing", "write", "path")
+_runs = partial(Spec, "commands", "execute")
+_searches = partial(Spec, "searches", "read")
+
+_FILE = _texts(path="The file.")
+_LINES = _counts(
+    offset="Number of the first line to read; the first line of a file is 1.",
+    limit="How many lines to read.",
+)
+_QUERY = _texts(query="What to search for.")
 
 CONTENTS = {"content": "contents"}
 """What Loki's successor calls the parameter, and so the prompts that were written for it."""
 
 SPECS: Mapping[str, Spec] = {
-    "fs_cat": Spec(
-        description="Read a text file as it is. For a part of a large file, or for line numbers, use fs_read.",
-        module="reading",
-        effect="read",
-        required={"path": _text("The file.")},
-        optional={"offset": _OFFSET, "limit": _LIMIT},
-        subject="path",
-        reads=True,
+    "fs_cat": _reads(
+        "Read a text file as it is. For a part of a large file, or for line numbers, use fs_read.", _FILE, _LINES
     ),
-    "fs_read": Spec(
-        description="Read lines of a text file, each with its number. Reads 2000 lines if no limit is given.",
-        module="reading",
-        effect="read",
-        required={"path": _text("The file.")},
-        optional={"offset": _OFFSET, "limit": _LIMIT},
-        subject="path",
-        reads=True,
+    "fs_read": _reads(
+        "Read lines of a text file, each with its number. Reads 2000 lines if no limit is given.", _FILE, _LINES
     ),
-    "fs_ls": Spec(
-        description="List the files and directories in a directory. Directories end with '/', links show their target.",
-        module="reading",
-        effect="read",
-        optional={"path": _text("The directory; the working directory if left out.")},
-        subject="path",
-        reads=True,
+    "fs_ls": _reads(
+        "List the files and directories in a directory. Directories end with '/', links show their target.",
+        optional=_texts(path="The directory; the working directory if left out."),
     ),
-    "fs_glob": Spec(
-        description="Find files by name, at any depth, the last changed first. "
+    "fs_glob": _finds(
+        "Find files by name, at any depth, the last changed first. "
         "Skips version control, caches and installed packages.",
-        module="finding",
-        effect="read",
-        required={
-            "pattern": _text(
-                "`*.py` finds by name; with a '/' the path below the directory is matched, where `**` is any number of "
-                "directories: `src/**/*.{ts,tsx}`."
-            )
-        },
-        optional={"path": _BELOW},
-        subject="path",
-        reads=True,
+        _texts(
+            pattern="`*.py` finds by name; with a '/' the path below the directory is matched, where `**` is any "
+            "number of directories: `src/**/*.{ts,tsx}`."
+        ),
+        _texts(path="Directory to look in; the working directory if left out."),
     ),
-    "fs_grep": Spec(
-        description="Search the lines of text files with a regular expression. Returns path:line:text. "
+    "fs_grep": _finds(
+        "Search the lines of text files with a regular expression. Returns path:line:text. "
         "Skips version control, caches and installed packages.",
-        module="finding",
-        effect="read",
-        required={"pattern": _text("A regular expression in Python's syntax; begin it with (?i) to ignore case.")},
-        optional={
-            "path": _text("File or directory to search; the working directory if left out."),
-            "include": _text("Search only files whose name matches: `*.rs`, `*.{ts,tsx}`."),
-        },
-        subject="path",
-        reads=True,
+        _texts(pattern="A regular expression in Python's syntax; begin it with (?i) to ignore case."),
+        _texts(
+            path="File or directory to search; the working directory if left out.",
+            include="Search only files whose name matches: `*.rs`, `*.{ts,tsx}`.",
+        ),
     ),
-    "fs_write": Spec(
-        description="Write a whole file; it is made, with its directories, or replaced.",
-        module="writing",
-        effect="write",
-        required={"path": _text("The file."), "contents": _text("All that the file shall contain.")},
-        subject="path",
+    "fs_write": _writes(
+        "Write a whole file; it is made, with its directories, or replaced.",
+        _texts(path="The file.", contents="All that the file shall contain."),
         synonyms=CONTENTS,
     ),
-    "fs_patch": Spec(
-        description="Change parts of a file with a unified diff. The lines of context and the removed lines "
+    "fs_patch": _writes(
+        "Change parts of a file with a unified diff. The lines of context and the removed lines "
         "must stand in the file exactly so. All hunks are applied, or none.",
-        module="patching",
-        effect="write",
-        required={
-            "path": _text("The file; the names in the diff are not looked at."),
-            "contents": _text(
-                "A unified diff: hunks that begin with `@@ -12,3 +12,4 @@`, then lines beginning with ' ' (stays), "
-                "'-' (goes) or '+' (comes)."
-            ),
-        },
-        subject="path",
+        _texts(
+            path="The file; the names in the diff are not looked at.",
+            contents="A unified diff: hunks that begin with `@@ -12,3 +12,4 @@`, then lines beginning with ' ' "
+            "(stays), '-' (goes) or '+' (comes).",
+        ),
         synonyms=CONTENTS,
         reads=True,
     ),
-    "fs_mkdir": Spec(
-        description="Make a directory, with those above it that are missing.",
-        module="writing",
-        effect="write",
-        required={"path": _text("The directory.")},
-        subject="path",
-    ),
-    "fs_rm": Spec(
-        description="Remove a file, or a directory with all that is in it.",
-        module="writing",
-        effect="write",
-        required={"path": _text("The file or directory.")},
-        subject="path",
-    ),
-    "execute_command": Spec(
-        description="Run a shell command (bash). Returns what it prints; its exit status is told unless it is 0. "
+    "fs_mkdir": _writes("Make a directory, with those above it that are missing.", _texts(path="The directory.")),
+    "fs_rm": _writes("Remove a file, or a directory with all that is in it.", _texts(path="The file or directory.")),
+    "execute_command": _runs(
+        "command",
+        "Run a shell command (bash). Returns what it prints; its exit status is told unless it is 0. "
         "It has no terminal and no input.",
-        module="commands",
-        effect="execute",
-        required={"command": _text("The command.")},
-        subject="command",
+        _texts(command="The command."),
     ),
-    "execute_py_code": Spec(
-        description="Run Python code in a process of its own. Returns what it prints, "
+    "execute_py_code": _runs(
+        "code",
+        "Run Python code in a process of its own. Returns what it prints, "
         "and the value of its last line if that is an expression.",
-        module="commands",
-        effect="execute",
-        required={"code": _text("The code.")},
-        subject="code",
+        _texts(code="The code."),
     ),
-    "execute_sql_code": Spec(
-        description="Run SQL statements on a SQLite database. Returns the rows.",
-        module="commands",
-        effect="execute",
-        required={"code": _text("One or more statements, each ending with ';'.")},
-        optional={"database": _text("File of the database; if left out, the one that the user has set up.")},
-        subject="code",
+    "execute_sql_code": _runs(
+        "code",
+        "Run SQL statements on a SQLite database. Returns the rows.",
+        _texts(code="One or more statements, each ending with ';'."),
+        _texts(database="File of the database; if left out, the one that the user has set up."),
         reads=True,
     ),
     "fetch_url_via_curl": Spec(
-        description="Get the text of a web page.",
-        module="web",
-        effect="read",
-        required={"url": _text("An http or https URL.")},
-        subject="url",
+        "fetching", "read", "url", "Get the text of a web page.", _texts(url="An http or https URL.")
     ),
-    "get_current_time": Spec(
-        description="Get the current date, time and time zone.",
-        module="clock",
-        effect="none",
+    "get_current_time": Spec("clock", "none", "", "Get the current date, time and time zone."),
+    "get_current_weather": _searches(
+        "location", "Get the current weather of a place.", _texts(location="The place: `London`, `Portland, Oregon`.")
     ),
-    "get_current_weather": Spec(
-        description="Get the current weather of a place.",
-        module="searches",
-        effect="read",
-        required={"location": _text("The place: `London`, `Portland, Oregon`.")},
-        subject="location",
+    "search_arxiv": _searches(
+        "query", "Search arXiv for papers. Returns title, authors, link and abstract of the best.", _QUERY
     ),
-    "search_arxiv": Spec(
-        description="Search arXiv for papers. Returns title, authors, link and abstract of the best.",
-        module="searches",
-        effect="read",
-        required={"query": _text("What to search for.")},
-        subject="query",
-    ),
-    "search_wikipedia": Spec(
-        description="Search Wikipedia. Returns the beginnings of the best articles.",
-        module="searches",
-        effect="read",
-        required={"query": _text("What to search for.")},
-        subject="query",
-    ),
-    "web_search_loki": Spec(
-        description="Search the web for up-to-date information. Returns title, URL and an excerpt of the best pages.",
-        module="searches",
-        effect="read",
-        required={"query": _text("What to search for.")},
-        subject="query",
+    "search_wikipedia": _searches("query", "Search Wikipedia. Returns the beginnings of the best articles.", _QUERY),
+    "web_search_loki": _searches(
+        "query",
+        "Search the web for up-to-date information. Returns title, URL and an excerpt of the best pages.",
+        _QUERY,
     ),
 }

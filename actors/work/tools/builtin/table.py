@@ -15,16 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ....io.imports import imported
-from ..path_rules import Sight
+from ..path_rules import FileAccess
 from ..tool import TIMEOUT, Arguments, Json, Tool, ToolSpec
-from .places import Places
-from .setting import Setting
+from .allowed_paths import AllowedPaths, Setting
 from .specs import SPECS, Spec
 
 if TYPE_CHECKING:
     from .....supervisors import Actor
-
-__all__ = ["builtin_tools"]
 
 
 def builtin_tools(
@@ -40,16 +37,16 @@ def builtin_tools(
         timeout: seconds of one call.
     """
     here = here or Path.cwd()
-    setting = Setting(environ=environ, places=Places(roots or (here,), here), timeout=timeout)
+    setting = Setting(environ=environ, paths=AllowedPaths(roots or (here,), here), timeout=timeout)
     return {name: _tool(name, spec, setting) for name, spec in SPECS.items()}
 
 
 def _tool(name: str, spec: Spec, setting: Setting) -> Tool:
-    async def run(me: Actor, arguments: Arguments, sight: Sight | None = None) -> Json:
+    async def run(me: Actor, arguments: Arguments, access: FileAccess | None = None) -> Json:
         module = f"{__package__}.{spec.module}"
         await imported(module)
         function = getattr(import_module(module), name)
-        return await function(me, setting if sight is None else setting.within(sight), arguments)
+        return await function(me, setting if access is None else setting.within(access), arguments)
 
     return Tool(
         spec=ToolSpec(name=name, description=spec.description, parameters=spec.schema()),
@@ -61,5 +58,5 @@ def _tool(name: str, spec: Spec, setting: Setting) -> Tool:
         shell=spec.subject == "command",
         synonyms=spec.synonyms,
         reads=spec.reads,
-        seeing=run,
+        run_within=run,
     )

@@ -1,4 +1,5 @@
-"""fs_write, fs_mkdir and fs_rm, and `replace`, the one way in which a file is changed.
+"""fs_write, fs_mkdir, fs_rm and fs_patch (see `diff` for what fits), and `replace`, the one way in which a file is
+changed.
 
 A file is replaced as a whole: the new one is written beside it and renamed over it, so that no reader sees half of
 it, and a call that is cancelled changes nothing or everything. Its mode stays. While a file is read, changed and
@@ -21,8 +22,8 @@ import trio
 
 from .....protocol.errors import ToolFailed
 from ..tool import Arguments
-from .places import Place, Places, explained, in_thread
-from .setting import Setting
+from .allowed_paths import AllowedPath, AllowedPaths, Setting, explained, in_thread
+from .diff import DiffError, Hunk, apply, parse
 
 if TYPE_CHECKING:
     from .....supervisors import Actor
@@ -39,13 +40,13 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 async def fs_write(_me: Actor, setting: Setting, arguments: Arguments) -> str:
     """Write all of a file."""
     data = encoded(arguments["contents"])
-    return await in_thread(lambda: _write(setting.places.find(arguments["path"]), data), changes=True)
+    return await in_thread(lambda: _write(setting.paths.find(arguments["path"]), data), changes=True)
 
 
 async def fs_mkdir(_me: Actor, setting: Setting, arguments: Arguments) -> str:
     """Make a directory."""
     path = arguments["path"]
-    made = await in_thread(lambda: setting.places.find(path).make_directory(), changes=True)
+    made = await in_thread(lambda: setting.paths.find(path).make_directory(), changes=True)
     return f"made {path}" if made else f"{path} exists already"
 
 
@@ -54,7 +55,7 @@ async def fs_rm(_me: Actor, setting: Setting, arguments: Arguments) -> str:
     text = arguments["path"]
     if not text.strip():
         raise ToolFailed("the path is empty; nothing was removed")
-    return await in_thread(lambda: _remove(setting.places, setting.places.find(text, follow=False)), changes=True)
+    return await in_thread(lambda: _remove(setting.paths, setting.paths.find(text, follow=False)), changes=True)
 
 
 def encoded(text: str) -> bytes:
@@ -88,7 +89,7 @@ def locked(directory: int) -> Iterator[None]:
     yield
 
 
-def status_of(place: Place, directory: int) -> os.stat_result | None:
+def status_of(place: AllowedPath, directory: int) -> os.stat_result | None:
     """The file that stands there, or None.
 
     Raises:
@@ -107,7 +108,7 @@ def status_of(place: Place, directory: int) -> os.stat_result | None:
     return status
 
 
-def replace(place: Place, directory: int, old: os.stat_result | None, data: bytes) -> None:
+def replace(place: AllowedPath, directory: int, old: os.stat_result | None, data: bytes) -> None:
     """Put a new file in the place of `old`."""
     temporary = f".{secrets.token_hex(6)}.callboard"
     descriptor = os.open(temporary, _NEW, 0o666, dir_fd=directory)
@@ -126,7 +127,7 @@ def replace(place: Place, directory: int, old: os.stat_result | None, data: byte
         raise
 
 
-def _write(place: Place, data: bytes) -> str:
+def _write(place: AllowedPath, data: bytes) -> str:
     with place.above(make=True) as directory, explained(place), locked(directory):
         old = status_of(place, directory)
         replace(place, directory, old, data)
@@ -136,13 +137,13 @@ def _write(place: Place, data: bytes) -> str:
     return f"{done} {place.shown}: {lines} {'line' if lines == 1 else 'lines'}, {size}"
 
 
-def _remove(places: Places, place: Place) -> str:
-    if places.holds_a_root(place):
+def _remove(paths: AllowedPaths, place: AllowedPath) -> str:
+    if paths.holds_a_root(place):
         raise ToolFailed(f"'{place.shown}' is, or holds, a directory that may be used as a whole; it is not removed")
     with place.above() as directory, explained(place):
         mode = os.stat(place.name, dir_fd=directory, follow_symlinks=False).st_mode
         if stat.S_ISDIR(mode):
-            if place.sight.bars and _holds_barred(place, directory):
+            if place.access.bars and _holds_barred(place, directory):
                 raise ToolFailed(f"'{place.shown}' was not removed: the permissions deny something in it")
             shutil.rmtree(place.name, dir_fd=directory)
             return f"removed {place.shown} with all that was in it"
@@ -150,11 +151,46 @@ def _remove(places: Places, place: Place) -> str:
         return f"removed {place.shown}"
 
 
-def _holds_barred(place: Place, above: int) -> bool:
-    """Whether something in this directory must not be removed."""
+def _holds_barred(place: AllowedPath, above: int) -> bool:
     for path, directories, files, _ in os.fwalk(place.name, dir_fd=above):
         trio.from_thread.check_cancelled()
         here = place.path.parent / path
-        if any(place.sight.hides(str(here / name)) for name in (*directories, *files)):
+        if any(place.access.hides(str(here / name)) for name in (*directories, *files)):
             return True
     return False
+
+
+async def fs_patch(_me: Actor, setting: Setting, arguments: Arguments) -> str:
+    """Patch a file; one that is not there is made if the diff only adds."""
+    encoded(arguments["contents"])
+    return await in_thread(lambda: _patch(setting.paths.find(arguments["path"]), arguments["contents"]), changes=True)
+
+
+def _patch(place: AllowedPath, diff: str) -> str:
+    try:
+        return _patched(place, parse(diff))
+    except DiffError as error:
+        raise ToolFailed(f"'{place.shown}' was not patched: {error}") from error
+
+
+def _patched(place: AllowedPath, hunks: list[Hunk]) -> str:
+    creates = not any(hunk.old for hunk in hunks)
+    with place.above(make=creates) as directory, explained(place), locked(directory):
+        old = status_of(place, directory)
+        if old is None and not creates:
+            raise FileNotFoundError(2, "No such file or directory")
+        # Bytes that are no UTF-8 pass through unchanged.
+        text = "" if old is None else _read(place, directory, old).decode(errors="surrogateescape")
+        applied = apply(text, hunks)
+        replace(place, directory, old, applied.text.encode(errors="surrogateescape"))
+    moved = "".join(f"; hunk {number} stood at line {line}" for number, line in applied.moved)
+    many = "1 hunk" if len(hunks) == 1 else f"{len(hunks)} hunks"
+    return f"patched {place.shown}: {many}, +{applied.added} -{applied.removed} lines{moved}"
+
+
+def _read(place: AllowedPath, directory: int, status: os.stat_result) -> bytes:
+    if status.st_size > LARGEST:
+        raise ToolFailed(f"'{place.shown}' is {status.st_size} bytes; files up to {LARGEST} bytes can be patched")
+    descriptor = os.open(place.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
+    with os.fdopen(descriptor, "rb") as file:
+        return file.read(LARGEST + 1)

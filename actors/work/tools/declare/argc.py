@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from .declaration import Argument, EnvVar, Schema
+from .declaration import Argument, EnvVar, Schema, Value
 from .schemas import array, described, enum
 from .script import Unreadable
 
@@ -55,14 +55,6 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     schema: Schema
     description: str
     doubt: str = ""
-
-
-class _Value(msgspec.Struct, frozen=True, kw_only=True):
-    default: str | None = None
-    default_function: str | None = None
-    choices: tuple[str, ...] = ()
-    choices_function: str | None = None
-    check_choices: bool = True
 
 
 class _Line:
@@ -115,7 +107,7 @@ def read_argument(tag: str, text: str, more: str, line: int, offset: int) -> Spe
             f"can't read '{rest.rest.split()[0]}'",
             expected="a modifier (! * + ~), then `=default` or `[choices]`, then a space and the description",
         )
-    if tag == "flag" and (modifier not in ("", "*") or value != _Value()):
+    if tag == "flag" and (modifier not in ("", "*") or value != Value()):
         raise rest.wrong(
             "a flag has no value", expected="nothing, or * for one that may be repeated", hint="use @option"
         )
@@ -168,7 +160,6 @@ def _joined(text: str, more: str) -> str:
 
 
 def _names(rest: _Line) -> tuple[str, str]:
-    """The short and the long name; of a positional, only the long one."""
     if rest.tag == "arg":
         name = rest.take(_NAME)
         if name is None:
@@ -185,26 +176,26 @@ def _names(rest: _Line) -> tuple[str, str]:
     return (short[1] if short else ""), name[2]
 
 
-def _value(rest: _Line) -> _Value:
+def _value(rest: _Line) -> Value:
     if rest.take(_EQUALS):
         if called := rest.take(_CALL):
-            return _Value(default_function=called[1])
+            return Value(default_function=called[1])
         if quoted := rest.take(_QUOTED):
-            return _Value(default=_unquoted(quoted))
+            return Value(default=_unquoted(quoted))
         text = rest.take(_WORD)
         assert text is not None
-        return _Value(default=text[0])
+        return Value(default=text[0])
     if called := rest.take(_CALLED_CHOICES):
-        return _Value(choices_function=called[2], check_choices=not called[1])
+        return Value(choices_function=called[2], check_choices=not called[1])
     if not rest.rest.startswith("["):
-        return _Value()
+        return Value()
     choices = rest.take(_CHOICES)
     if choices is None:
         raise rest.wrong("the list of choices has no end", expected="`[a|b]`")
     names = tuple(_split_choices(choices[2]))
     if not all(names) or len(set(names)) < len(names):
         raise rest.wrong("a choice is empty or stands there twice", expected="`[a|b]`")
-    return _Value(choices=names, default=names[0] if choices[1] else None)
+    return Value(choices=names, default=names[0] if choices[1] else None)
 
 
 def _unquoted(match: re.Match[str]) -> str:

@@ -49,8 +49,6 @@ class _Function(msgspec.Struct, frozen=True):
 
 
 class _Block(msgspec.Struct):
-    """The tags of the file, or of one function."""
-
     line: int = 0
     description: str | None = None
     arguments: list[Spec] = msgspec.field(default_factory=list)
@@ -100,7 +98,6 @@ def read_bash(script: Script, *, agent: bool) -> list[Declaration]:
 def _declaration(
     script: Script, name: str, function: str, line: int, root: _Block, own: _Block, *, whole: bool
 ) -> Declaration | None:
-    """The tool made of the function's tags and, if it is the `whole` file, the file's."""
     fine = name == "_instructions" or script.usable_name(name, line)
     broken = own.broken + (root.broken if whole else [])
     for wrong in broken:
@@ -224,7 +221,6 @@ def _add(script: Script, block: _Block, tag: _Tag) -> None:
 
 
 def _items(script: Script) -> Iterator[_Tag | _Function]:
-    """Tags with the comment lines below them, and functions."""
     tag: _Tag | None = None
     below: list[str] = []
     for number, line in _own_lines(script.lines):

@@ -23,7 +23,25 @@ Schema: TypeAlias = dict[str, Any]
 """A JSON Schema. It holds no `$ref`: nested types stand where they are used, as not every provider follows one."""
 
 
-class Argument(msgspec.Struct, frozen=True, kw_only=True):
+class Value(msgspec.Struct, frozen=True, kw_only=True):
+    """What stands for the value of an argument or a variable, and what it may be.
+
+    Attributes:
+        default: as written in the file, or None.
+        default_function: the shell function that prints the default, or None.
+        choices: the values allowed.
+        choices_function: the shell function that prints them, one a line, or None.
+        check_choices: whether other values are refused (``[?`fn`]`` only suggests).
+    """
+
+    default: str | None = None
+    default_function: str | None = None
+    choices: tuple[str, ...] = ()
+    choices_function: str | None = None
+    check_choices: bool = True
+
+
+class Argument(Value, frozen=True, kw_only=True):
     """How one JSON property reaches a bash function.
 
     Attributes:
@@ -38,11 +56,6 @@ class Argument(msgspec.Struct, frozen=True, kw_only=True):
             in JSON.
         more: the last of several notations takes any number of words (`<SRC> <DEST+>`).
         required: the call must have it (`!`, `+`).
-        default: as written in the file, or None.
-        default_function: the shell function that prints the default, or None.
-        choices: the values allowed.
-        choices_function: the shell function that prints them, one a line, or None.
-        check_choices: whether other values are refused (``[?`fn`]`` only suggests).
         environment: the variable that stands in for a missing value (`$NAME`, or `$$` for the name itself), or "".
     """
 
@@ -56,25 +69,15 @@ class Argument(msgspec.Struct, frozen=True, kw_only=True):
     values: int = 1
     more: bool = False
     required: bool = False
-    default: str | None = None
-    default_function: str | None = None
-    choices: tuple[str, ...] = ()
-    choices_function: str | None = None
-    check_choices: bool = True
     environment: str = ""
 
 
-class EnvVar(msgspec.Struct, frozen=True, kw_only=True):
-    """A variable that a bash tool reads (`@env`); the fields mean what they mean in `Argument`."""
+class EnvVar(Value, frozen=True, kw_only=True):
+    """A variable that a bash tool reads (`@env`)."""
 
     name: str
     description: str = ""
     required: bool = False
-    default: str | None = None
-    default_function: str | None = None
-    choices: tuple[str, ...] = ()
-    choices_function: str | None = None
-    check_choices: bool = True
 
 
 class Declaration(msgspec.Struct, frozen=True, kw_only=True):

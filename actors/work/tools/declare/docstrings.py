@@ -1,7 +1,7 @@
-"""Google-style docstrings: the text for the model, and what `Args:` says about each parameter.
+"""Google-style docstrings and JSDoc comments: the text for the model, and what they say about each parameter.
 
-The `Args:` block reaches the schema, so the description is everything else, `Returns:` and `Raises:` included: what
-comes back is worth knowing before a call.
+The `Args:` block of a docstring reaches the schema, so the description is everything else, `Returns:` and `Raises:`
+included: what comes back is worth knowing before a call.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ _ENTRY = re.compile(r"(\*{0,2}[A-Za-z_]\w*)\s*(?:\(([^()]*(?:\([^()]*\)[^()]*)*)
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """One parameter, as the docstring has it.
+    """One parameter, as the comment has it.
 
     Attributes:
         text: what it means.
-        type: what stands in parentheses, without "optional".
-        optional: whether "optional" stands there.
+        type: what stands in parentheses, without "optional", or in the braces of JSDoc.
+        optional: whether "optional" stands there, or for JSDoc a name in brackets, `{string=}` or `{?string}`.
     """
 
     text: str
@@ -30,7 +30,7 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class Docstring(msgspec.Struct, frozen=True):
-    """A docstring without its `Args:` block, and that block by parameter."""
+    """The text for the model, and parameters by name (for JSDoc `options.depth` too, a nested one)."""
 
     description: str = ""
     entries: dict[str, Entry] = {}
@@ -81,3 +81,45 @@ def _entry(kind: str, text: list[str]) -> Entry:
     # Wrapped lines are one sentence; an empty line begins a paragraph.
     joined = "\n".join(" ".join(part.split("\n")) for part in "\n".join(text).strip().split("\n\n"))
     return Entry(joined.strip(), ", ".join(word for word in words if word != "optional"), "optional" in words)
+
+
+# --- JSDoc: the description is the text above the first block tag, `@param` reaches the schema; other tags (`@returns`,
+# `@example`) are for programmers
+
+_BEGIN = re.compile(r"\s*\* ?")
+_TAG = re.compile(r"@(\w+)\s*")
+_BRACES = re.compile(r"\{([^{}]*(?:\{[^{}]*\}[^{}]*)*)\}\s*")
+_NAME = re.compile(r"(\[?)([\w$.]+)(?:=[^\]]*)?\]?\s*(?:-\s+|-$|:\s+)?")
+
+
+def read_jsdoc(comment: str) -> Docstring:
+    """Take a comment apart. One that is no JSDoc (`// ...`) says nothing."""
+    if not comment.startswith("/**") or not comment.endswith("*/") or len(comment) < 5:
+        return Docstring()
+    lines = comment[3:-2].split("\n")
+    lines = [lines[0].strip(), *(_BEGIN.sub("", line, count=1).rstrip() for line in lines[1:])]
+    description: list[str] = []
+    params: dict[str, Entry] = {}
+    tag = ""
+    below: list[str] = []
+    for line in [*lines, "@end"]:
+        match = _TAG.match(line)
+        if match is None:
+            (below if tag else description).append(line)
+            continue
+        if tag == "param":
+            params.update(_param("\n".join(below)))
+        tag, below = match[1], [line[match.end() :]]
+    return Docstring("\n".join(description).strip(), params)
+
+
+def _param(text: str) -> dict[str, Entry]:
+    kind = ""
+    if braces := _BRACES.match(text):
+        kind, text = braces[1].strip(), text[braces.end() :]
+    name = _NAME.match(text)
+    if name is None:
+        return {}
+    optional = bool(name[1]) or kind.startswith("?") or kind.endswith("=")
+    words = " ".join(text[name.end() :].split())
+    return {name[2]: Entry(words, kind.lstrip("?!").rstrip("="), optional)}

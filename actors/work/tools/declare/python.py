@@ -17,12 +17,13 @@ from __future__ import annotations
 import ast
 import warnings
 
-from .....protocol.problems import did_you_mean
 from .declaration import Declaration, Schema
 from .docstrings import Docstring, read_docstring
+from .draft import Draft
 from .python_module import Module
-from .python_types import NO_VALUE, Types
-from .schemas import described, parameters, with_default, without_null
+from .python_types import Types
+from .schemas import NO_VALUE
+from .schemas import parameter as parameter_schema
 from .script import Script, Unreadable
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -80,70 +81,34 @@ def _declaration(
     script: Script, module: Module, node: Function, name: str, *, wordless: bool = False
 ) -> Declaration | None:
     docstring = read_docstring(ast.get_docstring(node, clean=False))
-    fine = name == "_instructions" or script.usable_name(name, node.lineno)
-    described = bool(docstring.description) or wordless or name == "_instructions"
-    fine = _is_callable(script, node, described=described, wordless=wordless) and fine
-    properties: dict[str, Schema] = {}
-    required: list[str] = []
+    expected = "" if wordless else "a docstring that says what the function does"
+    hint = "" if node.name == "run" else f"or rename it to '_{node.name}', which hides it from the model"
+    draft = Draft(script, name, node.name, node.lineno, node.col_offset, docstring, expected, hint)
+    others = [each for each in (node.args.vararg, node.args.kwarg) if each is not None and not wordless]
+    for refused in node.args.posonlyargs + others:
+        draft.refuse(
+            Unreadable(
+                "python_parameter",
+                f"line {refused.lineno}: {UNSUPPORTED}",
+                refused.lineno,
+                refused.col_offset,
+                expected="parameters with a name of their own",
+                hint="a list[str] parameter takes any number of values",
+            )
+        )
     types = Types(module)
     for parameter, default in _with_defaults(node.args):
         try:
             schema, needed = _property(types, docstring, parameter, default)
         except Unreadable as wrong:
             if not wordless:
-                script.note(wrong)
-                fine = False
+                draft.refuse(wrong)
                 continue
             schema, needed = {"type": "string"}, default is None
-        script.doubt_name(parameter.arg, parameter.lineno, parameter.col_offset)
-        properties[parameter.arg] = schema
-        if needed:
-            required.append(parameter.arg)
+        draft.add(parameter.arg, schema, parameter.lineno, parameter.col_offset, needed=needed)
     for doubt in types.doubts:
-        script.warning(doubt.code, doubt.message, doubt.line, doubt.offset, expected=doubt.expected, hint=doubt.hint)
-    for entry in docstring.entries.keys() - properties.keys() if fine else ():
-        script.warning(
-            "docstring_parameter",
-            f"the docstring of '{node.name}' describes '{entry}', which is no parameter",
-            node.lineno,
-            hint=did_you_mean(entry, properties) or "",
-        )
-    if not fine:
-        return None
-    return Declaration(
-        name=name,
-        description=docstring.description,
-        parameters=parameters(properties, required),
-        file=script.file,
-        function=node.name,
-        line=node.lineno,
-        language="python",
-        interpreter=script.interpreter,
-    )
-
-
-def _is_callable(script: Script, node: Function, *, described: bool, wordless: bool) -> bool:
-    """Whether a model can be offered the function; what is in the way is noted as errors."""
-    if not described:
-        script.error(
-            "no_description",
-            f"Missing or empty description on function: {node.name}",
-            node.lineno,
-            node.col_offset,
-            expected="a docstring that says what the function does",
-            hint="" if node.name == "run" else f"or rename it to '_{node.name}', which hides it from the model",
-        )
-    others = [each for each in (node.args.vararg, node.args.kwarg) if each is not None and not wordless]
-    for refused in node.args.posonlyargs + others:
-        script.error(
-            "python_parameter",
-            f"line {refused.lineno}: {UNSUPPORTED}",
-            refused.lineno,
-            refused.col_offset,
-            expected="parameters with a name of their own",
-            hint="a list[str] parameter takes any number of values",
-        )
-    return described and not node.args.posonlyargs and not others
+        script.note(doubt, "warning")
+    return draft.declaration("python")
 
 
 def _with_defaults(arguments: ast.arguments) -> list[tuple[ast.arg, ast.expr | None]]:
@@ -154,7 +119,6 @@ def _with_defaults(arguments: ast.arguments) -> list[tuple[ast.arg, ast.expr | N
 
 
 def _property(types: Types, docstring: Docstring, parameter: ast.arg, default: ast.expr | None) -> tuple[Schema, bool]:
-    """The parameter's schema, and whether it has to be given."""
     entry = docstring.entries.get(parameter.arg)
     value = NO_VALUE if default is None else types.module.value(default)
     if parameter.annotation is not None:
@@ -163,9 +127,5 @@ def _property(types: Types, docstring: Docstring, parameter: ast.arg, default: a
         schema = types.named(entry.type)
     else:
         schema = types.of_value(value)
-    schema, optional = without_null(schema)
-    schema = described(schema, entry.text if entry is not None else "")
-    if value is not NO_VALUE:
-        schema = with_default(schema, value)
-    said_optional = parameter.annotation is None and entry is not None and entry.optional
-    return schema, default is None and not optional and not said_optional
+    schema, optional = parameter_schema(schema, entry, value, annotated=parameter.annotation is not None)
+    return schema, default is None and not optional

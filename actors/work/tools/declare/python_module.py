@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import ast
 import math
-from typing import Any, Final
+from typing import Any
 
-NO_VALUE: Final = object()
-"""What is no JSON value, or can't be known without running the file."""
+from .schemas import NO_VALUE
 
 _DEEPEST = 50
 

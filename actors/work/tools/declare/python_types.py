@@ -11,13 +11,13 @@ import ast
 from collections.abc import Iterator
 from typing import Any, Final
 
-from .declaration import Schema
-from .python_classes import class_schema, dict_schema
-from .python_module import NO_VALUE, Module
-from .schemas import Circle, Expansion, TooLarge, any_of, array, described, enum, fixed_array, null
-from .script import Unreadable
+import msgspec
 
-__all__ = ["NO_VALUE", "Types"]
+from .declaration import Schema
+from .docstrings import read_docstring
+from .python_module import Module
+from .schemas import NO_VALUE, TypeReader, any_of, array, described, enum, fixed_array, null, obj, with_default
+from .script import Unreadable
 
 _PLAIN: Final[dict[str, Schema]] = {
     "str": {"type": "string"},
@@ -50,10 +50,9 @@ _SETS = {"set", "Set", "frozenset", "FrozenSet", "AbstractSet", "MutableSet"}
 _DICTS = {"dict", "Dict", "Mapping", "MutableMapping", "OrderedDict", "defaultdict", "DefaultDict"}
 _TUPLES = {"tuple", "Tuple"}
 _WRAPPERS = {"Required", "NotRequired", "ReadOnly", "Final", "InitVar", "ClassVar"}
-_DEEPEST = 40
 
 
-class Types:
+class Types(TypeReader[ast.expr]):
     """Reads the annotations of one function.
 
     Attributes:
@@ -61,32 +60,12 @@ class Types:
         doubts: what was read, but is probably not meant.
     """
 
+    numbers = "integer"
+
     def __init__(self, module: Module) -> None:
+        super().__init__()
         self.module = module
         self.doubts: list[Unreadable] = []
-        self.expansion = Expansion()
-        self._depth = 0
-
-    def schema(self, node: ast.expr) -> Schema:
-        """The schema of an annotation; None is an alternative of its own.
-
-        Raises:
-            Unreadable: there is none.
-        """
-        self._depth += 1
-        try:
-            if self._depth > _DEEPEST:
-                raise self.wrong(node, "the type is nested too deeply")
-            self.expansion.part()
-            return self._schema(node)
-        except Circle as circle:
-            raise self.wrong(
-                node, f"the type '{circle}' contains itself", hint="take a dict, or JSON as a text, for nested data"
-            ) from None
-        except TooLarge:
-            raise self.wrong(node, "the types of this function are too large to be told to a model") from None
-        finally:
-            self._depth -= 1
 
     def named(self, text: str) -> Schema:
         """The schema of a type in a docstring; text if it is none that we know."""
@@ -99,18 +78,7 @@ class Types:
             return {"type": "string"}
         return schema
 
-    def of_value(self, value: Any) -> Schema:
-        """The schema that a default value suggests."""
-        if isinstance(value, list):
-            return array({})
-        if isinstance(value, dict):
-            return {"type": "object"}
-        if value is NO_VALUE or value is None:
-            return {"type": "string"}
-        return {"type": enum([value])["type"]}
-
     def wrong(self, node: ast.AST, message: str, *, expected: str = "", hint: str = "") -> Unreadable:
-        """An error at this place."""
         line, offset = getattr(node, "lineno", 0), getattr(node, "col_offset", None)
         return Unreadable("python_type", message, line, offset, expected=expected, hint=hint)
 
@@ -144,10 +112,10 @@ class Types:
     def _name(self, node: ast.expr, name: str) -> Schema:
         module = self.module
         if name in module.classes:
-            with self.expansion.of(name):
+            with self.written_out(name):
                 return class_schema(self, module.classes[name])
         if name in module.assigned:
-            with self.expansion.of(name):
+            with self.written_out(name):
                 return self._alias(node, name, module.assigned[name])
         if name in _PLAIN:
             return dict(_PLAIN[name])
@@ -222,3 +190,164 @@ def _alternatives(node: ast.expr) -> list[ast.expr]:
         parts.append(node.right)
         node = node.left
     return [node, *reversed(parts)]
+
+
+# --- classes that JSON can fill: dataclasses, TypedDicts, named tuples, enums, pydantic's models
+
+_ENUMS = {"Enum", "StrEnum", "IntEnum"}
+_FACTORIES: dict[str, Any] = {"list": list, "dict": dict, "tuple": list, "str": str, "int": int, "bool": bool}
+
+
+class _Field(msgspec.Struct, frozen=True):
+    annotation: ast.expr
+    needed: bool
+    default: Any
+    text: str
+
+
+def class_schema(types: Types, node: ast.ClassDef) -> Schema:
+    """The schema of a class of the file.
+
+    Raises:
+        Unreadable: it is none that JSON can fill, or has a field that it can't.
+    """
+    doc = read_docstring(ast.get_docstring(node, clean=False))
+    kind = _kind(types, node)
+    if kind == "enum":
+        members = types.module.members(node)
+        unknown = [name for name, value in members.items() if value is NO_VALUE]
+        if unknown or not members:
+            what = f"the value of '{unknown[0]}' in" if unknown else "the members of"
+            raise types.wrong(
+                node, f"{what} the enum '{node.name}' can't be known without running it", hint="write a literal"
+            )
+        return described(enum(members.values()), doc.description)
+    if not kind:
+        raise types.wrong(
+            node,
+            f"the class '{node.name}' can't be filled from JSON",
+            expected="a dataclass, a TypedDict, a NamedTuple, an Enum or a pydantic model",
+        )
+    fields = _fields(types, node, kind)
+    return described(_object(types, fields), doc.description)
+
+
+def dict_schema(types: Types, call: ast.Call) -> Schema:
+    """The schema of `TypedDict("Name", {"key": type, ...})`."""
+    total = _total(call.keywords)
+    shape = call.args[1]
+    assert isinstance(shape, ast.Dict)
+    fields: dict[str, _Field] = {}
+    for key, annotation in zip(shape.keys, shape.values, strict=True):
+        name = NO_VALUE if key is None else types.module.value(key)
+        if not isinstance(name, str):
+            raise types.wrong(annotation, "a key of this TypedDict is no text")
+        fields[name] = _Field(annotation, _must_be_there(types, annotation, total), NO_VALUE, "")
+    return _object(types, fields)
+
+
+def _object(types: Types, fields: dict[str, _Field]) -> Schema:
+    properties: dict[str, Schema] = {}
+    for name, field in fields.items():
+        schema = described(types.schema(field.annotation), field.text)
+        properties[name] = schema if field.default is NO_VALUE else with_default(schema, field.default)
+    return obj(properties, [name for name, field in fields.items() if field.needed])
+
+
+def _kind(types: Types, node: ast.ClassDef) -> str:
+    """`enum`, `dict`, `tuple`, `model`, `dataclass` or ""; a class is what its bases are."""
+    names = [types.module.original(base) for base in node.bases]
+    if _ENUMS & set(names):
+        return "enum"
+    for base, kind in (("TypedDict", "dict"), ("NamedTuple", "tuple"), ("BaseModel", "model")):
+        if base in names and base not in types.module.classes:
+            return kind
+    for decorator in node.decorator_list:
+        if types.module.original(decorator.func if isinstance(decorator, ast.Call) else decorator) == "dataclass":
+            return "dataclass"
+    for name in names:
+        if name in types.module.classes:
+            with types.written_out(f"class {name}"):
+                kind = _kind(types, types.module.classes[name])
+            if kind in ("dict", "model"):
+                return kind
+    return ""
+
+
+def _fields(types: Types, node: ast.ClassDef, kind: str) -> dict[str, _Field]:
+    found: dict[str, _Field] = {}
+    for base in reversed(node.bases):
+        name = types.module.original(base)
+        if name in types.module.classes:
+            with types.written_out(f"class {name}"):
+                found.update(_fields(types, types.module.classes[name], kind))
+    doc = read_docstring(ast.get_docstring(node, clean=False))
+    total = _total(node.keywords)
+    for item, below in zip(node.body, [*node.body[1:], None], strict=True):
+        if not isinstance(item, ast.AnnAssign) or not isinstance(item.target, ast.Name):
+            continue
+        name = item.target.id
+        outer = item.annotation.value if isinstance(item.annotation, ast.Subscript) else item.annotation
+        if types.module.original(outer) in ("ClassVar", "KW_ONLY"):
+            continue
+        needed, default = _default(types, item.value)
+        if needed is None:
+            continue
+        if kind == "dict":
+            needed = _must_be_there(types, item.annotation, total)
+        entry = doc.entries.get(name)
+        text = entry.text if entry is not None else _text(below) or _told(types, item.value)
+        found[name] = _Field(item.annotation, needed, default, text)
+    return found
+
+
+def _default(types: Types, value: ast.expr | None) -> tuple[bool | None, Any]:
+    """Whether the field has to be given (None: it can't be), and its default."""
+    if value is None:
+        return True, NO_VALUE
+    if not isinstance(value, ast.Call) or types.module.original(value.func) not in ("field", "Field"):
+        return False, types.module.value(value)
+    said = {word.arg: word.value for word in value.keywords}
+    if value.args:  # `Field(...)`, with these very dots, is a default that isn't one
+        required = isinstance(value.args[0], ast.Constant) and value.args[0].value is ...
+        return required, NO_VALUE if required else types.module.value(value.args[0])
+    if "init" in said and types.module.value(said["init"]) is False:
+        return None, NO_VALUE
+    if "default" in said:
+        return False, types.module.value(said["default"])
+    if "default_factory" in said:
+        factory = _FACTORIES.get(types.module.original(said["default_factory"]))
+        return False, factory() if factory is not None else NO_VALUE
+    return True, NO_VALUE
+
+
+def _total(keywords: list[ast.keyword]) -> bool:
+    return not any(
+        word.arg == "total" and isinstance(word.value, ast.Constant) and word.value.value is False for word in keywords
+    )
+
+
+def _must_be_there(types: Types, annotation: ast.expr, total: bool) -> bool:
+    """Whether a key of a TypedDict has to be there: `Required` and `NotRequired`, also within `Annotated`, say so."""
+    while isinstance(annotation, ast.Subscript):
+        name = types.module.original(annotation.value)
+        if name in ("Required", "NotRequired"):
+            return name == "Required"
+        if name not in ("Annotated", "ReadOnly"):
+            break
+        annotation = annotation.slice.elts[0] if isinstance(annotation.slice, ast.Tuple) else annotation.slice
+    return total
+
+
+def _told(types: Types, value: ast.expr | None) -> str:
+    """The description in pydantic's `Field(description="...")`."""
+    words = value.keywords if isinstance(value, ast.Call) else []
+    texts = [types.module.value(word.value) for word in words if word.arg == "description"]
+    return texts[0].strip() if texts and isinstance(texts[0], str) else ""
+
+
+def _text(below: ast.stmt | None) -> str:
+    """The text under a field, which is its documentation by custom."""
+    if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant) and isinstance(below.value.value, str):
+        return " ".join(below.value.value.split())
+    return ""

@@ -7,14 +7,23 @@ inside it stays an alternative.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from .declaration import Schema
+from .docstrings import Entry
+from .script import Unreadable
+
+Node = TypeVar("Node")
+
+NO_VALUE: Final = object()
+"""What is no JSON value, or can't be known without running the file."""
 
 _TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}
 
+_DEEPEST = 40
 MOST_PARTS = 2_000
 """Parts of one function's schema; ten nested types that each use the next one twice are a thousand."""
 
@@ -121,6 +130,21 @@ def with_default(schema: Schema, value: Any) -> Schema:
     return {**schema, "default": value} if fits else schema
 
 
+def parameter(schema: Schema, said: Entry | None, value: Any, *, annotated: bool) -> tuple[Schema, bool]:
+    """A parameter's schema with what its comment and its default say, and whether it may be left out for that.
+
+    Args:
+        said: what the comment says of it.
+        value: its default, or `NO_VALUE`.
+        annotated: the schema is that of an annotation, which knows better than the comment.
+    """
+    schema, optional = without_null(schema)
+    schema = described(schema, said.text if said is not None else "")
+    if value is not NO_VALUE:
+        schema = with_default(schema, value)
+    return schema, optional or (not annotated and said is not None and said.optional)
+
+
 class Circle(Exception):
     """A type contains itself."""
 
@@ -129,15 +153,57 @@ class TooLarge(Exception):
     """The types written out are more than a model should be told."""
 
 
-class Expansion:
-    """Watches over writing types out in place: no circle, no explosion. One for each function."""
+class TypeReader(ABC, Generic[Node]):
+    """Reads the types of one function, which are written out in place: no circle, no explosion."""
+
+    numbers: ClassVar[str]
+    """The type that a default value suggests which is a whole number."""
 
     def __init__(self) -> None:
         self._open: list[str] = []
         self._parts = 0
+        self._depth = 0
+
+    @abstractmethod
+    def wrong(self, node: Node, message: str, *, expected: str = "", hint: str = "") -> Unreadable:
+        """An error at this place."""
+
+    @abstractmethod
+    def _schema(self, node: Node) -> Schema: ...
+
+    def schema(self, node: Node) -> Schema:
+        """The schema of a type; null is an alternative of its own.
+
+        Raises:
+            Unreadable: there is none.
+        """
+        self._depth += 1
+        try:
+            if self._depth > _DEEPEST:
+                raise self.wrong(node, "the type is nested too deeply")
+            self._part()
+            return self._schema(node)
+        except Circle as circle:
+            raise self.wrong(
+                node, f"the type '{circle}' contains itself", hint="take an object, or JSON as a text, for nested data"
+            ) from None
+        except TooLarge:
+            raise self.wrong(node, "the types of this function are too large to be told to a model") from None
+        finally:
+            self._depth -= 1
+
+    def of_value(self, value: Any) -> Schema:
+        """The schema that a default value suggests."""
+        if isinstance(value, list):
+            return array({})
+        if isinstance(value, dict):
+            return {"type": "object"}
+        if value is NO_VALUE or value is None:
+            return {"type": "string"}
+        return {"type": self.numbers if type(value) is int else _TYPES[type(value)]}
 
     @contextmanager
-    def of(self, name: str) -> Iterator[None]:
+    def written_out(self, name: str) -> Iterator[None]:
         """While the type `name` is written out.
 
         Raises:
@@ -146,15 +212,14 @@ class Expansion:
         """
         if name in self._open:
             raise Circle(name)
-        self.part()
+        self._part()
         self._open.append(name)
         try:
             yield
         finally:
             self._open.pop()
 
-    def part(self) -> None:
-        """One more part."""
+    def _part(self) -> None:
         self._parts += 1
         if self._parts > MOST_PARTS:
             raise TooLarge

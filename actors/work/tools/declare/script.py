@@ -66,9 +66,10 @@ class Script:
         """Note what is probably not meant."""
         self._note("warning", code, message, line, offset, **more)
 
-    def note(self, wrong: Unreadable) -> None:
-        """Note what a reader raised."""
-        self.error(wrong.code, wrong.message, wrong.line, wrong.offset, expected=wrong.expected, hint=wrong.hint)
+    def note(self, wrong: Unreadable, severity: Severity = "error") -> None:
+        """Note what a reader raised, or doubts."""
+        more = {"expected": wrong.expected, "hint": wrong.hint}
+        self._note(severity, wrong.code, wrong.message, wrong.line, wrong.offset, **more)
 
     def usable_name(self, name: str, line: int) -> bool:
         """Whether a model can call a tool by this name; noted if not."""

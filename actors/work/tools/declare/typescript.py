@@ -1,4 +1,4 @@
-"""TypeScript tools: exported functions, their types and their JSDoc, read with tree-sitter.
+"""TypeScript tools: exported functions, their types and their Docstring, read with tree-sitter.
 
     /**
      * Forecasts the weather.
@@ -9,7 +9,7 @@
 
 Only `export function` (also `async`) is a tool; what else is exported as a function is an error, because it looks like
 one. A parameter need not be given if it is `name?`, may be null or undefined, or has a default. Without an annotation,
-as in JavaScript, its type is the one in the JSDoc, that of its default, or text.
+as in JavaScript, its type is the one in the Docstring, that of its default, or text.
 
 tree-sitter is an extra, `callboard[typescript]`: this module alone needs it.
 """
@@ -20,13 +20,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from .....protocol.errors import ConfigError
-from .....protocol.problems import did_you_mean
 from .declaration import Declaration, Schema
-from .jsdoc import JSDoc, read_jsdoc
-from .schemas import described, parameters, with_default, without_null
+from .docstrings import Docstring, read_jsdoc
+from .draft import Draft
+from .schemas import NO_VALUE
+from .schemas import parameter as parameter_schema
 from .script import Script, Unreadable
-from .typescript_module import NO_VALUE, Module, offset_of, text_of
-from .typescript_types import Types
+from .typescript_types import Module, Types, text_of
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -44,8 +44,8 @@ def read_typescript(script: Script, *, agent: bool) -> list[Declaration]:
     if root is None:
         return []
     module = Module(root)
-    functions: dict[str, tuple[Node, JSDoc]] = {}
-    overloads: dict[str, JSDoc] = {}
+    functions: dict[str, tuple[Node, Docstring]] = {}
+    overloads: dict[str, Docstring] = {}
     for exported, doc in _exports(root):
         _refuse_lookalikes(script, module, exported, agent=agent)
         declared = exported.child_by_field_name("declaration")
@@ -105,15 +105,15 @@ def _first_error(root: Node) -> Node:
         node = broken
 
 
-def _exports(root: Node) -> Iterator[tuple[Node, JSDoc]]:
-    above = JSDoc()
+def _exports(root: Node) -> Iterator[tuple[Node, Docstring]]:
+    above = Docstring()
     for node in root.children:
         if node.type == "comment":  # `// @ts-ignore` may stand between
             above = read_jsdoc(text_of(node)) if text_of(node).startswith("/**") else above
             continue
         if node.type == "export_statement":
             yield node, above
-        above = JSDoc()
+        above = Docstring()
 
 
 def _is_default(exported: Node) -> bool:
@@ -154,23 +154,13 @@ def _refuse_lookalikes(script: Script, module: Module, exported: Node, *, agent:
             )
 
 
-def _declaration(script: Script, module: Module, node: Node, doc: JSDoc, name: str) -> Declaration | None:
+def _declaration(script: Script, module: Module, node: Node, doc: Docstring, name: str) -> Declaration | None:
     if node.type != "function_declaration":  # a generator, which is noted already
         return None
+    start = node.start_point
     function = text_of(node.child_by_field_name("name"))
-    line = node.start_point.row + 1
-    fine = name == "_instructions" or script.usable_name(name, line)
-    if not doc.description and name != "_instructions":
-        script.error(
-            "no_description",
-            f"Missing or empty description on function: {function}",
-            line,
-            node.start_point.column,
-            expected="a `/** ... */` comment right above it that says what it does",
-        )
-        fine = False
-    properties: dict[str, Schema] = {}
-    required: list[str] = []
+    expected = "a `/** ... */` comment right above it that says what it does"
+    draft = Draft(script, name, function, start.row + 1, start.column, doc, expected, "")
     types = Types(module)
     taken = node.child_by_field_name("parameters")
     for parameter in taken.named_children if taken is not None else ():
@@ -179,42 +169,18 @@ def _declaration(script: Script, module: Module, node: Node, doc: JSDoc, name: s
         try:
             key, schema, needed = _property(types, doc, parameter)
         except Unreadable as wrong:
-            script.note(wrong)
-            fine = False
+            draft.refuse(wrong)
             continue
-        script.doubt_name(key, parameter.start_point.row + 1, parameter.start_point.column)
-        properties[key] = schema
-        if needed:
-            required.append(key)
-    for said in doc.params if fine else ():
-        if said.split(".")[0] not in properties:
-            script.warning(
-                "docstring_parameter",
-                f"the comment of '{function}' describes '{said}', which is no parameter",
-                line,
-                hint=did_you_mean(said, properties) or "",
-            )
-    if not fine:
-        return None
-    return Declaration(
-        name=name,
-        description=doc.description,
-        parameters=parameters(properties, required),
-        file=script.file,
-        function=function,
-        line=line,
-        language="typescript",
-        interpreter=script.interpreter,
-    )
+        draft.add(key, schema, parameter.start_point.row + 1, parameter.start_point.column, needed=needed)
+    return draft.declaration("typescript")
 
 
-def _property(types: Types, doc: JSDoc, parameter: Node) -> tuple[str, Schema, bool]:
-    """The parameter's name, its schema, and whether it has to be given."""
+def _property(types: Types, doc: Docstring, parameter: Node) -> tuple[str, Schema, bool]:
     pattern = parameter.child_by_field_name("pattern")
     if pattern is None or pattern.type != "identifier":
         raise _unsupported(pattern or parameter)
     name = text_of(pattern)
-    said = doc.params.get(name)
+    said = doc.entries.get(name)
     default = parameter.child_by_field_name("value")
     value = NO_VALUE if default is None else types.module.value(default)
     annotation = parameter.child_by_field_name("type")
@@ -224,13 +190,9 @@ def _property(types: Types, doc: JSDoc, parameter: Node) -> tuple[str, Schema, b
         schema = types.named(said.type)
     else:
         schema = types.of_value(value)
-    schema, optional = without_null(schema)
-    types.describe(schema, name, doc.params)
-    schema = described(schema, said.text if said is not None else "")
-    if value is not NO_VALUE:
-        schema = with_default(schema, value)
-    said_optional = annotation is None and said is not None and said.optional
-    needed = parameter.type == "required_parameter" and default is None and not optional and not said_optional
+    schema, optional = parameter_schema(schema, said, value, annotated=annotation is not None)
+    types.describe(schema, name, doc.entries)
+    needed = parameter.type == "required_parameter" and default is None and not optional
     return name, schema, needed
 
 
@@ -241,6 +203,6 @@ def _unsupported(pattern: Node) -> Unreadable:
         "typescript_parameter",
         f"{kind} parameters are not supported in tool functions: {text_of(pattern)[:40]}",
         pattern.start_point.row + 1,
-        offset_of(pattern),
+        pattern.start_point.column,
         expected="parameters with a name of their own",
     )

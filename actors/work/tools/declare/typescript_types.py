@@ -7,14 +7,14 @@ a `Date` or a `Map` would not be what the function gets.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from .declaration import Schema
-from .jsdoc import Param, read_jsdoc
-from .schemas import Circle, Expansion, TooLarge, any_of, array, described, enum, fixed_array, obj
+from .docstrings import Entry, read_jsdoc
+from .schemas import NO_VALUE, TypeReader, any_of, array, described, enum, fixed_array, obj
 from .script import Unreadable
-from .typescript_module import NO_VALUE, Module, key_of, offset_of, text_of
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -28,40 +28,21 @@ _PLAIN: Final[dict[str, Schema]] = {
     "object": {"type": "object"},
 }
 _ARRAYS = ("Array", "ReadonlyArray")
-_DEEPEST = 40
 EXPECTED = "string, number, boolean, a literal, array, union, object or Record, or a type declared in this file"
 
 
-class Types:
+class Types(TypeReader["Node"]):
     """Reads the types of one function.
 
     Attributes:
         module: where its names come from.
     """
 
+    numbers = "number"
+
     def __init__(self, module: Module) -> None:
+        super().__init__()
         self.module = module
-        self._expansion = Expansion()
-        self._depth = 0
-
-    def schema(self, node: Node) -> Schema:
-        """The schema of a type; null and undefined are an alternative of their own.
-
-        Raises:
-            Unreadable: there is none.
-        """
-        self._depth += 1
-        try:
-            if self._depth > _DEEPEST:
-                raise _wrong(node, "the type is nested too deeply")
-            self._expansion.part()
-            return self._schema(node)
-        except Circle as circle:
-            raise _wrong(node, f"the type '{circle}' contains itself") from None
-        except TooLarge:
-            raise _wrong(node, "the types of this function are too large to be told to a model") from None
-        finally:
-            self._depth -= 1
 
     def named(self, text: str) -> Schema:
         """The schema of a type in a comment; text if it is none that we know."""
@@ -78,23 +59,17 @@ class Types:
         except Unreadable:
             return {"type": "string"}
 
-    def of_value(self, value: Any) -> Schema:
-        """The schema that a default value suggests."""
-        if isinstance(value, list):
-            return array({})
-        if isinstance(value, dict):
-            return {"type": "object"}
-        if isinstance(value, bool):
-            return {"type": "boolean"}
-        return {"type": "number" if isinstance(value, int | float) else "string"}
-
-    def describe(self, schema: Schema, name: str, params: Mapping[str, Param]) -> None:
+    def describe(self, schema: Schema, name: str, params: Mapping[str, Entry]) -> None:
         """Put what `@param options.depth` says at the property `depth` of the parameter `options`."""
         for key, inner in schema.get("properties", {}).items():
             path = f"{name}.{key}"
             if path in params and params[path].text:
                 inner["description"] = params[path].text
             self.describe(inner, path, params)
+
+    def wrong(self, node: Node, message: str, *, expected: str = "", hint: str = "") -> Unreadable:
+        line, offset = node.start_point.row + 1, node.start_point.column
+        return Unreadable("typescript_type", message, line, offset, expected=expected, hint=hint)
 
     def _schema(self, node: Node) -> Schema:
         kind, inside = node.type, [child for child in node.named_children if child.type != "comment"]
@@ -122,12 +97,14 @@ class Types:
             return self._generic(node, name, arguments.named_children if arguments is not None else [])
         if kind == "type_identifier":
             return self._own(node, text_of(node))
-        raise _wrong(node, f"the type '{_short(node)}' is not supported", expected=EXPECTED)
+        raise self.wrong(node, f"the type '{_short(node)}' is not supported", expected=EXPECTED)
 
     def _tuple(self, inside: list[Node]) -> Schema:
         for part in inside:
             if part.type in ("rest_type", "optional_type"):
-                raise _wrong(part, f"'{_short(part)}' in a tuple is not supported", expected="`T[]`, or a fixed number")
+                raise self.wrong(
+                    part, f"'{_short(part)}' in a tuple is not supported", expected="`T[]`, or a fixed number"
+                )
         # `[from: string, to: string]` holds parameters, whose types are a level deeper.
         plain = [self._named_part(part) for part in inside]
         return fixed_array([self.schema(part) for part in plain])
@@ -146,7 +123,7 @@ class Types:
             if "properties" not in schema or name == "Readonly":
                 return schema
             return {**schema, "required": [] if name == "Partial" else list(schema["properties"])}
-        raise _wrong(node, f"the type '{_short(node)}' is not supported", expected=EXPECTED)
+        raise self.wrong(node, f"the type '{_short(node)}' is not supported", expected=EXPECTED)
 
     def _record(self, keys: Node, values: Node) -> Schema:
         names = self.schema(keys)
@@ -159,11 +136,11 @@ class Types:
         declared = self.module.types.get(name)
         if declared is None:
             hint = "take a string, and make the date of it" if name == "Date" else ""
-            raise _wrong(node, f"the type '{name}' is not defined in this file", expected=EXPECTED, hint=hint)
+            raise self.wrong(node, f"the type '{name}' is not defined in this file", expected=EXPECTED, hint=hint)
         if declared.child_by_field_name("type_parameters") is not None:
-            raise _wrong(node, f"the type '{name}' has parameters, which is not supported", expected=EXPECTED)
+            raise self.wrong(node, f"the type '{name}' has parameters, which is not supported", expected=EXPECTED)
         doc = read_jsdoc(text_of(_above(declared))).description
-        with self._expansion.of(name):
+        with self.written_out(name):
             if declared.type == "interface_declaration":
                 return described(self._object(declared), doc)
             if declared.type == "enum_declaration":
@@ -175,7 +152,7 @@ class Types:
     def _enum(self, node: Node, name: str, declared: Node) -> Schema:
         members = self.module.members(declared)
         if not members or NO_VALUE in members.values():
-            raise _wrong(node, f"the members of the enum '{name}' can't be known without running it")
+            raise self.wrong(node, f"the members of the enum '{name}' can't be known without running it")
         return enum(members.values())
 
     def _both(self, node: Node) -> Schema:
@@ -183,7 +160,7 @@ class Types:
         for part in _flat(node):
             schema = self.schema(part)
             if "properties" not in schema:
-                raise _wrong(part, f"'{_short(part)}' is no object type, so it can't be joined with &")
+                raise self.wrong(part, f"'{_short(part)}' is no object type, so it can't be joined with &")
             _merge(merged, schema)
         return merged
 
@@ -211,7 +188,7 @@ class Types:
             return
         name = member.child_by_field_name("name")
         if member.type != "property_signature" or name is None or name.type == "computed_property_name":
-            raise _wrong(member, f"'{_short(member)}' can't be filled from JSON", expected="`name: type`")
+            raise self.wrong(member, f"'{_short(member)}' can't be filled from JSON", expected="`name: type`")
         inner = {} if annotation is None else self.schema(annotation.named_children[0])
         _merge(
             schema,
@@ -251,12 +228,144 @@ def _above(declared: Node) -> Node | None:
     return before if before is not None and before.type == "comment" else None
 
 
-def _wrong(node: Node, message: str, *, expected: str = "", hint: str = "") -> Unreadable:
-    return Unreadable(
-        "typescript_type", message, node.start_point.row + 1, offset_of(node), expected=expected, hint=hint
-    )
-
-
 def _short(node: Node) -> str:
     text = " ".join(text_of(node).split())
     return text if len(text) <= 40 else text[:37] + "..."
+
+
+# --- what the names of a file mean, as far as its text tells
+
+_DEEPEST = 50
+_ESCAPE = re.compile(r"\\(?:u\{([0-9a-fA-F]{1,6})\}|u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(\r\n|[\s\S]))")
+_LETTERS = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "v": "\v", "0": "\0", "\n": "", "\r\n": ""}
+
+
+class Module:
+    """A parsed file.
+
+    Attributes:
+        types: interfaces, aliases and enums, by name.
+        functions: names of functions that are declared or assigned at the top level.
+    """
+
+    def __init__(self, root: Node) -> None:
+        self.types: dict[str, Node] = {}
+        self.functions: set[str] = set()
+        self._constants: dict[str, Node] = {}
+        for node in root.named_children:
+            declared = node.child_by_field_name("declaration") if node.type == "export_statement" else node
+            if declared is None:
+                continue
+            name = text_of(declared.child_by_field_name("name"))
+            if declared.type in ("interface_declaration", "type_alias_declaration", "enum_declaration"):
+                self.types[name] = declared
+            elif declared.type == "function_declaration":
+                self.functions.add(name)
+            elif declared.type == "lexical_declaration":
+                self._add_constants(declared)
+
+    def _add_constants(self, declared: Node) -> None:
+        for variable in declared.named_children:
+            value = variable.child_by_field_name("value")
+            if value is not None and value.type in ("arrow_function", "function_expression"):
+                self.functions.add(text_of(variable.child_by_field_name("name")))
+            elif value is not None:
+                self._constants[text_of(variable.child_by_field_name("name"))] = value
+
+    def value(self, node: Node, depth: int = 0) -> Any:
+        """The JSON value of an expression, or `NO_VALUE`: literals, constants of the file, members of its enums."""
+        if depth > _DEEPEST:
+            return NO_VALUE
+        inside = node.named_children
+        if node.type == "identifier" and text_of(node) in self._constants:
+            return self.value(self._constants[text_of(node)], depth + 1)
+        if node.type in ("parenthesized_expression", "as_expression", "satisfies_expression") and inside:
+            return self.value(inside[0], depth + 1)
+        if node.type == "array":
+            items = [self.value(item, depth + 1) for item in inside if item.type != "comment"]
+            return NO_VALUE if NO_VALUE in items else items
+        if node.type == "object":
+            return self._object(inside, depth)
+        if node.type == "member_expression":
+            enum = self.types.get(text_of(node.child_by_field_name("object")))
+            if enum is None or enum.type != "enum_declaration":
+                return NO_VALUE
+            return self.members(enum).get(text_of(node.child_by_field_name("property")), NO_VALUE)
+        return _literal(node)
+
+    def _object(self, pairs: list[Node], depth: int) -> Any:
+        found: dict[str, Any] = {}
+        for pair in pairs:
+            key, value = pair.child_by_field_name("key"), pair.child_by_field_name("value")
+            if pair.type == "comment":
+                continue
+            if pair.type != "pair" or key is None or value is None or key.type == "computed_property_name":
+                return NO_VALUE
+            found[key_of(key)] = self.value(value, depth + 1)
+        return NO_VALUE if NO_VALUE in found.values() else found
+
+    def members(self, node: Node) -> dict[str, Any]:
+        """The values of an enum's members, by name; `NO_VALUE` where only running it would tell."""
+        body = node.child_by_field_name("body")
+        found: dict[str, Any] = {}
+        before: Any = -1
+        for member in body.named_children if body is not None else ():
+            if member.type == "comment":
+                continue
+            name, value = member.child_by_field_name("name"), member.child_by_field_name("value")
+            following = before + 1 if isinstance(before, int) else NO_VALUE
+            before = following if value is None else _literal(value)
+            found[key_of(name or member)] = before
+        return found
+
+
+def _literal(node: Node) -> Any:
+    if node.type == "unary_expression" and node.children and node.children[0].type == "-":
+        operand = node.child_by_field_name("argument")
+        number = NO_VALUE if operand is None else _number(text_of(operand))
+        return -number if isinstance(number, int | float) else NO_VALUE
+    if node.type == "number":
+        return _number(text_of(node))
+    if node.type == "string" or (node.type == "template_string" and not _substitutes(node)):
+        return _string(text_of(node))
+    return {"true": True, "false": False, "null": None, "undefined": None}.get(node.type, NO_VALUE)
+
+
+def _substitutes(template: Node) -> bool:
+    return any(child.type == "template_substitution" for child in template.named_children)
+
+
+def _number(text: str) -> int | float | object:
+    text = text.replace("_", "")
+    try:
+        if re.fullmatch(r"\d{1,18}|0[xX][0-9a-fA-F]{1,15}|0[oO][0-7]{1,20}|0[bB][01]{1,60}", text):
+            return int(text, 10 if text.isdigit() else 0)
+        number = float(text) if re.fullmatch(r"(\d{1,300}\.?\d*|\.\d+)([eE][+-]?\d{1,3})?", text) else NO_VALUE
+    except ValueError:
+        return NO_VALUE
+    return NO_VALUE if number == float("inf") else number
+
+
+def _string(quoted: str) -> Any:
+    def plain(match: re.Match[str]) -> str:
+        code = match[1] or match[2] or match[3]
+        if not code:
+            return _LETTERS.get(match[4], match[4])
+        return chr(int(code, 16)) if int(code, 16) <= 0x10FFFF else ""
+
+    text = _ESCAPE.sub(plain, quoted[1:-1])
+    try:  # `\\ud83d\\ude00` is one character
+        return text.encode("utf-16", "surrogatepass").decode("utf-16")
+    except UnicodeDecodeError:
+        return NO_VALUE
+
+
+def key_of(node: Node) -> str:
+    """The name of a property: `a`, `"a"` or `1`."""
+    name = _string(text_of(node)) if node.type == "string" else NO_VALUE
+    return text_of(node) if name is NO_VALUE else str(name)
+
+
+def text_of(node: Node | None) -> str:
+    """The text of a node, "" if there is none."""
+    return "" if node is None or node.text is None else node.text.decode()

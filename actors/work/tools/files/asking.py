@@ -121,7 +121,6 @@ class AskSocket:
             await self._stream.send_all(data)
 
     async def _receive(self) -> list[str]:
-        """The fields of the next question; none at the end."""
         self._room = LONGEST
         first = await self._word()
         if first is None:
@@ -212,7 +211,6 @@ def _seconds(text: str) -> float | None:
 
 
 def _check(question: Question, given: str | list[str]) -> tuple[list[str], str]:
-    """The values to tell the tool, or what is wrong with the answer."""
     values = [given] if isinstance(given, str) else list(given)
     if question.kind == "confirm":
         said = yes_or_no(values[0]) if values else None

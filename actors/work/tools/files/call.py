@@ -24,14 +24,13 @@ import trio
 from .....protocol.errors import ProcessError, ToolFailed
 from .....supervisors.child import ProcessStop
 from .....supervisors.spawn import WHY
-from ..tool import Arguments
+from ..tool import TIMEOUT, Arguments, Json, Tool, ToolSpec
 from .asking import AskSocket, Clock
+from .environment import Home, caches, environment, raw_names
 from .handing import Host, handed_over, memory_file, raw_json
-from .home import Home, caches, environment, raw_names
 from .interpreters import command, command_by_npx
 from .limits import MIB, USUAL, Limits, impose, kill, watch
-from .output import Printed, Written, read_output
-from .terminal import Terminal, wants_one
+from .output import Printed, Terminal, Written, read_output, result, wants_one
 
 if TYPE_CHECKING:
     from .....supervisors import Actor
@@ -118,7 +117,6 @@ class _Call:
     async def run(
         self, argv: Sequence[str], environ: Mapping[str, str], given: bytes, output: Path, timeout: float | None
     ) -> ProcessEnd:
-        """Run the process to its end."""
         fd = memory_file(given)
         printed = Printed(self._me, self._tool, self._limits, self._end)
         try:
@@ -225,3 +223,40 @@ def _name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return str(number)
+
+
+_LINES, _CHARACTERS = 5, 500
+"""Of stderr that an error quotes."""
+
+
+def file_tool(declaration: Declaration, home: Home, *, timeout: float | None = TIMEOUT, limits: Limits = USUAL) -> Tool:
+    """The tool that calls this function in a process of its own.
+
+    Args:
+        timeout: seconds of one call; None for no end. It stands still while the tool waits for a person, which is why
+            the tool's own `timeout` is None.
+    """
+
+    async def run(me: Actor, arguments: Arguments) -> Json:
+        return result(await play(me, declaration, arguments, home, timeout=timeout, limits=limits))
+
+    spec = ToolSpec(name=declaration.name, description=declaration.description, parameters=declaration.parameters)
+    return Tool(spec=spec, run=run, origin="file", timeout=None)
+
+
+async def instructions(
+    me: Actor, declaration: Declaration, home: Home, *, timeout: float | None = TIMEOUT, limits: Limits = USUAL
+) -> str:
+    """What the function `_instructions` of an agent's tool file writes.
+
+    Raises:
+        ToolFailed: it could not be started, or failed. There is no model to read its stderr, so the message quotes it.
+    """
+    try:
+        return (await play(me, declaration, {}, home, timeout=timeout, limits=limits)).text
+    except ToolFailed as failed:
+        lines = [line.strip() for line in failed.stderr.splitlines() if line.strip()][-_LINES:]
+        if not lines:
+            raise
+        said = "\n".join(lines)[-_CHARACTERS:]
+        raise ToolFailed(f"{failed}; it wrote to stderr: {said}", stderr=failed.stderr) from failed

@@ -42,8 +42,9 @@ def command(declaration: Declaration, environ: Mapping[str, str]) -> list[str]:
     named = declaration.interpreter
     if declaration.language == "bash":
         program = named if named and Path(named[0]).name == "bash" else ("bash",)
+        runner = "\n".join(part.read_text() for part in (FUNCTIONS / "ask.sh", RUNNERS / "run.sh"))
         # With -c, `$0` is the user's file, as it would be if it were started by itself.
-        return [*_located(program, declaration, environ), "-c", _bash_runner(), str(declaration.file.absolute())]
+        return [*_located(program, declaration, environ), "-c", runner, str(declaration.file.absolute())]
     if declaration.language == "python":
         program = (_python(),) if named in PLAIN_PYTHON else named
         return [*_located(program, declaration, environ), str(RUNNERS / "run.py")]
@@ -77,10 +78,6 @@ async def command_by_npx(me: Actor, declaration: Declaration, environ: Mapping[s
     return [node, "--import", loader, str(RUNNERS / "run.mjs")]
 
 
-def _bash_runner() -> str:
-    return "\n".join(part.read_text() for part in (FUNCTIONS / "ask.sh", RUNNERS / "run.sh"))
-
-
 def _python() -> str:
     own = Path(".venv/bin/python")
     return str(own.absolute()) if own.exists() else "python3"
@@ -103,7 +100,6 @@ def _loader(tsx: str) -> str | None:
 
 
 def _located(program: tuple[str, ...], declaration: Declaration, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """`program` with its first word found on the PATH, when that is not a path already."""
     return (_found(program[0], declaration, environ), *program[1:])
 
 

@@ -7,18 +7,20 @@ up to a limit; beyond it the rest is read and thrown away, so that no full pipe 
 
 from __future__ import annotations
 
+import os
+import tty
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import msgspec
+import trio
 
 from .....protocol.events import ToolDelta
 from .....supervisors.tail import Tail
 from ..tool import Json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from .....supervisors import Actor
     from .....supervisors.pipes import Output
     from .limits import Limits
@@ -109,3 +111,67 @@ class Printed:
         self._me.emit(ToolDelta(tool=self._tool, text=line))
         if self._left <= 0:
             self._me.emit(ToolDelta(tool=self._tool, text="[what it prints from here on is not shown]"))
+
+
+MENTIONED = b"/dev/tty"
+CHUNK = 65_536
+
+
+class Terminal:
+    """A pseudo terminal without a person, until the end of the block, for bash tools that write to one.
+
+    Loki's documents teach `name=$(input "Name?" 2>/dev/tty)`. Without a controlling terminal bash can't open
+    `/dev/tty`, and then it does not even call `input`. So a file that mentions `/dev/tty` gets a terminal (its runner,
+    which leads a session, takes it by opening it), and what is written there counts as printed. It gets no input; the
+    questions go over the socket like all others. Other files get none: `ssh` or `git` would wait on it for a password.
+
+    Attributes:
+        name: the path that a session leader opens to have it.
+    """
+
+    def __init__(self, on_line: Callable[[str], None]) -> None:
+        self._ours, self._theirs = os.openpty()
+        tty.setraw(self._theirs)  # or each newline would come with a carriage return
+        os.set_blocking(self._ours, False)
+        self.name = os.ttyname(self._theirs)
+        self._tail = Tail(on_line)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._ours)
+        os.close(self._theirs)
+
+    @property
+    def text(self) -> str:
+        """The last of what was written to it."""
+        return self._tail.text
+
+    async def follow(self) -> None:
+        """Read what is written, until cancelled."""
+        while True:
+            await trio.lowlevel.wait_readable(self._ours)
+            self._read()
+
+    def finish(self) -> None:
+        """No writer is left."""
+        while self._read():
+            pass
+        self._tail.close()
+
+    def _read(self) -> bool:
+        try:
+            data = os.read(self._ours, CHUNK)
+        except OSError:
+            return False
+        self._tail.feed(data)
+        return bool(data)
+
+
+def wants_one(file: Path) -> bool:
+    """Whether this bash file mentions `/dev/tty`."""
+    try:
+        return MENTIONED in file.read_bytes()
+    except OSError:
+        return False

@@ -18,9 +18,8 @@ from fake_models import FakeModels, Reply
 from small_library import hashed
 
 from callboard.actors.work.knowledge import loki_file
-from callboard.actors.work.knowledge.base.base import Base
+from callboard.actors.work.knowledge.base.base import Base, changes
 from callboard.actors.work.knowledge.base.model import BuildReport
-from callboard.actors.work.knowledge.base.stale import changes
 from callboard.actors.work.knowledge.embed.embedders import Embedders
 from callboard.actors.work.knowledge.loki_file import Head, read_head, read_whole
 from callboard.actors.work.knowledge.recipe import Recipe, read_recipe

@@ -13,7 +13,7 @@ import pytest
 from callboard import validate
 from callboard.actors.runs.target import GraphAgent, LoopAgent, load
 from callboard.actors.work.library import AGENTS
-from callboard.actors.work.tools.collect import OURS
+from callboard.actors.work.tools.registry import OURS
 from callboard.protocol.graph.model import AgentNode
 
 NAMES = sorted(path.name for path in AGENTS.iterdir() if path.is_dir())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from callboard.actors.work.tools.guard import AS_CHILD, AT_ROOT, RepeatGuard
+from callboard.actors.work.tools.checking import AS_CHILD, AT_ROOT, RepeatGuard
 from callboard.protocol.chat import ToolCall
 
 

@@ -9,8 +9,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 
 from ..bounds import TOO_MUCH, CantRead
-from .archive import Archive
-from .xml import Relations, stream
+from .package import Archive, Handler, Relations, stream
 
 COLUMNS = 1000
 """Columns of a sheet that are read."""
@@ -39,7 +38,7 @@ def sheets_of(archive: Archive, part: str, most: int) -> Iterator[tuple[str, str
             yield name, text
 
 
-class _Book:
+class _Book(Handler):
     def __init__(self) -> None:
         self.sheets: list[tuple[str, str]] = []
 
@@ -47,14 +46,8 @@ class _Book:
         if name == "sheet":
             self.sheets.append((given.get("name", ""), given.get("id", "")))
 
-    def end(self, name: str) -> None:
-        pass
 
-    def data(self, text: str) -> None:
-        pass
-
-
-class _Strings:
+class _Strings(Handler):
     """The texts that cells refer to by number."""
 
     def __init__(self, most: int) -> None:
@@ -88,9 +81,7 @@ class _Strings:
             self._item.append(text)
 
 
-class _Styles:
-    """Which cell styles show dates."""
-
+class _Styles(Handler):
     def __init__(self) -> None:
         self.dates: list[bool] = []
         self._own: set[str] = set()
@@ -109,11 +100,8 @@ class _Styles:
         if name == "cellXfs":
             self._inside = False
 
-    def data(self, text: str) -> None:
-        pass
 
-
-class _Sheet:
+class _Sheet(Handler):
     def __init__(self, strings: list[str], dates: list[bool], most: int) -> None:
         self.out = io.StringIO()
         self._csv = csv.writer(self.out, lineterminator="\n")

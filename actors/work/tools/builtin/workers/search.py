@@ -129,7 +129,7 @@ def _beyond_stars(row: Segments, reached: set[int]) -> set[int]:
 
 
 class Barred:
-    """The bars of a `Sight`, as they came with the task.
+    """The bars of a `FileAccess`, as they came with the task.
 
     Attributes:
         whole: whether nothing below a barred directory can be allowed after all.

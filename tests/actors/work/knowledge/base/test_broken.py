@@ -22,8 +22,8 @@ from small_library import Hashing, Library
 
 from callboard.actors.work.knowledge.base.base import Base
 from callboard.actors.work.knowledge.base.build import drop
+from callboard.actors.work.knowledge.base.layout import Layout
 from callboard.actors.work.knowledge.base.model import FORMAT, Progress, Settings
-from callboard.actors.work.knowledge.base.places import Places
 from callboard.protocol.errors import KnowledgeBusy, KnowledgeError, KnowledgeMissing
 from callboard.supervisors import Actor
 
@@ -170,7 +170,7 @@ async def test_a_text_without_words_does_no_harm(library: Library) -> None:
 
 
 async def test_a_second_builder_is_told_of_the_first(library: Library) -> None:
-    handle = Places(library.directory).build_lock()
+    handle = Layout(library.directory).build_lock()
     with pytest.raises(KnowledgeBusy, match=rf"is being built by process {os.getpid()} since \d\d:\d\d:\d\d"):
         await library.build()
     os.close(handle)
@@ -193,8 +193,8 @@ async def test_a_second_builder_waits_if_it_is_told_to(library: Library) -> None
 
 async def test_the_lock_of_a_builder_that_was_killed_is_taken_over(library: Library) -> None:
     script = (
-        "import sys, time; from pathlib import Path; from callboard.actors.work.knowledge.base.places import Places;"
-        " Places(Path(sys.argv[1])).build_lock(); print('locked', flush=True); time.sleep(60)"
+        "import sys, time; from pathlib import Path; from callboard.actors.work.knowledge.base.layout import Layout;"
+        " Layout(Path(sys.argv[1])).build_lock(); print('locked', flush=True); time.sleep(60)"
     )
     with subprocess.Popen([sys.executable, "-c", script, library.directory], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -228,7 +228,7 @@ async def test_a_full_disk_is_told_and_the_build_goes_on_when_there_is_room(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
-        patch.setattr("callboard.actors.work.knowledge.base.finish.sync_all", full)
+        patch.setattr("callboard.actors.work.knowledge.base.work.sync_all", full)
         with pytest.raises(KnowledgeError, match=r"no space left for .*; free some and build again"):
             await library.build()
     assert len(library.embedder.texts) == 8
@@ -266,17 +266,17 @@ async def test_an_engine_that_does_not_say_why_it_could_not_write(
         raise RuntimeError("Failed to serialize into stream")  # what usearch says on a full disk
 
     library.holds(a="one")
-    monkeypatch.setattr("callboard.actors.work.knowledge.base.finish.sync_all", failed)
+    monkeypatch.setattr("callboard.actors.work.knowledge.base.work.sync_all", failed)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
     with pytest.raises(KnowledgeError, match=told):
         await library.build()
 
 
 async def test_a_directory_that_may_not_be_written_is_told(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
-    def forbidden(_: Places) -> int:
+    def forbidden(_: Layout) -> int:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), "builder.lock")  # root may write anywhere
 
-    monkeypatch.setattr(Places, "build_lock", forbidden)
+    monkeypatch.setattr(Layout, "build_lock", forbidden)
     with pytest.raises(KnowledgeError, match=r"Permission denied: 'builder.lock' \(a build has to write there\)"):
         await library.build()
 

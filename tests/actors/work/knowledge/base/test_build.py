@@ -5,10 +5,9 @@ from __future__ import annotations
 import trio
 from small_library import Hashing, Library, Listing, Text, Unknowable, by_paragraph, each_of
 
-from callboard.actors.work.knowledge.base.base import Base
+from callboard.actors.work.knowledge.base.base import Base, Changes, changes
 from callboard.actors.work.knowledge.base.build import drop
 from callboard.actors.work.knowledge.base.model import Progress, Settings
-from callboard.actors.work.knowledge.base.stale import Changes, changes
 from callboard.protocol.knowledge import Unreadable
 
 

@@ -13,8 +13,8 @@ from small_library import Hashing, Library
 
 from callboard.actors.work.knowledge.base.base import Base
 from callboard.actors.work.knowledge.base.build import drop
-from callboard.actors.work.knowledge.base.lost import Kept
-from callboard.actors.work.knowledge.base.places import Places
+from callboard.actors.work.knowledge.base.catalogue import Kept
+from callboard.actors.work.knowledge.base.layout import Layout
 from callboard.protocol.errors import KnowledgeBusy, KnowledgeError, KnowledgeMissing
 from callboard.protocol.knowledge import Unreadable
 
@@ -48,8 +48,8 @@ async def test_a_removal_that_was_killed_leaves_nothing_that_counts(
     with monkeypatch.context() as patch:
         patch.setattr(shutil, "rmtree", killed)
         with pytest.raises(KeyboardInterrupt):
-            Places(library.directory).drop()
-    assert Places(library.directory).number() == 0
+            Layout(library.directory).drop()
+    assert Layout(library.directory).number() == 0
     report = await library.build()
     assert (report.added, report.embedded, report.generation) == (1, 1, 1)
     await drop(library.directory)
@@ -73,16 +73,16 @@ async def test_a_rebuild_that_can_read_nothing_leaves_the_base_as_it_was(library
 async def test_garbage_in_small_files_is_no_other_error(library: Library) -> None:
     library.holds(a="apple")
     await library.build()
-    places = Places(library.directory)
-    places.unreadable.write_bytes(b'"\xff')
-    assert places.lost().told == ()
-    places.current.write_bytes(b"\xff\xfe")
+    layout = Layout(library.directory)
+    layout.unreadable.write_bytes(b'"\xff')
+    assert layout.lost().told == ()
+    layout.current.write_bytes(b"\xff\xfe")
     with pytest.raises(KnowledgeError, match="kb rebuild"):
-        places.number()
-    places.current.write_text("gen-000001\n")
+        layout.number()
+    layout.current.write_text("gen-000001\n")
     (library.directory / "gen-000001" / "meta.json").write_bytes(b'{"format": 1, "model": "\xff"}')
     with pytest.raises(KnowledgeError, match="kb rebuild"):
-        places.meta(1)
+        layout.meta(1)
 
 
 async def test_files_are_given_back(library: Library) -> None:
@@ -107,7 +107,7 @@ async def test_files_are_given_back(library: Library) -> None:
     for number in range(1, 9):
         await once(number)
     assert len(list(Path("/proc/self/fd").iterdir())) == before
-    assert _generations_in_use(library.directory) == {Places(library.directory).generation(base.meta.generation).name}
+    assert _generations_in_use(library.directory) == {Layout(library.directory).generation(base.meta.generation).name}
     base.close()
     assert _generations_in_use(library.directory) == set()
 
@@ -142,8 +142,8 @@ async def test_a_lock_that_could_not_be_signed_is_given_back(library: Library, m
 async def test_a_lock_that_was_removed_before_it_was_had_is_none(
     library: Library, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    places, flock = Places(library.directory), fcntl.flock
-    removals = [lambda: places.lock.unlink(), lambda: shutil.rmtree(places.directory)]
+    layout, flock = Layout(library.directory), fcntl.flock
+    removals = [lambda: layout.lock.unlink(), lambda: shutil.rmtree(layout.directory)]
 
     def late(handle: int, how: int) -> None:
         if removals:
@@ -151,9 +151,9 @@ async def test_a_lock_that_was_removed_before_it_was_had_is_none(
         flock(handle, how)
 
     monkeypatch.setattr(fcntl, "flock", late)
-    handle = places.build_lock()
+    handle = layout.build_lock()
     with pytest.raises(KnowledgeBusy):
-        places.build_lock()
+        layout.build_lock()
     os.close(handle)
 
 
@@ -172,7 +172,7 @@ async def test_too_many_open_files_are_no_reason_to_rebuild(library: Library, mo
 
     library.holds(a="apple")
     await library.build()
-    monkeypatch.setattr(Places, "read_lock", many)
+    monkeypatch.setattr(Layout, "read_lock", many)
     with pytest.raises(KnowledgeError, match=r"can't be used now: .*Too many open files") as raised:
         await Base.open(library.directory)
     assert "rebuild" not in str(raised.value)

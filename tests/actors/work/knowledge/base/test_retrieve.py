@@ -17,7 +17,7 @@ import trio.testing
 from small_library import Library, hashed
 
 from callboard.actors.work.knowledge.base.base import Base
-from callboard.actors.work.knowledge.base.fusion import Fusion
+from callboard.actors.work.knowledge.base.generation import Fusion
 from callboard.actors.work.knowledge.base.model import Settings
 from callboard.protocol.errors import KnowledgeError
 from callboard.supervisors import Actor
@@ -201,7 +201,7 @@ async def test_sources_and_chunks_can_be_listed(base: Base) -> None:
 
 
 def test_whoever_names_no_query_loads_no_engine() -> None:
-    names = "base", "build", "stale"
+    names = "base", "build"
     script = (
         f"import sys; {'; '.join(f'import callboard.actors.work.knowledge.base.{name}' for name in names)};"
         " print(sorted({'numpy', 'tantivy', 'usearch'} & set(sys.modules)))"

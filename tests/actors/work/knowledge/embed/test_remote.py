@@ -18,8 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callboard.actors.work.knowledge.embed.embedders import Embedders
-from callboard.actors.work.knowledge.embed.lines import WITHIN, Line
-from callboard.actors.work.knowledge.embed.remote import CHARACTERS, batches
+from callboard.actors.work.knowledge.embed.remote import CHARACTERS, WITHIN, ModelClient, batches
 from callboard.protocol.chat import TokenUsage
 from callboard.protocol.errors import (
     BudgetReached,
@@ -166,14 +165,6 @@ async def test_no_more_requests_are_under_way_than_allowed(provider: FakeModels,
         assert len(provider.requests) == 2
         go.set()
     assert len(provider.requests) == 10
-
-
-async def test_progress_is_told_for_every_batch(made: Any, ears: Any) -> None:
-    told: list[tuple[int, int]] = []
-    await made(batch=2).embed(ears, ["t"] * 5, on_progress=lambda *progress: told.append(progress))
-    assert told[-1] == (5, 5)
-    assert len(told) == 3
-    assert sorted(told) == told
 
 
 async def test_no_texts_are_no_requests(provider: FakeModels, made: Any, ears: Any) -> None:
@@ -469,7 +460,7 @@ async def test_a_server_that_never_answers_is_given_up(ears: Any, autojump_clock
     async def door() -> AsyncIterator[Any]:
         yield Stuck(), {}
 
-    line = Line("fake:m", door, at_once=1, input_price=0.0, on_usage=None, rng=Impatient())
+    client = ModelClient("fake:m", door, at_once=1, input_price=0.0, on_usage=None, rng=Impatient())
     with pytest.raises(UpstreamError, match=f"did not answer within {WITHIN:g} s, after 3 tries"):
-        await line.post(ears, "/embeddings", b"{}")
+        await client.post(ears, "/embeddings", b"{}")
     assert 3 * WITHIN <= trio.current_time() < 3 * WITHIN + 60

@@ -13,7 +13,7 @@ import trio
 import trio.testing
 from tiny_weights import put_weights
 
-from callboard.actors.work.knowledge.embed import static
+from callboard.actors.work.knowledge.embed import local
 from callboard.actors.work.knowledge.embed.embedders import Embedders
 from callboard.actors.work.models import weights
 from callboard.protocol.errors import ConfigError
@@ -47,16 +47,14 @@ async def test_a_text_is_the_mean_of_its_words(environ: dict[str, str], matrix: 
         np.testing.assert_allclose(vector, np.zeros(256) if row is None else unit(row), atol=1e-6)
 
 
-async def test_any_number_of_texts_keeps_its_order_and_tells_progress(
+async def test_any_number_of_texts_keeps_its_order(
     environ: dict[str, str], ears: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(static, "_AT_A_TIME", 50)
+    monkeypatch.setattr(local, "_AT_A_TIME", 50)
     texts = ["a b c"[: 1 + 2 * (n % 3)] for n in range(120)]
-    told: list[tuple[int, int]] = []
     async with Embedders(Settings(), environ) as embedders:
-        vectors = await embedders.of().embed(ears, texts, on_progress=lambda *progress: told.append(progress))
+        vectors = await embedders.of().embed(ears, texts)
         assert (await embedders.of().embed(ears, [])).shape == (0, 256)
-    assert told == [(50, 120), (100, 120), (120, 120)]
     np.testing.assert_array_equal(vectors, vectors[[n % 3 for n in range(120)]])
 
 
@@ -64,13 +62,13 @@ async def test_the_event_loop_goes_on_meanwhile(
     environ: dict[str, str], ears: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     goes_on = threading.Event()
-    vectors = static._Loaded.vectors
+    vectors = local._Weights.vectors
 
-    def waiting(self: static._Loaded, texts: list[str]) -> Any:
+    def waiting(self: local._Weights, texts: list[str]) -> Any:
         assert goes_on.wait(10), "the event loop stood still"
         return vectors(self, texts)
 
-    monkeypatch.setattr(static._Loaded, "vectors", waiting)
+    monkeypatch.setattr(local._Weights, "vectors", waiting)
     async with Embedders(Settings(), environ) as embedders, trio.open_nursery() as nursery:
         nursery.start_soon(embedders.of().embed, ears, ["a"])
         await trio.testing.wait_all_tasks_blocked()
@@ -99,7 +97,7 @@ async def test_weights_that_went_or_broke_meanwhile_are_told(
 
 
 async def test_without_tokenizers_the_extra_is_named(environ: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(static, "find_spec", lambda name: None)
+    monkeypatch.setattr(local, "find_spec", lambda name: None)
     async with Embedders(Settings(), environ) as embedders:
         with pytest.raises(ConfigError, match=r"pip install 'callboard\[embed\]'"):
             embedders.of("local:static")

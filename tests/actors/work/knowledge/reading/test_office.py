@@ -204,7 +204,7 @@ async def test_bits_turned_over_are_one_clear_error(reader: Reader, packed: Pack
 
 
 def test_the_archive_s_errors_are_all_known() -> None:
-    from callboard.actors.work.knowledge.reading.office.archive import _BROKEN
+    from callboard.actors.work.knowledge.reading.office.package import _BROKEN
 
     assert issubclass(zipfile.BadZipFile, _BROKEN)
     assert issubclass(zlib.error, _BROKEN)

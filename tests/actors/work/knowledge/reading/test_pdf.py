@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from callboard.actors.work.knowledge.reading import pdf
+from callboard.actors.work.knowledge.reading import read
 from callboard.actors.work.knowledge.reading.bounds import Bounds, CantRead
 from callboard.supervisors.process import Completed
 
@@ -68,10 +68,10 @@ async def test_more_text_than_is_wanted_is_refused(reader: Reader) -> None:
 def test_without_pypdf_it_is_said_what_to_install() -> None:
     ended = Completed(status=3, signal=None, stdout=b"", stderr_tail="", truncated=False)
     with pytest.raises(CantRead, match=r"pip install 'callboard\[docs\]'"):
-        pdf.told(ended)
+        read.told(ended)
 
 
 def test_a_reader_that_dies_costs_one_file() -> None:
     ended = Completed(status=None, signal=9, stdout=b"", stderr_tail="", truncated=False)
     with pytest.raises(CantRead, match="broke its reader"):
-        pdf.told(ended)
+        read.told(ended)

@@ -9,10 +9,10 @@ import msgspec
 import pytest
 from stage import Stage
 
-from callboard.actors.work.knowledge.base.places import Places
+from callboard.actors.work.knowledge.base.layout import Layout
 from callboard.actors.work.knowledge.base.words import LANGUAGES, NO_LANGUAGE
 from callboard.actors.work.knowledge.recipe import read_recipe
-from callboard.actors.work.knowledge.shelf import make, named
+from callboard.actors.work.knowledge.registry import make, named
 from callboard.protocol.errors import KnowledgeError
 from callboard.protocol.languages import Language
 
@@ -33,8 +33,8 @@ def library(stage: Stage, graph: str) -> Path:
 
 
 def language(home: Path) -> str:
-    places = Places(home / "look.kb")
-    return places.meta(places.number()).settings.language
+    layout = Layout(home / "look.kb")
+    return layout.meta(layout.number()).settings.language
 
 
 async def found_by_words(stage: Stage, home: Path, query: str) -> bool:

@@ -16,8 +16,8 @@ from person import Person
 from stage import Stage
 
 import callboard
-from callboard.actors.work.knowledge import lifecycle
-from callboard.actors.work.knowledge.base.places import Places
+from callboard.actors.work.knowledge import of_run
+from callboard.actors.work.knowledge.base.layout import Layout
 from callboard.actors.work.models import weights
 from callboard.protocol.events import Event
 
@@ -205,7 +205,7 @@ async def test_two_runs_that_need_the_same_base_build_it_once(knowing: Stage) ->
 
 async def test_another_builder_is_waited_for(knowing: Stage) -> None:
     home = library(knowing)
-    lock = Places(home / "look.kb").build_lock()
+    lock = Layout(home / "look.kb").build_lock()
     told = trio.Event()
 
     def on_event(event: Event) -> None:
@@ -227,8 +227,8 @@ async def test_another_builder_is_waited_for(knowing: Stage) -> None:
 
 async def test_the_wait_for_another_builder_is_bounded(knowing: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     home = library(knowing)
-    monkeypatch.setattr(lifecycle, "BUSY", 0.3)
-    lock = Places(home / "look.kb").build_lock()
+    monkeypatch.setattr(of_run, "BUSY", 0.3)
+    lock = Layout(home / "look.kb").build_lock()
     try:
         outcome = await knowing.run("flour")
     finally:
@@ -255,8 +255,8 @@ async def test_a_run_cancelled_while_it_builds_leaves_no_lock_and_the_old_base(k
             nursery.start_soon(cancelled)
             await building.wait()
             nursery.cancel_scope.cancel()
-    os.close(Places(home / "look.kb").build_lock())
-    assert Places(home / "look.kb").number() == 1
+    os.close(Layout(home / "look.kb").build_lock())
+    assert Layout(home / "look.kb").number() == 1
     assert "flour" in (await knowing.run("flour")).output
 
 
@@ -270,7 +270,7 @@ async def test_what_can_not_be_read_is_told_once_and_does_not_make_a_base_stale(
         assert "flour" in (await knowing.run("flour")).output
     codes = [each.code for each in knowing.of("run.warning")]
     assert codes == ["knowledge_unreadable"]
-    assert [each.source for each in Places(home / "look.kb").lost().told] == ["notes/picture.md"]
+    assert [each.source for each in Layout(home / "look.kb").lost().told] == ["notes/picture.md"]
 
 
 async def test_a_rebuild_that_can_read_nothing_fails_and_leaves_the_base(knowing: Stage) -> None:
@@ -328,7 +328,7 @@ async def test_a_node_comes_before_the_settings_and_a_base_before_both(knowing: 
     settings = msgspec.structs.replace(knowing.root.settings, rag_chunk_size=300, rag_chunk_overlap=10)
     knowing.root.settings = settings
     await knowing.run("flour")
-    meta = Places(home / "look.kb").meta(1)
+    meta = Layout(home / "look.kb").meta(1)
     assert (meta.model, meta.settings.chunk_size, meta.settings.chunk_overlap) == ("local:static", 300, 10)
     knowing.root.knowledge.settings = msgspec.structs.replace(settings, rag_chunk_size=900)
     await knowing.run("flour")

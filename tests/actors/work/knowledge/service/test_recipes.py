@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 import callboard
-from callboard.actors.work.knowledge.recipe import Recipe, encoded, read_recipe
-from callboard.actors.work.knowledge.recipes import recipes_of
+from callboard.actors.work.knowledge.recipe import Recipe, encoded, read_recipe, recipes_of
 from callboard.actors.work.library import AGENTS
 from callboard.protocol.errors import KnowledgeError, KnowledgeMissing
 from callboard.protocol.settings import Settings

@@ -19,8 +19,8 @@ from stage import Stage
 from tiny_weights import WORDS
 
 import callboard
-from callboard.actors.work.knowledge.base.stale import Changes
-from callboard.actors.work.knowledge.lifecycle import LOOK
+from callboard.actors.work.knowledge.base.base import Changes
+from callboard.actors.work.knowledge.of_run import LOOK
 from callboard.actors.work.knowledge.recipe import Recipe
 from callboard.actors.work.knowledge.sources.gather import AT_ONCE
 from callboard.protocol.errors import KnowledgeMissing

@@ -27,7 +27,7 @@ class Bench:
     Attributes:
         base: what paths are relative to.
         environ, settings: of every gathering; the settings as a dictionary.
-        trail: where crawls remember.
+        history: where crawls remember.
         found: of the last gathering, the readable ones.
         problems: of the last gathering: reasons by name, also of those found unreadable when they were read.
     """
@@ -37,7 +37,7 @@ class Bench:
         self.root = root
         self.environ = {"PATH": os.environ["PATH"], "HOME": str(base)}
         self.settings: dict[str, Any] = {"allow_private": True, "delay": 0.0}
-        self.trail: Path | None = None
+        self.history: Path | None = None
         self.found: list[Found] = []
         self.problems: dict[str, str] = {}
 
@@ -94,7 +94,7 @@ class Bench:
         self.found = []
         self.problems = {}
         settings = SourceSettings(**self.settings)
-        every = gather(me, specs, base=self.base, environ=self.environ, settings=settings, trail=self.trail)
+        every = gather(me, specs, base=self.base, environ=self.environ, settings=settings, history=self.history)
         async with aclosing(every) as findings:
             async for finding in findings:
                 if isinstance(finding, Unreadable):

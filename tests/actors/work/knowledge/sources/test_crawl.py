@@ -151,13 +151,13 @@ async def test_what_is_no_page_costs_only_itself(bench: Bench, site: Site) -> No
 
 
 async def test_an_interrupted_crawl_goes_on_where_it_was(bench: Bench, site: Site, tmp_path: Path) -> None:
-    bench.trail = tmp_path / "trail"
+    bench.history = tmp_path / "trail"
     site.pages["/"] = page(*(f"/{number}" for number in range(6)))
     site.pages |= {f"/{number}": page(f"/{number}/below", text=str(number)) for number in range(6)}
     site.pages |= {f"/{number}/below": page(text=f"below {number}") for number in range(6)}
     bench.settings["pages"] = 7
     first = await bench.names(f"{site.url}/**")
-    (file,) = bench.trail.iterdir()
+    (file,) = bench.history.iterdir()
     file.write_bytes(file.read_bytes()[:-40])  # killed while it wrote: the last line is cut off
     site.reset()
 

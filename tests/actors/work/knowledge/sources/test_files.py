@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import socket
-from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,10 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callboard.actors.work.knowledge.reading.bounds import Bounds
-from callboard.actors.work.knowledge.sources import files, globs
-from callboard.actors.work.knowledge.sources.gather import gather
+from callboard.actors.work.knowledge.sources import gather as gathering
+from callboard.actors.work.knowledge.sources import walk
 from callboard.protocol.errors import UsageError
-from callboard.supervisors import Actor
 
 if TYPE_CHECKING:
     from .conftest import Bench
@@ -131,18 +129,6 @@ async def test_a_source_comes_once_in_the_order_of_the_specs(bench: Bench) -> No
     tree(bench, "b.md", "a.md", "sub/c.md")
     (bench.base / "link.md").symlink_to("a.md")
     assert await bench.names("sub", "b.md", ".", "*.md") == ["sub/c.md", "b.md", "a.md"]
-
-
-async def test_whoever_waits_is_told_what_is_found(bench: Bench) -> None:
-    tree(bench, "a.md", "b.md")
-    told: list[str] = []
-
-    async def body(me: Actor) -> list[str]:
-        found = gather(me, ["b.md", "gone", "."], base=bench.base, environ={}, on_found=told.append)
-        async with aclosing(found) as findings:
-            return [finding.source async for finding in findings]
-
-    assert await bench.as_actor(body) == told == ["b.md", "gone", "a.md"]
 
 
 async def test_a_name_that_is_no_utf_8_can_be_shown(bench: Bench) -> None:
@@ -271,7 +257,7 @@ async def test_what_may_not_be_read_is_told(bench: Bench, monkeypatch: pytest.Mo
         return opening(path, flags, *others, **named)
 
     monkeypatch.setattr(os, "scandir", scandir)
-    monkeypatch.setattr(files.os, "open", opened)
+    monkeypatch.setattr(gathering.os, "open", opened)
     assert await bench.read(".") == {"a.md": "I am a.md"}
     assert bench.problems["closed"] == "this directory can't be listed: Permission denied"
     assert bench.problems["c.md"] == "it can't be read: Permission denied"
@@ -303,13 +289,13 @@ async def test_what_is_deeper_than_a_path_can_be_long_is_told(bench: Bench) -> N
 @given(st.lists(st.text("abc./*", max_size=4), min_size=1, max_size=5), st.text("xy/", max_size=3))
 def test_braces_stand_for_each_of_theirs_in_order(inner: list[str], around: str) -> None:
     pattern = f"{around}{{{','.join(inner)}}}{around}"
-    assert globs.alternatives(pattern) == list(dict.fromkeys(f"{around}{each}{around}" for each in inner))
+    assert walk.alternatives(pattern) == list(dict.fromkeys(f"{around}{each}{around}" for each in inner))
 
 
 @given(st.text("{},ab", max_size=12))
 def test_braces_of_any_kind_end(pattern: str) -> None:
     try:
-        found = globs.alternatives(pattern)
+        found = walk.alternatives(pattern)
     except UsageError:
         return
     assert all("{" not in each for each in found)

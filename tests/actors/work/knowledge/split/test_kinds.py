@@ -44,11 +44,6 @@ def test_a_first_line_keeps_its_indentation() -> None:
     assert only.lines == (3, 4)
 
 
-def test_tokens_are_four_bytes() -> None:
-    parts = split(Document(source="a", text="東京" * 20, kind="text"), size=6, overlap=0, unit="tokens")
-    assert {len(part.text) for part in parts} == {8}
-
-
 # --- Markdown ---------------------------------------------------------------------------------------------
 
 PAGE = """\

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from callboard.actors.work.knowledge.split.cutter import Cutter, Unit
+from callboard.actors.work.knowledge.split.cutter import Cutter
 from callboard.actors.work.knowledge.split.split import _pieces, split
 from callboard.protocol.errors import ConfigError
 from callboard.protocol.knowledge import Document
@@ -41,17 +41,12 @@ def essay(seed: int, sentences: int) -> str:
     return "".join(text)
 
 
-@given(text=TEXTS, kind=st.sampled_from(KINDS), size=st.integers(1, 120), part=st.integers(0, 3), tokens=st.booleans())
+@given(text=TEXTS, kind=st.sampled_from(KINDS), size=st.integers(1, 120), part=st.integers(0, 3))
 @settings(max_examples=200, deadline=None)
-def test_chunks_are_the_whole_text_in_order_and_none_is_too_long(
-    text: str, kind: str, size: int, part: int, tokens: bool
-) -> None:
+def test_chunks_are_the_whole_text_in_order_and_none_is_too_long(text: str, kind: str, size: int, part: int) -> None:
     overlap = min(size - 1, size * part // 4)
-    unit: Unit = "tokens" if tokens else "characters"
-    chunks = split(document(text, kind), size=size, overlap=overlap, unit=unit)
-    pieces = [
-        piece for piece in _pieces(kind, Cutter(text, size, overlap, unit)) if text[piece.start : piece.end].strip()
-    ]
+    chunks = split(document(text, kind), size=size, overlap=overlap)
+    pieces = [piece for piece in _pieces(kind, Cutter(text, size, overlap)) if text[piece.start : piece.end].strip()]
     end = 0
     for chunk, piece in zip(chunks, pieces, strict=True):
         assert text[end : piece.start].strip() == ""  # nothing is lost between two of them
@@ -62,14 +57,10 @@ def test_chunks_are_the_whole_text_in_order_and_none_is_too_long(
         first, last = chunk.lines
         assert text[: piece.start + len(part_of_text) - len(part_of_text.lstrip())].count("\n") == first - 1
         assert text[: piece.start + len(part_of_text.rstrip())].count("\n") == last - 1
-        assert length(chunk.text, unit) <= size
+        assert len(chunk.text) <= size
     assert text[end:].strip() == ""
     assert len({chunk.id for chunk in chunks}) == len(chunks)
     assert all(chunk.text.strip() for chunk in chunks)
-
-
-def length(text: str, unit: Unit) -> int:
-    return len(text) if unit == "characters" else -(-len(text.encode(errors="surrogatepass")) // 4)
 
 
 @given(text=TEXTS, kind=st.sampled_from(KINDS), size=st.integers(1, 60))
@@ -103,12 +94,11 @@ def test_the_beginning_of_the_next_section_has_no_say_in_the_end_of_this_one() -
 
 
 @pytest.mark.parametrize("kind", ["text", "code:python"])
-@pytest.mark.parametrize("unit", ["characters", "tokens"])
-def test_a_word_put_in_at_the_top_of_a_long_text_changes_a_few_chunks_only(kind: str, unit: Unit) -> None:
+def test_a_word_put_in_at_the_top_of_a_long_text_changes_a_few_chunks_only(kind: str) -> None:
     text = essay(1, 2000)
-    before = {chunk.id for chunk in split(document(text, kind), size=400, unit=unit)}
-    changed = {chunk.id for chunk in split(document(f"Something new. {text}", kind), size=400, unit=unit)} - before
-    assert len(before) > 100 if unit == "tokens" else len(before) > 300
+    before = {chunk.id for chunk in split(document(text, kind), size=400)}
+    changed = {chunk.id for chunk in split(document(f"Something new. {text}", kind), size=400)} - before
+    assert len(before) > 300
     assert 1 <= len(changed) <= 12
 
 

@@ -13,7 +13,7 @@ import trio
 
 from callboard.actors.io.http import guarded
 from callboard.actors.io.http.guarded import is_metadata
-from callboard.actors.work.tools.builtin import fetching, web
+from callboard.actors.work.tools.builtin import fetching
 from callboard.protocol.errors import ToolFailed
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ async def test_a_server_that_stalls_is_given_up(call: Bench, site: Site) -> None
 async def test_a_large_page_is_cut(call: Bench, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     site.page("x" * 500_000, "text/plain")
     text = await call("fetch_url_via_curl", url=site.url)
-    assert text == "x" * web.RESULT + f"\n[cut: {500_000 - web.RESULT} more characters]"
+    assert text == "x" * fetching.RESULT + f"\n[cut: {500_000 - fetching.RESULT} more characters]"
     monkeypatch.setattr(fetching, "LARGEST", 1000)
     assert await call("fetch_url_via_curl", url=site.url) == "x" * 1000 + "\n[cut: the page goes on]"
 
@@ -125,7 +125,7 @@ async def test_a_large_page_is_cut(call: Bench, site: Site, monkeypatch: pytest.
 async def test_a_page_made_to_keep_the_parser_busy_is_read_as_far_as_time_allows(
     call: Bench, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(web, "CONVERTING", 0.0)
+    monkeypatch.setattr(fetching, "CONVERTING", 0.0)
     site.page("<p>x" * 100_000)
     assert (await call("fetch_url_via_curl", url=site.url)).endswith("[cut: the page goes on]")
 

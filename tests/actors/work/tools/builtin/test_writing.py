@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from callboard.actors.work.tools.builtin import patching, writing
+from callboard.actors.work.tools.builtin import writing
 from callboard.protocol.errors import ToolFailed
 
 if TYPE_CHECKING:
@@ -135,9 +135,9 @@ async def test_bytes_that_are_no_utf_8_survive_a_patch(call: Bench) -> None:
 
 
 async def test_a_file_too_large_is_not_patched(call: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patching, "LARGEST", 3)
-    call.file("x", "aaaa")
-    with pytest.raises(ToolFailed, match="files up to 3 bytes"):
+    monkeypatch.setattr(writing, "LARGEST", 30)
+    call.file("x", "aaaa\n" * 7)
+    with pytest.raises(ToolFailed, match="files up to 30 bytes"):
         await call("fs_patch", path="x", contents="@@ -1 +1 @@\n-aaaa\n+b\n")
 
 

@@ -10,9 +10,15 @@ from hypothesis import strategies as st
 from tool_bench import Bench
 
 from callboard.actors.io.directories import root_dir
-from callboard.actors.work.tools.collect import Shelf, ToolOptions
-from callboard.actors.work.tools.files.dotenv import read_dotenv, tool_environ
-from callboard.actors.work.tools.files.home import LONGEST_VARIABLE, PROMPT_UTILS, environment, file_name
+from callboard.actors.work.tools.files.environment import (
+    LONGEST_VARIABLE,
+    PROMPT_UTILS,
+    environment,
+    file_name,
+    read_dotenv,
+    tool_environ,
+)
+from callboard.actors.work.tools.registry import Shelf, ToolOptions
 from callboard.protocol.errors import ConfigError
 from callboard.protocol.settings import Settings
 

@@ -14,8 +14,8 @@ import pytest
 import trio
 from tool_bench import Bench
 
+from callboard.actors.work.tools.files.call import file_tool
 from callboard.actors.work.tools.files.limits import MIB, Limits, impose
-from callboard.actors.work.tools.files.tools import file_tool
 from callboard.protocol.errors import ActorCancelled, ToolFailed
 from callboard.supervisors import Actor
 

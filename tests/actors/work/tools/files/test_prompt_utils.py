@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tool_bench import Bench
 
-from callboard.actors.work.tools.files.home import PROMPT_UTILS
+from callboard.actors.work.tools.files.environment import PROMPT_UTILS
 from callboard.protocol.errors import ToolFailed
 
 

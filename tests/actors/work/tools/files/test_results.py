@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from tool_bench import Bench
 
+from callboard.actors.work.tools.files.call import instructions
 from callboard.actors.work.tools.files.limits import Limits
-from callboard.actors.work.tools.files.tools import instructions
 from callboard.protocol.errors import ToolFailed
 from callboard.supervisors import Actor
 

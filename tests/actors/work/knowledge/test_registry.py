@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from callboard.actors.work.knowledge import shelf
+from callboard.actors.work.knowledge import registry
 from callboard.actors.work.knowledge.recipe import encoded
 from callboard.protocol.errors import InvalidFile, UsageError
 
@@ -22,40 +22,40 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_what_was_made_is_found_by_its_name(home: Path) -> None:
-    file = shelf.make("handbook", ["./docs"], home, description="Ours.", chunk_size=500)
+    file = registry.make("handbook", ["./docs"], home, description="Ours.", chunk_size=500)
     assert file == home / "knowledge" / "handbook.yaml"
-    assert shelf.names(home) == ["handbook"]
-    recipe = shelf.named("handbook", home)
+    assert registry.names(home) == ["handbook"]
+    recipe = registry.named("handbook", home)
     assert (recipe.what, recipe.target) == ("knowledge base 'handbook'", "handbook")
     assert (recipe.directory, recipe.base) == (home / "knowledge" / "handbook.kb", Path.cwd())
     assert (recipe.documents, recipe.chunk_size, recipe.embedding_model) == (("./docs",), 500, None)
 
 
 def test_its_file_says_how_it_is_used_and_is_never_written_over(home: Path) -> None:
-    file = shelf.make("handbook", ["docs/*.md", "https://example.com/**"], home)
+    file = registry.make("handbook", ["docs/*.md", "https://example.com/**"], home)
     assert "callboard kb build handbook" in file.read_text()
     with pytest.raises(UsageError, match="left alone"):
-        shelf.make("handbook", ["docs"], home)
+        registry.make("handbook", ["docs"], home)
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "..", ".a", "a.kb", "a b"])
 def test_a_name_that_would_be_a_path_is_refused(home: Path, name: str) -> None:
     with pytest.raises(UsageError, match="can't be a knowledge base's name"):
-        shelf.make(name, ["docs"], home)
+        registry.make(name, ["docs"], home)
 
 
 @pytest.mark.parametrize("source", ["./nothing", "", "ftp://example.com/x", "https://"])
 def test_a_source_that_means_nothing_is_refused_before_anything_is_written(home: Path, source: str) -> None:
     with pytest.raises(UsageError):
-        shelf.make("handbook", ["docs", source], home)
-    assert shelf.names(home) == []
+        registry.make("handbook", ["docs", source], home)
+    assert registry.names(home) == []
 
 
 def test_a_loader_is_known_by_the_settings(home: Path) -> None:
     with pytest.raises(UsageError):
-        shelf.make("handbook", ["git://project"], home)
-    shelf.make("handbook", ["git://project"], home, loaders=["git"])
-    assert shelf.named("handbook", home).documents == ("git://project",)
+        registry.make("handbook", ["git://project"], home)
+    registry.make("handbook", ["git://project"], home, loaders=["git"])
+    assert registry.named("handbook", home).documents == ("git://project",)
 
 
 def test_relative_paths_in_a_file_start_from_what_it_says_or_from_itself(home: Path) -> None:
@@ -64,17 +64,17 @@ def test_relative_paths_in_a_file_start_from_what_it_says_or_from_itself(home: P
     (folder / "near.yaml").write_text("documents: [near.md]")
     (folder / "up.yaml").write_text("documents: [x.md]\nrelative_to: ../other")
     (folder / "house.yaml").write_text("documents: [x.md]\nrelative_to: ~/books")
-    assert shelf.named("near", home).base == folder
-    assert shelf.named("up", home).base == folder / "../other"
-    assert shelf.named("house", home).base == Path.home() / "books"
+    assert registry.named("near", home).base == folder
+    assert registry.named("up", home).base == folder / "../other"
+    assert registry.named("house", home).base == Path.home() / "books"
 
 
 def test_an_unknown_name_tells_the_near_one_and_how_to_make_it(home: Path) -> None:
     with pytest.raises(UsageError, match="there is none yet"):
-        shelf.named("handbok", home)
-    shelf.make("handbook", ["docs"], home)
+        registry.named("handbok", home)
+    registry.make("handbook", ["docs"], home)
     with pytest.raises(UsageError, match="did you mean 'handbook'") as told:
-        shelf.named("handbok", home)
+        registry.named("handbok", home)
     assert "callboard kb new handbok" in str(told.value)
 
 
@@ -93,7 +93,7 @@ def test_a_file_with_errors_is_told_by_line(home: Path, text: str, said: str) ->
     file.parent.mkdir(parents=True)
     file.write_text(text)
     with pytest.raises(InvalidFile, match=said) as told:
-        shelf.named("bad", home)
+        registry.named("bad", home)
     assert all(problem.file == str(file) for problem in told.value.problems)
 
 
@@ -101,28 +101,28 @@ def test_an_unknown_key_is_no_error(home: Path) -> None:
     file = home / "knowledge" / "odd.yaml"
     file.parent.mkdir(parents=True)
     file.write_text("documents: [a.md]\ncolour: red")
-    assert shelf.named("odd", home).documents == ("a.md",)
+    assert registry.named("odd", home).documents == ("a.md",)
 
 
 def test_those_of_loki_are_known_by_name_and_ours_come_first(home: Path) -> None:
     (home / "rags").mkdir(parents=True)
     (home / "rags" / "manual.yaml").write_text("embedding_model: x")
-    recipe = shelf.named("manual", home)
+    recipe = registry.named("manual", home)
     assert recipe.upstream == home / "rags" / "manual.yaml"
     assert recipe.directory == home / "knowledge" / "manual.kb"
     (home / "knowledge").mkdir()
     (home / "knowledge" / "manual.yaml").write_text("documents: [a.md]")
-    assert shelf.names(home) == ["manual"]
-    assert shelf.named("manual", home).upstream is None
+    assert registry.names(home) == ["manual"]
+    assert registry.named("manual", home).upstream is None
 
 
 def test_a_directory_is_as_good_as_a_name(home: Path, tmp_path: Path) -> None:
-    shelf.make("handbook", ["docs"], home)
-    by_name = shelf.named("handbook", home)
-    assert shelf.named(str(by_name.directory), home) == by_name
+    registry.make("handbook", ["docs"], home)
+    by_name = registry.named("handbook", home)
+    assert registry.named(str(by_name.directory), home) == by_name
     elsewhere = tmp_path / "x.kb"
     elsewhere.mkdir()
     with pytest.raises(UsageError, match="there is no knowledge base in"):
-        shelf.named(str(elsewhere), home)
+        registry.named(str(elsewhere), home)
     (elsewhere / "recipe.json").write_bytes(encoded(by_name))
-    assert shelf.named(str(elsewhere), home).documents == ("docs",)
+    assert registry.named(str(elsewhere), home).documents == ("docs",)

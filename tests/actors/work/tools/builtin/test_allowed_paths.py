@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from callboard.actors.work.tools.builtin.places import Places, regular
+from callboard.actors.work.tools.builtin.allowed_paths import AllowedPaths, regular
 from callboard.protocol.errors import ToolFailed
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def test_a_link_put_in_the_way_after_the_check_is_not_followed(tmp_path: Path, s
     for directory in (project / "a", outside):
         directory.mkdir(parents=True)
         (directory / "secret").write_text(SECRET if directory == outside else "mine")
-    place = Places([project], project).find("a/secret")
+    place = AllowedPaths([project], project).find("a/secret")
     if swap == "directory":
         (project / "a").rename(project / "old")
         (project / "a").symlink_to(outside)
@@ -169,10 +169,10 @@ def test_a_race_of_swapped_links_never_reads_outside(tmp_path: Path) -> None:
     thread.start()
     read = set()
     try:
-        places = Places([project], project)
+        paths = AllowedPaths([project], project)
         for _ in range(1000):
             try:
-                with places.find("a/x").opened() as descriptor:
+                with paths.find("a/x").opened() as descriptor:
                     read.add(os.read(descriptor, 100).decode())
             except ToolFailed:
                 pass
@@ -206,7 +206,7 @@ def test_no_mixture_of_tricks_gets_out(hostile: Path, parts: list[str], rooted: 
     text = "/".join(parts)
     text = f"{project}/{text}" if rooted else text
     try:
-        place = Places([project], project).find(text, follow=follow)
+        place = AllowedPaths([project], project).find(text, follow=follow)
     except ToolFailed:
         return
     assert place.path.is_relative_to(project)

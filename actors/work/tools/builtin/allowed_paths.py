@@ -4,7 +4,7 @@ A path that a model wrote is made real once: `..` and symbolic links are resolve
 an allowed root. Checking alone would not do, since a command that runs beside us may put a link in the way between the
 check and the use. So the file is opened from its root downwards, one directory at a time, each by the descriptor of
 the one above it, and no link is followed any more: what was put there in the meantime is refused. So is a path that
-leads elsewhere than it did when the call was permitted (`Sight`), however long a person thought about it.
+leads elsewhere than it did when the call was permitted (`FileAccess`), however long a person thought about it.
 
 Refused as well: a NUL, `~` (it is not expanded here, and a directory of that name is a mistake), what lies in /proc,
 /sys or /dev, and whatever is neither a file nor a directory, such as a pipe that would keep us waiting. Hard links are
@@ -21,7 +21,7 @@ import difflib
 import errno
 import os
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -29,9 +29,7 @@ import msgspec
 import trio
 
 from .....protocol.errors import ToolFailed
-from ..path_rules import Sight
-
-__all__ = ["Place", "Places", "explained", "in_thread", "regular"]
+from ..path_rules import FileAccess
 
 T = TypeVar("T")
 
@@ -40,14 +38,14 @@ _DOWN = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a path leads: below `root` (real, without links), down `parts`; `shown` is what the model wrote, `sight`
+class AllowedPath(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a path leads: below `root` (real, without links), down `parts`; `shown` is what the model wrote, `access`
     what else its call may come across."""
 
     root: Path
     parts: tuple[str, ...]
     shown: str
-    sight: Sight = Sight()
+    access: FileAccess = FileAccess()
 
     @property
     def path(self) -> Path:
@@ -61,13 +59,13 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
     def shows(self) -> Callable[[os.DirEntry[str]], bool]:
         """Tells of an entry of this directory whether it may be shown; of a link, also by where it leads."""
-        if not self.sight.bars:
+        if not self.access.bars:
             return lambda _: True
         base = str(self.path).rstrip("/")
 
         def shows(entry: os.DirEntry[str]) -> bool:
             path = f"{base}/{entry.name}"
-            return not self.sight.hides(path, *((os.path.realpath(path),) if entry.is_symlink() else ()))
+            return not self.access.hides(path, *((os.path.realpath(path),) if entry.is_symlink() else ()))
 
         return shows
 
@@ -115,7 +113,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
                     return True
 
 
-class Places:
+class AllowedPaths:
     """The allowed roots.
 
     Args:
@@ -126,15 +124,15 @@ class Places:
     def __init__(self, roots: Sequence[Path], here: Path) -> None:
         self.here = here
         self.roots = tuple(Path(os.path.realpath(root)) for root in roots)
-        self._sight = Sight()
+        self._access = FileAccess()
 
-    def within(self, sight: Sight) -> Places:
+    def within(self, access: FileAccess) -> AllowedPaths:
         """The same for one call, which may see no more than that."""
         lower = copy.copy(self)
-        lower._sight = sight  # noqa: SLF001 - a copy of our own
+        lower._access = access  # noqa: SLF001 - a copy of our own
         return lower
 
-    def find(self, text: str, *, follow: bool = True) -> Place:
+    def find(self, text: str, *, follow: bool = True) -> AllowedPath:
         """Where a path of a model leads. It need not exist.
 
         Args:
@@ -153,21 +151,23 @@ class Places:
             real = _real(self.here, text, follow=follow)
         except (UnicodeError, ValueError) as error:
             raise ToolFailed(f"{text!r} can't be the path of a file: {error}") from error
-        root = max((root for root in self.roots if real.is_relative_to(root)), key=_depth, default=None)
+        root = max(
+            (root for root in self.roots if real.is_relative_to(root)), key=lambda root: len(root.parts), default=None
+        )
         if root is None:
             raise ToolFailed(self._outside(text, real))
         for kernel in _KERNEL:
             if real.is_relative_to(kernel) and not root.is_relative_to(kernel):
                 raise ToolFailed(f"'{text}' is in {kernel}, where there are no files of yours")
-        if self._sight.moved(str(real)):
+        if self._access.moved(str(real)):
             raise ToolFailed(
                 f"'{text}' leads elsewhere since a moment ago; links that change meanwhile are not followed"
             )
-        if self._sight.hides(os.path.normpath(os.path.join(self.here, text)), str(real)):  # noqa: PTH118 - links are kept
+        if self._access.hides(os.path.normpath(os.path.join(self.here, text)), str(real)):  # noqa: PTH118 - links are kept
             raise ToolFailed(f"'{text}' was not touched: the permissions deny it")
-        return Place(root=root, parts=real.relative_to(root).parts, shown=text or ".", sight=self._sight)
+        return AllowedPath(root=root, parts=real.relative_to(root).parts, shown=text or ".", access=self._access)
 
-    def holds_a_root(self, place: Place) -> bool:
+    def holds_a_root(self, place: AllowedPath) -> bool:
         """Whether a root is this place or lies below it."""
         return any(root.is_relative_to(place.path) for root in self.roots)
 
@@ -188,7 +188,7 @@ async def in_thread(work: Callable[[], T], *, changes: bool = False) -> T:
 
 
 @contextlib.contextmanager
-def explained(place: Place) -> Iterator[None]:
+def explained(place: AllowedPath) -> Iterator[None]:
     """Say what went wrong with a file so that the model can mend it."""
     try:
         yield
@@ -196,7 +196,7 @@ def explained(place: Place) -> Iterator[None]:
         raise ToolFailed(_words(place, error)) from error
 
 
-def regular(place: Place, descriptor: int) -> int:
+def regular(place: AllowedPath, descriptor: int) -> int:
     """The size of an open file; a directory is refused."""
     status = os.fstat(descriptor)
     if stat.S_ISDIR(status.st_mode):
@@ -211,10 +211,6 @@ def _real(here: Path, text: str, *, follow: bool) -> Path:
     if follow or tail in ("", ".", ".."):
         return Path(os.path.realpath(whole))
     return Path(os.path.realpath(head)) / tail
-
-
-def _depth(root: Path) -> int:
-    return len(root.parts)
 
 
 @contextlib.contextmanager
@@ -234,7 +230,7 @@ def _walked(root: Path, parts: Sequence[str], *, make: bool = False) -> Iterator
         os.close(descriptor)
 
 
-def _words(place: Place, error: OSError) -> str:
+def _words(place: AllowedPath, error: OSError) -> str:
     shown = place.shown
     match error.errno:
         case errno.ENOENT:
@@ -253,7 +249,7 @@ def _words(place: Place, error: OSError) -> str:
             return f"'{shown}': {error.strerror or error}"
 
 
-def _near(place: Place) -> str:
+def _near(place: AllowedPath) -> str:
     """What the model may have meant: the first part that is missing, and names that look like it."""
     try:
         for depth, part in enumerate(place.parts):
@@ -265,7 +261,7 @@ def _near(place: Place) -> str:
                 os.close(there)
             if part not in names:
                 where = place.root.joinpath(*place.parts[:depth])
-                names = [name for name in names if not place.sight.hides(str(where / name))]
+                names = [name for name in names if not place.access.hides(str(where / name))]
                 alike = difflib.get_close_matches(part, names[:1000], n=3)
                 hint = f"; similar: {', '.join(alike)}" if alike else ""
                 return f" (there is no '{part}' in {where}{hint})"
@@ -278,3 +274,21 @@ def _kind(mode: int) -> str:
     if stat.S_ISFIFO(mode):
         return "named pipe"
     return "socket" if stat.S_ISSOCK(mode) else "device"
+
+
+class Setting(msgspec.Struct, frozen=True, kw_only=True):
+    """Shared by all built-in tools of a table.
+
+    Attributes:
+        environ: for commands, for proxies, and for the addresses of the services.
+        paths: what `fs_*` may touch.
+        timeout: seconds of one call.
+    """
+
+    environ: Mapping[str, str]
+    paths: AllowedPaths
+    timeout: float
+
+    def within(self, access: FileAccess) -> Setting:
+        """The same for one call, which may see no more than that."""
+        return msgspec.structs.replace(self, paths=self.paths.within(access))

@@ -11,7 +11,7 @@ import pytest
 
 from callboard.actors.work.knowledge.embed.cache import EmbeddingCache
 from callboard.actors.work.knowledge.embed.embedders import Embedders
-from callboard.actors.work.knowledge.rerank.rerankers import Rerankers
+from callboard.actors.work.knowledge.rerank import Rerankers
 from callboard.actors.work.models import weights
 from callboard.protocol.settings import Settings
 from callboard.supervisors import Root

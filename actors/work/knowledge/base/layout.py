@@ -15,9 +15,11 @@ alone.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import shutil
+import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -29,7 +31,7 @@ import msgspec
 from .....protocol.errors import KnowledgeBusy, KnowledgeError, KnowledgeMissing
 from .....protocol.json_values import UNREADABLE
 from ....io.whole_file import sync, unfinished, write_whole
-from .lost import Lost
+from .catalogue import Lost
 from .model import FORMAT, Meta
 
 ENDING = ".kb"
@@ -48,7 +50,7 @@ class Builder(msgspec.Struct, frozen=True):
 
 
 @final
-class Places:
+class Layout:
     """The paths of one base. Everything here blocks; call it in a thread."""
 
     def __init__(self, directory: Path) -> None:
@@ -99,7 +101,9 @@ class Places:
             path = home / name
             found = path.stat().st_size if path.is_file() else None
             if found != size:
-                raise self.broken(f"{path} should have {size} bytes, and {_has(found)}")
+                raise self.broken(
+                    f"{path} should have {size} bytes, and {'is missing' if found is None else f'has {found}'}"
+                )
         return meta
 
     def swap(self, number: int) -> None:
@@ -318,7 +322,6 @@ def _closed_unless_kept(handle: int) -> Iterator[Callable[[], None]]:
 
 
 def _told(handle: int) -> str:
-    """Who says to be the builder, in words."""
     try:
         builder = msgspec.json.decode(os.pread(handle, 1000, 0), type=Builder)
     except UNREADABLE:
@@ -327,5 +330,45 @@ def _told(handle: int) -> str:
     return f"process {builder.pid} since {since}"
 
 
-def _has(found: int | None) -> str:
-    return "is missing" if found is None else f"has {found}"
+# --- errors of files and disks
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
+NO_FAULT = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOLCK)
+"""Something is short, and the files are as good as they were."""
+
+SQLITE_FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
+FULL_WORDS = ("No space left", "disk is full", "quota exceeded", "File too large")
+NEXT_TO_NOTHING = 1024 * 1024
+"""Bytes free, below which an error counts as a full disk."""
+
+
+@contextmanager
+def told(layout: Layout) -> Iterator[None]:
+    """Turn errors of the disk and of broken files into a KnowledgeError. Inside, only files of the base are used."""
+    try:
+        yield
+    except (OSError, sqlite3.Error, ValueError, RuntimeError) as error:
+        if _is_full(error, layout):
+            raise KnowledgeError(
+                f"no space left for {layout.directory}: {error}; free some and build again, which goes on from here"
+            ) from error
+        if isinstance(error, OSError) and error.errno in FORBIDDEN:
+            raise KnowledgeError(f"{layout.directory}: {error} (a build has to write there)") from error
+        if isinstance(error, OSError) and error.errno in NO_FAULT:
+            raise KnowledgeError(f"{layout.directory} can't be used now: {error}") from error
+        raise layout.broken(str(error)) from error
+
+
+def _is_full(error: Exception, layout: Layout) -> bool:
+    """Whether the disk, or our share of it, is full. Some engines tell it in words, and some not at all."""
+    if isinstance(error, OSError) and error.errno in FULL:
+        return True
+    if isinstance(error, sqlite3.Error) and getattr(error, "sqlite_errorcode", 0) & 0xFF in SQLITE_FULL:
+        return True
+    if any(words.lower() in str(error).lower() for words in FULL_WORDS):
+        return True
+    try:
+        return shutil.disk_usage(layout.directory).free < NEXT_TO_NOTHING
+    except OSError:
+        return False

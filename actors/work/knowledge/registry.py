@@ -17,8 +17,8 @@ from pathlib import Path
 from ....protocol.errors import InvalidFile, UsageError
 from ....protocol.knowledge_file import KnowledgeFile, read_knowledge_file
 from ....protocol.problems import Problem, did_you_mean
-from .base.places import ENDING, Places
-from .recipe import Recipe, read_recipe
+from .base.layout import ENDING, Layout
+from .recipe import Recipe, build_settings, read_recipe
 from .sources.specs import is_wild, parse
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -31,8 +31,8 @@ def folder(config_dir: Path) -> Path:
 
 def names(config_dir: Path) -> list[str]:
     """All names there are, Loki's among them."""
-    places = (folder(config_dir), config_dir / "rags")
-    return sorted({path.stem for place in places if place.is_dir() for path in place.glob("*.yaml") if path.is_file()})
+    folders = (folder(config_dir), config_dir / "rags")
+    return sorted({path.stem for each in folders if each.is_dir() for path in each.glob("*.yaml") if path.is_file()})
 
 
 def file_of(name: str, config_dir: Path) -> Path | None:
@@ -89,13 +89,7 @@ def named(name: str, config_dir: Path) -> Recipe:
         directory=directory,
         documents=said.documents,
         base=file.parent / Path(said.relative_to).expanduser(),
-        embedding_model=said.embedding_model,
-        chunk_size=said.chunk_size,
-        chunk_overlap=said.chunk_overlap,
-        language=said.language,
-        reranker_model=said.reranker_model,
-        batch_size=said.batch_size,
-        top_k=said.top_k,
+        **build_settings(said),
     )
 
 
@@ -169,13 +163,13 @@ def _no_loader(source: str) -> str:
 
 def _at(directory: Path, config_dir: Path) -> Recipe:
     """The recipe of what is built in this directory, or is to be built there by a file of ours beside it."""
-    places = Places(directory)
-    if places.recipe.is_file():
+    layout = Layout(directory)
+    if layout.recipe.is_file():
         return read_recipe(directory)
     if directory.absolute().parent == folder(config_dir).absolute() and file_of(directory.stem, config_dir):
         return named(directory.stem, config_dir)
-    if places.current.is_file():
-        raise UsageError(f"nobody knows what {directory} is made of: it has no {places.recipe.name}")
+    if layout.current.is_file():
+        raise UsageError(f"nobody knows what {directory} is made of: it has no {layout.recipe.name}")
     raise UsageError(f"there is no knowledge base in {directory}")
 
 

@@ -14,8 +14,7 @@ from fake_models import FakeModels, Reply, Request
 
 from callboard.actors.work.knowledge.embed.embedders import Embedders
 from callboard.actors.work.knowledge.embed.remote import CHARACTERS
-from callboard.actors.work.knowledge.rerank.minilm import MiniLM
-from callboard.actors.work.knowledge.rerank.rerankers import Reranker, Rerankers
+from callboard.actors.work.knowledge.rerank import MiniLM, Reranker, Rerankers
 from callboard.protocol.chat import TokenUsage
 from callboard.protocol.errors import ConfigError, CredentialsError, ModelError, Unsupported, UpstreamError
 from callboard.protocol.settings import ClientSettings, ModelSettings, Settings
@@ -164,7 +163,7 @@ class Pointing:
     def __init__(self) -> None:
         self.asked: list[tuple[list[str], bool]] = []
 
-    async def embed(self, me: Any, texts: Sequence[str], *, query: bool = False, on_progress: Any = None) -> Any:
+    async def embed(self, me: Any, texts: Sequence[str], *, query: bool = False) -> Any:
         self.asked.append((list(texts), query))
         angles = np.array([ord(text[0]) for text in texts]) / 60
         return np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)

@@ -8,7 +8,7 @@ import numpy as np
 import trio
 
 from callboard.actors.work.knowledge.embed.embedders import Embedders
-from callboard.actors.work.knowledge.embed.lexical import MODEL
+from callboard.actors.work.knowledge.embed.local import WORDS as MODEL
 from callboard.protocol.settings import Settings
 
 ME = cast("Any", None)

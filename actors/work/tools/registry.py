@@ -2,7 +2,7 @@
 
     agents/<name>/tools.sh | tools.py | tools.ts      every function of it is a tool of that agent (one file per agent)
     functions/tools/<tool>.sh | .py | .ts             one global tool per file, named after it
-    actors/work/tools/builtin                              ours, unless the user has a global file of that name
+    builtin.specs                                     ours, unless the user has a global file of that name
 
 A name may carry its file's ending (`fs_cat.sh`), and may be an alias of `mapping_tools`, which stands for several;
 `all` stands for every global tool. With `visible_tools` in the settings there are no other global tools than those.
@@ -15,7 +15,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -25,18 +25,22 @@ from ....protocol.problems import Problem, did_you_mean, errors_in
 from ....protocol.settings import Settings
 from ...io.directories import cache_dir
 from ...io.stamps import MISSING, Stamp, look, settled, stamp
+from .builtin.specs import SPECS
 from .tool import TIMEOUT, Tool
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
     from .declare.declaration import ToolFile
-    from .files.home import Home
+    from .files.environment import Home
 
 ENDINGS = (".sh", ".py", ".ts")
 DEFAULT_ALIASES = {"fs": "fs_cat,fs_read,fs_ls,fs_glob,fs_grep,fs_mkdir,fs_patch,fs_rm,fs_write"}
 OTHER_NAMES = {"web_search_coyote": "web_search_loki"}
 """What Loki's successor calls a tool of ours; a file of that name is what it says."""
 ALL = "all"
+OURS = tuple(sorted(SPECS))
+"""Names of the tools in `builtin`."""
+
 _PATTERN = re.compile(r"[*?]")
 
 
@@ -90,7 +94,7 @@ class Shelf:
 
     def global_names(self) -> list[str]:
         """Every global tool, ours first."""
-        return [*self._our_names(), *(name for name in self._files() if name not in OURS)]
+        return [*filter(self._visible, OURS), *(name for name in self._files() if name not in OURS)]
 
     def spelled_out(self, names: Iterable[str]) -> list[str]:
         """Names without endings, aliases and `all` replaced by what they stand for; each once, in order."""
@@ -154,7 +158,7 @@ class Shelf:
         path = agent_file(directory)
         if path is None:
             return AgentTools()
-        from .files.tools import file_tool, instructions
+        from .files.call import file_tool, instructions
 
         file = self.read(path, agent=True)
         dynamic = file.instructions
@@ -189,8 +193,7 @@ class Shelf:
         Raises:
             ConfigError: a `.env` file can't be read.
         """
-        from .files.dotenv import tool_environ
-        from .files.home import Home
+        from .files.environment import Home, tool_environ
 
         return Home(
             config_dir=self.config_dir,
@@ -208,8 +211,8 @@ class Shelf:
         path = self._files().get(name)
         if path is None:
             return self._builtin((*map(Path, self.settings.tool_roots), *options.roots), options.cwd)[name]
-        from .files.dotenv import tool_environ
-        from .files.tools import file_tool
+        from .files.call import file_tool
+        from .files.environment import tool_environ
 
         (declaration,) = self.read(path, agent=False).declarations
         environ = tool_environ(self._environ, agent_dir=None, config_dir=self.config_dir)
@@ -221,13 +224,10 @@ class Shelf:
         key = (here, *(here / root.expanduser() for root in roots))
         table = self._ours.get(key)
         if table is None:
-            from .builtin import builtin_tools
+            from .builtin.table import builtin_tools
 
             table = self._ours[key] = builtin_tools(self._environ, key, here=here)
         return table
-
-    def _our_names(self) -> list[str]:
-        return [name for name in OURS if self._visible(name)]
 
     def _files(self) -> dict[str, Path]:
         """The user's global tools; of two files of one name the first by `ENDINGS`."""
@@ -249,29 +249,6 @@ class Shelf:
     def _visible(self, name: str) -> bool:
         visible = self.settings.visible_tools
         return visible is None or name in {bare_name(each) for each in visible}
-
-
-OURS = (
-    "execute_command",
-    "execute_py_code",
-    "execute_sql_code",
-    "fetch_url_via_curl",
-    "fs_cat",
-    "fs_glob",
-    "fs_grep",
-    "fs_ls",
-    "fs_mkdir",
-    "fs_patch",
-    "fs_read",
-    "fs_rm",
-    "fs_write",
-    "get_current_time",
-    "get_current_weather",
-    "search_arxiv",
-    "search_wikipedia",
-    "web_search_loki",
-)
-"""Names of the tools in `builtin`, known without importing them."""
 
 
 def read_tool_file(path: Path, *, agent: bool, wordless: bool = False) -> ToolFile:
@@ -310,8 +287,6 @@ def judged_as_ours(tool: Tool) -> Tool:
     """
     if tool.name not in OURS:
         return tool
-    from .builtin.specs import SPECS
-
     spec = SPECS[tool.name]
     parameter = tool.spec.parameters.get("properties", {}).get(spec.subject)
     if parameter is None or parameter.get("type") != "string":
@@ -328,3 +303,72 @@ def bare_name(name: str) -> str:
     """`fs_cat` of `fs_cat.sh`: files may call a tool by either."""
     stem, dot, ending = name.rpartition(".")
     return stem if dot and f".{ending}" in ENDINGS else name
+
+
+# --- the tools of one agent
+
+
+class ToolsOfAgent(msgspec.Struct, frozen=True, kw_only=True):
+    """What an agent may call.
+
+    Attributes:
+        tools: by name, its own first.
+        instructions: runs `_instructions` of its tools file; None if it has none.
+    """
+
+    tools: Mapping[str, Tool]
+    instructions: Callable[[Actor], Awaitable[str]] | None = None
+
+
+class ToolSources(Protocol):
+    """Where the tools of a run come from; see `RunContext`."""
+
+    @property
+    def shelf(self) -> Shelf | None:
+        """The tools there are; None in a run that has none."""
+
+    @property
+    def tool_options(self) -> ToolOptions | None:
+        """What the user of the run says about them."""
+
+    @property
+    def functions(self) -> tuple[Tool, ...]:
+        """Python functions that the caller gave to the run."""
+
+
+NOTHING = ToolsOfAgent(tools={})
+
+
+def tools_of_agent(
+    run: ToolSources,
+    *,
+    name: str,
+    directory: Path | None,
+    listed: Iterable[str],
+    values: Mapping[str, str],
+    timeout: float | None = None,
+) -> ToolsOfAgent:
+    """All tools that an agent may call. Of two of one name the first counts: of its own file, a function, a global one.
+
+    Args:
+        directory: of the agent; None for one that has none.
+        listed: `global_tools` of its file; what stands for no tool is left out.
+        values: its variables.
+        timeout: seconds of a call to a tool file; None for the usual number.
+
+    Raises:
+        InvalidFile: a tool file has errors.
+        ConfigError: a `.env` file has errors.
+    """
+    functions = {tool.name: judged_as_ours(tool) for tool in run.functions}
+    shelf = run.shelf
+    listed = list(listed)
+    if shelf is None or not (listed or (directory is not None and shelf.has_file(directory))):
+        return ToolsOfAgent(tools=functions) if functions else NOTHING
+    options = run.tool_options or ToolOptions()
+    home = shelf.home(directory=directory, agent=name, values=values, options=options)
+    own = AgentTools() if directory is None else shelf.of_agent(directory, home, timeout or TIMEOUT)
+    found = (*own.tools, *functions.values(), *shelf.named(listed, home, options, timeout or TIMEOUT))
+    tools = {tool.name: tool for tool in reversed(found)}
+    in_order = {tool.name: tools[tool.name] for tool in found}
+    return ToolsOfAgent(tools=in_order, instructions=own.instructions)

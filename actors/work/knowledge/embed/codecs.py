@@ -1,4 +1,4 @@
-"""Encodes requests of providers and decodes their answers: no wire opens a connection.
+"""Encodes requests of providers and decodes their answers: no codec opens a connection.
 
     openai, compatible   POST {base}/embeddings                         and our own engine, which speaks the same
     ollama               POST {base}/api/embed
@@ -30,7 +30,7 @@ class Embedded(msgspec.Struct, frozen=True):
     tokens: float | None = None
 
 
-class Wire(msgspec.Struct, frozen=True, kw_only=True):
+class Codec(msgspec.Struct, frozen=True, kw_only=True):
     """One provider's language.
 
     Attributes:
@@ -84,8 +84,8 @@ def _from_openai(body: bytes) -> Embedded:
     return Embedded([entry.embedding for entry in data], usage.prompt_tokens or usage.total_tokens)
 
 
-OPENAI = Wire(headers=bearer, encode=_to_openai, decode=_from_openai, most=2048, batch=256)
-COMPATIBLE = Wire(headers=bearer, encode=_to_openai, decode=_from_openai, most=2048, batch=32)
+OPENAI = Codec(headers=bearer, encode=_to_openai, decode=_from_openai, most=2048, batch=256)
+COMPATIBLE = Codec(headers=bearer, encode=_to_openai, decode=_from_openai, most=2048, batch=32)
 
 
 # --- Ollama
@@ -105,7 +105,7 @@ def _from_ollama(body: bytes) -> Embedded:
     return Embedded(answer.embeddings, answer.prompt_eval_count)
 
 
-OLLAMA = Wire(headers=bearer, encode=_to_ollama, decode=_from_ollama, most=2048, batch=32)
+OLLAMA = Codec(headers=bearer, encode=_to_ollama, decode=_from_ollama, most=2048, batch=32)
 
 
 # --- Cohere
@@ -140,7 +140,7 @@ def _from_cohere(body: bytes) -> Embedded:
     return Embedded(answer.embeddings.float, units.input_tokens if units else None)
 
 
-COHERE = Wire(headers=bearer, encode=_to_cohere, decode=_from_cohere, most=96, batch=96)
+COHERE = Codec(headers=bearer, encode=_to_cohere, decode=_from_cohere, most=96, batch=96)
 
 
 # --- Gemini
@@ -176,16 +176,16 @@ def _google_key(key: str) -> dict[str, str]:
     return {"x-goog-api-key": key} if key else {}
 
 
-GEMINI = Wire(headers=_google_key, encode=_to_gemini, decode=_from_gemini, most=100, batch=100, tokens=2048)
+GEMINI = Codec(headers=_google_key, encode=_to_gemini, decode=_from_gemini, most=100, batch=100, tokens=2048)
 
 
 BY_TYPE = {"openai": OPENAI, "openai-compatible": COMPATIBLE, "ollama": OLLAMA, "cohere": COHERE, "gemini": GEMINI}
 """By the type of the client."""
 
 
-def embedded(wire: Wire, body: bytes, texts: int, model: str) -> Embedded:
+def embedded(codec: Codec, body: bytes, texts: int, model: str) -> Embedded:
     """What an answer says. Raises ModelError if it has another number of rows than there were texts."""
-    found = wire.decode(body)
+    found = codec.decode(body)
     if len(found.rows) != texts:
         raise ModelError(f"{model} gave {len(found.rows)} vectors for {texts} texts")
     return found

@@ -1,0 +1,160 @@
+"""Office files as ZIP archives of XML that streams by.
+
+Names in the XML lose their prefixes; a document type, and with it every entity, is refused.
+"""
+
+from __future__ import annotations
+
+import io
+import lzma
+import posixpath
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Self
+from xml.parsers import expat
+
+from ..bounds import MIB, Bounds, CantRead, Watch, megabytes
+
+
+class Handler:
+    """Gets the events; those that a subclass does not ask for are passed over."""
+
+    def start(self, name: str, given: Mapping[str, str]) -> None:
+        """An element begins."""
+
+    def end(self, name: str) -> None:
+        """An element ends."""
+
+    def data(self, text: str) -> None:
+        """Text, in pieces."""
+
+
+def stream(pieces: Iterable[bytes], handler: Handler) -> None:
+    """Parse.
+
+    Raises:
+        CantRead: it is not well-formed, or has a document type.
+    """
+    parser = expat.ParserCreate()
+    parser.buffer_text = True
+
+    def start(name: str, given: dict[str, str]) -> None:
+        names = {key: key if _local(key) in given else _local(key) for key in given}  # `id` and `r:id` stay apart
+        handler.start(_local(name), {names[key]: value for key, value in given.items()})
+
+    def refuse(*_: object) -> None:
+        raise CantRead("there is a document type in its XML, which no office program writes")
+
+    parser.StartElementHandler = start
+    parser.EndElementHandler = lambda name: handler.end(_local(name))
+    parser.CharacterDataHandler = handler.data
+    parser.StartDoctypeDeclHandler = refuse
+    fed = False
+    try:
+        for piece in pieces:
+            fed = True
+            parser.Parse(piece, False)
+        if fed:
+            parser.Parse(b"", True)
+    except expat.ExpatError as error:
+        raise CantRead(f"the XML in it is broken: {error}") from error
+
+
+class Relations(Handler):
+    """What the parts of an Office Open XML file call each other: `id` to part, and the parts by type.
+
+    Args:
+        part: whose relations, empty for the whole file's; `_rels/<name>.rels` beside it says them.
+    """
+
+    def __init__(self, archive: Archive, part: str) -> None:
+        self._part = part
+        self.by_id: dict[str, str] = {}
+        self.by_type: dict[str, str] = {}
+        folder, _, name = part.rpartition("/")
+        stream(archive.pieces(f"{folder}/_rels/{name}.rels".lstrip("/")), self)
+
+    def start(self, name: str, given: Mapping[str, str]) -> None:
+        if name == "Relationship" and given.get("TargetMode") != "External":
+            target = beside(self._part, given.get("Target", ""))
+            self.by_id[given.get("Id", "")] = target
+            self.by_type.setdefault(given.get("Type", "").rpartition("/")[2], target)
+
+
+def _local(name: str) -> str:
+    return name.rpartition(":")[2]
+
+
+# --- the archive, from a stranger: what it says of its sizes is not believed, bytes are counted as they come out
+
+PIECE = 64 * 1024
+SMALL = 1 * MIB
+"""Parts up to this may be packed as tightly as they like."""
+
+_ENTRY = b"PK\x01\x02"
+_BROKEN = (
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    OSError,
+    EOFError,
+    RuntimeError,
+    NotImplementedError,
+    ValueError,
+)
+"""What zipfile raises for archives that are broken, encrypted, or packed in a way it does not know."""
+
+
+class Archive:
+    """The parts of an archive, in pieces.
+
+    Raises:
+        CantRead: from here and from `pieces`: it is none, or goes beyond the bounds.
+    """
+
+    def __init__(self, data: bytes, bounds: Bounds, watch: Watch) -> None:
+        self._bounds = bounds
+        self._watch = watch
+        self._unpacked = 0
+        if data.count(_ENTRY) > bounds.entries:  # counted first: zipfile would make an object of each
+            raise CantRead(f"it is an archive of more than {bounds.entries:,} parts")
+        try:
+            self._zip = zipfile.ZipFile(io.BytesIO(data))
+        except _BROKEN as error:
+            raise CantRead(f"it is a broken archive: {error}") from error
+        self.names = frozenset(self._zip.namelist())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._zip.close()
+
+    def pieces(self, name: str) -> Iterator[bytes]:
+        """One part's contents; nothing if it is not there."""
+        if name not in self.names:
+            return
+        info = self._zip.getinfo(name)
+        largest = max(SMALL, info.compress_size * self._bounds.ratio)
+        size = 0
+        try:
+            with self._zip.open(info) as part:
+                while piece := part.read(PIECE):
+                    self._watch.look()
+                    size += len(piece)
+                    self._unpacked += len(piece)
+                    if size > largest:
+                        raise CantRead(f"its part {name} becomes {self._bounds.ratio} times larger than it is packed")
+                    if self._unpacked > self._bounds.unpacked:
+                        raise CantRead(f"it unpacks to more than {megabytes(self._bounds.unpacked)}")
+                    yield piece
+        except _BROKEN as error:
+            raise CantRead(f"its part {name} can't be unpacked: {error}") from error
+
+
+def beside(part: str, target: str) -> str:
+    """The name of the part that `target` means in a file that belongs to `part`."""
+    if target.startswith("/"):
+        return target.lstrip("/")
+    return posixpath.normpath(posixpath.join(posixpath.dirname(part), target))
