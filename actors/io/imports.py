@@ -8,7 +8,6 @@ awaited here first, and the statement finds the module ready.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from importlib import import_module
 
 import trio
@@ -20,7 +19,7 @@ _ready: set[str] = set()
 async def imported(*names: str) -> None:
     """Return when these modules are imported; a name that begins with a dot is one of this package.
 
-    What is not installed is passed over: its user says what is missing. No checkpoint if all are there.
+    A library that is not installed is passed over: its user says what is missing. No checkpoint if all are there.
     """
     if not _ready.issuperset(names):
         await trio.to_thread.run_sync(_import, names)
@@ -28,6 +27,9 @@ async def imported(*names: str) -> None:
 
 def _import(names: tuple[str, ...]) -> None:
     for name in names:
-        with suppress(ImportError):
+        try:
             import_module(name, _PACKAGE)
+        except ImportError as error:
+            if (error.name or "").startswith(f"{_PACKAGE}."):  # ours are always there: the name is a wrong one
+                raise
         _ready.add(name)

@@ -52,7 +52,10 @@ if TYPE_CHECKING:
 
 
 _SERVERS = (".actors.work.mcp.tools.offer", ".actors.work.mcp.pool.servers")
-_SPAWNING = tuple(f".actors.work.agent.{name}" for name in ("children", "escalations", "mail", "spawn", "tasks"))
+_SPAWNING = (
+    *(f".actors.work.agent.{name}" for name in ("children", "mail", "team_tools")),
+    ".actors.engine.conversation.team",
+)
 
 
 class Cast(msgspec.Struct, frozen=True, kw_only=True):
