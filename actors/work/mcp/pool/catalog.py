@@ -1,6 +1,6 @@
 """A cache of what servers offer, so that a server need not run to be known.
 
-A file per digest (see `keys`) under the cache directory, written anew at each start and whenever the server says that
+A file per digest (see `leases`) under the cache directory, written anew at each start and whenever the server says that
 its tools changed. It may be deleted at any time; one that can't be read or written is none. Of too many the oldest go:
 an entry whose values change from run to run leaves a file each time that is never read again.
 """

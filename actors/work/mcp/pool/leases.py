@@ -1,11 +1,23 @@
-"""What servers are leased by: their entries with values put in, their keys, and the kernel's pool of those that run."""
+"""What servers are leased by: their entries with values put in, their keys, and the kernel's pool of those that run.
+
+A key says what makes two servers the same one: everything their process or session is made of, and who shares it. Its
+digest covers transport, command, arguments in order, environment and directory, or URL and headers, all as they
+are after `${NAME}` was put in; and what we declare to the server, since some offer other tools then. Names, time
+limits and lists of tools are ours alone: two entries that differ only in these are one server. Digests name files
+and status lines: what is secret goes in, and does not come out.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import math
+import os
 from collections.abc import Callable
-from typing import final
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, final
 
+import msgspec
 import trio
 
 from .....protocol.errors import ActorFailed, CallboardError, McpLost, TooManyRestarts
@@ -14,9 +26,10 @@ from .....protocol.references import Secrets
 from .....supervisors import Actor, Lease, Pool, Root
 from .....supervisors.process import ProcessStop
 from .catalog import Catalogs
-from .keys import Key, digest_of
-from .live import Live
-from .opening import Opening
+from .opening import Live, Opening
+
+if TYPE_CHECKING:
+    from ..client.handshake import Abilities
 
 IDLE_WHEN_SERVING = 300.0
 """Seconds an idle server is kept by a process that serves, unless the settings say otherwise; others keep it 0."""
@@ -24,6 +37,23 @@ IDLE_WHEN_SERVING = 300.0
 ROOM_WITHIN = 300.0
 """Seconds that a start may wait for room (`max_servers`). Servers that only one agent shares are not taken from it, so
 an agent that has them all and wants another would wait for itself."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Key:
+    """What the pool shares by: a digest, and by whom (`""` for everybody, else a run, an agent, a conversation).
+
+    Attributes:
+        server: how it is started; not compared.
+    """
+
+    server: Server = field(compare=False, repr=False)
+    digest: str
+    by: str = ""
+
+    def __str__(self) -> str:
+        return self.server.name
 
 
 @final
@@ -175,3 +205,24 @@ def _error_of(failed: ActorFailed | TooManyRestarts, name: str) -> Exception:
     twin = type(error).__new__(type(error), *error.args)
     twin.__dict__.update(error.__dict__)
     return twin
+
+
+def _directory(server: Server) -> str | None:
+    """Where it works. Where the entry doesn't say, ours counts only if that decides what is started: `server.py` is
+    another program in another directory, and what one offers must not be remembered of the other."""
+    if server.cwd is not None:
+        return str(Path(server.cwd).absolute())
+    words = (server.command, *server.args) if os.sep in server.command else server.args
+    near = any(word and not os.path.isabs(word) and os.path.exists(word) for word in words)  # noqa: PTH110, PTH117 - words, most are no paths
+    return str(Path.cwd()) if near else None
+
+
+def digest_of(server: Server, declared: Abilities) -> str:
+    """SHA-256 of what the server is made of; `server` is resolved, `declared` what we tell it that we can do."""
+    made_of = (
+        [server.command, server.args, server.env, _directory(server), server.inherit_env]
+        if server.type == "stdio"
+        else [server.url, server.headers]
+    )
+    whole = [server.type, made_of, server.max_message_bytes, declared.elicitation, declared.sampling, server.roots]
+    return hashlib.sha256(msgspec.json.encode(whole, order="deterministic")).hexdigest()

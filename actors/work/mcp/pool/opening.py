@@ -1,4 +1,4 @@
-"""The life of one server, in the task of the actor that owns it: connect, learn, serve, end.
+"""The life of one server, in the task of the actor that owns it: connect, learn, serve, end; and its record.
 
 Each step goes to the events of the server's actor and of the run that wanted it, to its `Record`, and to the
 `Catalogs`.
@@ -27,14 +27,16 @@ from .....protocol.events import (
 )
 from .....protocol.mcp.config import PoolSettings, Server
 from .....protocol.mcp.model import Implementation, LogMessage, Tool
+from .....supervisors import Breaker
 from .....supervisors.tally import Tally
+from ..throttle import Throttle
 from .catalog import Catalog, Catalogs
-from .live import Live, Record
 
 if TYPE_CHECKING:
     from .....supervisors import Actor
+    from ..client.client import McpClient
     from ..client.handshake import Abilities
-    from .keys import Key
+    from .leases import Key
 
 LONGEST_NAME = 256
 """Characters of a tool's name, or of what a server calls itself. A tool with a longer one, or with control characters
@@ -44,6 +46,71 @@ LONGEST_INSTRUCTIONS = 16_000
 
 REFRESH_EVERY = 1.0
 """Seconds between two looks at the tools of a server that says again and again that they changed."""
+
+
+@final
+class Record:
+    """What is known of a server by its digest, however often it was started.
+
+    Attributes:
+        breaker: when it may be started.
+        calls, errors: how many, of those.
+        last_error: of a call, a start or an end.
+    """
+
+    def __init__(self, settings: PoolSettings, rand: random.Random) -> None:
+        self.breaker = Breaker(most=settings.max_restarts, period=settings.restart_window_seconds, rand=rand.random)
+        self.calls = 0
+        self.errors = 0
+        self.last_error = ""
+
+
+@final
+class Live:
+    """What the pool leases.
+
+    Attributes:
+        me: the actor that owns it.
+        client, catalog: set when it is open.
+        since: when its start began.
+        busy: uses under way; `used` is when the last one was over.
+        may_warn: whether one more of its log messages may become a warning.
+        changed, learning: whether its tools are other ones by now, and whether a task fetches them.
+        learned: set while the catalogue is what the server has, as far as it says.
+    """
+
+    client: McpClient
+    catalog: Catalog
+
+    def __init__(self, me: Actor, key: Key, record: Record) -> None:
+        self.me = me
+        self.key = key
+        self.record = record
+        self.since = self.used = trio.current_time()
+        self.busy = 0
+        self.open = self.changed = self.learning = False
+        self.learned = trio.Event()
+        self.may_warn = Throttle()
+
+    def begin(self) -> None:
+        """Count one more use."""
+        self.busy += 1
+
+    def end(self) -> None:
+        """That use is over."""
+        self.busy -= 1
+        self.used = trio.current_time()
+
+    def answered(self) -> None:
+        """A call has its result."""
+        self.record.calls += 1
+        self.record.breaker.worked()
+
+    def failed(self, why: str) -> None:
+        """A call came to nothing."""
+        self.record.calls += 1
+        self.record.errors += 1
+        self.record.last_error = why
 
 
 @final

@@ -28,13 +28,13 @@ from .....protocol.errors import ConfigError, McpError, McpLost, McpUnsent, Usag
 from .....protocol.mcp.config import Server, Share
 from ..links.link import Caller, Json
 from .catalog import Catalog
-from .keys import Key
+from .leases import Key
 
 if TYPE_CHECKING:
     from .....supervisors import Actor, Lease
     from ..client.client import McpClient
     from .leases import Leases
-    from .live import Live
+    from .opening import Live
 
 NOT_AGAIN = "The call was not made again, since it may have done its work. The next one starts the server anew."
 

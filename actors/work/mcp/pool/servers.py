@@ -4,7 +4,7 @@
     with servers.scope(run=run, agent=me.path) as scope:
         await scope.call("time", "get_current_time", {}, Caller(me=me))
 
-The kernel's pool does the sharing and the restarts (see `supervisors.pool` and `leases`), `keys` says what is shared,
+The kernel's pool does the sharing and the restarts (see `supervisors.pool`), `leases` says what is shared,
 `scope` who keeps what for how long, and `catalog` what a server offers while it does not run.
 """
 
@@ -28,10 +28,8 @@ from .....supervisors import Actor, Root
 from .....supervisors.tally import Tally
 from ..links.link import Json
 from .catalog import Catalog, Catalogs
-from .keys import Key
-from .leases import Leases
-from .live import Live
-from .opening import Opening
+from .leases import Key, Leases
+from .opening import Live, Opening
 from .scope import Scope, Scopes
 from .status import Counters, Inquiry, answer_inquiries, memory_of, socket_dir, status_of
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from .....protocol.mcp.config import Server
     from .....supervisors import Actor
     from .catalog import Catalog
-    from .live import Live, Record
+    from .opening import Live, Record
 
 Json: TypeAlias = Any
 
