@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import resource
 import signal
 import subprocess
@@ -231,7 +232,8 @@ def test_a_batch_that_is_killed_leaves_no_process_and_goes_on_with_what_is_not_d
     rows = [{"id": str(i), "vars": {"HOLD": str(int(i > 2))}} for i in range(6)]
     (here / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     command = [sys.executable, "-m", "callboard.cli", "batch", "slow.yaml", "t.jsonl", "-q", "--max-parallel", "3"]
-    with subprocess.Popen(command, cwd=here) as batch:
+    temporary = {**os.environ, "TMPDIR": str(here)}  # a killed process can't remove the workspaces of its runs
+    with subprocess.Popen(command, cwd=here, env=temporary) as batch:
         until(lambda: len(list(here.glob("held-*"))) == 3)
         batch.send_signal(signal.SIGKILL)
     assert sorted(str(line["id"]) for line in lines(here / "t.results.jsonl")) == ["0", "1", "2"]
