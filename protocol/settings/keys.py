@@ -125,8 +125,10 @@ def without_effect(settings: Settings, text: str = "") -> list[Problem]:
     found: dict[Path, str] = {
         (key,): why for key, why in WITHOUT_EFFECT.items() if settings.other.get(key) not in (None, False, "")
     }
-    if settings.mcp_pool.cleanup_interval_seconds != PoolSettings().cleanup_interval_seconds:
-        found["mcp_pool", "cleanup_interval_seconds"] = "servers are stopped exactly when they are due"
+    for field in fields(PoolSettings):
+        why = why_without_effect(field)
+        if why is not None and getattr(settings.mcp_pool, field.name) != field.default:
+            found["mcp_pool", field.name] = why
     where = Source(settings.file, text)
     return [
         where.problem(
