@@ -38,7 +38,7 @@ from trio_websocket import open_websocket_url
 
 import callboard
 from callboard.actors.front.mcp_server.offers import read_agents
-from callboard.actors.front.mcp_server.stdio import serve_pipes
+from callboard.actors.front.mcp_server.serving import serve_stdio
 from callboard.actors.front.server.serving import Served, ServeOptions, Server
 from callboard.actors.runs.batch.targets import Target
 from callboard.actors.runs.batch.tasks import Task
@@ -178,7 +178,7 @@ async def mcp_server(root: callboard.Root) -> AsyncIterator[Frames]:
     offers, _ = read_agents(root)
     there, here = os.pipe(), os.pipe()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(serve_pipes, root, offers, there[0], here[1])
+        nursery.start_soon(partial(serve_stdio, root, offers, pipes=(there[0], here[1])))
         async with trio.lowlevel.FdStream(here[0]) as reading, trio.lowlevel.FdStream(there[1]) as writing:
             buffer = b""
 

@@ -61,7 +61,7 @@ def serve_agents(request: ServeRequest) -> int:
         if root.settings.mcp_server_support:
             root.kernel.spawn(lambda _: root.mcp.warm(), name="warm", link=False)
         if request.http:
-            from ..actors.front.mcp_server.http import serve_http
+            from ..actors.front.mcp_server.serving import serve_http
 
             await serve_http(
                 root,
@@ -73,7 +73,7 @@ def serve_agents(request: ServeRequest) -> int:
                 on_listening=lambda url: say(f"serving {names} at {url} (Ctrl-C ends it)"),
             )
         else:
-            from ..actors.front.mcp_server.stdio import serve_stdio
+            from ..actors.front.mcp_server.serving import serve_stdio
 
             if sys.stdin.isatty():
                 say(f"serving {names} over stdin and stdout, where an MCP client should be (Ctrl-C ends it)")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from callboard.actors.front.access.scopes import find_route
+from callboard.actors.front.http.routes import find_route
 from callboard.cli.serve import serve
 from callboard.protocol.problems import errors_in
 from callboard.protocol.settings import Settings, read_settings

@@ -11,7 +11,7 @@ import pytest
 
 from callboard.actors.front.access.access_control import FIXED
 from callboard.actors.front.access.audit import Action, AuditLine
-from callboard.actors.front.access.scopes import find_route
+from callboard.actors.front.http.routes import find_route
 from callboard.cli import main
 from callboard.protocol.control.caller import SCOPES
 from callboard.protocol.settings.api import ApiLimits, ApiSettings, Auth, Cors

@@ -284,7 +284,7 @@ class AccessControl:
         else:  # it may have been taken away since we looked
             static = self.settings.auth.static
             left = math.inf if caller == LOCAL or any(caller_of(key) == caller for key in static) else 0.0
-        open = contextlib.nullcontext() if self.metrics is None else self.metrics.websocket()
+        open = contextlib.nullcontext() if self.metrics is None else self.metrics.websockets.track_inprogress()
         with open, self._connections.lasting(caller, seconds=max(0.0, left)) as scope:
             yield scope
 
@@ -295,7 +295,7 @@ class AccessControl:
     def frame(self, direction: str) -> None:
         """Count a frame of a websocket."""
         if self.metrics is not None:
-            self.metrics.frame(direction)
+            self.metrics.frames.labels(direction).inc()
 
     # --- in the background ----------------------------------------------------------------------------------
 
@@ -359,11 +359,11 @@ class AccessControl:
 
     def _count_failure(self, reason: str) -> None:
         if self.metrics is not None:
-            self.metrics.auth_failed(reason)
+            self.metrics.auth_failures.labels(reason).inc()
 
     def _count_rejection(self, kind: str) -> None:
         if self.metrics is not None:
-            self.metrics.rate_limited(kind)
+            self.metrics.rejections.labels(kind).inc()
 
 
 def token_of(headers: Headers) -> str | None:

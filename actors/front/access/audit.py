@@ -90,36 +90,24 @@ class Audit:
         if self._lines is not None:
             self._lines.finish(1.0)
 
-    def log(
-        self,
-        action: Action,
-        result: Result = "success",
-        *,
-        caller: Caller | None = None,
-        subject: str | None = None,
-        peer: str | None = None,
-        target: str | None = None,
-        run: str | None = None,
-        reason: str | None = None,
-        details: dict[str, Any] | None = None,
-    ) -> None:
-        """Write a line; the id of the request that is being served is put in."""
+    def log(self, action: Action, result: Result = "success", *, caller: Caller | None = None, **more: Any) -> None:
+        """Write a line; the id of the request that is being served is put in.
+
+        Args:
+            more: fields of `AuditLine`; `subject` where there is no caller.
+        """
         if self._lines is None:
             return
         about = REQUEST.get()
-        line = AuditLine(
-            timestamp=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-            action=action,
-            result=result,
-            subject=caller.subject if caller is not None else subject,
-            key_id=None if caller is None else caller.key,
-            peer=peer if peer is not None else about.get("peer"),
-            request_id=about.get("request_id"),
-            target=None if target is None else target[:LONGEST],
-            run=run,
-            reason=None if reason is None else reason[:LONGEST],
-            details=details or {},
-        )
+        if caller is not None:
+            more |= {"subject": caller.subject, "key_id": caller.key}
+        if more.get("peer") is None:
+            more["peer"] = about.get("peer")
+        for name in ("target", "reason"):
+            if more.get(name) is not None:
+                more[name] = more[name][:LONGEST]
+        now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        line = AuditLine(timestamp=now, action=action, result=result, request_id=about.get("request_id"), **more)
         self._lines.put(self._redactor.text(msgspec.json.encode(line).decode()))
 
     def listener(self, owner_of: Callable[[str], str | None]) -> Callable[[Event], None]:

@@ -9,6 +9,7 @@ import resource
 from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
 from typing import final
 
 import trio
@@ -40,17 +41,15 @@ SAID_EVERY = 60.0
 """Seconds between two log lines about refused connections."""
 
 
+@dataclass(slots=True)
 class _Window:
     """One subject's two buckets. `minute` says which minute `now` counts."""
 
-    __slots__ = ("before", "burst", "minute", "now", "seen")
-
-    def __init__(self, minute: int, burst: float, seen: float) -> None:
-        self.minute = minute
-        self.before = 0.0
-        self.now = 0.0
-        self.burst = burst
-        self.seen = seen
+    minute: int
+    burst: float
+    seen: float
+    before: float = 0.0
+    now: float = 0.0
 
 
 @final
@@ -147,16 +146,14 @@ class RateLimiter:
             del self._windows[oldest]
 
 
+@dataclass(slots=True, eq=False)
 class _Slots:
     """A semaphore whose bound may change. `users` hold a slot or wait for one."""
 
-    __slots__ = ("_lot", "most", "taken", "users")
-
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self.taken = 0
-        self.users = 0
-        self._lot = trio.lowlevel.ParkingLot()
+    most: int
+    taken: int = 0
+    users: int = 0
+    _lot: trio.lowlevel.ParkingLot = field(default_factory=trio.lowlevel.ParkingLot)
 
     async def acquire(self) -> None:
         while self.taken >= self.most:

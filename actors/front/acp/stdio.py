@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from ....protocol.control.caller import LOCAL
@@ -15,18 +16,13 @@ if TYPE_CHECKING:
     from ...runs.root import Root
 
 
-async def serve_acp(root: Root, agent: str | None = None) -> None:
+async def serve_acp(root: Root, agent: str | None = None, *, pipes: tuple[int, int] | None = None) -> None:
     """Serve until the client closes our stdin, or the root stops. All runs are this client's, and end with it.
 
     Args:
         agent: whose sessions are made, where the client names no agent.
+        pipes: two descriptors in place of stdin and stdout, which are closed at the end.
     """
-    with private_stdio() as (source, sink):
-        await serve_acp_pipes(root, source, sink, agent)
-
-
-async def serve_acp_pipes(root: Root, source: int, sink: int, agent: str | None = None) -> None:
-    """As `serve_acp`, over two descriptors, which are closed at the end."""
 
     async def body(me: Actor) -> None:
         async with open_hub(me, root) as hub, over_pipes(me, source, sink) as (messages, outbox):
@@ -37,7 +33,8 @@ async def serve_acp_pipes(root: Root, source: int, sink: int, agent: str | None 
             finally:
                 peer.close()
 
-    ref = root.kernel.spawn(body, name="control", link=False, stop_within=root.kernel.stop_within)
-    end = await ref.wait()
+    with private_stdio() if pipes is None else nullcontext(pipes) as (source, sink):
+        ref = root.kernel.spawn(body, name="control", link=False, stop_within=root.kernel.stop_within)
+        end = await ref.wait()
     if end.error is not None:
         raise end.error

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
 import msgspec
@@ -207,6 +208,7 @@ class Actors:
         return info
 
 
+@dataclass(eq=False)
 class TreeWatch:
     """Changes of the tree as they come, at most one `TreeChange` per interval.
 
@@ -214,7 +216,7 @@ class TreeWatch:
             async for change in changes:
                 ...
 
-    Args:
+    Attributes:
         info: an actor by its path, as it is now; None if it is gone.
         interval: seconds.
         concerns: whether the reader gets what happens in a run.
@@ -222,30 +224,22 @@ class TreeWatch:
         counting: a block in which the kernel counts what actors send.
     """
 
-    def __init__(
-        self,
-        info: Callable[[str], ActorInfo | None],
-        interval: float,
-        concerns: Callable[[str], bool],
-        all: dict[TreeWatch, None],
-        counting: AbstractContextManager[None],
-    ) -> None:
-        self._info = info
-        self._concerns = concerns
-        self._interval = interval
-        self._all = all
-        self._counting = counting
-        self._touched: dict[str, bool] = {}
-        self._news = trio.lowlevel.ParkingLot()
+    info: Callable[[str], ActorInfo | None]
+    interval: float
+    concerns: Callable[[str], bool]
+    all: dict[TreeWatch, None]
+    counting: AbstractContextManager[None]
+    _touched: dict[str, bool] = field(default_factory=dict)
+    _news: trio.lowlevel.ParkingLot = field(default_factory=trio.lowlevel.ParkingLot)
 
     def __enter__(self) -> Self:
-        self._counting.__enter__()
-        self._all[self] = None
+        self.counting.__enter__()
+        self.all[self] = None
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._all.pop(self, self) is None:
-            self._counting.__exit__(None, None, None)
+        if self.all.pop(self, self) is None:
+            self.counting.__exit__(None, None, None)
 
     def note(self, run: str, path: str, *, began: bool = False, ended: bool = False) -> None:
         """Something has happened to this actor.
@@ -253,7 +247,7 @@ class TreeWatch:
         One that began and ended since the last change is left out: so what waits for a reader who is slow grows no
         further than the tree and what the reader knows of.
         """
-        if not self._concerns(run):
+        if not self.concerns(run):
             return
         if ended and self._touched.pop(path, False):
             return
@@ -268,7 +262,7 @@ class TreeWatch:
         while True:
             while not self._touched:
                 await self._news.park()
-            await trio.sleep(self._interval)
+            await trio.sleep(self.interval)
             change = await self._change()
             if change.changed or change.gone:
                 return change
@@ -280,7 +274,7 @@ class TreeWatch:
         for number, path in enumerate(sorted(touched.keys() - {"", "/"})):
             if number % TURN == TURN - 1:
                 await trio.lowlevel.checkpoint()
-            info = self._info(path)
+            info = self.info(path)
             if info is None:
                 gone.append(path)
             else:

@@ -376,10 +376,6 @@ class Hub:
         """The open ones, then each as it is asked or closed."""
         return self._open_questions.watch(lambda question: sees(caller, self._runs.owner_of(question.run)))
 
-    async def drained(self) -> None:
-        """Wait until no run is under way."""
-        await self._runs.drained()
-
     # --- what runs share ----------------------------------------------------------------------------------
 
     def mcp_status(self, caller: Caller) -> builtins.list[ServerStatus]:

@@ -48,6 +48,8 @@ _STATUS: tuple[tuple[type[CallboardError], int], ...] = (
 
 Methods: TypeAlias = Callable[[Peer], Mapping[str, Method]]
 
+_BROKEN = (trio.BrokenResourceError, trio.ClosedResourceError)
+
 log = logging.getLogger("callboard.control")
 
 
@@ -85,25 +87,33 @@ async def serve_websocket(
         methods: see `Peer`.
     """
     options = options or WebSocketOptions()
-    room = contextlib.ExitStack()
+    stack = contextlib.ExitStack()
     try:
         async with trio.open_nursery() as nursery:
-            connection = await _shake_hands(nursery, stream, access, room, peer, options)
+            connection = await _shake_hands(nursery, stream, access, stack, peer, options)
             if connection is not None:
                 websocket, caller = connection
                 nursery.start_soon(_ping, websocket, options, nursery.cancel_scope)
-                unread = room.enter_context(hub.unread.of(caller.subject))
+                unread = stack.enter_context(hub.unread.of(caller.subject))
                 outbox = WebSocketOutbox(websocket, unread)
-                room.callback(outbox.close)
+                stack.callback(outbox.close)
                 nursery.start_soon(outbox.write)
+
+                async def send(frame: bytes) -> None:
+                    access.frame("out")
+                    await outbox.put(frame)
+
                 with access.connection(caller) as lasting:
-                    await _talk(me, websocket, outbox, unread, hub, caller, access, methods, lasting)
+                    ours = Peer(
+                        me, hub, caller, send, methods=methods, access=access, room=outbox.room, turn=unread.turn
+                    )
+                    await _talk(ours, websocket, outbox, access, lasting)
                 await _hang_up(websocket, stream)
             nursery.cancel_scope.cancel()
     except* (ConnectionClosed, trio.BrokenResourceError, trio.ClosedResourceError, wsproto.utilities.ProtocolError):
         log.debug("%s: the connection broke", me.path)
     finally:
-        room.close()
+        stack.close()
         await trio.aclose_forcefully(stream)
 
 
@@ -111,11 +121,11 @@ async def _shake_hands(
     nursery: trio.Nursery,
     stream: trio.abc.Stream,
     access: AccessControl,
-    room: contextlib.ExitStack,
+    stack: contextlib.ExitStack,
     peer: str,
     options: WebSocketOptions,
 ) -> tuple[WebSocketConnection, Caller] | None:
-    """Answer the request to upgrade; None if it was refused, or never came. `room` holds the place it takes."""
+    """Answer the request to upgrade; None if it was refused, or never came. `stack` counts the websocket."""
     with trio.move_on_after(options.handshake_within):
         request = await wrap(nursery, stream, max_message_size=options.max_frame)
         headers = _headers(request)
@@ -123,7 +133,7 @@ async def _shake_hands(
             if request.path.partition("?")[0] not in PATHS:
                 raise NotFound(f"the websocket is at {' and '.join(PATHS)}")
             caller = await access.authenticate(headers, peer)
-            room.enter_context(access.websocket(caller))
+            stack.enter_context(access.websocket(caller))
         except CallboardError as error:
             await _refuse(request, error)
             return None
@@ -150,23 +160,13 @@ async def _refuse(request: WebSocketRequest, error: CallboardError) -> None:
 
 
 async def _talk(
-    me: Actor,
+    peer: Peer,
     websocket: WebSocketConnection,
     outbox: WebSocketOutbox,
-    unread: Unread,
-    hub: Hub,
-    caller: Caller,
     access: AccessControl,
-    methods: Methods | None,
-    lasting: trio.CancelScope,
+    scope: trio.CancelScope,
 ) -> None:
     """Hand frames in and out until either side has had enough."""
-
-    async def send(frame: bytes) -> None:
-        access.frame("out")
-        await outbox.put(frame)
-
-    peer = Peer(me, hub, caller, send, methods=methods, access=access, room=outbox.room, turn=unread.turn)
     try:
         while True:
             message = await websocket.get_message()
@@ -178,14 +178,15 @@ async def _talk(
     except (ConnectionClosed, Gone):
         return
     except trio.Cancelled:
-        with me.cleanup():
-            if lasting.cancel_called:
+        with peer.me.cleanup():
+            if scope.cancel_called:
                 peer.close()  # nothing new is said to a stranger
                 with trio.move_on_after(CLOSE_WITHIN):
                     await outbox.between()
                 await _say_goodbye(websocket, outbox, 1008, "the key was revoked or has expired")
             else:
-                await _finish(outbox)
+                with trio.move_on_after(CLOSE_WITHIN), contextlib.suppress(*_BROKEN):
+                    await outbox.finish()
                 await _say_goodbye(websocket, outbox, 1001, "the server is stopping")
         raise
     finally:
@@ -241,12 +242,6 @@ def _head(size: int) -> bytes:
     return struct.pack("!BBQ", _TEXT, 127, size)
 
 
-async def _finish(outbox: WebSocketOutbox) -> None:
-    """What is on its way still goes out."""
-    with trio.move_on_after(CLOSE_WITHIN), contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
-        await outbox.finish()
-
-
 async def _say_goodbye(websocket: WebSocketConnection, outbox: WebSocketOutbox, code: int, reason: str) -> None:
     """The closing words, unless they would come in the middle of a frame."""
     if not outbox.torn:
@@ -263,7 +258,7 @@ async def _hang_up(websocket: WebSocketConnection, stream: trio.abc.Stream) -> N
     closed = websocket.closed
     if closed is None or closed.code != 1009:
         return
-    with trio.move_on_after(CLOSE_WITHIN), contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+    with trio.move_on_after(CLOSE_WITHIN), contextlib.suppress(*_BROKEN):
         if isinstance(stream, trio.abc.HalfCloseableStream):
             await stream.send_eof()
         while await stream.receive_some(65536):

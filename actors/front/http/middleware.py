@@ -20,8 +20,8 @@ from ....protocol.errors import CallboardError, NotFound, Unauthorized
 from ...io.http.headers import joined
 from ...io.server_log import about
 from ..access.access_control import AccessControl
-from ..access.scopes import Found, find_route, templates_at
 from .errors import Watched, refusal, told
+from .routes import Found, find_route, templates_at
 
 if TYPE_CHECKING:
     from ..metrics import Metrics

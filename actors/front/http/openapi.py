@@ -84,7 +84,7 @@ def _operation(route: Route, by_type: dict[Any, Json], error: Json) -> Json:
     if route.body is not None:
         content = {"application/json": {"schema": by_type[route.body]}}
         operation["requestBody"] = {"required": not route.optional_body, "content": content}
-    if route.open:
+    if route.rule.open:
         operation["security"] = []
     return operation
 
@@ -96,7 +96,7 @@ def _operation_id(route: Route) -> str:
 
 def _responses(route: Route, by_type: dict[Any, Json], error: Json) -> Json:
     told = {"application/json": {"schema": error}}
-    statuses = set(route.errors) | (set() if route.open else set(ANYWHERE))
+    statuses = set(route.errors) | (set() if route.rule.open else set(ANYWHERE))
     statuses |= set(WITH_BODY) if route.body is not None else set()
     answers: dict[str, Json] = {
         str(status): {"description": SAID[status], "content": told} for status in sorted(statuses)

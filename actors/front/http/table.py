@@ -8,6 +8,8 @@ from typing import Any, get_type_hints
 
 from starlette.types import ASGIApp
 
+from ..access.scopes import Rule
+
 Handler = Callable[..., Awaitable[ASGIApp]]
 """Gets the `Call`, then what was decoded of the query and of the body, where the route has them."""
 
@@ -18,6 +20,7 @@ class Route:
 
     Attributes:
         method, path: parts of the path in braces.
+        rule: what a caller needs for it.
         handler: see `Handler`.
         summary: one line for the document.
         tag: under which the document lists it.
@@ -27,11 +30,11 @@ class Route:
         media: kinds of reply beside JSON.
         errors: statuses of its own; those that any route may have are added to them.
         resumes: whether `Last-Event-ID` is heeded.
-        open: whether it is answered without a token.
     """
 
     method: str
     path: str
+    rule: Rule
     handler: Handler
     summary: str
     tag: str
@@ -43,13 +46,12 @@ class Route:
     media: tuple[str, ...] = ()
     errors: tuple[int, ...] = ()
     resumes: bool = False
-    open: bool = False
 
 
 SSE = "text/event-stream"
 
 
-def route(method: str, path: str, summary: str = "", **more: Any) -> Callable[[Handler], Route]:
+def route(method: str, path: str, rule: Rule, summary: str = "", **more: Any) -> Callable[[Handler], Route]:
     """Makes a route of its handler. What the handler is called with, its parameters `query` and `body` say.
 
     Args:
@@ -61,6 +63,6 @@ def route(method: str, path: str, summary: str = "", **more: Any) -> Callable[[H
         taken = get_type_hints(handler)
         text = summary or (handler.__doc__ or "").removesuffix(".")
         query, body = taken.get("query"), taken.get("body")
-        return Route(method=method, path=path, handler=handler, summary=text, query=query, body=body, **more)
+        return Route(method=method, path=path, rule=rule, handler=handler, summary=text, query=query, body=body, **more)
 
     return of

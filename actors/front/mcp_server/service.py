@@ -8,7 +8,7 @@ gets what `--no-input` gets: the question's default, or a failed run.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, Never
@@ -23,8 +23,7 @@ from ....protocol.requests import Limits, RunRequest
 from ....supervisors import Actor, Ref
 from ....supervisors.bus import Listener
 from ....supervisors.escalation import HOLD, PASS, Verdict
-from ...io.imports import imported
-from ...io.json_schema import LIBRARY, schema_errors
+from ...io.json_schema import schema_errors
 from ...runs.begin import perform
 from ...runs.hooks import Hooks
 from ...runs.root import Root
@@ -33,9 +32,6 @@ from .elicitation import can_be_asked
 from .offers import Offer
 
 Json = Any
-
-END_WITHIN = 2.0
-"""Seconds for a server to end in when its task is cancelled."""
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -153,22 +149,3 @@ class Service:
             return PASS
         call.ask(question)
         return HOLD
-
-
-async def serve(root: Root, body: Callable[[Actor], Awaitable[None]]) -> None:
-    """Run the actor of a server to its end; its crash is raised."""
-
-    async def server(me: Actor) -> None:
-        me.spawn(lambda _: imported(*LIBRARY), name="imports", link=False)  # for the arguments of the first call
-        await body(me)
-
-    ref = root.kernel.spawn(server, name="mcp-server", link=False)
-    try:
-        end = await ref.wait()
-    except trio.Cancelled:
-        ref.cancel()
-        with root.kernel.shield(END_WITHIN):
-            await ref.wait()
-        raise
-    if end.error is not None:
-        raise end.error

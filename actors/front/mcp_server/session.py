@@ -1,4 +1,4 @@
-"""The protocol with one client. The transports (`stdio`, `asgi`) carry it.
+"""The protocol with one client. The transports (`serving`, `asgi`) carry it.
 
 Two eras, told apart request by request. From 2026-07-28 on a request stands alone: its `_meta` says the version and
 what the client can do, so a session is nothing but the requests that are under way. Before, the client begins with

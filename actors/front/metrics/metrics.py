@@ -22,7 +22,6 @@ from .collector import Journal, Names, StateCollector, timed_by
 from .work import SECONDS, Work
 
 if TYPE_CHECKING:
-    from ....protocol.events import Event
     from ....supervisors import Actor
     from ...runs.root import Root
 
@@ -37,6 +36,9 @@ class Metrics:
     """See the module.
 
     Attributes:
+        auth_failures: callers that were refused, by reason: `missing`, `key`, `jwt`, `scope`, `place`.
+        rejections: too many `requests` of a subject, or bad `logins` from an address.
+        websockets: those that are open; `frames` are theirs, `in` and `out`.
         rates: gives each subject's requests in the last minute; set by the server.
     """
 
@@ -49,12 +51,12 @@ class Metrics:
             "http_request_duration_seconds", "Time to answer.", route, buckets=SECONDS, registry=registry
         )
         self._in_flight = Gauge("http_requests_in_flight", "Requests under way.", registry=registry)
-        self._auth_failures = Counter("auth_failures", "Callers that were not let in.", ("reason",), registry=registry)
-        self._rejections = Counter(
+        self.auth_failures = Counter("auth_failures", "Callers that were not let in.", ("reason",), registry=registry)
+        self.rejections = Counter(
             "rate_limit_rejections", "Requests and logins that came too often.", ("kind",), registry=registry
         )
-        self._websockets = Gauge("websocket_connections", "Open websockets.", registry=registry)
-        self._frames = Counter(
+        self.websockets = Gauge("websocket_connections", "Open websockets.", registry=registry)
+        self.frames = Counter(
             "websocket_messages", "Frames that came in and went out.", ("direction",), registry=registry
         )
         self._lag = Histogram(
@@ -81,26 +83,6 @@ class Metrics:
         self._requests.labels(method, route, str(status)).inc()
         self._durations.labels(method, route).observe(seconds)
 
-    def auth_failed(self, reason: str) -> None:
-        """A caller was refused: `missing`, `key`, `jwt`, `scope`, `place`."""
-        self._auth_failures.labels(reason).inc()
-
-    def rate_limited(self, kind: str) -> None:
-        """Too many `requests` of a subject, or bad `logins` from an address."""
-        self._rejections.labels(kind).inc()
-
-    # --- websockets -----------------------------------------------------------------------------------------
-
-    @contextlib.contextmanager
-    def websocket(self) -> Iterator[None]:
-        """A websocket is open while the block lasts."""
-        with self._websockets.track_inprogress():
-            yield
-
-    def frame(self, direction: str) -> None:
-        """A frame came `in`, or went `out`."""
-        self._frames.labels(direction).inc()
-
     # --- the rest -------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
@@ -122,10 +104,6 @@ class Metrics:
 
     def _current_rates(self) -> Iterable[tuple[str, float]] | None:
         return self.rates and self.rates()
-
-    def heard(self, event: Event) -> None:
-        """One event of any run."""
-        self._work.heard(event)
 
     async def watch_lag(self, me: Actor) -> None:
         """An actor's body: measure how late the loop is, for ever."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, ClassVar, Literal, final
 
@@ -50,6 +51,7 @@ class Content:
 
 
 @final
+@dataclass(slots=True, eq=False)
 class Open:
     """A span that has not ended, with the labels of what is measured at its end.
 
@@ -57,15 +59,12 @@ class Open:
         told: what a chat's model has said so far, if that is wanted; `length` characters.
     """
 
-    __slots__ = ("began", "kind", "labels", "length", "span", "told")
-
-    def __init__(self, kind: Kind, span: Span, began: datetime, labels: dict[str, str]) -> None:
-        self.kind = kind
-        self.span = span
-        self.began = began
-        self.labels = labels
-        self.told: list[str] = []
-        self.length = 0
+    kind: Kind
+    span: Span
+    began: datetime
+    labels: dict[str, str]
+    told: list[str] = field(default_factory=list)
+    length: int = 0
 
 
 @final

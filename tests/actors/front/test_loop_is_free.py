@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from trio_websocket import open_websocket_url
 
 import callboard
 from callboard.actors.front.mcp_server.offers import read_agents
-from callboard.actors.front.mcp_server.stdio import serve_pipes
+from callboard.actors.front.mcp_server.serving import serve_stdio
 from callboard.actors.runs.batch.targets import Target
 from callboard.actors.runs.batch.tasks import Task
 from callboard.cli.frame import open_frame
@@ -86,7 +87,7 @@ async def _mcp_server(house: House) -> Any:
     offers, _ = await trio.to_thread.run_sync(read_agents, house.stage.root)
     there, here = os.pipe(), os.pipe()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(serve_pipes, house.stage.root, offers, there[0], here[1])
+        nursery.start_soon(partial(serve_stdio, house.stage.root, offers, pipes=(there[0], here[1])))
         async with trio.lowlevel.FdStream(here[0]) as reading, trio.lowlevel.FdStream(there[1]) as writing:
             result = await Guest(reading, writing).call("g", {"prompt": "hi"})
             assert "isError" not in result, result

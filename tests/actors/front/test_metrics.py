@@ -401,7 +401,7 @@ async def test_a_request_that_is_tried_again_is_counted_and_is_in_flight_once(st
 
 def told(metrics: Metrics, data: EventData, *, run: str = "run-1", id: str = "") -> None:
     now = datetime.now(UTC)
-    metrics.heard(Event(seq=1, ts=now, run=run, actor=f"/{run}", kind=data.kind, id=id, data=data))
+    metrics._work.heard(Event(seq=1, ts=now, run=run, actor=f"/{run}", kind=data.kind, id=id, data=data))
 
 
 async def test_a_request_that_is_given_up_is_not_in_flight_while_its_actor_goes_on() -> None:

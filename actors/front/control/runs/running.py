@@ -69,7 +69,6 @@ class Running:
         self._logs = logs
         self._options = options
         self._redact = redact
-        self._changed = trio.lowlevel.ParkingLot()
         self._starting: dict[str, _Starting] = {}
 
     @property
@@ -113,8 +112,6 @@ class Running:
         record = self.live.get(id)
         if record is not None:
             record.add(event)
-            if record.over:
-                self._changed.unpark_all()
         elif event.seq == 1:
             self._begin(id, event)
 
@@ -134,12 +131,6 @@ class Running:
             record = self.live.get(id)
             if record is not None:
                 record.lose()
-            self._changed.unpark_all()
-
-    async def drained(self) -> None:
-        """Wait until none is under way."""
-        while self.under_way:
-            await self._changed.park()
 
     def _begin(self, id: str, event: Event) -> None:
         starting = self._starting.pop(id, None)

@@ -9,6 +9,7 @@ import trio
 from starlette.responses import Response
 
 from .....protocol.errors import NotFound
+from ...access.scopes import ANYBODY, READ_AGENTS, READ_MODELS
 from ..call import Call, reply
 from ..errors import NotImplementedYet
 from ..shapes.api import AgentsList, AgentTold, Info, ModelsList, ModelTold, Subject
@@ -18,13 +19,13 @@ from .completions import NO_ROLES
 _route = partial(route, tag="about")
 
 
-@_route("POST", "/v1/auth/check", gives=Subject)
+@_route("POST", "/v1/auth/check", ANYBODY, gives=Subject)
 async def check(call: Call) -> Response:
     """Who the token stands for."""
     return reply(Subject(subject=call.caller.subject, scopes=sorted(call.caller.scopes)))
 
 
-@_route("GET", "/v1/info", gives=Info)
+@_route("GET", "/v1/info", ANYBODY, gives=Info)
 async def info(call: Call) -> Response:
     """What serves, and for how long."""
     from importlib.metadata import version
@@ -43,13 +44,13 @@ async def info(call: Call) -> Response:
     )
 
 
-@_route("GET", "/v1/models", gives=ModelsList)
+@_route("GET", "/v1/models", READ_MODELS, gives=ModelsList)
 async def models(call: Call) -> Response:
     """Models, and agents that can be asked like one."""
     return reply(ModelsList(data=await _models(call)))
 
 
-@_route("GET", "/v1/models/{model:path}", gives=ModelTold, errors=(404,))
+@_route("GET", "/v1/models/{model:path}", READ_MODELS, gives=ModelTold, errors=(404,))
 async def model(call: Call) -> Response:
     """One model."""
     wanted = call.path("model")
@@ -59,14 +60,14 @@ async def model(call: Call) -> Response:
     return reply(found)
 
 
-@_route("GET", "/v1/agents", gives=AgentsList)
+@_route("GET", "/v1/agents", READ_AGENTS, gives=AgentsList)
 async def agents(call: Call) -> Response:
     """Everything that can be run."""
     targets = await call.hub.targets(call.caller)
     return reply(AgentsList(agents=msgspec.convert(targets, list[AgentTold], from_attributes=True)))
 
 
-@_route("GET", "/v1/roles", status=501)
+@_route("GET", "/v1/roles", READ_AGENTS, status=501)
 async def roles(_: Call) -> Response:
     """Roles are not there yet."""
     raise NotImplementedYet(NO_ROLES)

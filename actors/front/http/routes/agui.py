@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Send
 from .....protocol.errors import Conflict, UsageError
 from .....protocol.questions import Question
 from ....io.http.sse import event
+from ...access.scopes import READ_RUNS, START
 from ...control.logs.reading import LoggedEvent
 from ..call import Call
 from ..shapes.agui import Agui, AguiMessage, ResumeEntry, RunAgentInput, Told
@@ -36,7 +37,7 @@ LOOK_EVERY = 0.1
 """Seconds between two looks at whether a run with open questions has anything else to do."""
 
 
-@_route("POST", "/agui", media=(SSE,), errors=(404, 409, 502))
+@_route("POST", "/agui", START, media=(SSE,), errors=(404, 409, 502))
 async def begin(call: Call, query: TargetQuery, body: RunAgentInput) -> ASGIApp:
     """Start a run and follow it as AG-UI events; `resume` answers its questions."""
     if body.resume:
@@ -63,7 +64,7 @@ async def begin(call: Call, query: TargetQuery, body: RunAgentInput) -> ASGIApp:
     return Performed(perform)
 
 
-@_route("GET", "/agui/{run}", media=(SSE,), errors=(404,), resumes=True)
+@_route("GET", "/agui/{run}", READ_RUNS, media=(SSE,), errors=(404,), resumes=True)
 async def watch(call: Call) -> ASGIApp:
     """Follow a run as AG-UI events."""
     run = call.hub.get(call.caller, call.path("run"))

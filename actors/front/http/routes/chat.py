@@ -19,6 +19,7 @@ from .....protocol.requests import Overrides, RunRequest
 from ....io.http.sse import event
 from ....runs.hooks import NO_HOOKS, Hooks
 from ....work.tools.tool import Tool
+from ...access.scopes import START
 from ...control.logs.reading import LoggedEvent
 from ..call import Call, reply
 from ..shapes.client_tools import HandedOut, handed_out
@@ -34,7 +35,7 @@ KINDS = ("agent", "graph", "workflow")
 DONE = event(b"[DONE]")
 
 
-@_route("POST", "/v1/chat/completions", gives=ChatCompletionReply, media=(SSE,), errors=(404, 499, 502))
+@_route("POST", "/v1/chat/completions", START, gives=ChatCompletionReply, media=(SSE,), errors=(404, 499, 502))
 async def complete(call: Call, body: ChatCompletionRequest) -> ASGIApp:
     """A chat completion as OpenAI's: `model` is agent/NAME, graph/NAME, workflow/NAME, or a model."""
     tools = [] if body.tool_choice == "none" else [_offered(tool) for tool in body.tools or ()]

@@ -18,6 +18,7 @@ from .....protocol.errors import CallboardError, ConfigError, UsageError
 from .....protocol.events import TERMINAL
 from .....protocol.requests import Overrides
 from ....io.http.sse import event
+from ...access.scopes import PROMPT, START
 from ...control.logs.reading import LoggedEvent
 from ...control.requests import check_model as check_file
 from ...control.sessions import SessionTurn
@@ -27,7 +28,7 @@ from ..shapes.completion import Completion, CompletionReply, CompletionRequest, 
 from ..streams import EventStream, Failed, Performed, Running, Say
 from ..table import SSE, route
 
-_route = partial(route, tag="completions")
+_route = partial(route, tag="completions", gives=CompletionReply, media=(SSE,), errors=(404, 409, 499, 501, 502))
 
 NO_ROLES = "roles are not there yet; an agent's `instructions` do what a role's prompt does"
 
@@ -35,7 +36,7 @@ Tell = Callable[[list[Told], int], Awaitable[None]]
 """Sends some events, the last of which has this number."""
 
 
-@_route("POST", "/v1/completions", gives=CompletionReply, media=(SSE,), errors=(404, 409, 499, 501, 502))
+@_route("POST", "/v1/completions", START)
 async def one_shot(call: Call, body: CompletionRequest) -> ASGIApp:
     """One prompt to an agent or a model; nothing is kept."""
     if body.role is not None:
@@ -49,7 +50,14 @@ async def one_shot(call: Call, body: CompletionRequest) -> ASGIApp:
     return _performed(call, body, lambda: call.hub.begin(call.caller, request))
 
 
-@_route("POST", "/v1/sessions/{id}/completions", gives=CompletionReply, media=(SSE,), errors=(404, 409, 499, 501, 502))
+@_route(
+    "POST",
+    "/v1/sessions/{id}/completions",
+    PROMPT,
+    gives=CompletionReply,
+    media=(SSE,),
+    errors=(404, 409, 499, 501, 502),
+)
 async def in_session(call: Call, body: SessionCompletionRequest) -> ASGIApp:
     """One prompt into a session."""
     check_model(call, body.model)

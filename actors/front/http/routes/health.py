@@ -7,27 +7,28 @@ from functools import partial
 from starlette.responses import Response
 
 from .....protocol.errors import NotFound
+from ...access.scopes import METRICS, OPEN
 from ..call import Call, reply
 from ..table import route
 
 _route = partial(route, tag="health")
 
 
-@_route("GET", "/healthz/live", gives=dict, errors=(503,), open=True)
+@_route("GET", "/healthz/live", OPEN, gives=dict, errors=(503,))
 async def live(call: Call) -> Response:
     """Whether it lives."""
     status, body = call.api.health.live()
     return reply(body, status)
 
 
-@_route("GET", "/healthz/ready", gives=dict, errors=(503,), open=True)
+@_route("GET", "/healthz/ready", OPEN, gives=dict, errors=(503,))
 async def ready(call: Call) -> Response:
     """Whether it takes work."""
     status, body = await call.api.health.ready()
     return reply(body, status)
 
 
-@_route("GET", "/metrics", media=("text/plain",))
+@_route("GET", "/metrics", METRICS, media=("text/plain",))
 async def metrics(call: Call) -> Response:
     """Figures for Prometheus."""
     if call.api.metrics is None:

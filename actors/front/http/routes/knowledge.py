@@ -9,6 +9,7 @@ from starlette.types import ASGIApp, Send
 from .....protocol.errors import NotFound
 from .....supervisors import Actor
 from ....work.knowledge.base.model import BuildReport
+from ...access.scopes import READ_AGENTS, REBUILD_KNOWLEDGE
 from ..call import Call, reply
 from ..shapes.api import RagsList, RagTold, RebuildReply
 from ..streams import Performed
@@ -17,7 +18,7 @@ from ..table import route
 _route = partial(route, tag="knowledge")
 
 
-@_route("GET", "/v1/rags", gives=RagsList)
+@_route("GET", "/v1/rags", READ_AGENTS, gives=RagsList)
 async def listed(call: Call) -> ASGIApp:
     """Knowledge bases with a name."""
     from ....work.knowledge.registry import names
@@ -25,7 +26,7 @@ async def listed(call: Call) -> ASGIApp:
     return reply(RagsList(rags=[RagTold(name=name) for name in names(call.api.root.config_dir)]))
 
 
-@_route("POST", "/v1/rags/{name}/rebuild", gives=RebuildReply, errors=(404, 502))
+@_route("POST", "/v1/rags/{name}/rebuild", REBUILD_KNOWLEDGE, gives=RebuildReply, errors=(404, 502))
 async def rebuild(call: Call) -> ASGIApp:
     """Build a knowledge base anew."""
     from ....work.knowledge.registry import named, names

@@ -7,6 +7,7 @@ from functools import partial
 from starlette.responses import Response
 
 from .....protocol.errors import NotFound
+from ...access.scopes import OPEN
 from ...page import HEADERS, asset
 from ..call import Call
 from ..table import route
@@ -22,5 +23,5 @@ async def _file(call: Call) -> Response:
     return Response(found.body, headers={**HEADERS, "content-type": found.content_type})
 
 
-page = _route("GET", "/", "The page", media=("text/html",), open=True)(_file)
-file = _route("GET", "/ui/{path:path}", "A file of the page", media=("text/html",), errors=(404,), open=True)(_file)
+page = _route("GET", "/", OPEN, "The page", media=("text/html",))(_file)
+file = _route("GET", "/ui/{path:path}", OPEN, "A file of the page", media=("text/html",), errors=(404,))(_file)

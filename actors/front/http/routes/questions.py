@@ -8,6 +8,7 @@ import msgspec
 from starlette.responses import Response
 
 from .....protocol.errors import Conflict
+from ...access.scopes import ANSWER, QUESTIONS
 from ..call import Call, reply
 from ..shapes.api import AnswerBody, AnswerReply, QuestionsPage, RunQuery
 from ..table import route
@@ -15,13 +16,13 @@ from ..table import route
 _route = partial(route, tag="questions")
 
 
-@_route("GET", "/v1/questions", gives=QuestionsPage, errors=(404,))
+@_route("GET", "/v1/questions", QUESTIONS, gives=QuestionsPage, errors=(404,))
 async def listed(call: Call, query: RunQuery) -> Response:
     """Every question that waits for an answer."""
     return reply(QuestionsPage(questions=[msgspec.to_builtins(q) for q in call.hub.questions(call.caller, query.run)]))
 
 
-@_route("POST", "/v1/questions/{question}/answer", gives=AnswerReply, errors=(404, 409))
+@_route("POST", "/v1/questions/{question}/answer", ANSWER, gives=AnswerReply, errors=(404, 409))
 async def answer(call: Call, body: AnswerBody) -> Response:
     """Answer a question; the first answer counts."""
     question = call.path("question")

@@ -12,6 +12,7 @@ from .....protocol.control.own import StartRun
 from .....protocol.control.things import RunInfo
 from .....protocol.errors import Conflict
 from ....io.http.sse import event
+from ...access.scopes import CONTROL, QUESTIONS, READ_RUNS, START
 from ...control.logs.reading import LoggedEvent
 from ..call import Call, reply
 from ..shapes.api import CancelReply, EventsPage, EventsQuery, ListQuery, QuestionsPage, RunsPage
@@ -21,27 +22,27 @@ from ..table import SSE, route
 _route = partial(route, tag="runs")
 
 
-@_route("POST", "/v1/runs", gives=RunInfo, status=201, errors=(404, 409))
+@_route("POST", "/v1/runs", START, gives=RunInfo, status=201, errors=(404, 409))
 async def start(call: Call, body: StartRun) -> Response:
     """Start a run, which goes on whether or not anybody follows it."""
     run = await call.hub.start(call.caller, body)
     return reply(run, 201, {"location": f"/v1/runs/{run.run}"})
 
 
-@_route("GET", "/v1/runs", gives=RunsPage, errors=(404,))
+@_route("GET", "/v1/runs", READ_RUNS, gives=RunsPage, errors=(404,))
 async def listed(call: Call, query: ListQuery) -> Response:
     """Runs, newest first."""
     runs, next = call.hub.page(call.caller, status=query.status, limit=query.limit, before=query.before)
     return reply(RunsPage(runs=runs, next=next))
 
 
-@_route("GET", "/v1/runs/{run}", gives=RunInfo, errors=(404,))
+@_route("GET", "/v1/runs/{run}", READ_RUNS, gives=RunInfo, errors=(404,))
 async def one(call: Call) -> Response:
     """A run."""
     return reply(await call.hub.look(call.caller, call.path("run")))
 
 
-@_route("DELETE", "/v1/runs/{run}", status=204, errors=(404, 409))
+@_route("DELETE", "/v1/runs/{run}", CONTROL, status=204, errors=(404, 409))
 async def delete(call: Call) -> Response:
     """Forget a run that is over, and its events."""
     run = call.hub.get(call.caller, call.path("run"))
@@ -51,14 +52,14 @@ async def delete(call: Call) -> Response:
     return Response(status_code=204)
 
 
-@_route("POST", "/v1/runs/{run}/cancel", gives=CancelReply, errors=(404,))
+@_route("POST", "/v1/runs/{run}/cancel", CONTROL, gives=CancelReply, errors=(404,))
 async def cancel(call: Call) -> Response:
     """End a run."""
     run = call.hub.get(call.caller, call.path("run"))
     return reply(CancelReply(run=run.run, cancelled=call.hub.cancel(call.caller, run.run)))
 
 
-@_route("GET", "/v1/runs/{run}/events", gives=EventsPage, media=(SSE,), errors=(404, 409), resumes=True)
+@_route("GET", "/v1/runs/{run}/events", READ_RUNS, gives=EventsPage, media=(SSE,), errors=(404, 409), resumes=True)
 async def events(call: Call, query: EventsQuery) -> ASGIApp:
     """Everything that happens in a run: a page, or a stream that can be resumed."""
     run = call.hub.get(call.caller, call.path("run")).run
@@ -85,7 +86,7 @@ async def _page(call: Call, run: str, query: EventsQuery) -> EventsPage:
     return EventsPage(events=[msgspec.json.decode(each.data) for each in found], next=after)
 
 
-@_route("GET", "/v1/runs/{run}/questions", gives=QuestionsPage, errors=(404,))
+@_route("GET", "/v1/runs/{run}/questions", QUESTIONS, gives=QuestionsPage, errors=(404,))
 async def questions(call: Call) -> Response:
     """The questions that wait for an answer."""
     run = call.hub.get(call.caller, call.path("run")).run

@@ -12,6 +12,7 @@ from starlette.types import ASGIApp
 
 from .....protocol.errors import UsageError
 from ....runs.sessions.store import SessionMeta, Stored
+from ...access.scopes import CHANGE_SESSION, END_SESSION, LIST_SESSIONS, NEW_SESSION, READ_SESSION
 from ..call import Call, reply
 from ..errors import NotImplementedYet
 from ..shapes.api import (
@@ -35,7 +36,7 @@ def _sessions(call: Call) -> Sessions:
     return call.api.root.sessions
 
 
-@_route("POST", "/v1/sessions", gives=SessionTold, status=201, errors=(404, 409, 501), optional_body=True)
+@_route("POST", "/v1/sessions", NEW_SESSION, gives=SessionTold, status=201, errors=(404, 409, 501), optional_body=True)
 async def create(call: Call, body: NewSession) -> Response:
     """A new session."""
     if body.role is not None:
@@ -49,33 +50,33 @@ async def create(call: Call, body: NewSession) -> Response:
     return reply(_told(made, body.rag), 201, {"location": f"/v1/sessions/{made.id}"})
 
 
-@_route("GET", "/v1/sessions", gives=SessionsPage, errors=(404, 409))
+@_route("GET", "/v1/sessions", LIST_SESSIONS, gives=SessionsPage, errors=(404, 409))
 async def listed(call: Call) -> Response:
     """Sessions, newest first."""
     return reply(SessionsPage(sessions=[_told(each) for each in await _sessions(call).list(call.caller)]))
 
 
-@_route("GET", "/v1/sessions/{id}", gives=SessionDetail, errors=(404, 409))
+@_route("GET", "/v1/sessions/{id}", READ_SESSION, gives=SessionDetail, errors=(404, 409))
 async def one(call: Call) -> Response:
     """A session, with all that was said."""
     return reply(_detail(await _sessions(call).get(call.caller, call.path("id"))))
 
 
-@_route("DELETE", "/v1/sessions/{id}", status=204, errors=(404, 409))
+@_route("DELETE", "/v1/sessions/{id}", END_SESSION, status=204, errors=(404, 409))
 async def delete(call: Call) -> Response:
     """Remove a session for good."""
     await _sessions(call).delete(call.caller, call.path("id"))
     return Response(status_code=204)
 
 
-@_route("POST", "/v1/sessions/{id}/compress", gives=CompressReply, errors=(404, 409, 502))
+@_route("POST", "/v1/sessions/{id}/compress", CHANGE_SESSION, gives=CompressReply, errors=(404, 409, 502))
 async def compress(call: Call) -> Response:
     """Shorten a session by a summary."""
     shortened = await _sessions(call).compress(call.caller, call.path("id"))
     return reply(CompressReply(id=call.path("id"), compressed=shortened))
 
 
-@_route("POST", "/v1/sessions/{id}/empty", gives=SessionDetail, errors=(404, 409))
+@_route("POST", "/v1/sessions/{id}/empty", CHANGE_SESSION, gives=SessionDetail, errors=(404, 409))
 async def empty(call: Call) -> ASGIApp:
     """Forget what was said."""
     await _sessions(call).empty(call.caller, call.path("id"))
@@ -87,24 +88,24 @@ async def _role(_: Call) -> Response:
     raise NotImplementedYet(NO_ROLES)
 
 
-set_role = _route("POST", "/v1/sessions/{id}/role", status=501, errors=(404, 409))(_role)
-clear_role = _route("DELETE", "/v1/sessions/{id}/role", status=501, errors=(404, 409))(_role)
+set_role = _route("POST", "/v1/sessions/{id}/role", CHANGE_SESSION, status=501, errors=(404, 409))(_role)
+clear_role = _route("DELETE", "/v1/sessions/{id}/role", CHANGE_SESSION, status=501, errors=(404, 409))(_role)
 
 
-@_route("POST", "/v1/sessions/{id}/agent", gives=SessionTold, errors=(404, 409))
+@_route("POST", "/v1/sessions/{id}/agent", CHANGE_SESSION, gives=SessionTold, errors=(404, 409))
 async def set_agent(call: Call, body: AttachBody) -> Response:
     """Have an agent answer in a session where nothing was said yet."""
     await _check_agent(call, body.name)
     return reply(_told(await _sessions(call).set_agent(call.caller, call.path("id"), body.name)))
 
 
-@_route("DELETE", "/v1/sessions/{id}/agent", gives=SessionTold, errors=(404, 409))
+@_route("DELETE", "/v1/sessions/{id}/agent", CHANGE_SESSION, gives=SessionTold, errors=(404, 409))
 async def clear_agent(call: Call) -> Response:
     """No agent any more."""
     return reply(_told(await _sessions(call).set_agent(call.caller, call.path("id"), None)))
 
 
-@_route("POST", "/v1/sessions/{id}/rag", gives=SessionDetail, errors=(404, 409))
+@_route("POST", "/v1/sessions/{id}/rag", CHANGE_SESSION, gives=SessionDetail, errors=(404, 409))
 async def set_rag(call: Call, body: AttachBody) -> ASGIApp:
     """Look every prompt up in a knowledge base."""
     await _check_rag(call, body.name)
@@ -112,7 +113,7 @@ async def set_rag(call: Call, body: AttachBody) -> ASGIApp:
     return await one.handler(call)
 
 
-@_route("DELETE", "/v1/sessions/{id}/rag", gives=SessionDetail, errors=(404, 409))
+@_route("DELETE", "/v1/sessions/{id}/rag", CHANGE_SESSION, gives=SessionDetail, errors=(404, 409))
 async def clear_rag(call: Call) -> ASGIApp:
     """No knowledge."""
     await _sessions(call).set_rag(call.caller, call.path("id"), None)

@@ -20,12 +20,13 @@ from hypothesis import strategies as st
 from starlette.routing import Match
 from starlette.routing import Route as Path_
 
-from callboard.actors.front.access.scopes import METHODS, ROUTES, find_route
+from callboard.actors.front.access.scopes import METHODS
 from callboard.actors.front.control.methods import METHODS as OWN
-from callboard.actors.front.http.routes import routes
+from callboard.actors.front.http.routes import find_route, routes
 from callboard.protocol.control import acp
 from callboard.protocol.control.caller import SCOPES
 
+ROUTES = {(route.method, route.path): route.rule for route in routes()}
 SERVED = {*OWN, *acp.METHODS}
 ROUTE_SCOPES = [(route, scope) for route, rule in ROUTES.items() for scope in rule.scopes]
 METHOD_SCOPES = [(method, scope) for method in sorted(SERVED) for scope in METHODS[method].scopes]
@@ -77,7 +78,7 @@ def params_of(kind: Any, field: str, value: str) -> dict[str, Any]:
 
 
 def test_nothing_is_served_that_the_table_of_scopes_does_not_know() -> None:
-    assert {(route.method, route.path) for route in routes()} == set(ROUTES)
+    assert {(each.method, each.path): find_route(each.method, each.path).rule for each in routes()} == ROUTES
     assert set(METHODS) >= SERVED
     assert {name for name in METHODS if name not in SERVED} == {"$/cancel_request", "session/cancel"}, "notifications"
     assert {each for rule in (*ROUTES.values(), *METHODS.values()) for each in rule.scopes} <= set(SCOPES)

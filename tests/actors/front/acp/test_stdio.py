@@ -16,7 +16,7 @@ from stage import Stage
 from waiting import until
 
 import callboard
-from callboard.actors.front.acp.stdio import serve_acp_pipes
+from callboard.actors.front.acp.stdio import serve_acp
 
 Json = Any
 
@@ -35,7 +35,7 @@ class Pipes:
 
     async def serve(self, root: callboard.Root) -> None:
         """The other side."""
-        await serve_acp_pipes(root, self.source, self.sink, "clerk")
+        await serve_acp(root, "clerk", pipes=(self.source, self.sink))
         self.ended.set()
 
     async def read(self) -> None:

@@ -125,11 +125,10 @@ async def test_the_page_is_there_for_everybody_and_runs_nothing_of_others(house:
 
 
 async def test_every_route_has_a_rule_for_who_may_use_it() -> None:
-    from callboard.actors.front.access.scopes import find_route
-    from callboard.actors.front.http.routes import routes
+    from callboard.actors.front.http.routes import find_route, routes
 
     for route in routes():
         path = route.path.replace("{path:path}", "x").replace("{model:path}", "x")
         found = find_route(route.method, path)
         assert found is not None, route.path
-        assert found.rule.open == route.open, route.path
+        assert found.rule is route.rule, route.path

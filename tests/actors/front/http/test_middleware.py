@@ -15,13 +15,16 @@ from access_house import LOCAL_TOKEN, AuditFile, access_for, client_of, made_key
 from prometheus_client.parser import text_string_to_metric_families
 
 from callboard.actors.front.access.access_control import AccessControl
-from callboard.actors.front.access.scopes import METHODS, ROUTES, find_route
+from callboard.actors.front.access.scopes import METHODS
 from callboard.actors.front.http.middleware import guarded
+from callboard.actors.front.http.routes import find_route, routes
 from callboard.actors.front.metrics import Metrics
 from callboard.actors.io.server_log import REQUEST
 from callboard.protocol.settings.api import ApiLimits, Cors
 
 BEARER = {"authorization": f"Bearer {LOCAL_TOKEN}"}
+
+ROUTES = {(route.method, route.path): route.rule for route in routes()}
 
 
 class Stage:

@@ -14,7 +14,7 @@ from stage import Stage
 
 from callboard.actors.front.mcp_server.offers import read_agents
 from callboard.actors.front.mcp_server.service import Options
-from callboard.actors.front.mcp_server.stdio import serve_pipes
+from callboard.actors.front.mcp_server.serving import serve_stdio
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def serve(stage: Stage) -> Serve:
         async with trio.open_nursery() as nursery:
 
             async def run() -> None:
-                await serve_pipes(stage.root, offers, there[0], here[1], options=Options(**options))
+                await serve_stdio(stage.root, offers, pipes=(there[0], here[1]), options=Options(**options))
 
             nursery.start_soon(run)
             async with trio.lowlevel.FdStream(here[0]) as reading, trio.lowlevel.FdStream(there[1]) as writing:

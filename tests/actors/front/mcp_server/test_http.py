@@ -18,9 +18,9 @@ from stage import Stage
 from waiting import until
 
 import callboard.actors.front.mcp_server.asgi as asgi
-from callboard.actors.front.mcp_server.http import serve_http
 from callboard.actors.front.mcp_server.offers import read_agents
 from callboard.actors.front.mcp_server.service import Options
+from callboard.actors.front.mcp_server.serving import serve_http
 from callboard.actors.io.http import sse
 from callboard.protocol.errors import ConfigError, UsageError
 

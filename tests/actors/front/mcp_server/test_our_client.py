@@ -15,8 +15,8 @@ from stage import Stage
 from waiting import until
 
 import callboard
-from callboard.actors.front.mcp_server.http import serve_http
 from callboard.actors.front.mcp_server.offers import read_agents
+from callboard.actors.front.mcp_server.serving import serve_http
 from callboard.actors.work.mcp.client.connect import Abilities, connect
 from callboard.actors.work.mcp.links.link import Caller
 from callboard.protocol.errors import McpError
@@ -27,7 +27,7 @@ from callboard.supervisors import Actor
 PROGRAM = """
 import sys, trio, callboard
 from callboard.actors.front.mcp_server.offers import read_agents
-from callboard.actors.front.mcp_server.stdio import serve_stdio
+from callboard.actors.front.mcp_server.serving import serve_stdio
 
 async def main():
     async with callboard.Root(config_dir=sys.argv[1], signals=True) as root:

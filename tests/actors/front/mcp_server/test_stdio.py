@@ -201,7 +201,7 @@ def test_no_bytes_stop_the_server_from_answering(junk: list[bytes]) -> None:
 PROGRAM = """
 import os, sys, threading, trio, callboard
 from callboard.actors.front.mcp_server.offers import read_agents
-from callboard.actors.front.mcp_server.stdio import serve_stdio
+from callboard.actors.front.mcp_server.serving import serve_stdio
 
 async def main():
     async with callboard.Root(config_dir=sys.argv[1], signals=True) as root:
