@@ -9,7 +9,9 @@ from msgspec import Meta, inspect
 
 from ..languages import Language
 from ..mcp.config import PoolSettings, ToolMode
+from ..no_effect import why_without_effect
 from ..problems import Problem
+from ..reading import fields_of
 from ..source import Source
 from ..tree import Path, dotted
 from .model import Settings
@@ -125,7 +127,7 @@ def without_effect(settings: Settings, text: str = "") -> list[Problem]:
     found: dict[Path, str] = {
         (key,): why for key, why in WITHOUT_EFFECT.items() if settings.other.get(key) not in (None, False, "")
     }
-    for field in fields(PoolSettings):
+    for field in fields_of(PoolSettings):
         why = why_without_effect(field)
         if why is not None and getattr(settings.mcp_pool, field.name) != field.default:
             found["mcp_pool", field.name] = why
