@@ -87,7 +87,7 @@ class Agents:
             permissions=self.permissions,
             settings=root.settings,
             mcp=lambda: root.mcp,
-            knowledge=partial(RunKnowledge, lambda: root.knowledge, agreed=True),
+            make_knowledge=partial(RunKnowledge, lambda: root.knowledge, agreed=True),
         )
         given = [Message(role="user", content=task)]
 

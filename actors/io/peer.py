@@ -23,7 +23,7 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, ClassVar, Never, TypeAlias
+from typing import Any, ClassVar, Never, TypeAlias
 
 import msgspec
 import trio
@@ -51,10 +51,8 @@ from ...protocol.jsonrpc import (
     encode_request,
     encode_result,
 )
+from ...supervisors import Actor, Ref
 from .outbox import Gone
-
-if TYPE_CHECKING:
-    from ...supervisors import Actor, Ref
 
 LONGEST_ID = 256
 """Characters."""

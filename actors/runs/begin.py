@@ -124,7 +124,7 @@ def _context(request: RunRequest, hooks: Hooks, root: Root, allow: Sequence[str]
         functions=hooks.tools,
         settings=root.settings,
         mcp=lambda: root.mcp,
-        knowledge=partial(_knowledge_of_run, root, rebuild=request.rebuild_knowledge, agreed=request.yes),
+        make_knowledge=partial(_knowledge_of_run, root, rebuild=request.rebuild_knowledge, agreed=request.yes),
         servers=request.servers,
     )
 

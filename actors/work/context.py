@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import InitVar, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,17 +19,17 @@ import msgspec
 from ...protocol.chat import ChatReply, ChatRequest, Delta, TokenUsage
 from ...protocol.errors import KnowledgeError
 from ...protocol.events import UsageUpdate
+from ...protocol.mcp.config import Server
 from ...protocol.permissions import Permissions as Rules
 from ...protocol.requests import Limits
 from ...protocol.settings import Settings
+from ...supervisors import Actor, Retry
 from .meter import Meter
 from .record import Record
 from .tools.permissions import Permissions
 from .tools.tool import Tool
 
 if TYPE_CHECKING:
-    from ...protocol.mcp.config import Server
-    from ...supervisors import Actor, Retry
     from .knowledge.of_run import RunKnowledge
     from .letters import Seat
     from .mcp.pool.servers import McpServers
@@ -71,8 +72,14 @@ AgentRunner = Callable[["Actor", AgentCall], Awaitable[str]]
 """Runs the called agent as a child of the given actor, and returns the text of its answer."""
 
 
+@dataclass(kw_only=True, eq=False)
 class RunContext:
     """See the module.
+
+    Args:
+        limits: what the run may use.
+        streams: pieces of replies become events, if somebody listens.
+        make_knowledge: makes what the run looks things up in; None in a run that has nothing.
 
     Attributes:
         gateway: the way to models.
@@ -94,49 +101,29 @@ class RunContext:
         servers: those that the run's own agent has beside the ones it names.
     """
 
-    def __init__(
-        self,
-        *,
-        gateway: Gateway,
-        limits: Limits,
-        config_dir: Path,
-        environ: Mapping[str, str],
-        run_agent: AgentRunner,
-        unknown_agent: Callable[[str, Path], str | None] = lambda name, near: None,  # noqa: ARG005 - knows none
-        agents_near: Callable[[Path], list[tuple[str, str]]] = lambda near: [],  # noqa: ARG005 - knows none
-        model: str = "",
-        compat: str | None = None,
-        streams: bool = True,
-        max_depth: int | None = None,
-        shelf: Shelf | None = None,
-        tool_options: ToolOptions | None = None,
-        permissions: Permissions | None = None,
-        functions: tuple[Tool, ...] = (),
-        settings: Settings | None = None,
-        mcp: Callable[[], McpServers] | None = None,
-        knowledge: Callable[[Meter], RunKnowledge] | None = None,
-        servers: tuple[Server, ...] = (),
-    ) -> None:
-        self.gateway = gateway
+    gateway: Gateway
+    limits: InitVar[Limits]
+    config_dir: Path
+    environ: Mapping[str, str]
+    run_agent: AgentRunner
+    unknown_agent: Callable[[str, Path], str | None] = lambda name, near: None  # noqa: ARG005 - knows none
+    agents_near: Callable[[Path], list[tuple[str, str]]] = lambda near: []  # noqa: ARG005 - knows none
+    model: str = ""
+    compat: str | None = None
+    streams: bool = True
+    max_depth: int | None = None
+    shelf: Shelf | None = None
+    tool_options: ToolOptions | None = None
+    permissions: Permissions = field(default_factory=Permissions)
+    functions: tuple[Tool, ...] = ()
+    settings: Settings = field(default_factory=Settings)
+    mcp: Callable[[], McpServers] | None = None
+    make_knowledge: Callable[[Meter], RunKnowledge] | None = None
+    servers: tuple[Server, ...] = ()
+
+    def __post_init__(self, limits: Limits) -> None:
         self.meter = Meter(limits)
-        self.config_dir = config_dir
-        self.environ = environ
-        self.run_agent = run_agent
-        self.unknown_agent = unknown_agent
-        self.agents_near = agents_near
-        self.model = model
-        self.compat = compat
-        self.max_depth = max_depth
-        self.shelf = shelf
-        self.tool_options = tool_options
-        self.permissions = permissions or Permissions()
-        self.functions = functions
-        self.settings = settings or Settings()
-        self.mcp = mcp
-        self.servers = servers
-        self._knowledge = knowledge
         self._known: list[RunKnowledge] = []
-        self._streams = streams
 
     def below(self, rules: Rules, max_depth: int | None) -> RunContext:
         """The run as those see it who work below an agent.
@@ -167,9 +154,9 @@ class RunContext:
     def knowledge(self) -> RunKnowledge:
         """What the run looks things up in; made when this is first asked for."""
         if not self._known:
-            if self._knowledge is None:
+            if self.make_knowledge is None:
                 raise KnowledgeError("there is no knowledge to be had here")
-            self._known.append(self._knowledge(self.meter))
+            self._known.append(self.make_knowledge(self.meter))
         return self._known[0]
 
     async def chat(
@@ -206,7 +193,7 @@ class RunContext:
             return await self.gateway.chat(
                 me,
                 request,
-                on_delta=(hears or _ignore) if self._streams and me.stream.heard else None,
+                on_delta=(hears or _ignore) if self.streams and me.stream.heard else None,
                 on_usage=count,
                 attempts=attempts,
                 need_text=need_text,

@@ -11,15 +11,11 @@ The sender of a letter is given as the name that its reader can answer to: the i
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
 from ...protocol.kernel.errors import MailboxFull
 from ...protocol.messages import Letter, ShutdownApproved, ShutdownRequest, TaskCompleted, Text
-
-if TYPE_CHECKING:
-    from ...supervisors import Ref
+from ...supervisors import Ref
 
 PARENT = "parent"
 """How children call whoever spawned them."""

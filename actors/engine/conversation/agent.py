@@ -24,6 +24,7 @@ from ....protocol.chat import ChatRequest, Content, Part, TextPart
 from ....protocol.errors import Unsupported, code_of
 from ....protocol.events import AgentFinished, AgentStarted
 from ....protocol.messages import Stop
+from ....supervisors import Actor
 from ...io.imports import imported
 from ...work.agent.compaction import PART
 from ...work.agent.history import History
@@ -40,7 +41,6 @@ from .decider import CONTINUE
 from .play import Conversation, Renewed, Talk
 
 if TYPE_CHECKING:
-    from ....supervisors import Actor
     from ...work.agent.children import Children
     from ...work.context import RunContext
     from ...work.knowledge.recipe import Recipe
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from ...work.mcp.tools.offer import Offered, Offering
     from ...work.mcp.tools.view import Talk as ServersTalk
     from .team import TeamRules
-
 
 _SERVERS = (".actors.work.mcp.tools.offer", ".actors.work.mcp.pool.servers")
 _SPAWNING = (

@@ -7,6 +7,7 @@ is a child of that actor; the model's replies are waited for in the actor's own 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ from ....protocol.messages import (
     Summarized,
     Todos,
 )
+from ....supervisors import Actor, Retry
 from ...io.imports import imported
 from ...io.json_schema import LIBRARY
 from ...work.agent.compaction import summary_request
@@ -37,7 +39,6 @@ from ..driver import Driver, Performer
 from .decider import LONGEST_TEXT, ConversationDecider, OutOfTurns, Talk
 
 if TYPE_CHECKING:
-    from ....supervisors import Actor, Retry
     from ...work.agent.children import Children
     from ...work.context import RunContext
     from ...work.letters import Address
@@ -63,6 +64,7 @@ Renewal = Callable[["Actor"], Awaitable[Renewed | None]]
 """Asked before each turn whether there are other tools by now; None for no."""
 
 
+@dataclass(eq=False)
 class Conversation:
     """See the module.
 
@@ -86,40 +88,26 @@ class Conversation:
         unfinished: what the model had said of a reply that did not come to its end.
     """
 
-    _tell: Callable[[FromBelow], None]
+    context: RunContext
+    talk: Talk
+    player: Player
+    request: ChatRequest
+    record: Record
+    _: KW_ONLY
+    attempts: int | Retry = 3
+    need_text: bool = False
+    summarizer: str = ""
+    todos: TodoList | None = None
+    children: Children | None = None
+    address: Address | None = None
+    renewal: Renewal | None = None
 
-    def __init__(
-        self,
-        context: RunContext,
-        talk: Talk,
-        player: Player,
-        request: ChatRequest,
-        record: Record,
-        *,
-        attempts: int | Retry = 3,
-        need_text: bool = False,
-        summarizer: str = "",
-        todos: TodoList | None = None,
-        children: Children | None = None,
-        address: Address | None = None,
-        renewal: Renewal | None = None,
-    ) -> None:
-        self.messages: Sequence[Turn] = request.messages
+    def __post_init__(self) -> None:
+        self.messages: Sequence[Turn] = self.request.messages
         self.decider: ConversationDecider | None = None
         self.unfinished = ""
-        self._context = context
-        self._talk = talk
-        self._player = player
-        self._request = request
-        self._record = record
-        self._attempts = attempts
-        self._need_text = need_text
-        self._summarizer = summarizer
-        self._todos = todos
-        self._children = children
-        self._address = address
-        self._renewal = renewal
-        self._offer(player.tools[name] for name in talk.tools)
+        self._tell: Callable[[FromBelow], None]
+        self._offer(self.player.tools[name] for name in self.talk.tools)
 
     def say(self, me: Actor, content: Content) -> Coroutine[Any, Any, ConversationEnded]:
         """Say something to the model; all it said in return, until it called no more tools.
@@ -133,23 +121,23 @@ class Conversation:
 
     async def reply(self, me: Actor) -> ConversationEnded:
         """Like `say`, to what the history ends with."""
-        talk = self._talk
-        decider = self.decider = ConversationDecider(talk, self._record)
+        talk = self.talk
+        decider = self.decider = ConversationDecider(talk, self.record)
         performers: dict[type[Work], Performer] = {
             CallModel: self._ask,
-            CallTool: self._player.play,
+            CallTool: self.player.play,
             Summarize: self._summarize,
             LookAround: self._look_around,
         }
-        children, afresh = self._children, partial(ConversationDecider, talk)
+        children, afresh = self.children, partial(ConversationDecider, talk)
         instantly = None if children is None else children.at_once
         driver = Driver(me, decider, performers, at_once=MOST_CALLS, afresh=afresh, instantly=instantly)
         self._tell = driver.tell
         if children is not None:
             children.tell = driver.tell
-        if self._address is not None:
-            self._address.open(me.ref)
-        todos = self._todos
+        if self.address is not None:
+            self.address.open(me.ref)
+        todos = self.todos
         begun = ConversationBegun(tuple(self.messages), None if todos is None else todos.told())
         try:
             ended: ConversationEnded = await driver.play(begun)
@@ -172,12 +160,10 @@ class Conversation:
             elif isinstance(delta, Restarted):
                 pieces.clear()
 
-        request = msgspec.structs.replace(self._request, messages=work.messages)
-        node, attempts, need_text = self._talk.node, self._attempts, self._need_text
+        request = msgspec.structs.replace(self.request, messages=work.messages)
+        node, attempts, need_text = self.talk.node, self.attempts, self.need_text
         try:
-            reply = await self._context.chat(
-                me, request, node=node, attempts=attempts, need_text=need_text, hears=hears
-            )
+            reply = await self.context.chat(me, request, node=node, attempts=attempts, need_text=need_text, hears=hears)
         except BaseException:  # cancelled too: what was said is kept
             if pieces:
                 self._tell(Partial(text="".join(pieces)[:LONGEST_TEXT]))
@@ -187,25 +173,25 @@ class Conversation:
         return Replied(work.key, reply=reply)
 
     async def _summarize(self, me: Actor, work: Summarize) -> Summarized:
-        request = summary_request(self._summarizer or self._request.model, work.turns)
-        reply = await self._context.chat(me, request, node=self._talk.node, need_text=True)
+        request = summary_request(self.summarizer or self.request.model, work.turns)
+        reply = await self.context.chat(me, request, node=self.talk.node, need_text=True)
         return Summarized(work.key, summary=reply.text.strip())
 
     async def _look_around(self, me: Actor, work: LookAround) -> LookedAround:
-        renewed = None if self._renewal is None else await self._renewal(me)
+        renewed = None if self.renewal is None else await self.renewal(me)
         return LookedAround(work.key, offered=None if renewed is None else self._renew(renewed))
 
     def _renew(self, renewed: Renewed) -> tuple[OfferedTool, ...]:
         """Play and offer these from now on; what the decider is told of them."""
-        self._player.tools = {**renewed.unlisted, **{tool.name: tool for tool in renewed.tools}}
+        self.player.tools = {**renewed.unlisted, **{tool.name: tool for tool in renewed.tools}}
         self._offer(renewed.tools)
         if renewed.system is not None:
-            self._request = msgspec.structs.replace(self._request, system=renewed.system)
+            self.request = msgspec.structs.replace(self.request, system=renewed.system)
         listed = [_offered(tool, tool.name, listed=True) for tool in renewed.tools]
         return (*listed, *(_offered(tool, name, listed=False) for name, tool in renewed.unlisted.items()))
 
     def _offer(self, tools: Iterable[Tool]) -> None:
-        self._request = msgspec.structs.replace(self._request, tools=tuple(tool.spec for tool in tools))
+        self.request = msgspec.structs.replace(self.request, tools=tuple(tool.spec for tool in tools))
 
 
 def _offered(tool: Tool, name: str, *, listed: bool) -> OfferedTool:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import trio
@@ -31,19 +31,16 @@ from ....protocol.errors import CallboardError, ShuttingDown, TimedOut
 from ....protocol.failure import Failure
 from ....protocol.messages import ChildEnded, EscalationClosed, EscalationNoted, FamilyCalled, FromBelow
 from ....protocol.permissions import Permissions
+from ....protocol.questions import Question
+from ....supervisors import Actor, End
 from ....supervisors.escalation import NOTED, PASS, Verdict
 from ....supervisors.ref import describe
-from ..context import AgentCall
+from ..context import AgentCall, RunContext
 from ..letters import PostOffice, Seat
 from ..record import ChildRecord, Record
 from ..tools.tool import Arguments, Decided, Json
 from .family import NAME, ask_decider
 from .summary import summarized
-
-if TYPE_CHECKING:
-    from ....protocol.questions import Question
-    from ....supervisors import Actor, End
-    from ..context import RunContext
 
 
 class _Child(msgspec.Struct, eq=False):

@@ -14,16 +14,14 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from ....protocol.errors import ToolFailed
 from ....protocol.messages import CallAnswered, FamilyCalled
+from ....supervisors import Actor
 from ..tools.tool import TIMEOUT, Arguments, Decided, Json, Tool, ToolSpec
-
-if TYPE_CHECKING:
-    from ....supervisors import Actor
 
 Schema = dict[str, Json]
 

@@ -9,11 +9,11 @@ import msgspec
 
 from ....protocol.errors import CallboardError, ToolFailed
 from ....protocol.knowledge import Hit
+from ....supervisors import Actor
 from ..tools.tool import Arguments, Json, Tool
 from .family import family_tool, number, text, whole_number
 
 if TYPE_CHECKING:
-    from ....supervisors import Actor
     from ..knowledge.of_run import RunKnowledge
     from ..knowledge.recipe import Recipe
 

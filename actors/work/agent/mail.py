@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from ....protocol.messages import FamilyCalled, Letter, Payload, Text
+from ....supervisors import Actor
 from ..letters import PARENT, Address, PostOffice, Seat
 from ..tools.tool import Arguments, Json, Tool, shortened
 from .family import ask_decider, family_tool, refused, text
-
-if TYPE_CHECKING:
-    from ....supervisors import Actor
 
 LONGEST = 64_000
 """Characters of one letter."""

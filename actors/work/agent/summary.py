@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from ....protocol.chat import ChatRequest, UserTurn
 from ....protocol.errors import CallboardError, ShuttingDown
+from ....supervisors import Actor
 from ..tools.tool import shortened
 
 if TYPE_CHECKING:
-    from ....supervisors import Actor
     from ..context import RunContext
 
 READ = 400_000

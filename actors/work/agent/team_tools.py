@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from ....supervisors import Actor
 from ..tools.tool import Arguments, Json, Tool
 from .family import Schema, family_tool, number, text
 
 if TYPE_CHECKING:
-    from ....supervisors import Actor
     from .children import Children
 
 _CHILD = {"id": text("Id of the child, as agent__spawn returned it.")}

@@ -9,17 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
 from ....protocol.errors import NobodyToAsk, Saturated, ToolFailed
-from ....protocol.questions import Question
+from ....protocol.questions import Answer, Question, QuestionKind
+from ....supervisors import Actor
 from ....supervisors.escalation import QuestionTimeout
 from ..tools.tool import Arguments, Json, Tool
 from .family import family_tool, read_texts, text, texts
-
-if TYPE_CHECKING:
-    from ....protocol.questions import Answer, QuestionKind
-    from ....supervisors import Actor
 
 FALLBACK = "Make your best judgment and proceed"
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, TypeVar, final
+from typing import TypeVar, final
 
 import msgspec
 import trio
@@ -36,6 +36,7 @@ from .....protocol.mcp.model import (
     ResourceTemplate,
     Tool,
 )
+from .....supervisors import Actor
 from ..links import texts
 from ..links.link import Caller, Host, Json, Link, Outgoing
 from ..links.mirrored import Paths, header_paths, param_headers
@@ -43,9 +44,6 @@ from . import lists
 from .handshake import Abilities, Agreed, Handshake
 from .listening import ACKNOWLEDGED, CHANGES, Listening
 from .questions import Asked, Questions, pages
-
-if TYPE_CHECKING:
-    from .....supervisors import Actor
 
 MAX_PENDING = 1024
 """Requests under way on one connection."""

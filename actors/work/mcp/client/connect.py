@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TYPE_CHECKING, Never
+from typing import Never
 
 import trio
 
@@ -20,15 +20,13 @@ from .....protocol.errors import ActorFailed, CallboardError, McpLost
 from .....protocol.mcp.config import Server
 from .....protocol.mcp.model import HANDSHAKE, LogMessage
 from .....protocol.version import VERSION
+from .....supervisors import Actor, Ref
 from .....supervisors.process import ProcessStop
 from ..links import texts
 from ..links.link import Host, Link
 from ..links.stdio import StdioLink, open_stdio
 from .client import McpClient
 from .handshake import Abilities
-
-if TYPE_CHECKING:
-    from .....supervisors import Actor, Ref
 
 __all__ = ["Abilities", "connect"]
 

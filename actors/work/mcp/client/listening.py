@@ -9,16 +9,13 @@ acknowledgement may grow old unnoticed, so the client waits for that.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Never, Protocol, final
+from typing import Never, Protocol, final
 
 import trio
 
 from .....protocol.errors import HttpRefused, McpError, McpLost
-from .....supervisors import Backoff
+from .....supervisors import Actor, Backoff, Ref
 from ..links.link import Json, Link
-
-if TYPE_CHECKING:
-    from .....supervisors import Actor, Ref
 
 _UPDATED = "notifications/resources/updated"
 CHANGES = {f"notifications/{kind}/list_changed": kind for kind in ("tools", "resources", "prompts")} | {_UPDATED: ""}

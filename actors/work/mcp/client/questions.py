@@ -9,18 +9,16 @@ the connection's owner and answered as for the oldest of them; but if they are o
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Never, final
+from typing import Never, final
 
 import msgspec
 
 from .....protocol import jsonrpc
 from .....protocol.errors import ActorFailed, CallboardError, McpError, ShuttingDown
 from .....protocol.mcp.model import URL_ELICITATION_REQUIRED
+from .....supervisors import Actor, End, Ref
 from ..links.link import Caller, Host, Json
 from .handshake import Abilities
-
-if TYPE_CHECKING:
-    from .....supervisors import Actor, End, Ref
 
 AT_ONCE = 64
 """Questions of one server that are open at the same time."""

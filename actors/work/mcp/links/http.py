@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import httpx
 import msgspec
@@ -31,16 +31,13 @@ import trio
 from .....protocol.errors import McpError, McpLost, McpUnsent, ShuttingDown
 from .....protocol.jsonrpc import Failure, Message, Notification, Request, Result, encode_request
 from .....protocol.mcp.config import Server
-from .....supervisors import Backoff
+from .....supervisors import Actor, Backoff
 from ....io.http.sse import SseParser
 from .link import Outgoing, Receiver
 from .mirrored import header_value
 from .texts import described, refused
 from .web import EVENTS, JSON, Web, content_type
 from .weblink import INITIALIZED, WebLink, version_in
-
-if TYPE_CHECKING:
-    from .....supervisors import Actor
 
 DELETE_WITHIN = 1.0
 

@@ -11,15 +11,13 @@ What the server sends by itself goes to a `Receiver`, in whichever task reads it
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
 from .....protocol.jsonrpc import Notification, Request
 from .....protocol.mcp.model import Progress
-
-if TYPE_CHECKING:
-    from .....supervisors import Actor
+from .....supervisors import Actor
 
 Json: TypeAlias = Any
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import httpx
 import msgspec
@@ -17,14 +17,12 @@ import trio
 from .....protocol.errors import ActorFailed, McpError, McpLost
 from .....protocol.jsonrpc import Failure, Message, Notification, Request, Result, encode_request
 from .....protocol.mcp.config import Server
+from .....supervisors import Actor
 from ....io.http.sse import SseEvent, SseParser
 from .link import Outgoing, Receiver
 from .texts import described, refused
 from .web import BAD_URL, EVENTS, Web, content_type, within_origin
 from .weblink import WITHIN, WebLink
-
-if TYPE_CHECKING:
-    from .....supervisors import Actor
 
 _LISTENING = "the event stream"
 

@@ -25,7 +25,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, final
+from typing import final
 
 import msgspec
 import outcome
@@ -34,14 +34,12 @@ import trio
 from .....protocol import jsonrpc
 from .....protocol.errors import McpError, McpLost, McpUnsent, ProcessError
 from .....protocol.mcp.config import Server
+from .....supervisors import Actor
 from .....supervisors.process import Process, start_process
 from .....supervisors.spawn import is_dead, wait_for_death
 from . import texts
 from .lines import HEAD, JUNK, TAIL, Lines, TooLong, id_in
 from .link import Json, Outgoing, Receiver
-
-if TYPE_CHECKING:
-    from .....supervisors import Actor
 
 OUTBOX = 16 * 1024 * 1024
 """Bytes that wait for a server to read them."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 import msgspec
 import trio
@@ -18,11 +17,9 @@ import trio
 from .....protocol.errors import McpError, McpLost, McpUnsent, ShuttingDown
 from .....protocol.jsonrpc import encode_notification
 from .....protocol.mcp.model import META_VERSION
+from .....supervisors import Actor
 from .link import Json, Outgoing, Receiver
 from .web import UNKNOWN, Web
-
-if TYPE_CHECKING:
-    from .....supervisors import Actor
 
 WITHIN = 30.0
 """Seconds for a server to take a message."""

@@ -27,13 +27,12 @@ from .....protocol.events import (
 )
 from .....protocol.mcp.config import PoolSettings, Server
 from .....protocol.mcp.model import Implementation, LogMessage, Tool
-from .....supervisors import Breaker
+from .....supervisors import Actor, Breaker
 from .....supervisors.tally import Tally
 from ..throttle import Throttle
 from .catalog import Catalog, Catalogs
 
 if TYPE_CHECKING:
-    from .....supervisors import Actor
     from ..client.client import McpClient
     from ..client.handshake import Abilities
     from .leases import Key

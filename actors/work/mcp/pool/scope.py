@@ -26,14 +26,13 @@ import trio
 
 from .....protocol.errors import ConfigError, McpError, McpLost, McpUnsent, UsageError
 from .....protocol.mcp.config import Server, Share
+from .....supervisors import Actor, Lease
 from ..links.link import Caller, Json
 from .catalog import Catalog
-from .leases import Key
+from .leases import Key, Leases
 
 if TYPE_CHECKING:
-    from .....supervisors import Actor, Lease
     from ..client.client import McpClient
-    from .leases import Leases
     from .opening import Live
 
 NOT_AGAIN = "The call was not made again, since it may have done its work. The next one starts the server anew."

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -24,14 +24,12 @@ import trio
 
 from .....protocol.errors import CallboardError
 from .....protocol.events import Warned
+from .....protocol.mcp.config import Server
 from .....protocol.mcp.status import ServerStatus
+from .....supervisors import Actor
 from ....io.whole_file import replacing
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from .....protocol.mcp.config import Server
-    from .....supervisors import Actor
     from .catalog import Catalog
     from .opening import Live, Record
 

@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from .....protocol.agent import Agent
 from .....protocol.errors import ConfigError, InvalidFile
-from .....protocol.graph.model import Graph, LlmNode
+from .....protocol.graph.model import Graph, LlmNode, McpTools
 from .....protocol.mcp.config import WHOLE, Server, ToolMode, spelled_out
 from .....protocol.problems import errors_in
 from .names import owner_of, remedy
 
 if TYPE_CHECKING:
-    from .....protocol.agent import Agent
-    from .....protocol.graph.model import McpTools
     from ..pool.servers import Scope
     from .view import RunServers
 

@@ -10,17 +10,15 @@ A server's hints on a tool's effects are untrusted input, so they decide only as
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .....protocol.errors import ToolFailed
 from .....protocol.mcp.config import Server
 from .....protocol.mcp.model import Tool as ServerTool
+from .....supervisors import Actor
 from ...tools.tool import Arguments, Effect, Json, Tool, ToolSpec, shortened
 from .names import offered_name
 from .view import View
-
-if TYPE_CHECKING:
-    from .....supervisors import Actor
 
 _LONGEST_DESCRIPTION = 4_000
 _NOTHING = "(the tool returned nothing)"

@@ -10,19 +10,17 @@ Source: https://modelcontextprotocol.io/specification/2025-11-25/client/elicitat
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 from .....protocol.errors import McpError, NobodyToAsk, Saturated, ShuttingDown
 from .....protocol.events import Warned
 from .....protocol.jsonrpc import INVALID_PARAMS
 from .....protocol.questions import Question, QuestionKind
+from .....supervisors import Actor
 from .....supervisors.escalation import QuestionTimeout
 from ...tools.tool import shortened
 from .fields import Field, Unfit, read_field
-
-if TYPE_CHECKING:
-    from .....supervisors import Actor
 
 Json = Any
 

@@ -8,21 +8,19 @@ before. What `mcp_invoke_*` may do is decided as if the tool it names were calle
 from __future__ import annotations
 
 from collections.abc import Container
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import msgspec
 
 from .....protocol.errors import ToolFailed
 from .....protocol.mcp.model import Tool as ServerTool
 from .....protocol.problems import did_you_mean
+from .....supervisors import Actor
 from ...tools.tool import Arguments, Json, Run, Tool, ToolSpec, shortened
 from .direct import effect_of, without_bytes
 from .names import marked, meta_name, offered_name, other_name
 from .search import search
 from .view import UNREACHABLE, View
-
-if TYPE_CHECKING:
-    from .....supervisors import Actor
 
 FOUND, MOST_FOUND = 8, 20
 """How many tools a search returns if it does not say, and at most."""

@@ -12,12 +12,9 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
+from .....protocol.mcp.config import McpConfig
 from .....protocol.problems import did_you_mean
-
-if TYPE_CHECKING:
-    from .....protocol.mcp.config import McpConfig
 
 VERBS = ("search", "describe", "invoke")
 

@@ -24,19 +24,18 @@ from .....protocol.errors import ActorError, CallboardError, ConfigError, GraphM
 from .....protocol.events import Warned
 from .....protocol.mcp.config import ToolMode
 from .....protocol.mcp.model import Tool as ServerTool
+from .....protocol.permissions import Permissions as Rules
 from .....protocol.problems import did_you_mean
+from .....supervisors import Actor
 from ...tools.tool import Arguments, Json, Tool, ToolSpec
 from .chosen import Choice, Wanted
 from .direct import direct_tool
 from .meta import meta_tools
 from .names import VERBS, marked, meta_name, offered_name, other_name
-from .view import Talk, View
+from .view import Run, RunModel, Talk, View
 
 if TYPE_CHECKING:
-    from .....protocol.permissions import Permissions as Rules
-    from .....supervisors import Actor
     from ..pool.servers import Scope
-    from .view import Run, RunModel
 
 _CHARACTERS = 4
 """Of JSON, to a token; near enough for a budget."""

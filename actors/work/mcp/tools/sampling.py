@@ -21,11 +21,11 @@ from .....protocol.chat import AssistantTurn, ChatRequest, ImagePart, Part, Text
 from .....protocol.errors import ConfigError, LimitReached, McpError, ModelError, ToolFailed
 from .....protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND
 from .....protocol.mcp.config import Server
+from .....supervisors import Actor
 from ...tools.tool import Arguments, Json, Tool, ToolSpec
 from .names import offered_name
 
 if TYPE_CHECKING:
-    from .....supervisors import Actor
     from .view import Talk
 
 REFUSED = -1

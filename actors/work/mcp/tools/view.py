@@ -13,12 +13,16 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 import trio
 
+from .....protocol.chat import ChatReply, ChatRequest
 from .....protocol.errors import ConfigError, McpError, ToolFailed, UsageError
 from .....protocol.events import ToolProgress, Warned
 from .....protocol.jsonrpc import METHOD_NOT_FOUND
 from .....protocol.mcp.config import Server
 from .....protocol.mcp.model import Progress, Tool
+from .....protocol.permissions import Permissions as Rules
 from .....protocol.problems import did_you_mean
+from .....protocol.settings import Settings
+from .....supervisors import Actor
 from ...tools.files.asking import Clock
 from ...tools.tool import Arguments, Json, shortened
 from ..links.link import Caller
@@ -27,10 +31,6 @@ from .names import offered_name
 from .sampling import sample
 
 if TYPE_CHECKING:
-    from .....protocol.chat import ChatReply, ChatRequest
-    from .....protocol.permissions import Permissions as Rules
-    from .....protocol.settings import Settings
-    from .....supervisors import Actor
     from ...tools.permissions import Permissions
     from ..pool.servers import McpServers, Scope
 
