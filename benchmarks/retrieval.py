@@ -27,13 +27,12 @@ from harness import perl_faq
 from harness.perl_faq import Question
 
 from callboard.actors.io.directories import cache_dir
-from callboard.actors.work.knowledge.base.base import Base, Rerank
+from callboard.actors.work.knowledge.base.base import Base
 from callboard.actors.work.knowledge.base.build import build
 from callboard.actors.work.knowledge.base.generation import Fusion
 from callboard.actors.work.knowledge.base.model import Settings
 from callboard.actors.work.knowledge.embed.cache import EmbeddingCache, default_path
 from callboard.actors.work.knowledge.embed.embedders import DEFAULT, MINILM, Embedders
-from callboard.actors.work.knowledge.rerank import Rerankers
 from callboard.actors.work.knowledge.sources.gather import gather
 from callboard.actors.work.knowledge.split.split import SIZE, split
 from callboard.protocol.errors import ConfigError
@@ -66,7 +65,7 @@ class Way(NamedTuple):
     words: bool
     vectors: bool
     fusion: Fusion = "weighted"
-    rerank: Rerank | None = None
+    rerank: bool = False
 
 
 KEYWORD, VECTOR = Way("keyword", True, False), Way("vector", False, True)
@@ -100,7 +99,7 @@ async def compare(me: Actor, model: str, size: int, place: Path, given: Given) -
     base = await Base.open(directory)
     ways = [KEYWORD, VECTOR, HYBRID, RANKS]
     if given.rerank is not None:
-        ways.append(Way(f"hybrid, reranked by {MINILM}", True, True, rerank=given.rerank))
+        ways.append(Way(f"hybrid, reranked by {MINILM}", True, True, rerank=True))
     print(f"\n{model}, chunks of {size}: {report.chunks:,} chunks, built in {took:.0f} s")
     print(f"  {'':32}{'recall@5':>10}{'MRR':>8}{'of all':>12}{'MRR':>8}{'ms':>8}")
     figures = {}
@@ -109,11 +108,11 @@ async def compare(me: Actor, model: str, size: int, place: Path, given: Given) -
 
             async def ask(question: Question, number: int, top_k: int, way: Way = way) -> Retrieved:
                 return await base.retrieve(
-                    question.text if way.words or way.rerank else "",
+                    question.text if way.words else "",
                     vectors[number] if way.vectors else None,
                     top_k=top_k,
                     fusion=way.fusion,
-                    rerank=way.rerank,
+                    rerank=partial(given.rerank, question.text) if way.rerank and given.rerank else None,
                 )
 
             rest, every, wait = await measured(ask, given.questions)
@@ -138,7 +137,7 @@ class Given(NamedTuple):
     documents: Path
     questions: Sequence[Question]
     embedders: Embedders
-    rerank: Rerank | None
+    rerank: Callable[[str, Sequence[str]], Awaitable[Sequence[float]]] | None
 
 
 async def compare_all(options: argparse.Namespace, documents: Path, questions: Sequence[Question]) -> bool:
@@ -148,10 +147,9 @@ async def compare_all(options: argparse.Namespace, documents: Path, questions: S
         async with (
             Root() as root,
             Embedders(settings, os.environ, owner=root, cache=cache) as embedders,
-            Rerankers(settings, os.environ, embedders) as rerankers,
         ):
             try:
-                rerank = partial(rerankers.of(MINILM).rerank, root.actor) if options.rerank else None
+                rerank = partial(embedders.reranker(MINILM).rerank, root.actor) if options.rerank else None
                 given = Given(documents, questions, embedders, rerank)
                 met = [
                     await compare(root.actor, model, size, Path(place), given)

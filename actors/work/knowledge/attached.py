@@ -24,21 +24,19 @@ from html import escape
 from pathlib import Path
 from typing import final
 
-import trio
-
-from ....protocol.errors import ProcessError, TimedOut, UsageError
+from ....protocol.errors import UsageError
 from ....protocol.events import Warned
 from ....protocol.knowledge import Document, Retrieved, Unreadable
 from ....supervisors.actor import Actor
-from ....supervisors.process import run_process
 from ...io.last_reply import last_reply
 from .base.base import Base
 from .base.build import build
+from .base.passages import as_query
 from .embed.embedder import Embedder
-from .prompting import as_query
-from .reading.bounds import CantRead, megabytes
-from .reading.read import Raw, read
-from .sources.found import Held, SourceSettings
+from .progress import listed
+from .reading.bounds import CantRead
+from .reading.read import Raw
+from .sources.found import Held, SourceContext, SourceSettings
 from .sources.gather import gather
 from .sources.specs import is_wild, parse
 from .split.split import split
@@ -55,9 +53,6 @@ PASSAGES = 20
 COMMAND_SECONDS = 60.0
 
 LAST_REPLY = "%%"
-
-_SHOWN = 3
-"""Names that a warning lists."""
 
 
 def check(files: Sequence[str], loaders: Collection[str] = (), *, base: Path | None = None) -> None:
@@ -107,7 +102,7 @@ async def attached(
     """
     if not files:
         return ""
-    reading = _Reading(me, settings, environ, base or Path.cwd())
+    reading = _Reading(SourceContext(me, base or Path.cwd(), settings, environ, environ, None))
     for text in files:
         await reading.add(text)
     reading.tell_unreadable()
@@ -129,12 +124,8 @@ def _command(text: str) -> str | None:
 class _Reading:
     """Reads what is attached, one after the other, each source once."""
 
-    def __init__(self, me: Actor, settings: SourceSettings, environ: Mapping[str, str], base: Path) -> None:
-        self._me = me
-        self._settings = settings
-        self._environ = environ
-        self._base = base
-        self._limiter = trio.CapacityLimiter(1)
+    def __init__(self, context: SourceContext) -> None:
+        self._context = context
         self.sources: dict[str, list[Document]] = {}
         self.characters = 0
         self._unreadable: list[Unreadable] = []
@@ -155,15 +146,14 @@ class _Reading:
         """Warn about what could not be read beside something that could."""
         if not self._unreadable:
             return
-        told = [f"{each.source} ({each.reason})" for each in self._unreadable[:_SHOWN]]
-        rest = len(self._unreadable) - len(told)
-        message = f"not attached, since it can't be read: {'; '.join(told)}{f'; and {rest} more' if rest else ''}"
-        self._me.emit(Warned(code="files_unreadable", message=message))
+        told = listed([f"{each.source} ({each.reason})" for each in self._unreadable], "; ")
+        message = f"not attached, since it can't be read: {told}"
+        self._context.me.emit(Warned(code="files_unreadable", message=message))
 
     async def _gather(self, text: str) -> None:
         before, failed = len(self.sources), len(self._unreadable)
-        found = gather(self._me, [text], base=self._base, environ=self._environ, settings=self._settings)
-        known = False
+        here, known = self._context, False
+        found = gather(here.me, [text], base=here.base, environ=here.environ, settings=here.settings)
         async with aclosing(found) as findings:
             async for finding in findings:
                 if isinstance(finding, Unreadable):
@@ -191,7 +181,7 @@ class _Reading:
 
     def _last_reply(self) -> Document:
         try:
-            reply = last_reply(self._environ)
+            reply = last_reply(self._context.environ)
         except OSError as error:
             raise UsageError(f"-f {LAST_REPLY}: the last reply can't be read: {error.strerror}") from error
         if reply is None:
@@ -199,33 +189,11 @@ class _Reading:
         return Document(source="the last reply", text=reply, kind="markdown")
 
     async def _printed(self, command: str) -> Document:
-        name, most = f"`{command}`", self._settings.bounds.text
+        name, context = f"`{command}`", self._context
+        hint = "\n    append `|| true` to the command if that is as it should be"
         try:
-            done = await run_process(
-                self._me,
-                ["/bin/sh", "-c", command],
-                name="attached",
-                env=self._environ,
-                cwd=self._base,
-                output_limit=most,
-                on_overflow="kill",
-                timeout=COMMAND_SECONDS,
-            )
-        except TimedOut as error:
-            raise UsageError(f"-f {name}: it did not end within {COMMAND_SECONDS:g} s and was ended") from error
-        except ProcessError as error:
-            raise UsageError(f"-f {name}: {error}") from error
-        if done.truncated:
-            raise UsageError(f"-f {name}: it prints more than {megabytes(most)}")
-        if done.status != 0:
-            said = done.stderr_tail.strip()[-500:] or "it wrote nothing to stderr"
-            how = f"ended with status {done.status}" if done.signal is None else f"died of signal {done.signal}"
-            raise UsageError(
-                f"-f {name}: it {how}: {said}\n    append `|| true` to the command if that is as it should be"
-            )
-        try:
-            raw = Raw(source=name, data=done.stdout, path="printed.txt")
-            contents = await read(self._me, raw, self._settings.bounds, self._limiter)
+            data = await context.printed(["/bin/sh", "-c", command], "attached", seconds=COMMAND_SECONDS, hint=hint)
+            contents = await context.read(Raw(source=name, data=data, path="printed.txt"))
         except CantRead as error:
             raise UsageError(f"-f {name}: {error}") from error
         return contents.documents[0]

@@ -14,9 +14,9 @@ from ....protocol.knowledge import Retrieved
 from ....protocol.questions import Question
 from ..models import weights
 from .attached import attached
+from .base.passages import together, with_knowledge
 from .embed import local
 from .progress import Telling, listed
-from .prompting import together, with_knowledge
 from .recipe import Recipe
 from .service import Knowledge
 from .split.split import OVERLAP

@@ -35,16 +35,15 @@ from ....supervisors.pool import Pool
 from ....supervisors.statistics import PoolStatistics
 from ...io.directories import cache_dir
 from .base import build as building
-from .base.base import TOP_K, Base, Changes, Rerank, changes
+from .base.base import TOP_K, Base, Changes, changes
 from .base.layout import Layout, told
 from .base.model import BuildReport, Meta, Progress, Settings
+from .base.passages import as_query
 from .embed.cache import EmbeddingCache, default_path
 from .embed.embedder import Embedder
 from .embed.embedders import Embedders
 from .progress import Telling, tell_built
-from .prompting import as_query
 from .recipe import Recipe, encoded
-from .rerank import Rerankers
 from .sources.found import Finding, SourceSettings
 from .sources.gather import gather
 from .sources.specs import parse
@@ -80,7 +79,6 @@ class Knowledge:
         self.environ = environ
         cache = EmbeddingCache(default_path(environ))
         self.embedders = Embedders(settings, environ, owner=owner, cache=cache, on_usage=self._used)
-        self._rerankers = Rerankers(settings, environ, self.embedders, on_usage=self._used)
         self.sources = SourceSettings(loaders=settings.document_loaders, allow_private=settings.rag_private_pages)
         self._pool: Pool[str, Base] = Pool(owner, _opened, name="knowledge", idle_ttl=IDLE)
         self._seen: dict[Recipe, tuple[float, Changes]] = {}
@@ -89,7 +87,6 @@ class Knowledge:
 
     async def aclose(self) -> None:
         """Close connections and caches. Bases and engines end with their owner."""
-        await self._rerankers.aclose()
         await self.embedders.aclose()
 
     @property
@@ -295,13 +292,14 @@ class Knowledge:
                 model = base.meta.model
                 embedder = self.embedders.of(model, batch=settled.batch_size)
                 [vector] = await embedder.embed(me, [text], query=True)
+            reranker = self.embedders.reranker(settled.reranker_model) if rerank and settled.reranker_model else None
             found = await base.retrieve(
                 text if mode != "vector" else "",
                 vector,
                 top_k=top_k or settled.top_k or TOP_K,
                 filters=filters,
                 min_score=min_score,
-                rerank=self._reranked(me, text, settled) if rerank and settled.reranker_model else None,
+                rerank=partial(reranker.rerank, me, text) if reranker else None,
             )
         if me.stream.heard:
             me.emit(
@@ -334,15 +332,6 @@ class Knowledge:
             yield base
         finally:
             lease.release()
-
-    def _reranked(self, me: Actor, text: str, recipe: Recipe) -> Rerank:
-        """The recipe's reranker, which always gets the query, also where its words were not looked for."""
-        reranker = self._rerankers.of(recipe.reranker_model or "")
-
-        async def rerank(_: str, texts: Sequence[str]) -> Sequence[float]:
-            return await reranker.rerank(me, text, texts)
-
-        return rerank
 
     # --- what it uses --------------------------------------------------------------------------------------------
 

@@ -42,8 +42,8 @@ RERANKED = 4
 
 EXPORTED_AT_ONCE = 500
 
-Rerank: TypeAlias = Callable[[str, Sequence[str]], Awaitable[Sequence[float]]]
-"""Given the query and texts, how well each text answers it: one score per text, the higher the better."""
+Rerank: TypeAlias = Callable[[Sequence[str]], Awaitable[Sequence[float]]]
+"""How well each of these texts answers the query: one score per text, the higher the better."""
 
 
 @final
@@ -110,7 +110,7 @@ class Base:
             ranked = await self._in_thread(find)
         found = [(row, score) for row, score in ranked if score > min_score]
         if rerank and found:
-            found = await _reranked(rerank, text, found)
+            found = await _reranked(rerank, found)
         return await self._in_thread(partial(retrieved, found[:top_k]))
 
     async def sources(self) -> list[Known]:
@@ -177,8 +177,8 @@ async def _opened(layout: Layout, limiter: trio.CapacityLimiter) -> Generation:
     return await trio.to_thread.run_sync(Generation, layout, limiter=limiter)
 
 
-async def _reranked(rerank: Rerank, text: str, found: Sequence[tuple[Row, float]]) -> list[tuple[Row, float]]:
-    scores = await rerank(text, [embedded_text(row.chunk) for row, _ in found])
+async def _reranked(rerank: Rerank, found: Sequence[tuple[Row, float]]) -> list[tuple[Row, float]]:
+    scores = await rerank([embedded_text(row.chunk) for row, _ in found])
     ranked = best_first(dict(enumerate(map(float, scores))))
     return [(found[place][0], score) for place, score in ranked]
 

@@ -1,4 +1,4 @@
-"""Which embedder a model's id means.
+"""Which embedder, or reranker, a model's id means.
 
     embedders = Embedders(settings, os.environ, owner=root, cache=EmbeddingCache(default_path(os.environ)))
     embedder = embedders.of("local:static")
@@ -25,12 +25,14 @@ from .....supervisors.actor import Actor
 from .....supervisors.root import Root
 from ...models import weights
 from ...models.catalog import Access, Catalog
+from ...models.codec import bearer
 from ...models.engines import EMBEDDED_TOKENS, LocalEngines, require_engine
 from . import local
 from .cache import Cached, EmbeddingCache
 from .codecs import BY_TYPE, COMPATIBLE
 from .embedder import Embedder
 from .remote import Clients, Connect, OnUsage, Remote
+from .rerank import MiniLM, RemoteReranker, Reranker
 
 if TYPE_CHECKING:
     from ...models.client import Endpoint
@@ -45,7 +47,7 @@ THREADS = 2
 
 
 class Embedders:
-    """All embedders of a process. Call `aclose` at the end, or use it as an async context manager.
+    """All embedders and rerankers of a process. Call `aclose` at the end, or use it as an async context manager.
 
     Args:
         settings: what `config.yaml` says.
@@ -73,6 +75,7 @@ class Embedders:
         self._clients = Clients(environ, on_usage, rng)
         self._limiter = trio.CapacityLimiter(THREADS)
         self._embedders: dict[tuple[str, int | None], Embedder] = {}
+        self._rerankers: dict[str, Reranker] = {}
         self._engines: LocalEngines | None = None
 
     async def __aenter__(self) -> Self:
@@ -84,6 +87,7 @@ class Embedders:
     async def aclose(self) -> None:
         """Close every connection and the cache. The engine ends with its owner."""
         self._embedders.clear()
+        self._rerankers.clear()
         await self._clients.aclose()
         if self._cache is not None:
             await self._cache.aclose()
@@ -102,6 +106,20 @@ class Embedders:
         if embedder is None:
             embedder = self._embedders[model, batch] = self._made(self._catalog.access(model, "embedding"), batch)
         return embedder
+
+    def reranker(self, model: str) -> Reranker:
+        """The reranker for a model's id; the same one every time. Raises like `of`."""
+        reranker = self._rerankers.get(model)
+        if reranker is None:
+            access = self._catalog.access(model, "reranker")
+            if access.client.type != "local":
+                reranker = RemoteReranker(self._clients.to(access, bearer(access.key)), access)
+            elif access.id == MINILM:
+                reranker = MiniLM(self.of(MINILM))
+            else:
+                raise ConfigError(f"unknown local reranker model '{access.id}'; known is {MINILM}")
+            self._rerankers[model] = reranker
+        return reranker
 
     def adopt(self, client: ClientSettings) -> str:
         """Know a client that `config.yaml` does not have; see `Catalog.adopt`."""

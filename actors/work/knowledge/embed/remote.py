@@ -287,7 +287,7 @@ class ModelClient:
 
 
 class Clients:
-    """All connections of embedders, or of rerankers.
+    """All connections of embedders and rerankers.
 
     Args:
         environ: for proxies and certificates.

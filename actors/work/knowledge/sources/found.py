@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 import msgspec
 import trio
 
+from .....protocol.errors import ProcessError, TimedOut
 from .....protocol.knowledge import Document, Unreadable
 from .....protocol.references import Secrets
-from ..reading.bounds import MIB, Bounds, CantRead
+from ..reading.bounds import MIB, Bounds, CantRead, megabytes
 from ..reading.read import Contents, Raw, read
 
 if TYPE_CHECKING:
@@ -87,6 +88,40 @@ class SourceContext(msgspec.Struct, frozen=True):
     async def read(self, raw: Raw) -> Contents:
         """What is in these bytes. Raises CantRead."""
         return await read(self.me, raw, self.settings.bounds, self.limiter)
+
+    async def printed(self, argv: Sequence[str], name: str, *, seconds: float, hint: str = "") -> bytes:
+        """What a command prints.
+
+        Args:
+            name: its actor's.
+            hint: what to do where its exit status alone makes it a failure.
+
+        Raises:
+            CantRead: it can't be started, fails, takes too long or prints too much.
+        """
+        from .....supervisors.process import run_process
+
+        most = self.settings.bounds.text
+        try:
+            done = await run_process(
+                self.me,
+                argv,
+                name=name,
+                env=self.environ,
+                cwd=self.base,
+                output_limit=most,
+                on_overflow="kill",
+                timeout=seconds,
+            )
+        except (ProcessError, TimedOut) as error:
+            raise CantRead(str(error)) from error
+        if done.truncated:
+            raise CantRead(f"it prints more than {megabytes(most)}")
+        if done.status != 0:
+            said = done.stderr_tail.strip()[-500:] or "it wrote nothing to stderr"
+            how = f"ended with status {done.status}" if done.signal is None else f"died of signal {done.signal}"
+            raise CantRead(f"it {how}: {said}{hint}")
+        return done.stdout
 
 
 class Found(ABC):

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, final
 import msgspec
 import trio
 
-from .....protocol.errors import ProcessError, TimedOut
 from .....protocol.json_values import UNREADABLE
 from .....protocol.knowledge import Document, Unreadable
 from .....protocol.references import expanded
@@ -106,34 +105,15 @@ async def output_of(context: SourceContext, name: str, command: str, target: str
     Raises:
         CantRead: it can't be started, fails, takes too long or makes too much.
     """
-    from .....supervisors.process import run_process
-
-    settings = context.settings
-    most = settings.bounds.text
     with _temporary("output") as output:
         argv, into_file = arguments(context, name, command, target, str(output))
         try:
-            done = await run_process(
-                context.me,
-                argv,
-                name=f"loader-{name}",
-                env=context.environ,
-                cwd=context.base,
-                output_limit=most,
-                on_overflow="kill",
-                timeout=settings.loader_seconds,
-            )
-        except (ProcessError, TimedOut) as error:
+            printed = await context.printed(argv, f"loader-{name}", seconds=context.settings.loader_seconds)
+        except CantRead as error:
             raise CantRead(f"its loader '{name}': {error}") from error
-        if done.truncated:
-            raise CantRead(f"its loader '{name}': {TOO_MUCH}")
-        if done.status != 0:
-            said = done.stderr_tail.strip()[-500:] or "it wrote nothing to stderr"
-            how = f"ended with status {done.status}" if done.signal is None else f"died of signal {done.signal}"
-            raise CantRead(f"its loader '{name}' {how}: {said}")
         if not into_file:
-            return done.stdout
-        if not output.is_file() or output.stat().st_size > most:
+            return printed
+        if not output.is_file() or output.stat().st_size > context.settings.bounds.text:
             raise CantRead(f"its loader '{name}' left {TOO_MUCH if output.is_file() else 'no output file'}")
         return await trio.to_thread.run_sync(output.read_bytes, limiter=context.limiter)
 

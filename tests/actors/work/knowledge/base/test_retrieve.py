@@ -92,7 +92,7 @@ async def test_a_reranker_sees_the_headings_as_well(library: Library) -> None:
     await library.build()
     seen: list[str] = []
 
-    async def rerank(_: str, texts: Sequence[str]) -> Sequence[float]:
+    async def rerank(texts: Sequence[str]) -> Sequence[float]:
         await trio.lowlevel.checkpoint()
         seen.extend(texts)
         return [1.0] * len(texts)
@@ -104,9 +104,8 @@ async def test_a_reranker_sees_the_headings_as_well(library: Library) -> None:
 async def test_a_reranker_has_the_last_word(base: Base) -> None:
     seen: list[str] = []
 
-    async def by_length(query: str, texts: Sequence[str]) -> Sequence[float]:
+    async def by_length(texts: Sequence[str]) -> Sequence[float]:
         await trio.lowlevel.checkpoint()
-        assert query == "cats"
         seen.extend(texts)
         return [-len(text) for text in texts]
 

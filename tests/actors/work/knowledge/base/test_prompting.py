@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from callboard.actors.work.knowledge.prompting import together, with_knowledge
+from callboard.actors.work.knowledge.base.passages import together, with_knowledge
 from callboard.protocol.knowledge import Hit, Retrieved
 
 

@@ -11,7 +11,6 @@ import pytest
 
 from callboard.actors.work.knowledge.embed.cache import EmbeddingCache
 from callboard.actors.work.knowledge.embed.embedders import Embedders
-from callboard.actors.work.knowledge.rerank import Rerankers
 from callboard.actors.work.models import weights
 from callboard.protocol.settings import Settings
 from callboard.supervisors import Root
@@ -33,9 +32,8 @@ async def test_what_answers_comes_before_what_shares_words(tmp_path: Path, ears:
     async with (
         Root() as root,
         Embedders(Settings(), os.environ, owner=root, cache=cache) as embedders,
-        Rerankers(Settings(), os.environ, embedders) as rerankers,
     ):
-        reranker = rerankers.of("local:minilm")
+        reranker = embedders.reranker("local:minilm")
         scores = await reranker.rerank(ears, QUERY, TEXTS)
         assert max(scores) == scores[1]
         assert min(scores) == scores[2]

@@ -14,7 +14,7 @@ from fake_models import FakeModels, Reply, Request
 
 from callboard.actors.work.knowledge.embed.embedders import Embedders
 from callboard.actors.work.knowledge.embed.remote import CHARACTERS
-from callboard.actors.work.knowledge.rerank import MiniLM, Reranker, Rerankers
+from callboard.actors.work.knowledge.embed.rerank import MiniLM, Reranker
 from callboard.protocol.chat import TokenUsage
 from callboard.protocol.errors import ConfigError, CredentialsError, ModelError, Unsupported, UpstreamError
 from callboard.protocol.settings import ClientSettings, ModelSettings, Settings
@@ -35,15 +35,15 @@ Make = Callable[..., Reranker]
 async def made(fake_model: FakeModels) -> AsyncIterator[Make]:
     """`made(type, **fields of the client)` is the reranker `fake:m` of the scripted server."""
     fake_model.answer_with(lambda request: Reply(raw=json.dumps({"results": results(request)}).encode()))
-    opened: list[Rerankers] = []
+    opened: list[Embedders] = []
 
     def make(type: str = "openai-compatible", *, on_usage: Any = None, **fields: Any) -> Reranker:
         options = {"api_base": fake_model.openai_base, "api_key": "sk-test", **fields}
         settings = Settings(clients=(ClientSettings(type=type, name="fake", **options),))
-        rerankers = Rerankers(settings, {}, Embedders(settings, {}), on_usage=on_usage, rng=Impatient())
-        opened.append(rerankers)
-        assert rerankers.of("fake:m") is rerankers.of("fake:m")
-        return rerankers.of("fake:m")
+        embedders = Embedders(settings, {}, on_usage=on_usage, rng=Impatient())
+        opened.append(embedders)
+        assert embedders.reranker("fake:m") is embedders.reranker("fake:m")
+        return embedders.reranker("fake:m")
 
     yield make
     for each in opened:
@@ -196,9 +196,9 @@ async def test_a_model_that_cannot_be_had_is_refused_with_what_to_do(
     models = (ModelSettings(name="c"), ModelSettings(name="r", type="reranker"))
     clients = (ClientSettings(type="openai-compatible", name="listed", api_base="http://x", models=models),)
     settings, environ = Settings(clients=clients), {"XDG_CACHE_HOME": str(tmp_path)}
-    async with Embedders(settings, environ) as embedders, Rerankers(settings, environ, embedders) as rerankers:
+    async with Embedders(settings, environ) as embedders:
         with pytest.raises(error, match=words):
-            rerankers.of(model)
+            embedders.reranker(model)
 
 
 @pytest.mark.parametrize(
@@ -206,5 +206,5 @@ async def test_a_model_that_cannot_be_had_is_refused_with_what_to_do(
 )
 async def test_providers_are_known_by_their_names(model: str, variable: str) -> None:
     environ = {variable: "k"}
-    async with Embedders(Settings(), environ) as embedders, Rerankers(Settings(), environ, embedders) as rerankers:
-        assert rerankers.of(model).model == model
+    async with Embedders(Settings(), environ) as embedders:
+        assert embedders.reranker(model).model == model

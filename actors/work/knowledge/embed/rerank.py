@@ -1,0 +1,118 @@
+"""A second look at what was found: how well each text answers a query, judged by a model that reads both.
+
+    reranker = embedders.reranker("cohere:rerank-v3.5")
+    found = await base.retrieve(query, vector, rerank=partial(reranker.rerank, me, query))
+
+Ids are `client:model`: a client of `config.yaml` of the type `cohere` or `openai-compatible`, one of these by its own
+name (`cohere`, `jina`, `voyageai`), and `local:minilm`, which needs no provider.
+
+Providers (Cohere, Jina, Voyage, vLLM, llama.cpp, Infinity, LocalAI and others) get POST {base}/rerank. They all took
+Cohere's shape, and differ in what they call the list of the answer and whom they repeat the texts to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import msgspec
+
+from .....protocol.errors import ModelError
+from ...models.catalog import Access
+from ...models.codec import read
+from ...models.gateway import Emitter
+from .embedder import Embedder
+from .remote import BYTES_PER_TOKEN, ModelClient, batches, shortened
+
+_BY_TYPE: Mapping[str, tuple[int, Mapping[str, Any]]] = {
+    "openai-compatible": (500, {"return_documents": False}),
+    "cohere": (1000, {}),
+}
+"""By the type of the client: texts in one request, and what only it is told."""
+
+
+class RemoteReranker:
+    """A reranker over HTTP: all texts of a query in one request, or in a few where that would be too much for one."""
+
+    def __init__(self, client: ModelClient, access: Access) -> None:
+        self.model = client.model
+        self._client = client
+        self._name = access.name
+        self._bytes = (access.model.max_tokens_per_chunk or access.model.max_input_tokens or 0) * BYTES_PER_TOKEN
+        self._most, self._more = _BY_TYPE[access.client.type]
+
+    async def rerank(self, me: Emitter, query: str, texts: Sequence[str]) -> list[float]:
+        """A score for each text, the higher the better. Scores of two calls can't be compared.
+
+        Every text is judged by itself: how they are put into requests makes no difference. What is beyond the tokens
+        that the model takes of a text can't be judged, and is not sent.
+
+        Args:
+            me: whom the events are about.
+
+        Raises:
+            ConfigError, CredentialsError: the model or its key is missing.
+            ModelError: the provider refused them, or its answer makes no sense.
+            UpstreamError: the tries are spent.
+            BudgetReached: the run's budget is used up.
+        """
+        scores: list[float] = []
+        sent = [shortened(text, self._bytes) for text in texts]
+        for _, batch in batches(sent, self._most):
+            body = {"model": self._name, "query": query, "documents": batch, **self._more}
+            answer = read(_decode, await self._client.post(me, "/rerank", msgspec.json.encode(body)))
+            found = self._in_order(answer, len(batch))
+            self._client.count(me, answer.usage.total_tokens if answer.usage else None)
+            scores += found
+        return scores
+
+    def _in_order(self, answer: _Answer, texts: int) -> list[float]:
+        """Exactly one score for each text, or ModelError."""
+        results = answer.results if answer.results is not None else answer.data or []
+        scores = {result.index: result.relevance_score for result in results}
+        if len(results) != texts or scores.keys() != set(range(texts)):
+            raise ModelError(f"{self.model} gave {len(results)} scores for {texts} texts, or not one for each of them")
+        return [scores[number] for number in range(texts)]
+
+
+class _Result(msgspec.Struct):
+    index: int
+    relevance_score: float
+
+
+class _Usage(msgspec.Struct):
+    total_tokens: float | None = None
+
+
+class _Answer(msgspec.Struct):
+    results: list[_Result] | None = None
+    data: list[_Result] | None = None
+    usage: _Usage | None = None
+
+
+_decode = msgspec.json.Decoder(_Answer).decode
+
+
+class MiniLM:
+    """`local:minilm` as a reranker: it reads query and texts apart and compares their vectors.
+
+    Less than a model that reads both at once can do, yet it needs no provider, and a base that was built with the quick
+    `local:static` is looked up in with MiniLM's judgement where it counts: at the top. Texts that were looked at once
+    are in the cache of embeddings.
+    """
+
+    def __init__(self, embedder: Embedder) -> None:
+        self.model = embedder.model
+        self._embedder = embedder
+
+    async def rerank(self, me: Emitter, query: str, texts: Sequence[str]) -> list[float]:
+        """See `RemoteReranker.rerank`. Scores are cosines."""
+        if not texts:
+            return []
+        [wanted] = await self._embedder.embed(me, [query], query=True)
+        vectors = await self._embedder.embed(me, texts)
+        scores: list[float] = (vectors @ wanted).tolist()
+        return scores
+
+
+Reranker: TypeAlias = RemoteReranker | MiniLM
