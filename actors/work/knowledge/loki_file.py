@@ -25,13 +25,16 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any, TypeVar, final
+from typing import IO, TYPE_CHECKING, Any, TypeVar, final
 
 import msgspec
 import trio
 import yaml
 
 from ....protocol.errors import KnowledgeError
+
+if TYPE_CHECKING:
+    from .recipe import Recipe
 
 T = TypeVar("T")
 
@@ -53,6 +56,18 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
     top_k: int = 5
     batch_size: int | None = None
     document_paths: tuple[str, ...] = ()
+
+    def filling(self, recipe: Recipe) -> Recipe:
+        """The recipe with this file's word for what it does not say. The model is the base's to say."""
+        return msgspec.structs.replace(
+            recipe,
+            documents=recipe.documents or self.document_paths,
+            chunk_size=recipe.chunk_size or self.chunk_size,
+            chunk_overlap=recipe.chunk_overlap if recipe.chunk_size else self.chunk_overlap,
+            reranker_model=recipe.reranker_model or self.reranker_model,
+            batch_size=recipe.batch_size or self.batch_size,
+            top_k=recipe.top_k or self.top_k,
+        )
 
 
 class Text(msgspec.Struct, frozen=True):

@@ -14,6 +14,7 @@ from ....protocol.knowledge import Retrieved
 from ....protocol.questions import Question
 from ..models import weights
 from .attached import attached
+from .base.model import Progress
 from .base.passages import together, with_knowledge
 from .embed import local
 from .progress import Telling, listed
@@ -22,11 +23,9 @@ from .service import Knowledge
 from .split.split import OVERLAP
 
 if TYPE_CHECKING:
-    from ....protocol.settings import ClientSettings
     from ....supervisors.actor import Actor
     from ..meter import Meter
     from .base.model import Meta
-    from .embed.embedder import Embedder
 
 
 @final
@@ -59,54 +58,35 @@ class RunKnowledge:
         for recipe in recipes:
             async with self._seen_to.setdefault(recipe.directory, trio.Lock()):
                 if recipe.directory not in self._ready:
-                    await make_ready(self._of(me), me, recipe, rebuild=self._rebuild, agreed=self._agreed)
+                    await make_ready(self.of(me), me, recipe, rebuild=self._rebuild, agreed=self._agreed)
                     self._ready.add(recipe.directory)
 
     async def retrieve(
         self, me: Actor, recipes: Sequence[Recipe], query: str, *, top_k: int | None = None, filters: Sequence[str] = ()
     ) -> Retrieved:
         """What these bases know about a query, each asked once. Raises as `Knowledge.retrieve` does."""
-        service = self._of(me)
+        service = self.of(me)
         distinct = {each.directory.absolute(): each for each in recipes}.values()
         return together([await service.retrieve(me, each, query, top_k=top_k, filters=filters) for each in distinct])
-
-    async def near(self, me: Actor, recipe: Recipe, query: str, *, top_k: int, above: float) -> Retrieved:
-        """What a base has that is near to a query, words left aside; hits have a cosine of more than `above`.
-
-        Raises as `Knowledge.retrieve` does.
-        """
-        return await self._of(me).retrieve(me, recipe, query, top_k=top_k, min_score=above, mode="vector")
-
-    async def model_of(self, me: Actor, recipe: Recipe) -> str | None:
-        """What made the vectors of the base that is there; None if there is none."""
-        meta = await self._of(me).meta(recipe)
-        return None if meta is None else meta.model
-
-    def adopt(self, me: Actor, client: ClientSettings) -> str:
-        """Know a client that `config.yaml` does not have, for embedding; see `Catalog.adopt`."""
-        return self._of(me).embedders.adopt(client)
-
-    def embedder(self, me: Actor, model: str | None = None) -> Embedder:
-        """See `Knowledge.embedder`."""
-        return self._of(me).embedder(model)
 
     async def prompt(self, me: Actor, recipes: Sequence[Recipe], prompt: str) -> str:
         """The prompt, with what these bases know about it."""
         if not recipes:
             return prompt
         found = await self.retrieve(me, recipes, prompt)
-        return with_knowledge(prompt, found, self._of(me).settings.rag_template)
+        return with_knowledge(prompt, found, self.of(me).settings.rag_template)
 
     async def attached(self, me: Actor, files: Sequence[str], prompt: str) -> str:
         """What is to stand before the prompt of the files that the user attached to it; "" for none."""
         if not files:
             return ""
-        service = self._of(me)
+        service = self.of(me)
         return await attached(
             me, files, prompt, settings=service.sources, environ=service.environ, embedder=service.embedder
         )
 
-    def _of(self, me: Actor) -> Knowledge:
+    def of(self, me: Actor) -> Knowledge:
+        """The process's knowledge, which counts what it does for this run."""
         service = self._service()
         service.charge(me.stream.run, self._meter)
         return service
@@ -145,66 +125,50 @@ async def make_ready(
         KnowledgeError: it is not there, and can't be built without asking, or is broken; says what to do.
     """
     async with knowledge.turn(recipe):
-        if rebuild:
-            await _build(knowledge, me, recipe, rebuild=True)
-        else:
-            await _see_to(knowledge, me, recipe, agreed=agreed)
-
-
-async def _see_to(knowledge: Knowledge, me: Actor, recipe: Recipe, *, agreed: bool) -> None:
-    meta = await knowledge.meta(recipe)
-    if meta is not None:
-        await _tell_stale(knowledge, me, recipe, meta)
-        return
-    if not await knowledge.takes_over(recipe) and not _is_enough(knowledge, recipe):
-        await _have_leave(knowledge, me, recipe, agreed=agreed)
-    await _build(knowledge, me, recipe)
+        meta = None if rebuild else await knowledge.meta(recipe)
+        if meta is not None:
+            await _tell_stale(knowledge, me, recipe, meta)
+            return
+        if not rebuild and not await knowledge.takes_over(recipe) and not _is_enough(knowledge, recipe):
+            await _have_leave(knowledge, me, recipe, agreed=agreed)
+        await _build(knowledge, me, recipe, rebuild=rebuild)
 
 
 # --- it is there ------------------------------------------------------------------------------------------------
 
 
 async def _tell_stale(knowledge: Knowledge, me: Actor, recipe: Recipe, meta: Meta) -> None:
-    said = _settings_that_differ(recipe, meta)
+    settings = meta.settings
+    overlap = settings.chunk_size // OVERLAP if settings.chunk_overlap is None else settings.chunk_overlap
+    differing = {
+        key: f"{key} is {wanted} now, and it was built with {was}"
+        for key, wanted, was in (
+            ("embedding_model", recipe.embedding_model, meta.model),
+            ("chunk_size", recipe.chunk_size, settings.chunk_size),
+            ("chunk_overlap", recipe.chunk_overlap, overlap),
+            ("language", recipe.language, settings.language),
+        )
+        if wanted is not None and wanted != was
+    }
+    said = list(differing.values())
     with trio.move_on_after(LOOK):
         changes = await knowledge.changes_lately(me, recipe)
         for how, names in (("changed", changes.changed), ("new", changes.added), ("gone", changes.removed)):
             if names:
                 said.append(f"{len(names)} {how} ({listed(names)})")
     if said:
+        command = "rebuild" if {"embedding_model", "language"} & differing.keys() else "build"
         message = (
             f"{recipe.what} is used as it was built, and by now it differs: {'; '.join(said)}; "
-            f"run: callboard kb {'rebuild' if _needs_rebuild(recipe, meta) else 'build'} {recipe.target}"
+            f"run: callboard kb {command} {recipe.target}"
         )
         me.emit(Warned(code="knowledge_stale", message=message, node=recipe.node))
-
-
-def _settings_that_differ(recipe: Recipe, meta: Meta) -> list[str]:
-    return [
-        f"{key} is {wanted} now, and it was built with {was}"
-        for key, wanted, was in (
-            ("embedding_model", recipe.embedding_model, meta.model),
-            ("chunk_size", recipe.chunk_size, meta.settings.chunk_size),
-            ("chunk_overlap", recipe.chunk_overlap, _overlap(meta)),
-            ("language", recipe.language, meta.settings.language),
-        )
-        if wanted is not None and wanted != was
-    ]
-
-
-def _overlap(meta: Meta) -> int:
-    said = meta.settings.chunk_overlap
-    return meta.settings.chunk_size // OVERLAP if said is None else said
-
-
-def _needs_rebuild(recipe: Recipe, meta: Meta) -> bool:
-    return recipe.embedding_model not in (None, meta.model) or recipe.language not in (None, meta.settings.language)
 
 
 # --- it is not --------------------------------------------------------------------------------------------------
 
 
-async def _build(knowledge: Knowledge, me: Actor, recipe: Recipe, *, rebuild: bool = False) -> None:
+async def _build(knowledge: Knowledge, me: Actor, recipe: Recipe, *, rebuild: bool) -> None:
     """Build it, after builds under way. An empty first base is a warning, one of nothing readable an error."""
     try:
         report = await knowledge.build(me, recipe, rebuild=rebuild)
@@ -244,9 +208,11 @@ async def _have_leave(knowledge: Knowledge, me: Actor, recipe: Recipe, *, agreed
         return
 
     telling = Telling(me, recipe.what)
-    await weights.pull(
-        me, local.PULLED_AS, knowledge.environ, lambda _, done, total: telling.say("pull", done, total or None)
-    )
+
+    def pulled(_: object, done: int, total: int) -> None:
+        telling(Progress(phase="pull", done=done, total=total or None))
+
+    await weights.pull(me, local.PULLED_AS, knowledge.environ, pulled)
 
 
 async def _is_allowed(me: Actor, recipe: Recipe, *, pulls: bool) -> bool:

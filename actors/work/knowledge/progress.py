@@ -42,14 +42,16 @@ class Telling:
     def __call__(self, progress: Progress) -> None:
         if self._also is not None:
             self._also(progress)
-        self.say(progress.phase, progress.done, progress.total, progress.seconds_left)
-
-    def say(self, phase: str, done: int, total: int | None, seconds_left: float | None = None) -> None:
-        """So far it is."""
         now = trio.current_time()
-        if self._me.stream.heard and (phase != self._phase or now - self._since >= EVERY):
-            self._phase, self._since = phase, now
-            event = KnowledgeBuilding(what=self._what, phase=phase, done=done, total=total, seconds_left=seconds_left)
+        if self._me.stream.heard and (progress.phase != self._phase or now - self._since >= EVERY):
+            self._phase, self._since = progress.phase, now
+            event = KnowledgeBuilding(
+                what=self._what,
+                phase=progress.phase,
+                done=progress.done,
+                total=progress.total,
+                seconds_left=progress.seconds_left,
+            )
             self._me.emit(event)
 
 

@@ -152,13 +152,10 @@ def _check(source: str, loaders: Sequence[str]) -> None:
     """See that it means something, and that a single file or directory is there."""
     spec = parse(source, loaders)
     if spec.kind == "path" and not is_wild(spec.target) and not Path(spec.target).expanduser().exists():
-        raise UsageError(f"{source}: there is no such file or directory{_no_loader(source)}")
-
-
-def _no_loader(source: str) -> str:
-    """A hint, where it looks like LOADER:PATH."""
-    name, colon, _ = source.partition(":")
-    return f", and `document_loaders` in config.yaml has no loader '{name}'" if colon and _NAME.fullmatch(name) else ""
+        name, colon, _ = source.partition(":")
+        is_loader = colon and _NAME.fullmatch(name)
+        hint = f", and `document_loaders` in config.yaml has no loader '{name}'" if is_loader else ""
+        raise UsageError(f"{source}: there is no such file or directory{hint}")
 
 
 def _at(directory: Path, config_dir: Path) -> Recipe:

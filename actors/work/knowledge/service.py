@@ -397,17 +397,7 @@ async def _filled(recipe: Recipe) -> Recipe:
     from .loki_file import read_head
 
     head = await trio.to_thread.run_sync(read_head, recipe.upstream)
-    if head is None:
-        return recipe
-    return msgspec.structs.replace(
-        recipe,
-        documents=recipe.documents or head.document_paths,
-        chunk_size=recipe.chunk_size or head.chunk_size,
-        chunk_overlap=recipe.chunk_overlap if recipe.chunk_size else head.chunk_overlap,
-        reranker_model=recipe.reranker_model or head.reranker_model,
-        batch_size=recipe.batch_size or head.batch_size,
-        top_k=recipe.top_k or head.top_k,
-    )
+    return recipe if head is None else head.filling(recipe)
 
 
 _LEFT_OUT = "not looked at"

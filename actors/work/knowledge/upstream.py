@@ -28,7 +28,7 @@ from ....protocol.knowledge import Chunk, Document, Unreadable
 from ..models.gateway import Emitter
 from .base.build import build
 from .base.model import BuildReport, Progress, Settings, Source
-from .loki_file import Head, Text, Whole, is_loki_file, read_whole
+from .loki_file import Text, Whole, is_loki_file, read_whole
 from .reading import kinds
 from .recipe import Recipe, encoded
 from .sources.found import Held
@@ -83,6 +83,12 @@ async def imported(
             f"{recipe.what}: {recipe.upstream} was built by Loki with '{head.embedding_model}', which queries need as"
             f" well: {error}; or have it built anew with another model: {ANEW}"
         ) from error
+    filled = msgspec.structs.replace(
+        head.filling(recipe),
+        embedding_model=head.embedding_model,
+        chunk_size=head.chunk_size,
+        chunk_overlap=head.chunk_overlap,
+    )
     sources = await trio.to_thread.run_sync(_sources, whole, recipe, recipe.upstream)
     if lost := sum(chunk.text not in source.vectors for source in sources for chunk in source.chunks):
         message = f"{recipe.upstream}: {lost} of its pieces have no vector that makes sense, and are embedded again"
@@ -100,25 +106,11 @@ async def imported(
             chunk_overlap=head.chunk_overlap,
             language=recipe.language or Settings().language,
         ),
-        recipe=encoded(filled(recipe, head)),
+        recipe=encoded(filled),
         on_progress=on_progress,
         wait=wait,
     )
     return msgspec.structs.replace(report, embedded=taken.made)
-
-
-def filled(recipe: Recipe, head: Head) -> Recipe:
-    """The recipe of a base that was taken over: how it was built is what the file says, the rest what people say."""
-    return msgspec.structs.replace(
-        recipe,
-        documents=recipe.documents or head.document_paths,
-        embedding_model=head.embedding_model,
-        chunk_size=head.chunk_size,
-        chunk_overlap=head.chunk_overlap,
-        reranker_model=recipe.reranker_model or head.reranker_model,
-        top_k=recipe.top_k or head.top_k,
-        batch_size=recipe.batch_size or head.batch_size,
-    )
 
 
 async def _each(sources: Sequence[_Text]) -> AsyncIterator[Source | Unreadable]:

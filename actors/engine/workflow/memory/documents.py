@@ -59,8 +59,9 @@ class Documents:
         """See `Store.recall`."""
         recipe = await self._there(me)
         above = min(question.threshold, 0.0) if self._by_words else question.threshold
-        found = await self._context.knowledge.near(
-            me, recipe, question.text, top_k=question.top_k, above=above - local.LEAST
+        above -= local.LEAST
+        found = await self._context.knowledge.of(me).retrieve(
+            me, recipe, question.text, top_k=question.top_k, min_score=above, mode="vector"
         )
         return [hit.text for hit in found.chunks]
 
@@ -85,7 +86,8 @@ class Documents:
             recipe = msgspec.structs.replace(recipe, embedding_model=local.WORDS)
             await knowledge.ready(me, [recipe])
         if self._recipe is None:
-            self._by_words = await knowledge.model_of(me, recipe) == local.WORDS
+            meta = await knowledge.of(me).meta(recipe)
+            self._by_words = meta is not None and meta.model == local.WORDS
             self._recipe = recipe
         return recipe
 

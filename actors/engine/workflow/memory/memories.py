@@ -224,7 +224,7 @@ class Memories:
         """The model's id."""
         context = self._context
         client = client_of(embedding.provider, embedding.base_url, embedding.api_key, context.settings, context.environ)
-        provider = embedding.provider if client is None else context.knowledge.adopt(me, client)
+        provider = embedding.provider if client is None else context.knowledge.of(me).embedders.adopt(client)
         return f"{provider}:{embedding.model}"
 
 

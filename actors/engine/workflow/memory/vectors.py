@@ -57,7 +57,7 @@ class OrWords:
     def model_for(self, me: Actor) -> str | None:
         """The model of a store whose file names none: words, if the usual one is not here; None for the usual one."""
         try:
-            self._context.knowledge.embedder(me)
+            self._context.knowledge.of(me).embedder()
         except ConfigError as error:
             if not self.stands_in(error):
                 return None  # who needs it learns what is wrong, and how to mend it
@@ -80,13 +80,14 @@ class OrWords:
         """See `Embedder.embed`."""
         try:
             if self._embedder is None:
-                self._embedder = self._context.knowledge.embedder(me, None if self._named is None else self._named(me))
+                named = None if self._named is None else self._named(me)
+                self._embedder = self._context.knowledge.of(me).embedder(named)
             return await self._embedder.embed(me, texts, query=query)
         except (ConfigError, ModelError, Unsupported) as error:
             if self.by_words or not self.stands_in(error):
                 raise
             self.warn(me, error)
-            self._embedder = self._context.knowledge.embedder(me, local.WORDS)
+            self._embedder = self._context.knowledge.of(me).embedder(local.WORDS)
             return await self._embedder.embed(me, texts, query=query)
 
     def stands_in(self, error: Exception) -> bool:

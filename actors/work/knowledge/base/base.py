@@ -23,7 +23,7 @@ import msgspec
 import trio
 
 from .....protocol.knowledge import Chunk, Retrieved, Unreadable
-from .catalogue import Kept, Known, Lost, Row, by_name
+from .catalogue import Kept, Known, Lost
 from .generation import Fusion, Generation, best_first
 from .layout import Layout
 from .model import Meta, Source, embedded_text, is_unicode, no_unicode
@@ -108,9 +108,11 @@ class Base:
         async with self._reading() as generation:
             find = partial(generation.find, text, vector, limit, tuple(sorted(set(filters))), fusion)
             ranked = await self._in_thread(find)
-        found = [(row, score) for row, score in ranked if score > min_score]
+        found = [each for each in ranked if each[1] > min_score]
         if rerank and found:
-            found = await _reranked(rerank, found)
+            scores = await rerank([embedded_text(row.chunk) for row, _ in found])
+            better = best_first(dict(enumerate(map(float, scores))))
+            found = [(found[place][0], score) for place, score in better]
         return await self._in_thread(partial(retrieved, found[:top_k]))
 
     async def sources(self) -> list[Known]:
@@ -177,12 +179,6 @@ async def _opened(layout: Layout, limiter: trio.CapacityLimiter) -> Generation:
     return await trio.to_thread.run_sync(Generation, layout, limiter=limiter)
 
 
-async def _reranked(rerank: Rerank, found: Sequence[tuple[Row, float]]) -> list[tuple[Row, float]]:
-    scores = await rerank([embedded_text(row.chunk) for row, _ in found])
-    ranked = best_first(dict(enumerate(map(float, scores))))
-    return [(found[place][0], score) for place, score in ranked]
-
-
 # --- what has changed since it was built: the same look that a build takes first, without doing anything
 
 
@@ -205,8 +201,8 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
 
 async def changes(base: Base, sources: AsyncIterable[Source | Unreadable]) -> Changes:
     """Compare a base with its sources. Reads only those whose size or time of change is another or unknown."""
-    known = by_name(await base.sources())
-    lost = by_name((await base.lost()).sources)
+    known = {each.source: each for each in await base.sources()}
+    lost = {each.source: each for each in (await base.lost()).sources}
     seen: set[str] = set()
     added: list[str] = []
     changed: list[str] = []

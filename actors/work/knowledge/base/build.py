@@ -98,7 +98,7 @@ async def build(
     async with _lock(layout, limiter, wait):
         start = partial(Ground, layout, embedder.model, embedder.dimension, settings, rebuild=rebuild)
         ground = await trio.to_thread.run_sync(start, limiter=limiter)
-        job = _Build(me, layout, limiter, ground, on_progress or _nobody)
+        job = _Build(me, layout, limiter, ground, on_progress or (lambda _: None))
         try:
             if recipe is not None:
                 await job.keep(recipe)
@@ -260,7 +260,9 @@ class _Build:
         total = await self._do(work.pending_count)
         began, last = trio.current_time(), 0
         while rows := await self._do(partial(work.pending, last, self._ground.settings.block)):
-            self._tell(Progress(phase="embed", done=self.embedded, total=total, seconds_left=self._left(began, total)))
+            pace = (trio.current_time() - began) / self.embedded if self.embedded else None
+            left = None if pace is None else pace * (total - self.embedded)
+            self._tell(Progress(phase="embed", done=self.embedded, total=total, seconds_left=left))
             matrix = await embedder.embed(self._me, [embedded_text(row.chunk) for row in rows])
             checked = partial(halves, matrix, len(rows), dimension, embedder.model)
             vectors = await trio.to_thread.run_sync(checked, limiter=self._limiter)
@@ -270,11 +272,6 @@ class _Build:
         if total:
             self._tell(Progress(phase="embed", done=self.embedded, total=total, seconds_left=0.0))
         return dimension
-
-    def _left(self, began: float, total: int) -> float | None:
-        if not self.embedded:
-            return None
-        return (trio.current_time() - began) / self.embedded * (total - self.embedded)
 
     # --- finishing -----------------------------------------------------------------------------------------------
 
@@ -291,10 +288,6 @@ class _Build:
 def _settled(mtime: float | None) -> float | None:
     """The time of change, unless that is so young that another change could have the same."""
     return mtime if mtime is not None and time.time() - mtime > YOUNG else None
-
-
-def _nobody(_: Progress) -> None:
-    pass
 
 
 @asynccontextmanager

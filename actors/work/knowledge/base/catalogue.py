@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, final
 from urllib.parse import quote
@@ -160,8 +160,3 @@ class Kept:
     def has(self, name: str) -> bool:
         """Whether that source is among it."""
         return name in self._names or any(name[:at] in self._names for at, letter in enumerate(name) if letter == "/")
-
-
-def by_name(sources: Sequence[Known]) -> Mapping[str, Known]:
-    """The sources by their names."""
-    return {each.source: each for each in sources}

@@ -41,6 +41,7 @@ class Generation:
 
     Attributes:
         meta: what it says of itself.
+        catalogue: its sources and chunks.
         readers: how many use it at this moment.
         retired: it is to be closed by the last of them.
     """
@@ -52,21 +53,18 @@ class Generation:
             self._lock = lock
             self.meta: Meta = layout.meta(number)
             home = layout.generation(number)
-            self._catalogue = Catalogue(home / "catalogue.sqlite")
-            opened.callback(self._catalogue.close)
+            self.catalogue = Catalogue(home / "catalogue.sqlite")
+            opened.callback(self.catalogue.close)
             self._words = Words(home / "words", self.meta.settings.language)
             self._vectors = open_vectors(home)
-            self._check()
+            self.catalogue.check()
+            found = len(self._words), len(self._vectors)
+            if found != (self.meta.chunks, self.meta.chunks):
+                raise ValueError(f"its words and vectors are of {found} chunks, not of {self.meta.chunks}")
             self._opened = opened.pop_all()
         self.readers = 0
         self.retired = False
         self._selections: dict[tuple[str, ...], Selection] = {}
-
-    def _check(self) -> None:
-        self._catalogue.check()
-        found = len(self._words), len(self._vectors)
-        if found != (self.meta.chunks, self.meta.chunks):
-            raise ValueError(f"its words and vectors are of {found} chunks, not of {self.meta.chunks}")
 
     def is_current(self, layout: Layout) -> bool:
         """Whether it is still the one to be read. A number says little: a base may have been removed and made anew."""
@@ -77,11 +75,6 @@ class Generation:
         """Give files and lock back."""
         del self._words, self._vectors
         self._opened.close()
-
-    @property
-    def catalogue(self) -> Catalogue:
-        """Its sources and chunks."""
-        return self._catalogue
 
     def find(
         self, text: str, vector: Floats | None, limit: int, filters: tuple[str, ...], fusion: Fusion
@@ -102,19 +95,13 @@ class Generation:
             ranked = by_ranks([number for number, _ in near], [number for number, _ in words], limit)
         else:
             weight = words_weight(self.meta.model)
-            ranked = weighted(self._cosines(vector, near, words), words, weight)
+            cosines = dict(near)
+            if vector is not None and (missing := [number for number, _ in words if number not in cosines]):
+                cosines |= self._vectors.similarity(vector, missing)
+            ranked = weighted(cosines, words, weight)
         ranked = ranked[:limit]
-        rows = self._catalogue.rows([number for number, _ in ranked])
+        rows = self.catalogue.rows([number for number, _ in ranked])
         return [(rows[number], score) for number, score in ranked]
-
-    def _cosines(
-        self, vector: Floats | None, near: Sequence[tuple[int, float]], words: Sequence[tuple[int, float]]
-    ) -> dict[int, float]:
-        cosines = dict(near)
-        missing = [number for number, _ in words if number not in cosines]
-        if vector is not None and missing:
-            cosines |= self._vectors.similarity(vector, missing)
-        return cosines
 
     def _direction(self, vector: Floats) -> Floats | None:
         """The vector with length 1; None if it has no direction, as for a text without a word that the model knows."""
@@ -136,8 +123,8 @@ class Generation:
         if (known := self._selections.get(filters)) is not None:
             return known
         fits = re.compile("|".join(map(fnmatch.translate, filters))).match
-        documents = [id for id, source in self._catalogue.documents() if fits(source)]
-        selection = Selection(documents, np.sort(np.array(self._catalogue.numbers(documents), dtype=np.int64)))
+        documents = [id for id, source in self.catalogue.documents() if fits(source)]
+        selection = Selection(documents, np.sort(np.array(self.catalogue.numbers(documents), dtype=np.int64)))
         if len(self._selections) >= MOST_SELECTIONS:
             self._selections.clear()
         self._selections[filters] = selection

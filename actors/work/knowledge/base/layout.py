@@ -21,8 +21,8 @@ import os
 import shutil
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import final
 
@@ -206,13 +206,11 @@ class Layout:
                 if self.number() == number:
                     raise self.broken(f"{self.current} names a generation that is not there") from None
                 continue
-            with (
-                _closed_unless_kept(handle) as keep,
-                suppress(BlockingIOError),
-            ):  # it is being removed: there is another
+            with ExitStack() as closing, suppress(BlockingIOError):  # it is being removed: there is another
+                closing.callback(os.close, handle)
                 fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
                 if self.number() == number:
-                    keep()
+                    closing.pop_all()
                     return number, handle
         raise KnowledgeBusy(f"the knowledge base in {self.directory} is built anew all the time; try again")
 
@@ -239,12 +237,19 @@ class Layout:
                 )
             with suppress(FileNotFoundError):  # all of it has just been removed
                 handle = os.open(self.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-                with _closed_unless_kept(handle) as keep:
-                    self._lock_alone(handle)
+                with ExitStack() as closing:
+                    closing.callback(os.close, handle)
+                    try:
+                        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    except BlockingIOError:
+                        who = _told(handle)
+                        raise KnowledgeBusy(
+                            f"{self.directory} is being built by {who}; wait for it, or end it"
+                        ) from None
                     if os.path.samestat(os.fstat(handle), self.lock.stat()):
                         os.ftruncate(handle, 0)
                         os.pwrite(handle, msgspec.json.encode(Builder(os.getpid(), time.time())), 0)
-                        keep()
+                        closing.pop_all()
                         return handle
         raise KnowledgeBusy(f"{self.directory} is removed all the time; try again")
 
@@ -261,12 +266,6 @@ class Layout:
         finally:
             os.close(handle)
         return ""
-
-    def _lock_alone(self, handle: int) -> None:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise KnowledgeBusy(f"{self.directory} is being built by {_told(handle)}; wait for it, or end it") from None
 
     def broken(self, what: str) -> KnowledgeError:
         """The error for a base that can only be made anew."""
@@ -303,22 +302,6 @@ def _alone(path: Path) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
-
-
-@contextmanager
-def _closed_unless_kept(handle: int) -> Iterator[Callable[[], None]]:
-    """Close it at the end, unless what it gives was called: a forgotten lock is held for ever."""
-    kept = False
-
-    def keep() -> None:
-        nonlocal kept
-        kept = True
-
-    try:
-        yield keep
-    finally:
-        if not kept:
-            os.close(handle)
 
 
 def _told(handle: int) -> str:

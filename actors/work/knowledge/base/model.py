@@ -108,13 +108,13 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     """How far a build is.
 
     Attributes:
-        phase: `read` counts sources, whose total is unknown; `embed` and `index` count chunks.
+        phase: `pull` counts bytes of a model, `read` sources, whose total is unknown, `embed` and `index` chunks.
         done, total: of this phase.
         seconds_left: of the `embed` phase at its present pace; None as long as there is none.
         source: the one that was read last.
     """
 
-    phase: Literal["read", "embed", "index"]
+    phase: Literal["pull", "read", "embed", "index"]
     done: int
     total: int | None = None
     seconds_left: float | None = None

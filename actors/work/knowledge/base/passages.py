@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import zip_longest
+from itertools import takewhile, zip_longest
 
 from .....protocol.knowledge import Hit, Retrieved
 from .catalogue import Row
@@ -57,7 +57,8 @@ def _passage(group: Sequence[tuple[Row, float]]) -> Hit:
     for chunk in chunks[1:]:
         text = _joined(text, chunk.text, chunk.lines[0] - last)
         last = max(last, chunk.lines[1])
-        heading = _common(heading, chunk.heading)
+        shared = takewhile(lambda each: each[0] == each[1], zip(heading, chunk.heading, strict=False))
+        heading = tuple(part for part, _ in shared)
     return Hit(
         text=text,
         source=chunks[0].source,
@@ -80,13 +81,6 @@ def _joined(text: str, following: str, lines_between: int) -> str:
             return text + following[shared:]
     apart = text[-1:].isspace() or following[:1].isspace()
     return text + following if apart else f"{text} {following}"
-
-
-def _common(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
-    shared = 0
-    while shared < min(len(one), len(other)) and one[shared] == other[shared]:
-        shared += 1
-    return one[:shared]
 
 
 # --- a prompt, together with what was found for it

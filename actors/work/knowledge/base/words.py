@@ -62,7 +62,10 @@ def write_words(
     else:
         for path in before.iterdir():
             if not path.name.endswith(".lock"):
-                _share(path, directory / path.name)
+                try:
+                    os.link(path, directory / path.name)
+                except OSError:  # a file system without links
+                    shutil.copyfile(path, directory / path.name)
         index = tantivy.Index.open(str(directory))
     index.register_tokenizer("words", _analyzer(language))
     writer = index.writer(heap_size=WRITER_MEMORY, num_threads=1)
@@ -137,10 +140,3 @@ def _analyzer(language: str) -> tantivy.TextAnalyzer:
     if language != NO_LANGUAGE:
         builder = builder.filter(Filter.stemmer(LANGUAGES[language]))
     return builder.filter(Filter.ascii_fold()).build()
-
-
-def _share(path: Path, copy: Path) -> None:
-    try:
-        os.link(path, copy)
-    except OSError:  # a file system without links
-        shutil.copyfile(path, copy)

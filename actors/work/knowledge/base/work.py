@@ -13,7 +13,6 @@ their vectors.
 
 from __future__ import annotations
 
-import os
 import shutil
 import sqlite3
 import time
@@ -175,8 +174,9 @@ class Work:
             self._db.executemany(
                 "INSERT INTO chunks VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 [
-                    (numbers.pop(each.id, None), each.id, id, ordinal, each.text, _path(each.heading), *each.lines)
+                    (numbers.pop(each.id, None), each.id, id, ordinal, each.text, heading.decode(), *each.lines)
                     for ordinal, each in enumerate(chunks)
+                    for heading in (msgspec.json.encode(each.heading),)
                 ],
             )
         taken = set(dict(before).values()) - set(numbers.values())
@@ -261,10 +261,6 @@ def _slices(cursor: sqlite3.Cursor, size: int) -> Iterator[list[tuple[Any, ...]]
         yield values
 
 
-def _path(heading: tuple[str, ...]) -> str:
-    return msgspec.json.encode(heading).decode()
-
-
 # --- the end of a build: the indexes of the new generation, and the swap; what is killed here is made again from `Work`
 
 SLICE = 1_000
@@ -338,7 +334,5 @@ def _seal(home: Path, meta: Meta) -> None:
         )
     (home / "readers").touch()
     sizes = {name: size for name, size in sync_all(home).items() if name not in UNSEALED}
-    with (home / "meta.json").open("wb") as file:
-        file.write(msgspec.json.format(msgspec.json.encode(msgspec.structs.replace(meta, files=sizes))))
-        file.flush()
-        os.fsync(file.fileno())
+    data = msgspec.json.encode(msgspec.structs.replace(meta, files=sizes))
+    write_whole(home / "meta.json", msgspec.json.format(data), durable=True)

@@ -257,9 +257,13 @@ class Cached:
         for first in range(0, len(missing), PART):
             part = missing[first : first + PART]
             vectors = await self._embedder.embed(me, [wanted[key] for key in part], query=query)
-            new = dict(zip(part, _packed(vectors), strict=True))
+            new = dict(zip(part, [row.tobytes() for row in vectors.astype("<f2")], strict=True))
             found |= new
-            await self._keep(me, new)
+            try:
+                if not self._broken:
+                    await self._cache.put(new)
+            except (sqlite3.Error, OSError) as error:
+                self._do_without(me, error)
         rows = await trio.to_thread.run_sync(self._unpacked, keys, found, limiter=self._limiter)
         if len(rows):
             self._dimension = rows.shape[1]
@@ -282,19 +286,7 @@ class Cached:
         sizes = {len(vector) for vector in found.values()} | ({size} if size else set())
         return found if len(sizes) <= 1 else {}  # the server has another model under that name by now
 
-    async def _keep(self, me: Emitter, vectors: Mapping[bytes, bytes]) -> None:
-        try:
-            if not self._broken:
-                await self._cache.put(vectors)
-        except (sqlite3.Error, OSError) as error:
-            self._do_without(me, error)
-
     def _do_without(self, me: Emitter, error: Exception) -> None:
         self._broken = True
         text = f"{self._cache.path} can't be used ({error}): what is embedded now will be embedded again the next time"
         me.emit(Warned(code="embedding_cache", message=text))
-
-
-def _packed(vectors: Vectors) -> list[bytes]:
-    rows = vectors.astype("<f2")
-    return [row.tobytes() for row in rows]

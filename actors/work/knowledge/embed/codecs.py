@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from .....protocol.errors import ModelError
 from ...models.codec import bearer, read
 
 Json = Any
@@ -172,20 +171,15 @@ def _from_gemini(body: bytes) -> Embedded:
     return Embedded(rows, answer.usage.tokens if answer.usage else None)
 
 
-def _google_key(key: str) -> dict[str, str]:
-    return {"x-goog-api-key": key} if key else {}
-
-
-GEMINI = Codec(headers=_google_key, encode=_to_gemini, decode=_from_gemini, most=100, batch=100, tokens=2048)
+GEMINI = Codec(
+    headers=lambda key: {"x-goog-api-key": key} if key else {},
+    encode=_to_gemini,
+    decode=_from_gemini,
+    most=100,
+    batch=100,
+    tokens=2048,
+)
 
 
 BY_TYPE = {"openai": OPENAI, "openai-compatible": COMPATIBLE, "ollama": OLLAMA, "cohere": COHERE, "gemini": GEMINI}
 """By the type of the client."""
-
-
-def embedded(codec: Codec, body: bytes, texts: int, model: str) -> Embedded:
-    """What an answer says. Raises ModelError if it has another number of rows than there were texts."""
-    found = codec.decode(body)
-    if len(found.rows) != texts:
-        raise ModelError(f"{model} gave {len(found.rows)} vectors for {texts} texts")
-    return found

@@ -21,7 +21,7 @@ from .....protocol.events import LlmRetry, UsageUpdate, Warned
 from .....supervisors import Retry
 from ...models.endpoints import Endpoints
 from ...models.gateway import BACKOFF, Emitter, countable, retried
-from .codecs import Codec, Embedded, embedded
+from .codecs import Codec, Embedded
 from .embedder import normalised
 
 if TYPE_CHECKING:
@@ -145,7 +145,9 @@ class Remote:
         return vectors
 
     def _read(self, answer: bytes, texts: int) -> tuple[Embedded, Vectors]:
-        found = embedded(self._codec, answer, texts, self.model)
+        found = self._codec.decode(answer)
+        if len(found.rows) != texts:
+            raise ModelError(f"{self.model} gave {len(found.rows)} vectors for {texts} texts")
         return found, normalised(found.rows, self.model)
 
 
@@ -259,18 +261,15 @@ class ModelClient:
 
         async def once(_: int) -> bytes:
             async with self._slots, self._connect() as (endpoint, headers):
-                return await self._answer(endpoint.post(self.model, headers, path, body))
+                with trio.move_on_after(WITHIN):
+                    return await endpoint.post(self.model, headers, path, body)
+                raise UpstreamError(f"{self.model} did not answer within {WITHIN:g} s")
 
         def on_wait(attempt: int, wait: float, error: ModelError) -> None:
             me.emit(LlmRetry(model=self.model, attempt=attempt, wait=wait, error=str(error)))
 
         retry = Retry(backoff=BACKOFF, retryable=lambda error: isinstance(error, UpstreamError) and not hopeless(error))
         return await retried(once, retry, on_wait=on_wait, rand=self._rng.random)
-
-    async def _answer(self, answer: Awaitable[bytes]) -> bytes:
-        with trio.move_on_after(WITHIN):
-            return await answer
-        raise UpstreamError(f"{self.model} did not answer within {WITHIN:g} s")
 
     def count(self, me: Emitter, tokens: float | None) -> None:
         """Tell what a request has used, if the provider said how many tokens it was.

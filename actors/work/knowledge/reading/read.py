@@ -87,9 +87,12 @@ async def read(me: Actor, raw: Raw, bounds: Bounds, limiter: trio.CapacityLimite
         async with limiter:
             title, text = await pdf_text(me, raw.data, bounds)
         return await trio.to_thread.run_sync(lambda: _contents(raw, (text, "pdf", title)), limiter=limiter)
-    return await trio.to_thread.run_sync(
-        lambda: _read_here(raw, bounds, Watch(bounds.seconds)), limiter=limiter, abandon_on_cancel=True
-    )
+    try:
+        return await trio.to_thread.run_sync(
+            lambda: _read(raw, bounds, Watch(bounds.seconds)), limiter=limiter, abandon_on_cancel=True
+        )
+    except TooLong:
+        raise CantRead(TOO_MUCH) from None
 
 
 def check_size(size: int, kind: str, bounds: Bounds) -> None:
@@ -101,13 +104,6 @@ def check_size(size: int, kind: str, bounds: Bounds) -> None:
     most = bounds.packed if kind in kinds.PACKED else bounds.text
     if size > most:
         raise CantRead(f"it is too large: {megabytes(size)}, and at most {megabytes(most)} are read of one source")
-
-
-def _read_here(raw: Raw, bounds: Bounds, watch: Watch) -> Contents:
-    try:
-        return _read(raw, bounds, watch)
-    except TooLong:
-        raise CantRead(TOO_MUCH) from None
 
 
 def _read(raw: Raw, bounds: Bounds, watch: Watch) -> Contents:
@@ -156,8 +152,7 @@ def _office(raw: Raw, bounds: Bounds, watch: Watch) -> list[Part]:
         if part.startswith("ppt/"):
             return [(texts.slides(archive, part, bounds.text), MARKDOWN, "")]
         if part.startswith("xl/"):
-            found = sheets.sheets_of(archive, part, bounds.text)
-            return [(text, "csv", name) for name, text in found]
+            return [(text, "csv", name) for name, text in sheets.sheets_of(archive, part, bounds.text)]
         if "content.xml" in archive.names:
             return [(texts.open_document(archive, bounds.text), MARKDOWN, "")]
     raise CantRead("it is an archive, not a document; unpack it, or name a loader for it")

@@ -12,6 +12,7 @@ import hashlib
 import re
 from collections import deque
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import final
 
@@ -91,6 +92,7 @@ class _Crawl:
         start = _spelled(httpx.URL(spec.target))
         self._start = start
         self._is_wiki = github.is_wiki(context, start)
+        self._within = github.ARTICLE if self._is_wiki else ""
         self._seen = {start}
         self._digests: set[str] = set()
         self._sources: set[str] = set()
@@ -135,8 +137,7 @@ class _Crawl:
             if not robots.can_fetch(url, ROBOT):
                 raise CantRead("its robots.txt wants nobody to read it")
             answer = await self._web.get(url, allowed=lambda url: self._scope.holds(url, loosely=self._visited == 1))
-            within = github.ARTICLE if self._is_wiki else ""
-            contents = await self._context.read(msgspec.structs.replace(answer.raw, within=within))
+            contents = await self._context.read(msgspec.structs.replace(answer.raw, within=self._within))
         except CantRead as error:
             return _Got(problem=str(error))
         return _Got(answer=answer, contents=contents)
@@ -187,8 +188,7 @@ class _Crawl:
         self._sources.add(visit.source)
         self._seen.add(visit.source)
         await self._followed(visit.links, depth)
-        within = github.ARTICLE if self._is_wiki else ""
-        return [] if visit.silent else [Page(self._context, visit.source, visit.digest, visit.size, within)]
+        return [] if visit.silent else [Page(self._context, visit.source, visit.digest, visit.size, self._within)]
 
     async def _followed(self, links: Sequence[str], depth: int) -> tuple[str, ...]:
         """Put what is new into the queue; what that was. In a thread: a page may have thousands of links."""
@@ -201,7 +201,10 @@ class _Crawl:
         for link in links:
             if len(self._seen) > self._settings.pages * 20:
                 break
-            url = _spelled_or_nothing(link)
+            try:
+                url = _spelled(httpx.URL(link)) if len(link) <= LONGEST else ""
+            except (httpx.InvalidURL, UnicodeError):
+                continue
             if url and url not in self._seen and self._is_wanted(url):
                 self._seen.add(url)
                 self.queue.append((url, depth + 1))
@@ -243,13 +246,6 @@ def _bare(host: str) -> str:
 
 def _spelled(url: httpx.URL) -> str:
     return str(url.copy_with(raw_path=url.raw_path, fragment=None))
-
-
-def _spelled_or_nothing(link: str) -> str:
-    try:
-        return _spelled(httpx.URL(link)) if len(link) <= LONGEST else ""
-    except (httpx.InvalidURL, UnicodeError):
-        return ""
 
 
 def _is_trap(url: str) -> bool:
@@ -304,24 +300,19 @@ class CrawlHistory:
     async def load(self) -> None:
         """Read it. A line that was not written to its end counts as not written."""
         if self._file is not None:
-            for line in await trio.to_thread.run_sync(_lines, self._file, limiter=self._limiter):
-                try:
+            try:
+                data = await trio.to_thread.run_sync(self._file.read_bytes, limiter=self._limiter)
+            except FileNotFoundError:
+                return
+            for line in data.splitlines():
+                with suppress(*UNREADABLE):
                     visit = msgspec.json.decode(line, type=Visit)
-                except UNREADABLE:
-                    continue
-                self.known[visit.url] = visit
+                    self.known[visit.url] = visit
 
     async def add(self, visit: Visit) -> None:
         """Remember a page."""
         if self._file is not None:
             await trio.to_thread.run_sync(_append, self._file, msgspec.json.encode(visit), limiter=self._limiter)
-
-
-def _lines(file: Path) -> list[bytes]:
-    try:
-        return file.read_bytes().splitlines()
-    except FileNotFoundError:
-        return []
 
 
 def _append(file: Path, line: bytes) -> None:

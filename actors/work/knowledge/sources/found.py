@@ -125,13 +125,9 @@ class SourceContext(msgspec.Struct, frozen=True):
 
 
 class Found(ABC):
-    """One source. Nothing is read before it is asked for, unless finding it meant reading it.
+    """A `base.model.Source`. Nothing is read before it is asked for, unless finding it meant reading it.
 
-    Attributes:
-        source: its name: a path relative to where the sources are named from, or a URL.
-        size: bytes, if that is known without reading it.
-        mtime: when it was changed last, in seconds since 1970, if that is known.
-        reader: what its digest begins with, if something special reads it.
+    Its name is a path relative to where the sources are named from, or a URL.
     """
 
     reader = ""
@@ -146,22 +142,18 @@ class Found(ABC):
 
     @abstractmethod
     async def digest(self) -> str | Unreadable:
-        """SHA-256 of its bytes, which is the cheapest way to see whether it changed."""
+        """See `Source.digest`."""
 
     async def documents(self) -> Sequence[Document | Unreadable]:
         """What it says now; what can't be read is `Unreadable`."""
         try:
             return await self._documents()
         except (OSError, CantRead) as error:
-            return (self.unreadable(explained(error)),)
+            return (Unreadable(source=self.source, reason=explained(error)),)
 
     @abstractmethod
     async def _documents(self) -> Sequence[Document]:
         """Raises CantRead or OSError."""
-
-    def unreadable(self, reason: str) -> Unreadable:
-        """The report that this source can't be read."""
-        return Unreadable(source=self.source, reason=reason)
 
 
 class Held(Found):

@@ -123,11 +123,8 @@ def _file(context: SourceContext, spec: Spec, entry: Entry) -> Finding:
         return Unreadable(source=source, reason=entry.problem)
     loader = spec.loader or kinds.suffix(entry.path)
     try:
-        check_size(
-            entry.size,
-            "pdf" if loader in context.settings.loaders else kinds.by_name(entry.path),
-            context.settings.bounds,
-        )
+        kind = "pdf" if loader in context.settings.loaders else kinds.by_name(entry.path)
+        check_size(entry.size, kind, context.settings.bounds)
     except CantRead as error:
         return Unreadable(source=source, reason=str(error))
     file = File(context, source, entry)
@@ -161,8 +158,7 @@ async def _loaded(context: SourceContext, spec: Spec) -> list[Finding]:
 
 
 def _path(context: SourceContext, target: str) -> Path:
-    root, rest = rooted(context, target)
-    return _normal(Path(root) / rest)
+    return _normal(Path(*rooted(context, target)))
 
 
 # --- files
@@ -185,17 +181,12 @@ async def listed(context: SourceContext, target: str) -> list[Entry]:
     def look() -> list[Entry]:
         walk = Walk(context.settings.files)
         entries: list[Entry] = []
-        for path in _several(context, target):
+        several = ";" in target and not Path(*rooted(context, target)).exists()
+        for path in [part.strip() for part in target.split(";") if part.strip()] if several else [target]:
             entries = walk.named(*rooted(context, path))  # all that the walk has found, of earlier paths too
         return entries
 
     return await trio.to_thread.run_sync(look, limiter=context.limiter, abandon_on_cancel=True)
-
-
-def _several(context: SourceContext, target: str) -> list[str]:
-    if ";" not in target or Path(*rooted(context, target)).exists():
-        return [target]
-    return [path.strip() for path in target.split(";") if path.strip()]
 
 
 def rooted(context: SourceContext, target: str) -> tuple[str, str]:
@@ -226,7 +217,7 @@ class File(Found):
         try:
             return await self._in_thread(self._hashed)
         except (OSError, CantRead) as error:
-            return self.unreadable(explained(error))
+            return Unreadable(source=self.source, reason=explained(error))
 
     async def _documents(self) -> Sequence[Document]:
         data = await self._in_thread(lambda: b"".join(self._pieces()))

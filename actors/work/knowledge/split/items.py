@@ -25,17 +25,14 @@ _DECODER = json.JSONDecoder(strict=False)
 def pieces(cutter: Cutter) -> Iterator[Piece]:
     """The chunks of a JSON text."""
     try:
-        yield from list(_structured(cutter))
+        values = list(_values(cutter.text))
+        if len(values) == 1:
+            found = _split(Piece(0, len(cutter.text)), values[0].start, cutter, 0)
+        else:
+            found = cutter.packed((part for value in values for part in _split(value, value.start, cutter, 0)), ())
+        yield from list(found)
     except (ValueError, RecursionError):  # no JSON, or nested without end
         yield from cutter.cut(Piece(0, len(cutter.text)), LEVELS)
-
-
-def _structured(cutter: Cutter) -> Iterator[Piece]:
-    values = list(_values(cutter.text))
-    if len(values) == 1:
-        yield from _split(Piece(0, len(cutter.text)), values[0].start, cutter, 0)
-    else:
-        yield from cutter.packed((part for value in values for part in _split(value, value.start, cutter, 0)), ())
 
 
 def _split(piece: Piece, begins: int, cutter: Cutter, depth: int) -> Iterator[Piece]:

@@ -60,7 +60,8 @@ def _pieces(kind: str, cutter: Cutter) -> Iterator[Piece]:
         case "json" | "jsonl":
             return items.pieces(cutter)
         case "code":
-            return cutter.cut(Piece(0, len(cutter.text)), _levels_of_code(language), by_lines=True)
+            levels = (_TOP, _OF_LANGUAGES.get(language, _MIDDLE), PARAGRAPHS, LINES, WORDS)
+            return cutter.cut(Piece(0, len(cutter.text)), levels, by_lines=True)
     return cutter.cut(Piece(0, len(cutter.text)), LEVELS)
 
 
@@ -145,10 +146,6 @@ _OF_LANGUAGES = {
     "toml": Level(0.3, re.compile(r"(\n)(?=\[)")),
     "ini": Level(0.3, re.compile(r"(\n)(?=\[)")),
 }
-
-
-def _levels_of_code(language: str) -> tuple[Level, ...]:
-    return (_TOP, _OF_LANGUAGES.get(language, _MIDDLE), PARAGRAPHS, LINES, WORDS)
 
 
 # --- tables (CSV, TSV): as many whole rows as fit, each chunk with the first row before them, the columns' names
