@@ -117,7 +117,7 @@ class Toolbox:
             return []
         path = agent_file(agent.directory)
         found = self._shelf.of_agent(agent.directory, self._home(agent, values or {}))
-        return [self._seen(tool, str(path), agent) for tool in found.tools]
+        return [self._seen(tool, str(path), agent) for tool in found.tools.values()]
 
     def one(self, name: str, agent: GraphAgent | LoopAgent | None, values: Mapping[str, str] | None = None) -> ToolInfo:
         """The tool of this name: the agent's own, if one is given, else a global one.

@@ -35,7 +35,7 @@ from ...work.agent.user import user_tools
 from ...work.record import Record
 from ...work.tools.calls import RESULT_LIMIT, Player
 from ...work.tools.checking import AS_CHILD, AT_ROOT
-from ...work.tools.registry import ToolsOfAgent
+from ...work.tools.registry import AgentTools
 from ...work.tools.tool import Tool
 from .decider import CONTINUE
 from .play import Conversation, Renewed, Talk
@@ -72,7 +72,7 @@ class Cast(msgspec.Struct, frozen=True, kw_only=True):
     agent: Agent
     directory: Path | None
     values: Mapping[str, str]
-    tools: ToolsOfAgent
+    tools: AgentTools
     servers: Wanted | None = None
     recipes: tuple[Recipe, ...] = ()
 

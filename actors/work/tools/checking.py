@@ -72,7 +72,10 @@ class Checks:
                 f"The call '{call.name}' has invalid arguments: a JSON object was expected, and this came: "
                 f"{shortened(call.malformed, 300)}"
             )
-        arguments = _without_nulls(_by_own_names(call.arguments, tool), tool)
+        arguments = call.arguments
+        if names := {name: own for name, own in tool.synonyms.items() if own not in arguments}:
+            arguments = {names.get(name, name): value for name, value in arguments.items()}
+        arguments = _without_nulls(arguments, tool)
         wrong = self._misfits(tool, arguments)
         if wrong:
             raise Misfit(f"The call '{call.name}' has invalid arguments: {'; '.join(wrong)}")
@@ -113,20 +116,11 @@ def tame(calls: Sequence[ToolCall]) -> tuple[ToolCall, ...]:
         arguments = call.arguments
         if len(text_of(arguments)) > LONGEST_ARGUMENTS:
             arguments, malformed = {}, f"(an object of more than {LONGEST_ARGUMENTS} characters)"
-        id = (
-            call.id
-            if call.id and call.id not in seen and len(call.id) <= LONGEST_NAME
-            else f"call_{number}_{len(seen)}"
-        )
+        usable = call.id and call.id not in seen and len(call.id) <= LONGEST_NAME
+        id = call.id if usable else f"call_{number}_{len(seen)}"
         seen.add(id)
         tamed.append(msgspec.structs.replace(call, id=id, name=name, arguments=arguments, malformed=malformed))
     return tuple(tamed)
-
-
-def _by_own_names(arguments: Arguments, tool: Offer) -> Arguments:
-    """With the tool's own names of its parameters; one that is given by both names stays as it is."""
-    names = {name: own for name, own in tool.synonyms.items() if own not in arguments}
-    return {names.get(name, name): value for name, value in arguments.items()} if names else arguments
 
 
 def _without_nulls(arguments: Arguments, tool: Offer) -> Arguments:

@@ -73,9 +73,10 @@ def _described(function: Function, called: str) -> tuple[ToolSpec, dict[str, Any
     if known is not None and known[0].name == called:
         return known
     types, required = _parameters(function, called)
-    description, told = _documentation(function)
+    read = read_docstring(inspect.getdoc(function))
+    told = {name: entry.text for name, entry in read.entries.items() if entry.text}
     parameters = _schema(function, types, required, told, called)
-    found = ToolSpec(name=called, description=description, parameters=parameters), types
+    found = ToolSpec(name=called, description=read.description, parameters=parameters), types
     if inspect.isfunction(function):
         _known[function] = found
     return found
@@ -131,11 +132,3 @@ def _schema(
     if components:
         parameters["$defs"] = components
     return parameters
-
-
-def _documentation(function: Function) -> tuple[str, dict[str, str]]:
-    text = inspect.getdoc(function)
-    if not text:
-        return "", {}
-    read = read_docstring(text)
-    return read.description, {name: entry.text for name, entry in read.entries.items() if entry.text}

@@ -73,6 +73,13 @@ def folds(path: str) -> bool:
     return False
 
 
+def weighed(rule: PermissionRule) -> list[tuple[Verdict, str]]:
+    """A rule's patterns with their verdicts; the one that counts most, the longest and then the strictest, first."""
+    said: Mapping[Verdict, tuple[str, ...] | None] = {"allow": rule.allow, "ask": rule.ask, "deny": rule.deny}
+    rows = [(verdict, pattern) for verdict, patterns in said.items() for pattern in patterns or ()]
+    return sorted(rows, key=lambda row: (len(row[1]), STRICTNESS[row[0]]), reverse=True)
+
+
 class PathRule(msgspec.Struct, frozen=True):
     """A rule's patterns, each as one expression on absolute paths; the row that counts most comes first."""
 
@@ -81,14 +88,8 @@ class PathRule(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, rule: PermissionRule, here: Here) -> PathRule:
         """The patterns, seen from a run's directory as its links are now."""
-        said: Mapping[Verdict, tuple[str, ...] | None] = {"allow": rule.allow, "ask": rule.ask, "deny": rule.deny}
-        weighed = [
-            ((len(pattern), STRICTNESS[verdict]), verdict, pattern)
-            for verdict, patterns in said.items()
-            for pattern in patterns or ()
-        ]
-        weighed.sort(key=lambda one: one[0], reverse=True)
-        return cls(tuple((verdict, "|".join(_expressions(pattern, verdict, here))) for _, verdict, pattern in weighed))
+        rows = ((verdict, "|".join(_expressions(pattern, verdict, here))) for verdict, pattern in weighed(rule))
+        return cls(tuple(rows))
 
     def verdict(self, forms: Sequence[str], *, fold: bool = False) -> Verdict | None:
         """What becomes of a path; None if no pattern matches.
@@ -149,18 +150,14 @@ def _expressions(pattern: str, verdict: Verdict, here: Here) -> Iterator[str]:
         yield from _shapes("", pattern, below=strict)
     heads: dict[tuple[str, str], None] = {}
     for base in (here.given, here.real):
-        head, tail = _parted(os.path.join(base, pattern))  # noqa: PTH118 - texts
+        parts = os.path.join(base, pattern).split("/")  # noqa: PTH118 - texts
+        wild = next((at for at, part in enumerate(parts) if _WILD.search(part)), len(parts))
+        head, tail = "/".join(parts[:wild]) or "/", "/".join(parts[wild:])
         heads[_plain(head), tail] = None
         if strict:
             heads[os.path.realpath(head), tail] = None
     for head, tail in heads:
         yield from _shapes(head, tail, below=strict)
-
-
-def _parted(pattern: str) -> tuple[str, str]:
-    parts = pattern.split("/")
-    wild = next((at for at, part in enumerate(parts) if _WILD.search(part)), len(parts))
-    return "/".join(parts[:wild]) or "/", "/".join(parts[wild:])
 
 
 def _shapes(head: str, tail: str, *, below: bool) -> Iterator[str]:

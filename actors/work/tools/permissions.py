@@ -30,7 +30,7 @@ from __future__ import annotations
 import copy
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -42,7 +42,7 @@ from ....protocol.errors import NobodyToAsk, ToolFailed
 from ....protocol.permissions import PermissionRule, Verdict, denies
 from ....protocol.permissions import Permissions as Rules
 from ....protocol.questions import Question
-from .path_rules import STRICTNESS, Bar, FileAccess, Here, PathRule, folds, forms_of
+from .path_rules import STRICTNESS, Bar, FileAccess, Here, PathRule, folds, forms_of, weighed
 from .tool import Arguments, Json, Tool, shortened, text_of
 
 if TYPE_CHECKING:
@@ -172,7 +172,9 @@ class Permissions:
         said = await self._ask(me, tool, arguments, own, _shown(tool, shown))
         if said.lower() == "always":
             self._always.add(tool.name)
-            self._answer_the_same(me)
+            for id, (whose, asked, given, rules) in list(self._asking.items()):
+                if whose.verdict(asked, given, rules) == "allow":  # it need not be asked any more
+                    me.root.questions.answer(id, "yes", by="always")
         elif said.lower() not in ("yes", "y"):
             why = "" if said.lower() in ("no", "n", "") else f": {said}"
             raise ToolFailed(f"'{tool.name}' was not run: the user refused{why}")
@@ -201,12 +203,6 @@ class Permissions:
         finally:
             del self._asking[question.id]
         return str(answer.value).strip()
-
-    def _answer_the_same(self, me: Actor) -> None:
-        """Answer what is being asked already and need not be asked any more."""
-        for id, (whose, tool, arguments, own) in list(self._asking.items()):
-            if whose.verdict(tool, arguments, own) == "allow":
-                me.root.questions.answer(id, "yes", by="always")
 
 
 class _Call:
@@ -257,10 +253,6 @@ def _rule_for(rules: Rules, called: tuple[str, ...]) -> Verdict | PermissionRule
     return rules[max(names, key=len)] if names else None
 
 
-def _strictness(said: Verdict | None) -> int:
-    return -1 if said is None else STRICTNESS[said]
-
-
 def _stricter(said: Verdict, other: Verdict | None) -> Verdict:
     return said if other is None or STRICTNESS[said] >= STRICTNESS[other] else other
 
@@ -275,16 +267,9 @@ def _by_subject(rule: PermissionRule, call: _Call) -> Verdict | None:
         paths = PathRule.of(rule, call.here)
         said = paths.verdict(call.forms, fold=call.fold)
         others = [paths.verdict(forms, fold=call.fold) for _, forms in call.values if forms]
-        return max((said, *(other for other in others if other != "allow")), key=_strictness)
-    best: tuple[int, int] | None = None
-    verdict: Verdict | None = None
-    lists: Mapping[Verdict, tuple[str, ...] | None] = {"allow": rule.allow, "ask": rule.ask, "deny": rule.deny}
-    for candidate, patterns in lists.items():
-        for pattern in patterns or ():
-            weight = len(pattern), STRICTNESS[candidate]
-            if (best is None or weight > best) and _matches(pattern, candidate, call):
-                best, verdict = weight, candidate
-    return verdict
+        counting = (said, *(other for other in others if other != "allow"))
+        return max(counting, key=lambda each: -1 if each is None else STRICTNESS[each])
+    return next((verdict for verdict, pattern in weighed(rule) if _matches(pattern, verdict, call)), None)
 
 
 def _matches(pattern: str, verdict: Verdict, call: _Call) -> bool:

@@ -58,16 +58,16 @@ class ToolOptions(msgspec.Struct, frozen=True, kw_only=True):
     cwd: Path | None = None
 
 
-class AgentTools(msgspec.Struct, kw_only=True):
-    """The tools of an agent's own file.
+class AgentTools(msgspec.Struct, frozen=True, kw_only=True):
+    """What an agent may call.
 
     Attributes:
-        tools: one per function.
-        instructions: runs the file's `_instructions`; None if it has none.
-        problems: warnings about the file.
+        tools: by name, its own first.
+        instructions: runs `_instructions` of its tools file; None if it has none.
+        problems: warnings about that file.
     """
 
-    tools: list[Tool] = []
+    tools: Mapping[str, Tool] = {}
     instructions: Callable[[Actor], Awaitable[str]] | None = None
     problems: tuple[Problem, ...] = ()
 
@@ -168,7 +168,7 @@ class Shelf:
             return await instructions(me, dynamic, home, timeout=timeout)
 
         return AgentTools(
-            tools=[judged_as_ours(file_tool(declaration, home, timeout=timeout)) for declaration in file.declarations],
+            tools={each.name: judged_as_ours(file_tool(each, home, timeout=timeout)) for each in file.declarations},
             instructions=None if dynamic is None else run_instructions,
             problems=tuple(file.problems),
         )
@@ -308,18 +308,6 @@ def bare_name(name: str) -> str:
 # --- the tools of one agent
 
 
-class ToolsOfAgent(msgspec.Struct, frozen=True, kw_only=True):
-    """What an agent may call.
-
-    Attributes:
-        tools: by name, its own first.
-        instructions: runs `_instructions` of its tools file; None if it has none.
-    """
-
-    tools: Mapping[str, Tool]
-    instructions: Callable[[Actor], Awaitable[str]] | None = None
-
-
 class ToolSources(Protocol):
     """Where the tools of a run come from; see `RunContext`."""
 
@@ -336,9 +324,6 @@ class ToolSources(Protocol):
         """Python functions that the caller gave to the run."""
 
 
-NOTHING = ToolsOfAgent(tools={})
-
-
 def tools_of_agent(
     run: ToolSources,
     *,
@@ -347,7 +332,7 @@ def tools_of_agent(
     listed: Iterable[str],
     values: Mapping[str, str],
     timeout: float | None = None,
-) -> ToolsOfAgent:
+) -> AgentTools:
     """All tools that an agent may call. Of two of one name the first counts: of its own file, a function, a global one.
 
     Args:
@@ -364,11 +349,10 @@ def tools_of_agent(
     shelf = run.shelf
     listed = list(listed)
     if shelf is None or not (listed or (directory is not None and shelf.has_file(directory))):
-        return ToolsOfAgent(tools=functions) if functions else NOTHING
+        return AgentTools(tools=functions)
     options = run.tool_options or ToolOptions()
     home = shelf.home(directory=directory, agent=name, values=values, options=options)
     own = AgentTools() if directory is None else shelf.of_agent(directory, home, timeout or TIMEOUT)
-    found = (*own.tools, *functions.values(), *shelf.named(listed, home, options, timeout or TIMEOUT))
-    tools = {tool.name: tool for tool in reversed(found)}
-    in_order = {tool.name: tools[tool.name] for tool in found}
-    return ToolsOfAgent(tools=in_order, instructions=own.instructions)
+    named = {tool.name: tool for tool in shelf.named(listed, home, options, timeout or TIMEOUT)}
+    in_order = {**own.tools, **functions, **named}
+    return AgentTools(tools={**in_order, **functions, **own.tools}, instructions=own.instructions)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,8 +18,8 @@ import msgspec
 import trio
 
 from .....protocol.errors import ProcessError, ToolFailed
-from .....protocol.events import ToolDelta
 from ..files.limits import MIB, Limits, impose, kill, watch
+from ..files.output import Printed
 from .allowed_paths import Setting
 
 if TYPE_CHECKING:
@@ -33,14 +33,13 @@ TAIL = 80 * 1024
 ENOUGH = 64 * 1024 * 1024
 """Bytes after which a program is ended."""
 
-LINE = 4096
 HEARD = 64 * 1024
-"""Bytes of a line, and of all lines, that become events."""
+"""Bytes of its lines that become events."""
 
 FAREWELL = 8 * 1024
 """Bytes of the output that go with an error."""
 
-LIMITS = Limits(processes=1024, file_size=64 * 1024 * MIB)
+LIMITS = Limits(processes=1024, file_size=64 * 1024 * MIB, shown=HEARD)
 """What the user allowed is not held back; only what would bring the machine down is."""
 
 NO_FILE = Path(os.devnull)
@@ -62,31 +61,22 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.text}\n[{how}]" if self.text and not self.text.endswith("\n") else f"{self.text}[{how}]"
 
 
-class Printed:
-    """The output so far: its beginning and its end, and its lines as they come, until `on_line` wants no more."""
+class Kept:
+    """The output so far: its beginning and its end."""
 
-    def __init__(self, on_line: Callable[[str], bool] | None) -> None:
+    def __init__(self) -> None:
         self.size = 0
         self._head = bytearray()
         self._tail = bytearray()
-        self._line = bytearray()
-        self._on_line = on_line
 
     def add(self, data: bytes) -> None:
         """The program printed this."""
-        if self._on_line is not None:
-            self._tell(data, self._on_line)
         self.size += len(data)
         room = HEAD - len(self._head)
         self._head += data[:room]
         self._tail += data[room:]
         if len(self._tail) > 2 * TAIL:
             del self._tail[:-TAIL]
-
-    def close(self) -> None:
-        """It printed all it will."""
-        if self._line and self._on_line is not None:
-            self._on_line(self._line.decode(errors="replace"))
 
     @property
     def text(self) -> str:
@@ -95,16 +85,6 @@ class Printed:
         lost = self.size - len(self._head) - len(tail)
         between = b"\n[... %d bytes left out ...]\n" % lost if lost else b""
         return (bytes(self._head) + between + tail).decode(errors="replace")
-
-    def _tell(self, data: bytes, on_line: Callable[[str], bool]) -> None:
-        *lines, rest = data.split(b"\n")
-        for line in lines:
-            wanted = on_line((bytes(self._line) + line)[:LINE].decode(errors="replace"))
-            self._line.clear()
-            if not wanted:
-                self._on_line = None
-                return
-        self._line += rest[: LINE - len(self._line)]
 
 
 async def run_program(
@@ -131,31 +111,30 @@ async def run_program(
     except ProcessError as error:
         raise ToolFailed(str(error)) from error
     impose(process.pid, LIMITS)
-    printed = Printed(_teller(me, tool) if me.stream.heard else None)
+    kept = Kept()
     seconds = _time_left(setting.timeout)
     try:
         with trio.move_on_after(seconds) as limit:
-            wild = await _until_end(me, process, printed, input)
+            wild = await _until_end(me, tool, process, kept, input)
     finally:
         if process.ended is None:
             process.ref.cancel()
             with me.root.shield(5.0):
                 await process.ref.wait()
     # From here to the end nothing waits: the call's own deadline, a moment later, finds it over.
-    printed.close()
     if limit.cancelled_caught:
         wild = f"it did not end within {seconds:.3g} s"
-    elif printed.size > ENOUGH:
+    elif kept.size > ENOUGH:
         wild = f"it printed more than {ENOUGH} bytes"
     if wild:
-        raise ToolFailed(f"{wild} and was ended", stderr=_end_of(printed))
+        raise ToolFailed(f"{wild} and was ended", stderr=_end_of(kept))
     end = process.ended
     if end is None:
-        raise ToolFailed("it could not be ended in time", stderr=_end_of(printed))
-    return Ran(text=printed.text, status=end.status, signal=end.signal)
+        raise ToolFailed("it could not be ended in time", stderr=_end_of(kept))
+    return Ran(text=kept.text, status=end.status, signal=end.signal)
 
 
-async def _until_end(me: Actor, process: Process, printed: Printed, input: bytes | None) -> str:
+async def _until_end(me: Actor, tool: str, process: Process, kept: Kept, input: bytes | None) -> str:
     """Feed and read a program until it ends, or is to be ended; what it did wrong, or nothing."""
     assert process.stdout is not None
     reasons: list[str] = []
@@ -163,6 +142,8 @@ async def _until_end(me: Actor, process: Process, printed: Printed, input: bytes
     def end(reason: str) -> None:
         reasons.append(f"it {reason}")
         kill(process)
+
+    printed = Printed(me, tool, LIMITS, end)
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(watch, me, process, NO_FILE, LIMITS, end)
@@ -172,9 +153,13 @@ async def _until_end(me: Actor, process: Process, printed: Printed, input: bytes
             with contextlib.suppress(trio.BrokenResourceError):
                 await process.stdin.send_all(input)
                 await process.stdin.aclose()
-        while printed.size <= ENOUGH and (data := await process.stdout.receive_some()):
-            printed.add(data)
-        if printed.size <= ENOUGH:
+        try:
+            while kept.size <= ENOUGH and (data := await process.stdout.receive_some()):
+                kept.add(data)
+                printed.feed(data)
+        finally:
+            printed.close()
+        if kept.size <= ENOUGH:
             await process.ref.wait()
         nursery.cancel_scope.cancel()
     return "; ".join(reasons)
@@ -186,19 +171,6 @@ def _time_left(usual: float) -> float:
     return usual if left == math.inf else left - min(left / 10, 0.5)
 
 
-def _teller(me: Actor, tool: str) -> Callable[[str], bool]:
-    heard = 0
-
-    def tell(line: str) -> bool:
-        nonlocal heard
-        heard += len(line) + 1
-        wanted = heard <= HEARD
-        me.emit(ToolDelta(tool=tool, text=line if wanted else "[more is not shown]"))
-        return wanted
-
-    return tell
-
-
-def _end_of(printed: Printed) -> str:
-    text = printed.text
+def _end_of(kept: Kept) -> str:
+    text = kept.text
     return text if len(text) <= FAREWELL else "..." + text[-FAREWELL:]

@@ -22,7 +22,7 @@ import msgspec
 from .....protocol.problems import did_you_mean
 from .argc import Spec, read_argument, read_variable
 from .declaration import Declaration, EnvVar
-from .schemas import described, parameters
+from .schemas import parameters
 from .script import Script, Unreadable
 
 _TAG = re.compile(r"#+\s*@([A-Za-z][\w-]*)(?:\s+(.*))?$")
@@ -126,8 +126,8 @@ def _declaration(
         name=name,
         description=description,
         parameters=parameters(
-            {spec.argument.name: _property(spec) for spec in specs},
-            [spec.argument.name for spec in specs if _needed(spec)],
+            {spec.argument.name: spec.property() for spec in specs},
+            [spec.argument.name for spec in specs if spec.needed],
         ),
         file=script.file,
         function=function,
@@ -138,17 +138,6 @@ def _declaration(
         arguments=tuple(spec.argument for spec in specs),
         environment=(*root.environment, *own.environment),
     )
-
-
-def _property(spec: Spec) -> dict[str, object]:
-    default = {"default": spec.schema["default"]} if "default" in spec.schema else {}
-    return described({k: v for k, v in spec.schema.items() if k != "default"}, spec.description, **default)
-
-
-def _needed(spec: Spec) -> bool:
-    argument = spec.argument
-    stands_in = argument.default is not None or argument.default_function or argument.environment
-    return argument.required and not stands_in
 
 
 # --- lines ------------------------------------------------------------------------------------------------

@@ -20,8 +20,7 @@ import warnings
 from .declaration import Declaration, Schema
 from .docstrings import Docstring, read_docstring
 from .draft import Draft
-from .python_module import Module
-from .python_types import Types
+from .python_types import Module, Types
 from .schemas import NO_VALUE
 from .schemas import parameter as parameter_schema
 from .script import Script, Unreadable

@@ -60,16 +60,33 @@ class Script:
 
     def error(self, code: str, message: str, line: int, offset: int | None = None, **more: str) -> None:
         """Note what keeps a function (or the whole file) from being a tool. `more`: `expected`, `hint`."""
-        self._note("error", code, message, line, offset, **more)
+        self.note(Unreadable(code, message, line, offset, **more))
 
     def warning(self, code: str, message: str, line: int, offset: int | None = None, **more: str) -> None:
         """Note what is probably not meant."""
-        self._note("warning", code, message, line, offset, **more)
+        self.note(Unreadable(code, message, line, offset, **more), "warning")
 
     def note(self, wrong: Unreadable, severity: Severity = "error") -> None:
         """Note what a reader raised, or doubts."""
-        more = {"expected": wrong.expected, "hint": wrong.hint}
-        self._note(severity, wrong.code, wrong.message, wrong.line, wrong.offset, **more)
+        self._noted[severity] += 1
+        if self._noted[severity] > MOST_PROBLEMS:
+            return
+        column = 0
+        if wrong.offset is not None and 0 < wrong.line <= len(self.lines):
+            before = self.lines[wrong.line - 1].encode(errors="replace")[: wrong.offset]
+            column = len(before.decode(errors="replace")) + 1
+        self.problems.append(
+            Problem(
+                severity=severity,
+                file=str(self.file),
+                code=wrong.code,
+                message=wrong.message,
+                line=wrong.line,
+                column=column,
+                expected=wrong.expected or None,
+                hint=wrong.hint or None,
+            )
+        )
 
     def usable_name(self, name: str, line: int) -> bool:
         """Whether a model can call a tool by this name; noted if not."""
@@ -94,38 +111,6 @@ class Script:
                 offset,
                 expected="1 to 64 letters, digits, `_` and `-`",
             )
-
-    def _note(
-        self,
-        severity: Severity,
-        code: str,
-        message: str,
-        line: int,
-        offset: int | None,
-        *,
-        expected: str = "",
-        hint: str = "",
-    ) -> None:
-        self._noted[severity] += 1
-        if self._noted[severity] > MOST_PROBLEMS:
-            return
-        self.problems.append(
-            Problem(
-                severity=severity,
-                file=str(self.file),
-                code=code,
-                message=message,
-                line=line,
-                column=self._column(line, offset),
-                expected=expected or None,
-                hint=hint or None,
-            )
-        )
-
-    def _column(self, line: int, offset: int | None) -> int:
-        if offset is None or not 0 < line <= len(self.lines):
-            return 0
-        return len(self.lines[line - 1].encode(errors="replace")[:offset].decode(errors="replace")) + 1
 
 
 def interpreter_of(first_line: str) -> tuple[str, ...]:

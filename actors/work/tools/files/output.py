@@ -84,14 +84,22 @@ class Printed:
         self._limits = limits
         self._bytes = self._lines = 0
         self._end = end
+        self._stdout = Tail(self.show)
 
     async def follow(self, stdout: Output) -> None:
         """Read it to the end."""
-        lines = Tail(self.show)
         while data := await stdout.receive_some():
-            if self._left > 0 and self._me.stream.heard:
-                lines.feed(data)
-        lines.close()
+            self.feed(data)
+        self.close()
+
+    def feed(self, data: bytes) -> None:
+        """It wrote this to stdout."""
+        if self._left > 0 and self._me.stream.heard:
+            self._stdout.feed(data)
+
+    def close(self) -> None:
+        """It writes no more to stdout."""
+        self._stdout.close()
 
     def stderr(self, line: str) -> None:
         """It wrote this line there."""

@@ -98,7 +98,7 @@ async def test_an_agents_tool_reads_what_agents_share_in_the_configuration_direc
     for base in ("config", "checkout"):
         agent = bench.directory / base / "agents" / "a"
         home = shelf.home(directory=agent, agent="a", values={}, options=ToolOptions())
-        (tool,) = shelf.of_agent(agent, home).tools
+        (tool,) = shelf.of_agent(agent, home).tools.values()
         assert await bench.play(tool) == {"output": f"{base}\n"}
 
 
@@ -237,7 +237,7 @@ async def test_a_global_tool_does_not_see_the_env_file_of_the_agent_that_calls_i
     bench.write("agent/.env", "OF_AGENT=agent\n")
     shelf = Shelf(config, Settings(), bench.home.environ)
     home = shelf.home(directory=agent, agent="a", values={}, options=ToolOptions())
-    tools = [*shelf.named(["peek"], home, ToolOptions()), *shelf.of_agent(agent, home).tools]
+    tools = [*shelf.named(["peek"], home, ToolOptions()), *shelf.of_agent(agent, home).tools.values()]
     assert [await bench.play(tool) for tool in tools] == [{"output": "a  user\n"}, {"output": "a agent user\n"}]
 
 
