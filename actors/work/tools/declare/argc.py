@@ -56,6 +56,18 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     description: str
     doubt: str = ""
 
+    @property
+    def needed(self) -> bool:
+        """Whether every call has to give it."""
+        argument = self.argument
+        stands_in = argument.default is not None or argument.default_function or argument.environment
+        return argument.required and not stands_in
+
+    def in_json(self) -> Schema:
+        """The JSON property, its default behind the description."""
+        default = {"default": self.schema["default"]} if "default" in self.schema else {}
+        return described({k: v for k, v in self.schema.items() if k != "default"}, self.description, **default)
+
 
 class _Line:
     """The rest of a tag's line, eaten from the left."""

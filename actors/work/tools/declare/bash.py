@@ -126,7 +126,7 @@ def _declaration(
         name=name,
         description=description,
         parameters=parameters(
-            {spec.argument.name: spec.property() for spec in specs},
+            {spec.argument.name: spec.in_json() for spec in specs},
             [spec.argument.name for spec in specs if spec.needed],
         ),
         file=script.file,
