@@ -18,7 +18,7 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import aclosing
 from html import escape
 from pathlib import Path
@@ -36,7 +36,7 @@ from .embed.embedder import Embedder
 from .progress import listed
 from .reading.bounds import CantRead
 from .reading.read import Raw
-from .sources.found import Held, SourceContext, SourceSettings
+from .sources.found import Held, SourceContext
 from .sources.gather import gather
 from .sources.specs import is_wild, parse
 from .split.split import split
@@ -75,26 +75,14 @@ def check(files: Sequence[str], loaders: Collection[str] = (), *, base: Path | N
                 raise UsageError(f"-f {text}: there is no such file or directory")
 
 
-async def attached(
-    me: Actor,
-    files: Sequence[str],
-    query: str,
-    *,
-    settings: SourceSettings,
-    environ: Mapping[str, str],
-    embedder: Callable[[], Embedder],
-    base: Path | None = None,
-) -> str:
+async def attached(context: SourceContext, files: Sequence[str], query: str, embedder: Callable[[], Embedder]) -> str:
     """What is to stand before the prompt; "" if nothing is attached.
 
     Args:
-        me: owner of the processes that are needed; warnings are its events.
+        context: its base is the working directory; its environment says where the last reply is.
         files: see the module.
         query: the prompt, by which too much is cut down to what fits.
-        settings: how sources are read.
-        environ: of commands and loaders; says where the last reply is.
         embedder: called if there is too much.
-        base: the working directory.
 
     Raises:
         UsageError: something can't be read, or is far too much.
@@ -102,13 +90,13 @@ async def attached(
     """
     if not files:
         return ""
-    reading = _Reading(SourceContext(me, base or Path.cwd(), settings, environ, environ, None))
+    reading = _Reading(context)
     for text in files:
         await reading.add(text)
     reading.tell_unreadable()
     if reading.characters <= WHOLE:
         return "\n\n".join(_whole(document) for document in reading.documents)
-    return await _passages(me, reading, query, embedder())
+    return await _passages(context.me, reading, query, embedder())
 
 
 def _whole(document: Document) -> str:
@@ -221,16 +209,14 @@ async def _passages(me: Actor, reading: _Reading, query: str, embedder: Embedder
 
 
 async def _looked_up(me: Actor, home: Path, reading: _Reading, query: str, embedder: Embedder) -> Retrieved:
-    await build(me, home, _as_sources(reading), embedder=embedder, splitter=split)
+    async def sources() -> AsyncIterator[Held]:
+        for source, documents in reading.sources.items():
+            yield Held(source, hashlib.sha256(os.fsencode(source)).hexdigest(), documents)
+
+    await build(me, home, sources(), embedder=embedder, splitter=split)
     [vector] = await embedder.embed(me, [query], query=True)
     base = await Base.open(home)
     try:
         return await base.retrieve(query, vector, top_k=PASSAGES)
     finally:
         base.close()
-
-
-async def _as_sources(reading: _Reading) -> AsyncIterator[Held]:
-    for source, documents in reading.sources.items():
-        digest = hashlib.sha256(os.fsencode(source)).hexdigest()
-        yield Held(source, digest, documents)

@@ -20,6 +20,7 @@ from .embed import local
 from .progress import Telling, listed
 from .recipe import Recipe
 from .service import Knowledge
+from .sources.found import SourceContext
 from .split.split import OVERLAP
 
 if TYPE_CHECKING:
@@ -81,9 +82,8 @@ class RunKnowledge:
         if not files:
             return ""
         service = self.of(me)
-        return await attached(
-            me, files, prompt, settings=service.sources, environ=service.environ, embedder=service.embedder
-        )
+        context = SourceContext(me, Path.cwd(), service.sources, service.environ, service.environ, None)
+        return await attached(context, files, prompt, service.embedder)
 
     def of(self, me: Actor) -> Knowledge:
         """The process's knowledge, which counts what it does for this run."""

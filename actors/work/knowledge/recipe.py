@@ -166,48 +166,37 @@ def recipes_of(
         directory: where it stands; None for one that a program has made, whose documents start from here.
         compat: the dialect that was forced from outside.
     """
+    base = directory or Path.cwd()
+    target = _target(agent.name, base, config_dir)
+
+    def recipe(name: str, upstream: str, **said: Any) -> Recipe:
+        return Recipe(
+            directory=_place(agent.name, directory, name, environ),
+            base=base,
+            upstream=_upstream(directory, upstream),
+            **said,
+        )
+
     if isinstance(agent, Graph):
-        nodes = [node for node in agent.nodes.values() if isinstance(node, RagNode)]
         asks = (compat or agent.settings.compat) == "loki"
-        return {node.id: _of_node(agent, node, directory, config_dir, environ, asks=asks) for node in nodes}
+        return {
+            node.id: recipe(
+                node.id,
+                node.id,
+                what=f"rag node '{node.id}' of '{agent.name}'",
+                target=f"{target}:{node.id}",
+                documents=node.documents,
+                node=node.id,
+                asks=asks,
+                **(build_settings(node) | {"top_k": None}),  # a node's own is said with each look-up
+            )
+            for node in agent.nodes.values()
+            if isinstance(node, RagNode)
+        }
     if not agent.documents:
         return {}
-    return {DOCUMENTS: _of_documents(agent, directory, config_dir, environ)}
-
-
-def _of_node(
-    graph: Graph,
-    node: RagNode,
-    directory: Path | None,
-    config_dir: Path,
-    environ: Mapping[str, str],
-    *,
-    asks: bool,
-) -> Recipe:
-    base = directory or Path.cwd()
-    return Recipe(
-        what=f"rag node '{node.id}' of '{graph.name}'",
-        target=f"{_target(graph.name, base, config_dir)}:{node.id}",
-        directory=_place(graph.name, directory, node.id, environ),
-        documents=node.documents,
-        base=base,
-        upstream=_upstream(directory, node.id),
-        node=node.id,
-        asks=asks,
-        **(build_settings(node) | {"top_k": None}),  # a node's own is said with each look-up
-    )
-
-
-def _of_documents(agent: Agent, directory: Path | None, config_dir: Path, environ: Mapping[str, str]) -> Recipe:
-    base = directory or Path.cwd()
-    return Recipe(
-        what=f"the knowledge of '{agent.name}'",
-        target=_target(agent.name, base, config_dir),
-        directory=_place(agent.name, directory, DOCUMENTS, environ),
-        documents=agent.documents,
-        base=base,
-        upstream=_upstream(directory, "rag"),
-    )
+    what = f"the knowledge of '{agent.name}'"
+    return {DOCUMENTS: recipe(DOCUMENTS, "rag", what=what, target=target, documents=agent.documents)}
 
 
 def _target(name: str, directory: Path, config_dir: Path) -> str:

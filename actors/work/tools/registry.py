@@ -2,7 +2,7 @@
 
     agents/<name>/tools.sh | tools.py | tools.ts      every function of it is a tool of that agent (one file per agent)
     functions/tools/<tool>.sh | .py | .ts             one global tool per file, named after it
-    builtin.specs                                     ours, unless the user has a global file of that name
+    builtin.table                                     ours, unless the user has a global file of that name
 
 A name may carry its file's ending (`fs_cat.sh`), and may be an alias of `mapping_tools`, which stands for several;
 `all` stands for every global tool. With `visible_tools` in the settings there are no other global tools than those.
@@ -25,7 +25,7 @@ from ....protocol.problems import Problem, did_you_mean, errors_in
 from ....protocol.settings import Settings
 from ...io.directories import cache_dir
 from ...io.stamps import MISSING, Stamp, look, settled, stamp
-from .builtin.specs import SPECS
+from .builtin.table import SPECS
 from .tool import TIMEOUT, Tool
 
 if TYPE_CHECKING:

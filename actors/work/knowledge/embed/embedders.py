@@ -31,7 +31,7 @@ from . import local
 from .cache import Cached, EmbeddingCache
 from .codecs import BY_TYPE, COMPATIBLE
 from .embedder import Embedder
-from .remote import Clients, Connect, OnUsage, Remote
+from .remote import Clients, OnUsage, Remote
 from .rerank import MiniLM, RemoteReranker, Reranker
 
 if TYPE_CHECKING:
@@ -161,17 +161,6 @@ class Embedders:
     def _of_the_engine(self, access: Access, batch: int | None) -> Remote:
         require_engine()
         (file,) = weights.pulled(access.name, self._environ, kind="embedding")
-        connect = self._connect_to_the_engine(str(file))
-        return Remote(
-            self._clients.of_an_engine(access.id, connect),
-            access.name,
-            COMPATIBLE,
-            limiter=self._limiter,
-            batch=batch or 16,
-            tokens=EMBEDDED_TOKENS,
-        )
-
-    def _connect_to_the_engine(self, file: str) -> Connect:
         if self._owner is None:
             raise ConfigError(f"'{MINILM}' can't be used here: no local engine can be started")
         if self._engines is None:
@@ -180,9 +169,16 @@ class Embedders:
 
         @asynccontextmanager
         async def connect() -> AsyncIterator[tuple[Endpoint, Mapping[str, str]]]:
-            async with engines.lease(file) as served:
+            async with engines.lease(str(file)) as served:
                 headers = {**COMPATIBLE.headers(served.key), "connection": "close"}
                 with self._clients.endpoint(f"{served.url}/v1", "-", 10.0) as endpoint:
                     yield endpoint, headers
 
-        return connect
+        return Remote(
+            self._clients.of_an_engine(access.id, connect),
+            access.name,
+            COMPATIBLE,
+            limiter=self._limiter,
+            batch=batch or 16,
+            tokens=EMBEDDED_TOKENS,
+        )

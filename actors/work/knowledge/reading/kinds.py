@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import posixpath
 
+_SAME = "dart go java lua nim nix php proto r sql swift toml zig"
+"""Languages whose files end with their names."""
+
 _CODE = {
     "ada": "adb ads",
     "bash": "sh bash zsh ksh fish",
@@ -12,42 +15,29 @@ _CODE = {
     "cpp": "cc cpp cxx hh hpp hxx ino",
     "csharp": "cs",
     "css": "css scss sass less",
-    "dart": "dart",
     "elixir": "ex exs",
     "erlang": "erl hrl",
     "fortran": "f f90 f95 for",
     "fsharp": "fs fsi fsx",
-    "go": "go",
     "graphql": "graphql gql",
     "groovy": "groovy gradle",
     "haskell": "hs lhs",
     "hcl": "tf hcl",
-    "java": "java",
     "javascript": "js mjs cjs jsx",
     "julia": "jl",
     "kotlin": "kt kts",
-    "lua": "lua",
-    "nim": "nim",
-    "nix": "nix",
     "ocaml": "ml mli",
     "perl": "pl pm",
-    "php": "php",
     "powershell": "ps1 psm1",
-    "proto": "proto",
     "python": "py pyi pyw",
-    "r": "r",
     "ruby": "rb rake gemspec",
     "rust": "rs",
     "scala": "scala sc sbt",
     "solidity": "sol",
-    "sql": "sql",
-    "swift": "swift",
     "typescript": "ts mts cts tsx",
     "vue": "vue svelte",
     "xml": "xml xsd xsl xslt svg plist",
     "yaml": "yaml yml",
-    "toml": "toml",
-    "zig": "zig",
 }
 _TEXTS = {
     "markdown": "md markdown mdx mdown qmd rmd",
@@ -73,7 +63,9 @@ _NAMES = {
     "jenkinsfile": "code:groovy",
 }
 _BY_SUFFIX = {suffix: kind for kind, suffixes in _TEXTS.items() for suffix in suffixes.split()} | {
-    suffix: f"code:{language}" for language, suffixes in _CODE.items() for suffix in suffixes.split()
+    suffix: f"code:{language}"
+    for language, suffixes in (*_CODE.items(), *((each, each) for each in _SAME.split()))
+    for suffix in suffixes.split()
 }
 _BY_MEDIA = {
     "text/html": "html",

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import final
+from typing import TypeAlias, final
 
 import httpx
 import msgspec
@@ -52,13 +52,8 @@ _ENDINGS = (
 _NO_PAGES = frozenset(_ENDINGS.split())
 
 
-class _Got(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of one URL of the queue: what was remembered, or what is new, or why there is nothing."""
-
-    visit: Visit | None = None
-    answer: Answer | None = None
-    contents: Contents | None = None
-    problem: str = ""
+_Got: TypeAlias = "Visit | tuple[Answer, Contents] | str"
+"""What came of one URL of the queue: what was remembered, or what is new, or why there is nothing."""
 
 
 async def crawl(context: SourceContext, spec: Spec) -> AsyncGenerator[Finding, None]:
@@ -130,7 +125,7 @@ class _Crawl:
 
     async def _get(self, url: str) -> _Got:
         if known := self._history.known.get(url):
-            return _Got(visit=known)
+            return known
         target = httpx.URL(url)
         try:
             robots = await self._robots_of(target)
@@ -139,8 +134,8 @@ class _Crawl:
             answer = await self._web.get(url, allowed=lambda url: self._scope.holds(url, loosely=self._visited == 1))
             contents = await self._context.read(msgspec.structs.replace(answer.raw, within=self._within))
         except CantRead as error:
-            return _Got(problem=str(error))
-        return _Got(answer=answer, contents=contents)
+            return str(error)
+        return answer, contents
 
     async def _robots_of(self, url: httpx.URL) -> Protego:
         """A host without one allows everything; one whose robots.txt is broken allows nothing until it is mended."""
@@ -160,26 +155,25 @@ class _Crawl:
     # --- looking
 
     async def _taken(self, url: str, depth: int, got: _Got) -> list[Finding]:
-        if got.problem:
+        if isinstance(got, str):
             if url == self._start and url.endswith("/") and httpx.URL(url).path != "/":
                 await self._followed([url.rstrip("/")], depth)  # `docs/**` of a site that knows `docs` only
-            return [Unreadable(source=url, reason=got.problem)]
-        if got.visit is not None:
-            return await self._remembered(got.visit, depth)
-        assert got.answer is not None
-        assert got.contents is not None
-        source = _spelled(httpx.URL(got.answer.url))
-        digest = got.contents.digest
+            return [Unreadable(source=url, reason=got)]
+        if isinstance(got, Visit):
+            return await self._remembered(got, depth)
+        answer, contents = got
+        source = _spelled(httpx.URL(answer.url))
+        digest = contents.digest
         self._scope.add(httpx.URL(source))
         twice = digest in self._digests or source in self._sources
         self._digests.add(digest)
         self._sources.add(source)
         self._seen.add(source)
-        links = () if twice else await self._followed(got.contents.links, depth)
-        silent = twice or got.contents.kept_out
-        size = len(got.answer.data)
+        links = () if twice else await self._followed(contents.links, depth)
+        silent = twice or contents.kept_out
+        size = len(answer.data)
         await self._history.add(Visit(url=url, source=source, digest=digest, size=size, links=links, silent=silent))
-        renamed = [msgspec.structs.replace(document, source=source) for document in got.contents.documents]
+        renamed = [msgspec.structs.replace(document, source=source) for document in contents.documents]
         return [] if silent else [Held(source, digest, renamed, size)]
 
     async def _remembered(self, visit: Visit, depth: int) -> list[Finding]:

@@ -155,7 +155,9 @@ class AllowedPaths:
             (root for root in self.roots if real.is_relative_to(root)), key=lambda root: len(root.parts), default=None
         )
         if root is None:
-            raise ToolFailed(self._outside(text, real))
+            leads = "" if str(real) == text else f" (it leads to {real})"
+            allowed = ", ".join(map(str, self.roots))
+            raise ToolFailed(f"'{text}' is outside of what may be used{leads}; allowed: {allowed} and what is below")
         for kernel in _KERNEL:
             if real.is_relative_to(kernel) and not root.is_relative_to(kernel):
                 raise ToolFailed(f"'{text}' is in {kernel}, where there are no files of yours")
@@ -170,11 +172,6 @@ class AllowedPaths:
     def holds_a_root(self, place: AllowedPath) -> bool:
         """Whether a root is this place or lies below it."""
         return any(root.is_relative_to(place.path) for root in self.roots)
-
-    def _outside(self, text: str, real: Path) -> str:
-        leads = "" if str(real) == text else f" (it leads to {real})"
-        allowed = ", ".join(str(root) for root in self.roots)
-        return f"'{text}' is outside of what may be used{leads}; allowed: {allowed} and what is below"
 
 
 async def in_thread(work: Callable[[], T], *, changes: bool = False) -> T:

@@ -99,7 +99,7 @@ def apply(text: str, hunks: Sequence[Hunk]) -> Applied:
         result += lines[done:at]
         result += _merged(lines[at:end], hunk, "\r" if carriage else "")
         if end == len(lines):
-            ends = _final_newline(hunk, end=end, ends=ends)
+            ends = hunk.new_ends if not hunk.old_ends or not hunk.new_ends or end == 0 else ends
         done = end
     result += lines[done:]
     whole = "\n".join(result) + ("\n" if ends and result else "")
@@ -236,12 +236,6 @@ def _merged(stands: list[str], hunk: Hunk, carriage: str) -> list[str]:
     """The new lines; those that stay keep the line ends they have."""
     kept = {line.removesuffix("\r"): line for line in stands}
     return [kept.get(line, line + carriage) if line in hunk.old else line + carriage for line in hunk.new]
-
-
-def _final_newline(hunk: Hunk, *, end: int, ends: bool) -> bool:
-    if not hunk.old_ends or not hunk.new_ends or end == 0:
-        return hunk.new_ends
-    return ends
 
 
 def _quoted(line: str) -> str:

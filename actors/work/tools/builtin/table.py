@@ -1,27 +1,170 @@
-"""The table of the built-in tools.
+"""The table of the built-in tools: what models are told of each, the effect it has on the world, and tools of them.
 
     tools = builtin_tools(environ, [project])
     tools["fs_read"].spec.parameters
 
 A tool's code is imported when it is first called. Programs are ended a moment before the call's own time is up, so that
 what they printed by then reaches the model.
+
+Names and parameters are Loki's. Where Loki has no parameter for something a model needs (`fs_cat --offset`, the
+database of `execute_sql_code`), ours is optional.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from ....io.imports import imported
-from ..path_rules import FileAccess
-from ..tool import TIMEOUT, Arguments, Json, Tool, ToolSpec
-from .allowed_paths import AllowedPaths, Setting
-from .specs import SPECS, Spec
+from ..tool import TIMEOUT, Arguments, Effect, Json, Tool, ToolSpec
 
 if TYPE_CHECKING:
     from .....supervisors import Actor
+    from ..path_rules import FileAccess
+    from .allowed_paths import Setting
+
+
+class Spec(msgspec.Struct, frozen=True):
+    """One tool.
+
+    Attributes:
+        module: of this package, with a function of the tool's name.
+        effect, subject, reads, synonyms: see `Tool`.
+        description: for the model.
+        required, optional: parameters by name, each a JSON Schema.
+    """
+
+    module: str
+    effect: Effect
+    subject: str
+    description: str
+    required: Mapping[str, Json] = {}
+    optional: Mapping[str, Json] = {}
+    reads: bool = False
+    synonyms: Mapping[str, str] = {}
+
+    def schema(self) -> dict[str, Json]:
+        """The JSON Schema of the arguments."""
+        return {
+            "type": "object",
+            "properties": {**self.required, **self.optional},
+            "required": list(self.required),
+            "additionalProperties": False,
+        }
+
+
+def _texts(**descriptions: str) -> Mapping[str, Json]:
+    return {name: {"type": "string", "description": text} for name, text in descriptions.items()}
+
+
+def _counts(**descriptions: str) -> Mapping[str, Json]:
+    return {name: {"type": "integer", "minimum": 1, "description": text} for name, text in descriptions.items()}
+
+
+_reads = partial(Spec, "reading", "read", "path", reads=True)
+_finds = partial(Spec, "finding", "read", "path", reads=True)
+_writes = partial(Spec, "writing", "write", "path")
+_runs = partial(Spec, "commands", "execute")
+_searches = partial(Spec, "searches", "read")
+
+_FILE = _texts(path="The file.")
+_LINES = _counts(
+    offset="Number of the first line to read; the first line of a file is 1.",
+    limit="How many lines to read.",
+)
+_QUERY = _texts(query="What to search for.")
+
+CONTENTS = {"content": "contents"}
+"""What Loki's successor calls the parameter, and so the prompts that were written for it."""
+
+SPECS: Mapping[str, Spec] = {
+    "fs_cat": _reads(
+        "Read a text file as it is. For a part of a large file, or for line numbers, use fs_read.", _FILE, _LINES
+    ),
+    "fs_read": _reads(
+        "Read lines of a text file, each with its number. Reads 2000 lines if no limit is given.", _FILE, _LINES
+    ),
+    "fs_ls": _reads(
+        "List the files and directories in a directory. Directories end with '/', links show their target.",
+        optional=_texts(path="The directory; the working directory if left out."),
+    ),
+    "fs_glob": _finds(
+        "Find files by name, at any depth, the last changed first. "
+        "Skips version control, caches and installed packages.",
+        _texts(
+            pattern="`*.py` finds by name; with a '/' the path below the directory is matched, where `**` is any "
+            "number of directories: `src/**/*.{ts,tsx}`."
+        ),
+        _texts(path="Directory to look in; the working directory if left out."),
+    ),
+    "fs_grep": _finds(
+        "Search the lines of text files with a regular expression. Returns path:line:text. "
+        "Skips version control, caches and installed packages.",
+        _texts(pattern="A regular expression in Python's syntax; begin it with (?i) to ignore case."),
+        _texts(
+            path="File or directory to search; the working directory if left out.",
+            include="Search only files whose name matches: `*.rs`, `*.{ts,tsx}`.",
+        ),
+    ),
+    "fs_write": _writes(
+        "Write a whole file; it is made, with its directories, or replaced.",
+        _texts(path="The file.", contents="All that the file shall contain."),
+        synonyms=CONTENTS,
+    ),
+    "fs_patch": _writes(
+        "Change parts of a file with a unified diff. The lines of context and the removed lines "
+        "must stand in the file exactly so. All hunks are applied, or none.",
+        _texts(
+            path="The file; the names in the diff are not looked at.",
+            contents="A unified diff: hunks that begin with `@@ -12,3 +12,4 @@`, then lines beginning with ' ' "
+            "(stays), '-' (goes) or '+' (comes).",
+        ),
+        synonyms=CONTENTS,
+        reads=True,
+    ),
+    "fs_mkdir": _writes("Make a directory, with those above it that are missing.", _texts(path="The directory.")),
+    "fs_rm": _writes("Remove a file, or a directory with all that is in it.", _texts(path="The file or directory.")),
+    "execute_command": _runs(
+        "command",
+        "Run a shell command (bash). Returns what it prints; its exit status is told unless it is 0. "
+        "It has no terminal and no input.",
+        _texts(command="The command."),
+    ),
+    "execute_py_code": _runs(
+        "code",
+        "Run Python code in a process of its own. Returns what it prints, "
+        "and the value of its last line if that is an expression.",
+        _texts(code="The code."),
+    ),
+    "execute_sql_code": _runs(
+        "code",
+        "Run SQL statements on a SQLite database. Returns the rows.",
+        _texts(code="One or more statements, each ending with ';'."),
+        _texts(database="File of the database; if left out, the one that the user has set up."),
+        reads=True,
+    ),
+    "fetch_url_via_curl": Spec(
+        "fetching", "read", "url", "Get the text of a web page.", _texts(url="An http or https URL.")
+    ),
+    "get_current_time": Spec("clock", "none", "", "Get the current date, time and time zone."),
+    "get_current_weather": _searches(
+        "location", "Get the current weather of a place.", _texts(location="The place: `London`, `Portland, Oregon`.")
+    ),
+    "search_arxiv": _searches(
+        "query", "Search arXiv for papers. Returns title, authors, link and abstract of the best.", _QUERY
+    ),
+    "search_wikipedia": _searches("query", "Search Wikipedia. Returns the beginnings of the best articles.", _QUERY),
+    "web_search_loki": _searches(
+        "query",
+        "Search the web for up-to-date information. Returns title, URL and an excerpt of the best pages.",
+        _QUERY,
+    ),
+}
 
 
 def builtin_tools(
@@ -36,6 +179,8 @@ def builtin_tools(
         here: the working directory; None for ours.
         timeout: seconds of one call.
     """
+    from .allowed_paths import AllowedPaths, Setting
+
     here = here or Path.cwd()
     setting = Setting(environ=environ, paths=AllowedPaths(roots or (here,), here), timeout=timeout)
     return {name: _tool(name, spec, setting) for name, spec in SPECS.items()}

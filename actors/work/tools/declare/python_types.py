@@ -155,13 +155,10 @@ class Types(TypeReader[ast.expr]):
             values = self.schema(inside[1]) if len(inside) == 2 else {}
             return {"type": "object", "additionalProperties": values} if values else {"type": "object"}
         if name in _TUPLES:
-            return self._tuple(inside)
+            if len(inside) == 2 and isinstance(inside[1], ast.Constant) and inside[1].value is ...:
+                return array(self.schema(inside[0]))
+            return fixed_array([self.schema(part) for part in inside])
         return self._name(node.value, name or "this")
-
-    def _tuple(self, inside: list[ast.expr]) -> Schema:
-        if len(inside) == 2 and isinstance(inside[1], ast.Constant) and inside[1].value is ...:
-            return array(self.schema(inside[0]))
-        return fixed_array([self.schema(part) for part in inside])
 
     def _literals(self, inside: list[ast.expr]) -> Iterator[Any]:
         for part in inside:

@@ -145,14 +145,6 @@ def parameter(schema: Schema, said: Entry | None, value: Any, *, annotated: bool
     return schema, optional or (not annotated and said is not None and said.optional)
 
 
-class Circle(Exception):
-    """A type contains itself."""
-
-
-class TooLarge(Exception):
-    """The types written out are more than a model should be told."""
-
-
 class TypeReader(ABC, Generic[Node]):
     """Reads the types of one function, which are written out in place: no circle, no explosion."""
 
@@ -160,9 +152,9 @@ class TypeReader(ABC, Generic[Node]):
     """The type that a default value suggests which is a whole number."""
 
     def __init__(self) -> None:
+        self._nodes: list[Node] = []
         self._open: list[str] = []
         self._parts = 0
-        self._depth = 0
 
     @abstractmethod
     def wrong(self, node: Node, message: str, *, expected: str = "", hint: str = "") -> Unreadable:
@@ -177,20 +169,14 @@ class TypeReader(ABC, Generic[Node]):
         Raises:
             Unreadable: there is none.
         """
-        self._depth += 1
+        self._nodes.append(node)
         try:
-            if self._depth > _DEEPEST:
+            if len(self._nodes) > _DEEPEST:
                 raise self.wrong(node, "the type is nested too deeply")
             self._part()
             return self._schema(node)
-        except Circle as circle:
-            raise self.wrong(
-                node, f"the type '{circle}' contains itself", hint="take an object, or JSON as a text, for nested data"
-            ) from None
-        except TooLarge:
-            raise self.wrong(node, "the types of this function are too large to be told to a model") from None
         finally:
-            self._depth -= 1
+            self._nodes.pop()
 
     def of_value(self, value: Any) -> Schema:
         """The schema that a default value suggests."""
@@ -207,11 +193,11 @@ class TypeReader(ABC, Generic[Node]):
         """While the type `name` is written out.
 
         Raises:
-            Circle: it is being written out already.
-            TooLarge: enough was written.
+            Unreadable: it is being written out already, or enough was written.
         """
         if name in self._open:
-            raise Circle(name)
+            hint = "take an object, or JSON as a text, for nested data"
+            raise self.wrong(self._nodes[-1], f"the type '{name}' contains itself", hint=hint)
         self._part()
         self._open.append(name)
         try:
@@ -222,4 +208,4 @@ class TypeReader(ABC, Generic[Node]):
     def _part(self) -> None:
         self._parts += 1
         if self._parts > MOST_PARTS:
-            raise TooLarge
+            raise self.wrong(self._nodes[-1], "the types of this function are too large to be told to a model")

@@ -106,12 +106,9 @@ class Types(TypeReader["Node"]):
                     part, f"'{_short(part)}' in a tuple is not supported", expected="`T[]`, or a fixed number"
                 )
         # `[from: string, to: string]` holds parameters, whose types are a level deeper.
-        plain = [self._named_part(part) for part in inside]
-        return fixed_array([self.schema(part) for part in plain])
-
-    def _named_part(self, part: Node) -> Node:
-        annotation = part.child_by_field_name("type") if part.type.endswith("_parameter") else None
-        return part if annotation is None else annotation.named_children[0]
+        typed = [part.child_by_field_name("type") if part.type.endswith("_parameter") else None for part in inside]
+        plain = zip(typed, inside, strict=True)
+        return fixed_array([self.schema(part if type is None else type.named_children[0]) for type, part in plain])
 
     def _generic(self, node: Node, name: str, arguments: list[Node]) -> Schema:
         if name in _ARRAYS and len(arguments) == 1:
@@ -144,16 +141,13 @@ class Types(TypeReader["Node"]):
             if declared.type == "interface_declaration":
                 return described(self._object(declared), doc)
             if declared.type == "enum_declaration":
-                return described(self._enum(node, name, declared), doc)
+                members = self.module.members(declared)
+                if not members or NO_VALUE in members.values():
+                    raise self.wrong(node, f"the members of the enum '{name}' can't be known without running it")
+                return described(enum(members.values()), doc)
             value = declared.child_by_field_name("value")
             assert value is not None
             return described(self.schema(value), doc)
-
-    def _enum(self, node: Node, name: str, declared: Node) -> Schema:
-        members = self.module.members(declared)
-        if not members or NO_VALUE in members.values():
-            raise self.wrong(node, f"the members of the enum '{name}' can't be known without running it")
-        return enum(members.values())
 
     def _both(self, node: Node) -> Schema:
         merged = obj({}, [])
@@ -326,13 +320,10 @@ def _literal(node: Node) -> Any:
         return -number if isinstance(number, int | float) else NO_VALUE
     if node.type == "number":
         return _number(text_of(node))
-    if node.type == "string" or (node.type == "template_string" and not _substitutes(node)):
+    plain = all(child.type != "template_substitution" for child in node.named_children)
+    if node.type == "string" or (node.type == "template_string" and plain):
         return _string(text_of(node))
     return {"true": True, "false": False, "null": None, "undefined": None}.get(node.type, NO_VALUE)
-
-
-def _substitutes(template: Node) -> bool:
-    return any(child.type == "template_substitution" for child in template.named_children)
 
 
 def _number(text: str) -> int | float | object:

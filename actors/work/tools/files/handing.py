@@ -30,7 +30,7 @@ from .....protocol.errors import ToolFailed
 from ..tool import Arguments, Json
 
 if TYPE_CHECKING:
-    from ..declare.declaration import Argument, Declaration, EnvVar
+    from ..declare.declaration import Argument, Declaration
 
 FIRST_NUMBER = 300
 """Of the descriptors that a tool inherits."""
@@ -158,7 +158,12 @@ def _records(declaration: Declaration, arguments: Arguments, environ: Mapping[st
     for program in declaration.requires:
         yield from ("need", program)
     for variable in declaration.environment:
-        yield from _environment_record(variable)
+        required, default = _bit(variable.required), variable.default
+        yield from ("env", variable.name, required, _bit(default is not None), default or "")
+        checked = variable.check_choices
+        yield from (variable.default_function or "", variable.choices_function or "" if checked else "")
+        choices = variable.choices if checked else ()
+        yield from (str(len(choices)), *choices)
     for argument in declaration.arguments:
         value = arguments.get(argument.name)
         if value is None and argument.environment:
@@ -166,20 +171,15 @@ def _records(declaration: Declaration, arguments: Arguments, environ: Mapping[st
         yield from _argument_record(argument, argument.default if value is None else value, declaration)
 
 
-def _environment_record(variable: EnvVar) -> Iterator[str]:
-    has_default = variable.default is not None
-    yield from ("env", variable.name, _bit(variable.required), _bit(has_default), variable.default or "")
-    choices = variable.choices if variable.check_choices else ()
-    yield from (variable.default_function or "", variable.choices_function or "" if variable.check_choices else "")
-    yield from (str(len(choices)), *choices)
-
-
 def _argument_record(argument: Argument, value: Json, declaration: Declaration) -> Iterator[str]:
     if not _WORD.fullmatch(argument.name):
         raise ToolFailed(f"Tool '{declaration.name}': '{argument.name}' can't be the name of a bash variable")
     values = [] if value is None else _values(argument, value)
     if argument.kind != "flag" and argument.check_choices and argument.choices:
-        _check_choices(argument, values)
+        for one in values:
+            if one not in argument.choices:
+                allowed = ", ".join(argument.choices)
+                raise ToolFailed(f"Argument '{argument.name}' must be one of {allowed}; it is '{one[:100]}'")
     given = value is not None and not (argument.kind == "flag" and not values)
     call = "" if given else argument.default_function or ""
     choices = argument.choices_function or "" if argument.check_choices else ""
@@ -200,26 +200,15 @@ def _values(argument: Argument, value: Json) -> list[str]:
     if not _is_many(argument):
         return [as_text(value)]
     if isinstance(value, list):
-        return [as_text(one) for one in _flat(value)]
+        # Options with several values each, given several times, are lists of lists; to bash it is one list.
+        return [as_text(one) for each in value for one in (each if isinstance(each, list) else [each])]
     if isinstance(value, str) and argument.comma:
         return value.split(argument.comma)
     return [as_text(value)]
 
 
-def _flat(values: list[Json]) -> list[Json]:
-    """Options with several values each, given several times, are lists of lists; to bash it is one list."""
-    return [one for value in values for one in (value if isinstance(value, list) else [value])]
-
-
 def _count(value: Json) -> int:
     return max(int(value), 0) if isinstance(value, bool | int | float) else int(bool(value))
-
-
-def _check_choices(argument: Argument, values: list[str]) -> None:
-    for value in values:
-        if value not in argument.choices:
-            allowed = ", ".join(argument.choices)
-            raise ToolFailed(f"Argument '{argument.name}' must be one of {allowed}; it is '{value[:100]}'")
 
 
 def _option(argument: Argument) -> str:

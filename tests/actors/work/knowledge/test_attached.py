@@ -15,7 +15,7 @@ from callboard.actors.io.last_reply import keep_reply
 from callboard.actors.work.knowledge import attached as room
 from callboard.actors.work.knowledge.attached import attached, check
 from callboard.actors.work.knowledge.embed.embedder import Embedder
-from callboard.actors.work.knowledge.sources.found import SourceSettings
+from callboard.actors.work.knowledge.sources.found import SourceContext, SourceSettings
 from callboard.protocol.errors import ActorFailed, ConfigError, UsageError
 from callboard.protocol.events import Warned
 from callboard.supervisors import Actor, Root
@@ -34,15 +34,8 @@ class Desk:
 
     async def __call__(self, *files: str, query: str = "") -> str:
         async def body(me: Actor) -> str:
-            return await attached(
-                me,
-                files,
-                query,
-                settings=self.settings,
-                environ=self.environ,
-                embedder=self.embedder,
-                base=self.here,
-            )
+            context = SourceContext(me, self.here, self.settings, self.environ, self.environ, None)
+            return await attached(context, files, query, self.embedder)
 
         stream = self.root.bus.open("run-1")
         try:

@@ -11,8 +11,7 @@ import pytest
 
 from callboard.actors.engine.conversation.calls import Calls
 from callboard.actors.work.tools.builtin.searches import ADDRESSES
-from callboard.actors.work.tools.builtin.specs import SPECS
-from callboard.actors.work.tools.builtin.table import builtin_tools
+from callboard.actors.work.tools.builtin.table import SPECS, builtin_tools
 from callboard.actors.work.tools.permissions import Permissions
 from callboard.protocol.chat import ToolCall
 from callboard.protocol.permissions import PermissionRule

@@ -9,8 +9,7 @@ from importlib import import_module
 import jsonschema
 import pytest
 
-from callboard.actors.work.tools.builtin.specs import SPECS
-from callboard.actors.work.tools.builtin.table import builtin_tools
+from callboard.actors.work.tools.builtin.table import SPECS, builtin_tools
 
 NAMES = [
     *("fs_cat", "fs_read", "fs_ls", "fs_glob", "fs_grep", "fs_write", "fs_patch", "fs_mkdir", "fs_rm"),
