@@ -41,7 +41,6 @@ class Seen(msgspec.Struct, frozen=True, gc=False):
         received: messages that it has taken so far.
         sent: messages that its task has told, asked and signalled since `count_sent`; 0 while that is not counted.
         children: how many actors are right below it.
-        pid: of its process, if it is the actor of one; else 0.
     """
 
     path: str
@@ -54,7 +53,6 @@ class Seen(msgspec.Struct, frozen=True, gc=False):
     received: int
     sent: int
     children: int
-    pid: int
 
 
 def find(root: Root, path: str) -> Actor | None:
@@ -78,12 +76,12 @@ def _below(actor: Actor, rest: str) -> Actor | None:
     return None
 
 
-def census(root: Root, top: Actor | None = None) -> Iterator[Seen]:
+def census(root: Root, top: Actor | None = None) -> Iterator[Actor]:
     """All actors from `top` downwards (by default all but the root itself), parents before their children."""
     waiting = list(reversed(root.actor.below)) if top is None else [top]
     while waiting:
         actor = waiting.pop()
-        yield look_at(actor)
+        yield actor
         waiting.extend(reversed(actor.below))
 
 
@@ -101,7 +99,6 @@ def look_at(actor: Actor) -> Seen:
         received=actor.mailbox.received,
         sent=actor.root.sent.get(actor, 0) if actor.root.sent is not None else 0,
         children=actor.child_count,
-        pid=actor.root.pid_of(actor.path),
     )
 
 
@@ -114,7 +111,7 @@ def count_sent(root: Root) -> Iterator[None]:
     sent = root.sent
     if sent is None:
         sent = root.sent = Sent(root)
-        for actor in _everybody(root.actor):
+        for actor in census(root, root.actor):
             actor.mailbox.kind = None  # no message goes the short way, past the counting
     sent.readers += 1
     try:
@@ -123,14 +120,6 @@ def count_sent(root: Root) -> Iterator[None]:
         sent.readers -= 1
         if not sent.readers:
             root.sent = None
-
-
-def _everybody(top: Actor) -> Iterator[Actor]:
-    waiting = [top]
-    while waiting:
-        actor = waiting.pop()
-        yield actor
-        waiting.extend(actor.below)
 
 
 @final

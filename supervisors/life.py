@@ -17,8 +17,8 @@ from __future__ import annotations
 
 import contextvars
 import logging
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import outcome
 import trio
@@ -61,6 +61,13 @@ NO_SCOPE = trio.CancelScope()
 """Stands for the scope of an actor whose body does not run; cancelling it does nothing."""
 
 
+class Remembers(Protocol):
+    """What has a state of an actor in hand."""
+
+    def remembers(self) -> Iterable[object]:
+        """The objects of the state, in any order."""
+
+
 class ChildEnded:
     """Signal to a supervisor: one of its children ended by itself."""
 
@@ -75,8 +82,6 @@ class Life:
     """The kernel's side of an actor; `Actor` adds what its body sees."""
 
     __slots__ = (
-        "_args",
-        "_body",
         "_bond",
         "_callbacks",
         "_children",
@@ -90,9 +95,12 @@ class Life:
         "_ref",
         "_scope",
         "_stop_at",
+        "args",
         "asks",
+        "body",
         "dormant",
         "end",
+        "keeps",
         "lent",
         "mailbox",
         "name",
@@ -141,8 +149,8 @@ class Life:
         """Whom its task is asking at the moment (see `refuse_circle`)."""
         self.policy: Policy | None = None
         """Answers questions that pass on their way to the root (see `escalation`)."""
-        self._body = body
-        self._args = args
+        self.body = body
+        self.args = args
         self._bond: Bond = bond
         self._children: dict[str, Actor] | None = None
         self._count = 0
@@ -152,6 +160,8 @@ class Life:
         self._stop_at = 0.0
         self._crash: BaseException | None = None
         self._in_hand: Request | None = None
+        self.keeps: Remembers | None = None
+        """Says what my body remembers, for who measures it (see `memory`)."""
         self.lent: set[Request] | None = None
         """Requests taken to be answered later."""
         self.timers: set[Timer] | None = None
@@ -345,7 +355,7 @@ class Life:
             self.state = "running"  # no task waits for `started`
         else:
             self.mailbox.new_turn(0)  # so that the first `receive` looks whether it has to tell them
-        return self._body(self, *self._args)
+        return self.body(self, *self.args)
 
     def leave(self) -> None:
         """My body is over, and its scope no longer mine."""
@@ -386,7 +396,7 @@ class Life:
         self.end = end
         self.state = end.state
         self._ref = None  # else each dead actor would be a circle, left to the garbage collector
-        self._args = ()
+        self.args = ()
         siblings = None if self.parent is None else self.parent._children  # noqa: SLF001 - the same class
         if siblings is not None and siblings.get(self.name) is self:
             del siblings[self.name]

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import contextvars
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
@@ -60,6 +60,9 @@ class Decider(Protocol):
 
     def on(self, message: Message) -> list[Effect]:
         """What is to be done now that this has happened."""
+
+    def remembers(self) -> Iterable[object]:
+        """What it has taken in so far, for who measures the memory of its actor."""
 
 
 Performer: TypeAlias = Callable[["Actor", Any], Awaitable[WorkDone]]
@@ -142,6 +145,7 @@ class Driver:
         """
         me, decider, receive = self._me, self._decider, self._me.receive
         decider.heard = me.stream.heard
+        me.keeps = decider
         try:
             effects = decider.begin(request)
             for tape in self._tapes:
@@ -159,6 +163,7 @@ class Driver:
                     raise self._error
         finally:
             self._ending = True
+            me.keeps = None
             if self._instantly:
                 self._take_what_is_left()
             if self._running:

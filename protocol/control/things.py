@@ -79,7 +79,7 @@ class ActorInfo(msgspec.Struct, kw_only=True):
         received: messages that it has taken so far.
         sent: messages that it has sent since the tree of actors is watched; 0 while nothing watches it.
         children: how many actors are right below it.
-        memory: bytes that its process takes, if it is the actor of one; without those that this one has started.
+        memory: bytes that it holds, estimated; of the actor of a process, those of the process and of all below it.
         since: when it was started; "" if that was before the tree was watched.
         doing: the node, tool or model it is at, since `doing_since`.
         turns, input_tokens, output_tokens, cost: of its own requests to models; of a run, those of all in it.

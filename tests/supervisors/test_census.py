@@ -11,9 +11,14 @@ import trio.testing
 
 from callboard.protocol.events import Event
 from callboard.supervisors import Actor, Ref, Root
-from callboard.supervisors.census import census, count_sent, find, pause, resume
+from callboard.supervisors.census import Seen, count_sent, find, look_at, pause, resume
+from callboard.supervisors.census import census as actors
 
 from .notes import Note
+
+
+def census(root: Root, top: Actor | None = None) -> list[Seen]:
+    return [look_at(actor) for actor in actors(root, top)]
 
 
 async def _still(me: Actor) -> None:
@@ -33,7 +38,7 @@ async def test_a_census_names_everybody_parents_first() -> None:
         _child(_child(a, "b"), "c")
         _child(a, "d")
         _child(root.actor, "e")
-        seen = list(census(root))
+        seen = census(root)
         assert [one.path for one in seen] == ["/a", "/a/b", "/a/b/c", "/a/d", "/e"]
         assert [one.parent for one in seen] == ["", "/a", "/a/b", "/a", ""]
         assert seen[0].children == 2

@@ -39,6 +39,10 @@ class CallsDecider:
         self._rounds.on(message)
         return [] if self._rounds.running else self._over()
 
+    def remembers(self) -> tuple[object, ...]:
+        """See `Decider`."""
+        return ()
+
     def _over(self) -> list[Effect]:
         ending = self._rounds.ending
         return [Finish(self._rounds.turns()) if ending is None else Finish(failure=ending)]

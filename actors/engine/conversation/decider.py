@@ -190,6 +190,10 @@ class ConversationDecider:
                 return []
         return [Reject(message, _READS_NO_MORE)]
 
+    def remembers(self) -> tuple[object, ...]:
+        """See `Decider`."""
+        return (self.messages, self.record, self.inbox, self.todos)
+
     # --- a turn -------------------------------------------------------------------------------------------
 
     def _turn(self) -> list[Effect]:

@@ -108,6 +108,10 @@ class GraphDecider:
             self._timed(self._running.pop(message.key), message.seconds)
         return []
 
+    def remembers(self) -> tuple[object, ...]:
+        """See `Decider`."""
+        return (self.result, self._lefts)
+
     def _guarded(self, effects: list[Effect], decide: Any) -> list[Effect]:
         try:
             decide(effects)

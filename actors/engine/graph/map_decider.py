@@ -102,6 +102,10 @@ class MapDecider:
 
     # --- one item -----------------------------------------------------------------------------------------
 
+    def remembers(self) -> tuple[object, ...]:
+        """See `Decider`."""
+        return (self._items,)
+
     def _enter(self, item: _Item, at: str) -> Effect:
         item.at = at
         item.number += 1

@@ -69,6 +69,10 @@ class WorkflowDecider:
             return []
         return self._decided()
 
+    def remembers(self) -> tuple[object, ...]:
+        """See `Decider`."""
+        return self.machine.remembers()
+
     def _decided(self) -> list[Effect]:
         """Fire what may be fired; all that is to be done."""
         if not self._rests:
@@ -161,6 +165,10 @@ class UnitsDecider:
             return []
         self.said[message.key] = message
         return [Finish(self.in_order())] if len(self.said) == self._count else []
+
+    def remembers(self) -> tuple[object, ...]:
+        """See `Decider`."""
+        return (self.said,)
 
     def in_order(self) -> list[NodeSaid]:
         """What has been said so far."""

@@ -8,7 +8,7 @@ runs share (servers, pools), but does not steer it.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
@@ -23,7 +23,8 @@ from ....protocol.errors import Conflict, Denied, NotFound, UsageError
 from ....protocol.events import Event
 from ....protocol.messages import PersonSays
 from ....supervisors import census
-from ....supervisors.census import Seen, count_sent, look_at
+from ....supervisors.census import count_sent, look_at
+from ....supervisors.memory import Memory
 from ...views.activity import ActorView
 from ...views.run_view import RunView
 from .runs.running import Running, check_owner, sees
@@ -55,12 +56,20 @@ class Actors:
         self._runs = runs
         self._check = check
         self._shared = RunView()
+        self._memory = Memory(self._root)
         self._watches: dict[TreeWatch, None] = {}
 
     # --- looking --------------------------------------------------------------------------------------------
 
     def tree(self, caller: Caller, run: str | None = None) -> list[ActorInfo]:
         """The actors of a run, or all that the caller may see; parents before their children."""
+        return [self._shown(actor) for actor in self._seen(caller, run)]
+
+    async def measure(self, caller: Caller, run: str | None = None) -> None:
+        """Look what memory those of `tree` take, which shows it from then on."""
+        await self._memory.measure(self._seen(caller, run))
+
+    def _seen(self, caller: Caller, run: str | None) -> list[Actor]:
         caller.need("read:runs")
         top = None
         if run is not None:
@@ -68,7 +77,7 @@ class Actors:
             top = self._root.actor.child(run)
             if top is None:
                 return []
-        return [self._shown(seen) for seen in census.census(self._root, top) if self._may_see(caller, seen.run)]
+        return [actor for actor in census.census(self._root, top) if self._may_see(caller, actor.stream.run)]
 
     def watch_tree(self, caller: Caller, run: str | None = None, interval: float = 0.25) -> TreeWatch:
         """Changes of the tree, at most one of them per interval."""
@@ -81,13 +90,14 @@ class Actors:
         def concerns(of: str) -> bool:
             return run in (None, of) and self._may_see(caller, of)
 
-        return TreeWatch(self._info, interval, concerns, self._watches, count_sent(self._root))
+        return TreeWatch(self._info, self._measure, interval, concerns, self._watches, count_sent(self._root))
 
-    def inspect(self, caller: Caller, path: str) -> ActorDetail:
+    async def inspect(self, caller: Caller, path: str) -> ActorDetail:
         """An actor, looked at closely."""
         caller.need("read:runs")
         actor = self._actor(caller, path)
-        shown = msgspec.structs.asdict(self._shown(look_at(actor)))
+        await self._memory.measure([actor])
+        shown = msgspec.structs.asdict(self._shown(actor))
         live = self._runs.live.get(actor.stream.run)
         recent = [event for event in live.ring if event.actor == path][-RECENT:] if live is not None else []
         stack = self._kernel.stack_of(actor)
@@ -175,9 +185,14 @@ class Actors:
     def _info(self, path: str) -> ActorInfo | None:
         """The living actor with this path."""
         actor = census.find(self._root, path)
-        return None if actor is None else self._shown(look_at(actor))
+        return None if actor is None else self._shown(actor)
 
-    def _shown(self, seen: Seen) -> ActorInfo:
+    async def _measure(self, paths: Iterable[str]) -> None:
+        """Look what memory the living ones of these actors take."""
+        await self._memory.measure([actor for path in paths if (actor := census.find(self._root, path)) is not None])
+
+    def _shown(self, actor: Actor) -> ActorInfo:
+        seen = look_at(actor)
         info = ActorInfo(  # one by one: a tree may have ten thousand
             path=seen.path,
             parent=seen.parent,
@@ -189,7 +204,7 @@ class Actors:
             received=seen.received,
             sent=seen.sent,
             children=seen.children,
-            memory=memory_of_process(seen.pid) if seen.pid else 0,
+            memory=self._memory.of(actor),
         )
         known = self._known(info.path, info.run)
         if known is None:
@@ -218,6 +233,7 @@ class TreeWatch:
 
     Attributes:
         info: an actor by its path, as it is now; None if it is gone.
+        measure: looks what memory actors take, before they are told.
         interval: seconds.
         concerns: whether the reader gets what happens in a run.
         all: the watches there are.
@@ -225,6 +241,7 @@ class TreeWatch:
     """
 
     info: Callable[[str], ActorInfo | None]
+    measure: Callable[[Iterable[str]], Awaitable[None]]
     interval: float
     concerns: Callable[[str], bool]
     all: dict[TreeWatch, None]
@@ -271,7 +288,9 @@ class TreeWatch:
         touched, self._touched = self._touched, {}
         changed: list[ActorInfo] = []
         gone: list[str] = []
-        for number, path in enumerate(sorted(touched.keys() - {"", "/"})):
+        paths = sorted(touched.keys() - {"", "/"})
+        await self.measure(paths)
+        for number, path in enumerate(paths):
             if number % TURN == TURN - 1:
                 await trio.lowlevel.checkpoint()
             info = self.info(path)
@@ -289,13 +308,10 @@ def _by_place(path: str) -> ActorKind:
     return "mcp" if path.startswith("/mcp/") else "actor"
 
 
-def memory_of_process(pid: int | None = None) -> int:
-    """Bytes that are resident now, of this process if no other is named.
-
-    0 where the system does not tell: there is no /proc, or the process has gone.
-    """
+def memory_of_process() -> int:
+    """Bytes of this process that are resident now; 0 where the system does not tell: there is no /proc."""
     try:
-        with open(f"/proc/{pid or 'self'}/statm", "rb") as file:  # noqa: PTH123 - a Path costs more than the reading
+        with open("/proc/self/statm", "rb") as file:  # noqa: PTH123 - a Path costs more than the reading
             return int(file.read().split()[1]) * _PAGE
     except (OSError, IndexError, ValueError):
         return 0

@@ -107,12 +107,14 @@ async def _events(peer: Peer, params: own.ReadEvents) -> own.Events:
 # --- actors ------------------------------------------------------------------------------------------------
 
 
-def _tree(peer: Peer, params: own.TreeOf) -> own.Actors:
+async def _tree(peer: Peer, params: own.TreeOf) -> own.Actors:
+    await peer.hub.actors.measure(peer.caller, params.run)
     return own.Actors(actors=peer.hub.actors.tree(peer.caller, params.run), memory=memory_of_process())
 
 
-def _watch_tree(peer: Peer, params: own.WatchTree) -> Follow:
+async def _watch_tree(peer: Peer, params: own.WatchTree) -> Follow:
     watch = peer.hub.actors.watch_tree(peer.caller, params.run, params.interval)
+    await peer.hub.actors.measure(peer.caller, params.run)
     id = peer.new_subscription()
     watch.__enter__()  # from here on nothing is missed
     actors = peer.hub.actors.tree(peer.caller, params.run)

@@ -74,6 +74,10 @@ class BatchDecider:
         self._under_way -= 1
         return self._next(1)
 
+    def remembers(self) -> tuple[object, ...]:
+        """See `Decider`."""
+        return ()
+
     def _next(self, number: int) -> list[Effect]:
         effects: list[Effect] = []
         while len(effects) < number and self._given_up is None:

@@ -53,6 +53,9 @@ class Scripted:
         self.told.append(message)
         return self._then(self, message)
 
+    def remembers(self) -> tuple[object, ...]:
+        return (self.told,)
+
 
 async def done(_: Actor, work: Job) -> WorkDone:
     return WorkDone(work.key)

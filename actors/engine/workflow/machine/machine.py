@@ -131,6 +131,10 @@ class StateMachine:
             self._warn("edge", warning, place)
         return self._scheduler.done(fired.key, fired)
 
+    def remembers(self) -> tuple[object, ...]:
+        """What waits to be read, and what was said."""
+        return self._queues, self._outputs
+
     def result(self) -> Result:
         """How it ended, or how far it has come."""
         places = self.structure.places

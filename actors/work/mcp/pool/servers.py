@@ -25,13 +25,14 @@ from .....protocol.mcp.status import ServerStatus
 from .....protocol.problems import errors_in
 from .....protocol.references import Secrets
 from .....supervisors import Actor, Root
+from .....supervisors.memory import memory_of
 from .....supervisors.tally import Tally
 from ..links.link import Json
 from .catalog import Catalog, Catalogs
 from .leases import Key, Leases
 from .opening import Live, Opening
 from .scope import Scope, Scopes
-from .status import Counters, Inquiry, answer_inquiries, memory_of, socket_dir, status_of
+from .status import Counters, Inquiry, answer_inquiries, socket_dir, status_of
 
 if TYPE_CHECKING:
     from ..client.connect import Abilities

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -127,28 +127,6 @@ class Inquiry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     ask: Literal["status", "reload"]
     server: str | None = None
-
-
-def memory_of(pids: Iterable[int]) -> dict[int, int]:
-    """Bytes of memory of these processes, each with those below it; those that are gone are left out."""
-    import psutil
-
-    below: dict[int, list[psutil.Process]] = {}
-    there: dict[int, psutil.Process] = {}
-    for process in psutil.process_iter(["ppid"]):  # one look for all of them
-        there[process.pid] = process
-        below.setdefault(process.info["ppid"], []).append(process)
-
-    def of(pid: int) -> int:
-        tree, seen, used = [there[pid]], {pid}, 0
-        for process in tree:
-            tree += [each for each in below.get(process.pid, ()) if each.pid not in seen]
-            seen.update(each.pid for each in tree)
-            with suppress(psutil.Error):
-                used += int(process.memory_info().rss)
-        return used
-
-    return {pid: of(pid) for pid in pids if pid in there}
 
 
 def socket_dir(environ: Mapping[str, str], cache: Path) -> Path:

@@ -134,9 +134,11 @@ async def test_a_run_of_somebody_else_is_denied_or_not_there(stage: Stage, hub: 
     for call in (hub.get, hub.cancel, hub.subscribe, hub.graph_of, hub.questions, hub.actors.tree):
         with pytest.raises(Denied):
             call(BERT, info.run)
-    for call in (hub.actors.inspect, hub.actors.pause, hub.actors.resume, hub.actors.cancel_actor):
+    for call in (hub.actors.pause, hub.actors.resume, hub.actors.cancel_actor):
         with pytest.raises(Denied):
             call(BERT, path)
+    with pytest.raises(Denied):
+        await hub.actors.inspect(BERT, path)
     with pytest.raises(Denied):
         hub.answer(BERT, question, "Bert")
     with pytest.raises(NotFound):
@@ -287,7 +289,7 @@ ANNA_ADMIN = Caller("anna", frozenset({"*"}), name="Anna")
 async def test_an_actor_is_looked_at_closely(stage: Stage, hub: Hub) -> None:
     info = await hub.start(LOCAL, StartRun(target="asks"))
     await _asked(hub, info.run)
-    detail = hub.actors.inspect(LOCAL, f"/{info.run}/asks/ask")
+    detail = await hub.actors.inspect(LOCAL, f"/{info.run}/asks/ask")
     assert (detail.kind, detail.state, detail.doing, detail.parent) == ("node", "waiting", "ask", f"/{info.run}/asks")
     assert "ask_person" in detail.stack
     recent = [json.loads(bytes(event))["kind"] for event in detail.recent]
@@ -295,14 +297,14 @@ async def test_an_actor_is_looked_at_closely(stage: Stage, hub: Hub) -> None:
     kinds = {actor.path: actor.kind for actor in hub.actors.tree(LOCAL, info.run)}
     assert kinds == {f"/{info.run}": "run", f"/{info.run}/asks": "graph", f"/{info.run}/asks/ask": "node"}
     with pytest.raises(NotFound):
-        hub.actors.inspect(LOCAL, f"/{info.run}/nobody")
+        await hub.actors.inspect(LOCAL, f"/{info.run}/nobody")
     with pytest.raises(NotFound):
-        hub.actors.inspect(LOCAL, "/")
-    assert hub.actors.inspect(LOCAL, "/control").run == ""
+        await hub.actors.inspect(LOCAL, "/")
+    assert (await hub.actors.inspect(LOCAL, "/control")).run == ""
     with pytest.raises(Denied):
         hub.actors.cancel_actor(LOCAL, "/control")
     with pytest.raises(NotFound):
-        hub.actors.inspect(ANNA, "/control")
+        await hub.actors.inspect(ANNA, "/control")
     assert hub.actors.cancel_actor(LOCAL, f"/{info.run}/asks/ask")
     assert (await hub.wait(LOCAL, info.run)).status == "failed"
 

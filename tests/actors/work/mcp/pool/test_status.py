@@ -17,7 +17,7 @@ from mcp_house import House, runs, scripted, tiny
 from waiting import until
 
 from callboard.actors.work.mcp.pool import status
-from callboard.actors.work.mcp.pool.status import ask_all, memory_of, socket_dir
+from callboard.actors.work.mcp.pool.status import ask_all, socket_dir
 from callboard.supervisors import Root
 
 STATUS = {"ask": "status"}
@@ -89,14 +89,6 @@ async def test_another_process_can_have_servers_reloaded(house: House) -> None:
         assert await house.call(scope, "s") != first
         (answer,) = await ask_all(directory, {"ask": "reload", "server": "nope"})
         assert "nope" in answer["error"]
-
-
-def test_memory_counts_children_and_is_none_for_the_dead() -> None:
-    alone = memory_of([os.getpid()])[os.getpid()]
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, text=True) as child:
-        assert memory_of([os.getpid()])[os.getpid()] > alone
-        child.communicate("\n")
-    assert memory_of([child.pid]) == {}
 
 
 # --- the socket -------------------------------------------------------------------------------------------------

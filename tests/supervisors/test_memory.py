@@ -1,0 +1,211 @@
+"""What actors take of memory: estimated for those within our process, measured for those of processes."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from functools import partial
+
+import pytest
+import trio
+import trio.testing
+
+from callboard.protocol.kernel.messages import Message
+from callboard.supervisors import Actor, Ref, Root, start_process
+from callboard.supervisors.memory import SLICE, Memory, memory_of
+
+MB = 1_000_000
+
+
+class Letter(Message, frozen=True):
+    text: str
+
+
+class Box:
+    """An object of an actor's own, with what is in it."""
+
+    def __init__(self, what: object) -> None:
+        self.what = what
+
+    def remembers(self) -> Iterable[object]:
+        return (self.what,)
+
+    async def run(self, me: Actor) -> None:
+        async for _ in me:
+            pass
+
+
+def texts() -> list[str]:
+    return [f"{number:0100}" for number in range(33_000)]  # 149 bytes each, and 8 for the place in the list
+
+
+async def measured(root: Root, ref: Ref) -> int:
+    await trio.testing.wait_all_tasks_blocked()
+    memory = Memory(root)
+    await memory.measure([ref._actor])
+    return memory.of(ref._actor)
+
+
+async def idle(me: Actor) -> None:
+    async for _ in me:
+        pass
+
+
+async def holds(me: Actor, make: Callable[[], object]) -> None:
+    held = make()
+    await idle(me)
+    del held
+
+
+async def given(me: Actor, what: object) -> None:
+    await idle(me)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: bytes(5 * MB),
+        texts,
+        lambda: dict(enumerate(texts())),
+        lambda: Box({"a": [bytearray(2 * MB)], "b": (Letter("x" * (3 * MB)),)}),
+        lambda: [Letter(text) for text in texts()[:26_000]],
+    ],
+    ids=["bytes", "list", "dict", "object", "structs"],
+)
+async def test_an_actor_that_holds_5_mb_shows_about_5_mb(make: Callable[[], object]) -> None:
+    async with Root() as root:
+        assert await measured(root, root.spawn(holds, make)) == pytest.approx(5 * MB, rel=0.25)
+        assert await measured(root, root.spawn(given, make())) == pytest.approx(5 * MB, rel=0.25)
+        assert await measured(root, root.spawn(Box(make()).run)) == pytest.approx(5 * MB, rel=0.25)
+        assert await measured(root, root.spawn(partial(given, what=make()))) == pytest.approx(5 * MB, rel=0.25)
+
+
+async def test_an_idle_actor_shows_little() -> None:
+    async with Root() as root:
+        assert 0 < await measured(root, root.spawn(idle)) < 5_000
+
+
+async def test_mail_that_waits_counts_for_who_has_to_read_it() -> None:
+    async with Root() as root:
+
+        async def busy(me: Actor) -> None:
+            await trio.sleep_forever()
+
+        ref = root.spawn(busy)
+        for _ in range(5):
+            await ref.tell(Letter("x" * MB))
+        assert await measured(root, ref) == pytest.approx(5 * MB, rel=0.01)
+
+
+async def test_what_others_hold_as_well_counts_for_nobody() -> None:
+    shared = texts()
+    async with Root() as root:
+        for ref in (root.spawn(given, shared), root.spawn(holds, lambda: [shared, {"x": shared}])):
+            assert await measured(root, ref) < 5_000
+
+
+async def test_what_an_actor_remembers_counts_for_it_whoever_else_looks_at_it() -> None:
+    box = Box({"history": texts()})
+
+    async def body(me: Actor) -> None:
+        me.keeps = box
+        await idle(me)
+
+    async with Root() as root:
+        assert await measured(root, root.spawn(body)) == pytest.approx(5 * MB, rel=0.1)
+
+
+async def test_memory_in_what_is_remembered_ends_at_other_actors_modules_and_code() -> None:
+    async def body(me: Actor) -> None:
+        me.keeps = Box([me, me.root, sys, Box, idle, print, box.run, me.root.actor])
+        await idle(me)
+
+    box = Box(texts())
+    async with Root() as root:
+        assert await measured(root, root.spawn(body)) < 200_000
+
+
+async def test_the_actor_of_a_process_shows_its_process_with_all_below_it() -> None:
+    below = "b = bytes(range(256)) * 200_000; input()"
+    child = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', '{below}'])"
+    async with Root() as root:
+
+        async def body(me: Actor) -> None:
+            await start_process(me, [sys.executable, "-c", f"{child}; print(1, flush=True); input()"], stdin="pipe")
+            await trio.sleep_forever()
+
+        root.spawn(body)
+        memory = Memory(root)
+        with trio.fail_after(30):
+            while max((memory.of(actor) for actor in _all(root)), default=0) < 51_200_000:
+                memory = Memory(root)
+                await memory.measure(_all(root))
+                await trio.sleep(0.05)
+
+
+def _all(root: Root) -> list[Actor]:
+    from callboard.supervisors.census import census
+
+    return list(census(root))
+
+
+async def test_a_thousand_actors_are_measured_without_holding_others_up() -> None:
+    """Nor does it matter how much each holds: `MOST` objects of it are looked at."""
+    async with Root() as root:
+
+        def letters() -> list[list[Letter]]:
+            return [[Letter(f"{number}") for number in range(20)] for _ in range(20)]
+
+        refs = [root.spawn(holds, letters) for _ in range(1_000)]
+        await trio.testing.wait_all_tasks_blocked()
+        gc.collect()
+        gc.disable()  # to go through a million objects of the test once takes longer
+        memory, done = Memory(root), False
+        longest, turns = 0.0, 0
+
+        async def others() -> None:
+            nonlocal longest, turns
+            while not done:
+                began = time.thread_time()
+                await trio.lowlevel.checkpoint()
+                longest, turns = max(longest, time.thread_time() - began), turns + 1
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(others)
+            began = time.thread_time()
+            await memory.measure(ref._actor for ref in refs)
+            spent = time.thread_time() - began
+            done = True
+        gc.enable()
+        assert all(memory.of(ref._actor) > 10_000 for ref in refs)
+        assert spent < 3.0, "3 ms each, at most"
+        assert longest < 0.05
+        assert turns > spent / SLICE / 10
+        began = time.thread_time()
+        await memory.measure(ref._actor for ref in refs)
+        assert time.thread_time() - began < 0.1, "they are fresh"
+
+
+async def test_figures_of_actors_that_have_ended_do_not_pile_up() -> None:
+    async with Root() as root:
+        memory = Memory(root)
+        for _ in range(5):
+            refs = [root.spawn(idle) for _ in range(500)]
+            await trio.testing.wait_all_tasks_blocked()
+            await memory.measure(ref._actor for ref in refs)
+            for ref in refs:
+                ref.cancel()
+            await trio.testing.wait_all_tasks_blocked()
+        assert len(memory._known) <= 1_500
+
+
+def test_memory_of_processes_counts_children_and_is_none_for_the_dead() -> None:
+    alone = memory_of([os.getpid()])[os.getpid()]
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, text=True) as child:
+        assert memory_of([os.getpid()])[os.getpid()] > alone
+        child.communicate("\n")
+    assert memory_of([child.pid]) == {}
