@@ -17,8 +17,8 @@ from __future__ import annotations
 
 import contextvars
 import logging
-from collections.abc import Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Literal
 
 import outcome
 import trio
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from .bus import Stream
     from .escalation import Policy
     from .mailbox import Mailbox
+    from .memory import Remembers
     from .root import Root
 
 Bond = Literal["linked", "watched", "supervised"]
@@ -59,13 +60,6 @@ _STOPPED: dict[Reason, ActorStopped] = {
 
 NO_SCOPE = trio.CancelScope()
 """Stands for the scope of an actor whose body does not run; cancelling it does nothing."""
-
-
-class Remembers(Protocol):
-    """What has a state of an actor in hand."""
-
-    def remembers(self) -> Iterable[object]:
-        """The objects of the state, in any order."""
 
 
 class ChildEnded:

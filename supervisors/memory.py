@@ -23,7 +23,7 @@ from itertools import islice
 from math import inf
 from time import perf_counter
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Protocol, final
 
 import msgspec
 import trio
@@ -51,6 +51,13 @@ SLICE = 0.002
 _LEAVES = (str, bytes, bytearray, int, float, type(None))
 _CODE = (type, ModuleType, FunctionType, BuiltinFunctionType, MethodType)
 _NOT_HELD = (*_CODE, Life, trio.lowlevel.Task, trio.CancelScope)
+
+
+class Remembers(Protocol):
+    """What has a state of an actor in hand."""
+
+    def remembers(self) -> Iterable[object]:
+        """The objects of the state, in any order."""
 
 
 @final

@@ -76,7 +76,7 @@ async def given(me: Actor, what: object) -> None:
     ],
     ids=["bytes", "list", "dict", "object", "structs"],
 )
-async def test_an_actor_that_holds_5_mb_shows_about_5_mb(make: Callable[[], object]) -> None:
+async def test_105_an_actor_that_holds_5_mb_shows_about_5_mb(make: Callable[[], object]) -> None:
     async with Root() as root:
         assert await measured(root, root.spawn(holds, make)) == pytest.approx(5 * MB, rel=0.25)
         assert await measured(root, root.spawn(given, make())) == pytest.approx(5 * MB, rel=0.25)
