@@ -221,66 +221,8 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 PROMPT = "How many words has this sentence?"
 
-CONFIG = """\
-# What this agent is and what it may do. All keys: callboard schema agent
-#
-#   callboard run NAME "How many words has this sentence?"
-#   callboard agents show NAME
-name: NAME  # the same as the directory's
-description: Answers questions about texts.
-
-# model: openai:gpt-4o-mini       # without it, the model of your settings, or the one you give with -m
-# temperature: 0.2
-
-# The system prompt. {{tone}} is the variable below; {{__cwd__}}, {{__now__}} and more are known to all agents.
-instructions: |
-  You answer questions about texts in a {{tone}} way. Be brief.
-  Count with the tool count_words; do not guess.
-
-# Values from outside: callboard run NAME --var tone=stern "..."
-variables:
-  - name: tone
-    description: How it answers.
-    default: friendly
-
-# Every function in tools.py is a tool of this agent. Beside them it may call these (callboard tools lists them all).
-global_tools:
-  - get_current_time
-  # - fs_read                     # reads files below the directory that you start it in
-  # - execute_command             # asks you before it runs anything
-
-# mcp_servers: [time]             # servers of mcp.json that lend it tools (callboard mcp init writes one)
-
-# auto_continue: true             # keeps a todo list, and goes on while something on it is open
-# can_spawn_agents: true          # has other agents work beside it
-can_ask_user: false               # true lets it ask you when it can't go on; small models ask where they should answer
-
-conversation_starters:
-  - "How many words has this sentence?"
-"""
-
-TOOLS = '''\
-"""The tools of this agent: every function that does not begin with `_` is one.
-
-The model is told the name, the docstring and the types. What is returned is told as JSON, or as it is if it is text.
-To try one by hand: callboard tools call count_words --agent NAME --json '{"text": "one two three"}'
-"""
-
-
-def count_words(text: str, longest: int = 3) -> dict:
-    """Counts the words and characters of a text.
-
-    Args:
-        text: the text.
-        longest: how many of the longest words to return.
-    """
-    words = [word.strip(".,;:!?()") for word in text.split()]
-    return {
-        "words": len(words),
-        "characters": len(text),
-        "longest": sorted(set(words), key=len, reverse=True)[:longest],
-    }
-'''
+TEMPLATES = Path(__file__).parent / "templates"
+"""What a new agent is made of; NAME stands for its name."""
 
 
 def make_agent(name: str, config_dir: str | None) -> str:
@@ -290,9 +232,12 @@ def make_agent(name: str, config_dir: str | None) -> str:
         UsageError: the name won't do, is taken, or the directory can't be written.
     """
     home = _home(name, config_dir)
-    config = CONFIG.replace("name: NAME", f"name: {_in_yaml(name)}").replace("NAME", name)
-    contents = {home / "config.yaml": config, home / "tools.py": TOOLS.replace("NAME", name)}
-    return _written({path: text.encode() for path, text in contents.items()}, name, PROMPT)
+    contents: dict[Path, bytes] = {}
+    for file in ("config.yaml", "tools.py"):
+        text = (TEMPLATES / f"{file}.in").read_text("utf-8")
+        text = text.replace("name: NAME", f"name: {_in_yaml(name)}").replace("NAME", name)
+        contents[home / file] = text.encode()
+    return _written(contents, name, PROMPT)
 
 
 def make_graph(name: str, template: str, config_dir: str | None) -> str:

@@ -25,7 +25,7 @@ from .render.text import redrawable
 
 if TYPE_CHECKING:
     from .. import Root
-    from ..supervisors import Actor
+    from ..supervisors import Actor, End
 
 T = TypeVar("T")
 
@@ -155,33 +155,21 @@ def act(
         CallboardError: it failed.
         click.exceptions.Exit: it was interrupted.
     """
-    logging.configure()
-    end: list[T] | CallboardError | int = trio.run(_play, body, config_dir, progress or Progress(), person, traced)
-    if isinstance(end, int):
-        raise click.exceptions.Exit(end)
-    if isinstance(end, CallboardError):
-        raise end
-    return end[0]
+    shown = progress or Progress()
 
-
-async def _play(
-    body: Callable[[Actor, Root], Awaitable[T]],
-    config_dir: str | None,
-    progress: Progress,
-    person: bool,
-    traced: bool,
-) -> list[T] | CallboardError | int:
-    """A list of what it returned; why it failed; the exit code if it was interrupted."""
-    async with open_frame(progress, config_dir=config_dir, person=person, traced=traced) as root:
+    async def by_actor(root: Root) -> tuple[End, int | None]:
         stream = root.bus.open(f"call-{secrets.token_hex(4)}")
         try:
-            with stream.listen(progress.on_event):
+            with stream.listen(shown.on_event):
                 end = await root.kernel.spawn(body, root, name=stream.run, stream=stream, link=False).wait()
         finally:
             root.bus.close(stream)
-        if end.reason in ("cancelled", "stopped") or isinstance(end.error, ShuttingDown):
-            return _INTERRUPTED if root.kernel.signal is None else 128 + root.kernel.signal
-        if end.error is not None:
-            return end.error if isinstance(end.error, CallboardError) else CallboardError(f"crashed: {end.error!r}")
-        return [end.value]
-    raise AssertionError("unreachable: the root swallows no errors")
+        return end, root.kernel.signal
+
+    end, number = play(by_actor, shown, config_dir=config_dir, person=person, traced=traced)
+    if end.reason in ("cancelled", "stopped") or isinstance(end.error, ShuttingDown):
+        raise click.exceptions.Exit(_INTERRUPTED if number is None else 128 + number)
+    if end.error is not None:
+        raise end.error if isinstance(end.error, CallboardError) else CallboardError(f"crashed: {end.error!r}")
+    value: T = end.value
+    return value

@@ -23,7 +23,7 @@ def command() -> None:
 @options.config_dir
 def init(force: bool, config_dir: str | None) -> str:
     """Writes mcp.json into the config directory: a server that works, others to enable, and what the keys mean."""
-    from .mcp_starter import make_mcp_json
+    from .mcp_servers import make_mcp_json
 
     return make_mcp_json(config_dir, force=force)
 

@@ -1,4 +1,4 @@
-"""What `callboard mcp list`, `test` and `tools` print: the servers of `mcp.json`, and what they offer.
+"""What `callboard mcp list`, `test`, `tools` and `init` do: the servers of `mcp.json`, what they offer, a first file.
 
 `list` starts none of them, and says what is remembered; `test` and `tools` start them.
 """
@@ -22,6 +22,7 @@ import msgspec
 import trio
 
 from .. import Root
+from ..actors.io.directories import config_dir as configured
 from ..actors.work.mcp.client.client import McpClient
 from ..actors.work.mcp.pool.catalog import Catalog
 from ..actors.work.mcp.pool.scope import Scope
@@ -37,6 +38,7 @@ from ..protocol.problems import Problem, errors_in
 from ..protocol.references import REFERENCE
 from ..supervisors import Actor
 from .frame import act
+from .init import write_files
 from .render.lines import duration
 from .render.plain import choose
 from .render.progress import Progress
@@ -406,3 +408,29 @@ def _tool_row(server: Server, tool: ServerTool, permissions: Permissions) -> dic
 
 async def _never(_me: Actor, _arguments: Arguments) -> Json:
     raise AssertionError("only its permission is looked up")
+
+
+# --- a first mcp.json --------------------------------------------------------------------------------------
+
+_LACKS = (
+    "uvx was not found on the PATH, and the server 'time' is started by it: install uv (https://docs.astral.sh/uv/),\n"
+    "or write a server of your own there\n"
+)
+
+
+def make_mcp_json(config_dir: str | None, *, force: bool) -> str:
+    """Writes `mcp.json` into the config directory; what to tell the user.
+
+    Raises:
+        UsageError: there is one already, and `force` is not given; or it can't be written.
+    """
+    base, _ = configured(config_dir, os.environ)
+    file, loki = base / "mcp.json", base / "functions" / "mcp.json"
+    for there in (file, loki):
+        if there.exists() and not force:
+            hint = "--force writes a new one over it" if there == file else f"--force writes {file}, which is used then"
+            raise UsageError(f"{there} is there already and was left alone; {hint}")
+    write_files({file: (Path(__file__).parent / "templates" / "mcp.json").read_bytes()})
+    hidden = f"{loki} is no longer used\n" if loki.exists() else ""
+    then = "\ncallboard mcp test time\n" if shutil.which("uvx") else _LACKS
+    return f"wrote {file}\n{hidden}{then}"

@@ -17,55 +17,11 @@ import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from .kernel.errors import (
-    ActorCancelled,
-    ActorDead,
-    ActorError,
-    ActorFailed,
-    AskTimeout,
-    CallboardError,
-    Deadlock,
-    DoesNotEnd,
-    LimitReached,
-    MailboxFull,
-    NobodyToAsk,
-    NoReply,
-    PoolClosed,
-    ProcessError,
-    RunFailed,
-    Saturated,
-    ShuttingDown,
-    TimedOut,
-    TooManyRestarts,
-    code_of,
-)
+from .kernel.errors import *  # noqa: F403 - what the kernel names is public here as well
+from .kernel.errors import CallboardError, LimitReached, RunFailed, Saturated
 
 if TYPE_CHECKING:
     from .problems import Problem
-
-__all__ = [  # of the kernel; what is defined here is public as well
-    "ActorCancelled",
-    "ActorDead",
-    "ActorError",
-    "ActorFailed",
-    "AskTimeout",
-    "CallboardError",
-    "Deadlock",
-    "DoesNotEnd",
-    "LimitReached",
-    "MailboxFull",
-    "NoReply",
-    "NobodyToAsk",
-    "PoolClosed",
-    "ProcessError",
-    "RunFailed",
-    "Saturated",
-    "ShuttingDown",
-    "TimedOut",
-    "TooManyRestarts",
-    "code_of",
-]
-
 
 # --- the user's words and files ---------------------------------------------------------------------------
 

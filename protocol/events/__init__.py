@@ -16,48 +16,8 @@ from __future__ import annotations
 
 import msgspec
 
-from ..kernel.events import (
-    SCHEMA_VERSION,
-    ActorFailed,
-    ActorPaused,
-    ActorRestarted,
-    ActorResumed,
-    ActorSpawned,
-    ActorStopped,
-    ActorStuck,
-    ActorWaiting,
-    DeadLetter,
-    Event,
-    EventData,
-    Json,
-    QuestionAnswered,
-    QuestionAsked,
-    QuestionExpired,
-    Warned,
-    encode,
-    to_wire,
-)
-
-__all__ = [  # of the kernel; what is defined here is public as well
-    "SCHEMA_VERSION",
-    "ActorFailed",
-    "ActorPaused",
-    "ActorRestarted",
-    "ActorResumed",
-    "ActorSpawned",
-    "ActorStopped",
-    "ActorStuck",
-    "ActorWaiting",
-    "DeadLetter",
-    "Event",
-    "EventData",
-    "QuestionAnswered",
-    "QuestionAsked",
-    "QuestionExpired",
-    "Warned",
-    "encode",
-    "to_wire",
-]
+from ..kernel.events import *  # noqa: F403 - the kinds of the kernel are kinds of runs as well
+from ..kernel.events import EventData, Json
 
 TERMINAL = frozenset({"run.finished", "run.failed", "run.cancelled"})
 """Exactly one of these ends every run's stream."""
