@@ -82,16 +82,6 @@ class Resource(Wire, frozen=True, kw_only=True):
     size: int | None = None
 
 
-class ResourceTemplate(Wire, frozen=True, kw_only=True):
-    """A pattern of URIs (RFC 6570)."""
-
-    uri_template: str
-    name: str = ""
-    title: str | None = None
-    description: str | None = None
-    mime_type: str | None = None
-
-
 class PromptArgument(Wire, frozen=True, kw_only=True):
     """A value that a prompt takes."""
 

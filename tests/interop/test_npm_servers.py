@@ -120,12 +120,13 @@ async def test_its_resources_and_prompts_are_read(me: Actor, server: Server) -> 
     updated = trio.Event()
     async with reach(me, server, on_change=lambda what: updated.set() if what.startswith("demo:") else None) as client:
         assert len(await client.resources()) > 3
-        templates = [template.uri_template for template in await client.resource_templates()]
+        listed = await client.request("resources/templates/list", {})
+        templates = [template["uriTemplate"] for template in listed["resourceTemplates"]]
         assert "demo://resource/dynamic/text/{resourceId}" in templates
         uri = "demo://resource/dynamic/text/7"
-        assert (await client.read_resource(uri))["contents"][0]["text"].startswith("Resource 7: ")
+        assert (await client.request("resources/read", {"uri": uri}))["contents"][0]["text"].startswith("Resource 7: ")
         with pytest.raises(McpError, match=r"(?i)resource"):
-            await client.read_resource("demo://nothing/there")
+            await client.request("resources/read", {"uri": "demo://nothing/there"})
         await client.subscribe(uri)
         text_of(await client.call_tool("toggle-subscriber-updates", {}))
         await updated.wait()
@@ -133,10 +134,12 @@ async def test_its_resources_and_prompts_are_read(me: Actor, server: Server) -> 
         assert PromptArgument(name="city", description="Name of the city", required=True) in (
             prompts["args-prompt"] or ()
         )
-        prompt = await client.get_prompt("args-prompt", {"city": "Paris"})
+        prompt = await client.request("prompts/get", {"name": "args-prompt", "arguments": {"city": "Paris"}})
         assert "Paris" in prompt["messages"][0]["content"]["text"]
         reference = {"type": "ref/prompt", "name": "completable-prompt"}
-        completed = await client.complete(reference, {"name": "department", "value": "S"})
+        completed = await client.request(
+            "completion/complete", {"ref": reference, "argument": {"name": "department", "value": "S"}}
+        )
         assert completed["completion"]["values"] == ["Sales", "Support"]
 
 

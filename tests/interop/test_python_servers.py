@@ -68,7 +68,7 @@ async def test_fetch_gets_a_page_by_its_tool_and_by_its_prompt(me: Actor, nurser
         assert "Once upon a time" in text_of(await client.call_tool("fetch", {"url": url}))
         [prompt] = await client.prompts()
         assert [argument.name for argument in prompt.arguments or ()] == ["url"]
-        given = await client.get_prompt("fetch", {"url": url})
+        given = await client.request("prompts/get", {"name": "fetch", "arguments": {"url": url}})
         assert "Once upon a time" in given["messages"][0]["content"]["text"]
     nursery.cancel_scope.cancel()
 
@@ -104,8 +104,8 @@ async def test_sqlite_keeps_rows_and_tells_that_its_memo_has_changed(me: Actor, 
         text_of(await client.call_tool("append_insight", {"insight": "Rows are kept."}))
         await changed.wait()
         assert uris == ["memo://insights"]
-        memo = await client.read_resource("memo://insights")
+        memo = await client.request("resources/read", {"uri": "memo://insights"})
         assert "Rows are kept." in memo["contents"][0]["text"]
         assert [prompt.name for prompt in await client.prompts()] == ["mcp-demo"]
-        demo = await client.get_prompt("mcp-demo", {"topic": "lighthouses"})
+        demo = await client.request("prompts/get", {"name": "mcp-demo", "arguments": {"topic": "lighthouses"}})
         assert "lighthouses" in demo["messages"][0]["content"]["text"]

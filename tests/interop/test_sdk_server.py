@@ -100,13 +100,17 @@ async def test_questions_of_concurrent_calls_keep_apart(me: Actor, side: tuple[S
 async def test_its_resources_prompts_and_completions_are_read(me: Actor, side: tuple[Server, str]) -> None:
     async with reach(me, *side) as client:
         assert [resource.uri for resource in await client.resources()] == ["notes://first"]
-        assert [each.uri_template for each in await client.resource_templates()] == ["notes://{name}/text"]
-        read = await client.read_resource("notes://second/text")
+        templates = (await client.request("resources/templates/list", {}))["resourceTemplates"]
+        assert [each["uriTemplate"] for each in templates] == ["notes://{name}/text"]
+        read = await client.request("resources/read", {"uri": "notes://second/text"})
         assert read["contents"][0]["text"] == "a note called second"
         assert [prompt.name for prompt in await client.prompts()] == ["greet"]
-        prompt = await client.get_prompt("greet", {"name": "Ada"})
+        prompt = await client.request("prompts/get", {"name": "greet", "arguments": {"name": "Ada"}})
         assert prompt["messages"][0]["content"]["text"] == "Say hello to Ada."
-        completed = await client.complete({"type": "ref/prompt", "name": "greet"}, {"name": "name", "value": "A"})
+        completed = await client.request(
+            "completion/complete",
+            {"ref": {"type": "ref/prompt", "name": "greet"}, "argument": {"name": "name", "value": "A"}},
+        )
         assert completed["completion"]["values"] == ["Ada", "Alan"]
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ...work.context import RunContext
     from ...work.knowledge.recipe import Recipe
     from ...work.mcp.tools.chosen import Wanted
-    from ...work.mcp.tools.offer import AgentServers
+    from ...work.mcp.tools.view import Talk
 
 ERRORS = "errors"
 """State key in which `on_error: collect` keeps what failed: a list of `{node, error, code}`."""
@@ -139,7 +139,7 @@ class Job:
         depth: int,
         record: Record,
         item: int | None = None,
-        servers: AgentServers | None = None,
+        servers: Talk | None = None,
         failures: list[CallboardError] | None = None,
     ) -> None:
         self.plan = plan

@@ -36,7 +36,7 @@ from .plan import Job, Plan, Result, Step
 if TYPE_CHECKING:
     from ....supervisors import Actor
     from ...work.context import RunContext
-    from ...work.mcp.tools.offer import AgentServers
+    from ...work.mcp.tools.view import Talk
 
 TRACE = 5
 """Below DEBUG: records that hold state values."""
@@ -107,7 +107,7 @@ def tell_end(
 
 
 @contextlib.contextmanager
-def _servers(me: Actor, plan: Plan, context: RunContext) -> Iterator[AgentServers | None]:
+def _servers(me: Actor, plan: Plan, context: RunContext) -> Iterator[Talk | None]:
     """What the graph has of MCP servers while it runs."""
     if not plan.servers:
         yield None
@@ -134,7 +134,7 @@ class Nodes(msgspec.Struct, frozen=True):
     context: RunContext
     depth: int
     record: Record
-    servers: AgentServers | None
+    servers: Talk | None
 
     async def run(self, me: Actor, work: RunNode) -> NodeLeft:
         """Body of a node's actor."""

@@ -33,20 +33,21 @@ from .....protocol.mcp.model import (
     Progress,
     Prompt,
     Resource,
-    ResourceTemplate,
     Tool,
 )
 from .....supervisors import Actor
 from ..links import texts
 from ..links.link import Caller, Host, Json, Link, Outgoing
 from ..links.mirrored import Paths, header_paths, param_headers
-from . import lists
 from .handshake import Abilities, Agreed, Handshake
 from .listening import ACKNOWLEDGED, CHANGES, Listening
 from .questions import Asked, Questions, pages
 
 MAX_PENDING = 1024
 """Requests under way on one connection."""
+
+MAX_PAGES, MAX_LISTED = 1000, 10_000
+"""Of one list: pages that are asked for, and entries on all of them."""
 
 MAX_ROUNDS = 10
 """Times that a server may ask back before it answers."""
@@ -167,29 +168,10 @@ class McpClient:
     async def call_tool(
         self, name: str, arguments: Mapping[str, Json], caller: Caller | None = None
     ) -> dict[str, Json]:
-        """The raw `CallToolResult`; one with `isError` is a result, too.
-
-        Raises:
-            McpError: the server refused the call, or its answer can't be used.
-            McpLost: the connection broke. The call may have been carried out.
-        """
+        """The raw `CallToolResult`; one with `isError` is a result, too. Raises as `request`."""
         paths = self._mirrored.get(name)
         headers = param_headers(paths, arguments) if paths else {}
-        return await self._exchange("tools/call", {"name": name, "arguments": arguments}, caller, headers)
-
-    async def read_resource(self, uri: str, caller: Caller | None = None) -> dict[str, Json]:
-        """The raw `ReadResourceResult`. Raises as `call_tool`."""
-        return await self._exchange("resources/read", {"uri": uri}, caller)
-
-    async def get_prompt(
-        self, name: str, arguments: Mapping[str, str], caller: Caller | None = None
-    ) -> dict[str, Json]:
-        """The raw `GetPromptResult`. Raises as `call_tool`."""
-        return await self._exchange("prompts/get", {"name": name, "arguments": arguments}, caller)
-
-    async def complete(self, ref: Mapping[str, Json], argument: Mapping[str, str]) -> dict[str, Json]:
-        """The raw `CompleteResult`: how an argument of a prompt or of a resource's template may go on."""
-        return await self._exchange("completion/complete", {"ref": ref, "argument": argument}, None)
+        return await self.request("tools/call", {"name": name, "arguments": arguments}, caller, headers)
 
     async def tools(self) -> list[Tool]:
         """All its tools. [] where it says it has none. One that can't be understood is left out, and logged."""
@@ -202,10 +184,6 @@ class McpClient:
         """All its resources, as `tools`."""
         return await self._listed("resources/list", "resources", Resource)
 
-    async def resource_templates(self) -> list[ResourceTemplate]:
-        """All its templates of resources, as `tools`."""
-        return await self._listed("resources/templates/list", "resourceTemplates", ResourceTemplate)
-
     async def prompts(self) -> list[Prompt]:
         """All its prompts, as `tools`."""
         return await self._listed("prompts/list", "prompts", Prompt)
@@ -215,43 +193,71 @@ class McpClient:
         if self.modern:
             self._listening.add(uri)
         else:
-            await self._exchange("resources/subscribe", {"uri": uri}, None)
+            await self.request("resources/subscribe", {"uri": uri})
 
     async def ping(self) -> None:
         """Return when the server has answered something; raise if it refuses or is lost."""
-        await self._exchange("server/discover" if self.modern else "ping", {}, None)
+        await self.request("server/discover" if self.modern else "ping", {})
 
     async def set_level(self, level: str) -> None:
         """Have the server log from this level on, `debug` to `emergency`."""
         if self.modern:
             self._meta = {**self._meta, META_LOG_LEVEL: level}
         else:
-            await self._exchange("logging/setLevel", {"level": level}, None)
+            await self.request("logging/setLevel", {"level": level})
 
     async def _listed(self, method: str, kind: str, type: type[T]) -> list[T]:
+        """All entries, page by page, within bounds: a list that does not end is not read for ever."""
         if method.partition("/")[0] not in self.capabilities:
             return []
-
-        async def page(cursor: str | None) -> msgspec.Raw:
-            return await self._request(method, {} if cursor is None else {"cursor": cursor}, None)
-
-        try:
-            return await lists.whole(self._name, page, kind, type, lambda text: self.log("warning", text))
-        except McpError as error:
-            if error.rpc_code == METHOD_NOT_FOUND and kind != "tools":
-                return []  # servers that have resources need not have templates of them, and don't all know the method
-            raise
+        what = f"MCP server '{self._name}' lists"
+        entries: list[T] = []
+        cursor: str | None = None
+        for _ in range(MAX_PAGES):
+            try:
+                raw = await self._request(method, {} if cursor is None else {"cursor": cursor}, None)
+                found = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
+                listed = msgspec.json.decode(found[kind], type=list[msgspec.Raw]) if kind in found else []
+                following = msgspec.json.decode(found.get("nextCursor", msgspec.Raw(b"null")), type=str | None)
+            except UNREADABLE as error:
+                raise McpError(f"{what} its {kind} in a way that can't be read: {error}") from error
+            except McpError as error:
+                if error.rpc_code == METHOD_NOT_FOUND and kind != "tools":
+                    return []  # not all servers that say they have some know the method
+                raise
+            if len(entries) + len(listed) > MAX_LISTED:
+                raise McpError(f"{what} more than {MAX_LISTED:,} {kind}; that many are not read")
+            for each in listed:
+                try:
+                    entries.append(msgspec.json.decode(each, type=type))
+                except UNREADABLE as error:
+                    odd = f"one of its {kind} is left out: {error}; it begins: {bytes(each[:80])!r}"
+                    self.log("warning", odd)
+            if not following:
+                return entries
+            if following == cursor:
+                break
+            cursor = following
+        raise McpError(f"{what} its {kind} on pages without an end; stopped after {len(entries):,}")
 
     # --- requests ---------------------------------------------------------------------------------------------
 
-    async def _exchange(
+    async def request(
         self,
         method: str,
         params: Mapping[str, Json],
-        caller: Caller | None,
+        caller: Caller | None = None,
         headers: Mapping[str, str] = MappingProxyType({}),
     ) -> dict[str, Json]:
-        """A request and its result, with as many rounds of questions as that takes."""
+        """A request of any method and its raw result, with as many rounds of questions as that takes.
+
+        Args:
+            headers: for HTTP, beside those that every request has.
+
+        Raises:
+            McpError: the server refused it, or its answer can't be used.
+            McpLost: the connection broke. What was asked for may have been done.
+        """
         more: dict[str, Json] = {}
         pause = FIRST_PAUSE
         for number in range(MAX_ROUNDS + 1):

@@ -17,7 +17,7 @@ from .....protocol.mcp.model import Tool as ServerTool
 from .....protocol.problems import did_you_mean
 from .....supervisors import Actor
 from ...tools.tool import Arguments, Json, Run, Tool, ToolSpec, shortened
-from .direct import effect_of, without_bytes
+from .direct import direct_tool, without_bytes
 from .names import marked, meta_name, offered_name, other_name
 from .search import search
 from .view import UNREACHABLE, View
@@ -89,22 +89,15 @@ def meta_tools(view: View, taken: Container[str] = ()) -> list[Tool]:
 
 def _invoked(view: View, tool: ServerTool) -> Tool:
     """The tool as `mcp_invoke_*` calls it: the same for permissions, but its answer stays as it came."""
-    name = offered_name(view.server.name, tool.name)
+    direct = direct_tool(view, tool)
 
     async def run(me: Actor, arguments: Arguments) -> Json:
         try:
-            return without_bytes(await view.call(me, tool.name, arguments, name))
+            return without_bytes(await view.call(me, tool.name, arguments, direct.name))
         except ToolFailed as error:
             raise ToolFailed(f"{_FAILED['invoke']}: {error}") from error
 
-    return Tool(
-        spec=ToolSpec(name=name),
-        run=run,
-        effect=effect_of(view.server, tool),
-        origin="mcp",
-        alias=f"{view.server.name}__{tool.name}",
-        timeout=None,
-    )
+    return msgspec.structs.replace(direct, spec=ToolSpec(name=direct.name), run=run)
 
 
 async def _tools(me: Actor, view: View, verb: Literal["search", "describe", "invoke"]) -> list[ServerTool]:

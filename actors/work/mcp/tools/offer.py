@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Container, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
 
 import msgspec
 import trio
@@ -32,10 +31,7 @@ from .chosen import Choice, Wanted
 from .direct import direct_tool
 from .meta import meta_tools
 from .names import VERBS, marked, meta_name, offered_name, other_name
-from .view import Run, RunModel, Talk, View
-
-if TYPE_CHECKING:
-    from ..pool.servers import Scope
+from .view import Run, Talk, View
 
 _CHARACTERS = 4
 """Of JSON, to a token; near enough for a budget."""
@@ -47,56 +43,24 @@ class Offered(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         tools: what the model is offered.
         unlisted: what it may call besides, by name.
-        lists: what each server has that was asked for its tools, as it was when they were collected.
     """
 
     tools: tuple[Tool, ...] = ()
     unlisted: dict[str, Tool] = {}
-    lists: dict[str, tuple[ServerTool, ...]] = {}
 
 
-class AgentServers:
-    """The servers of one agent or graph at work.
+@contextlib.contextmanager
+def servers_at_work(me: Actor, context: Run, *, own: Rules, model: str, timeout: float | None = None) -> Iterator[Talk]:
+    """What the agent whose actor is `me` has of servers; given back at the end of the block, whatever ends it.
 
     Args:
-        scope: what it leases.
         own: `permissions` of its file.
         model: what it talks to by default.
         timeout: seconds of a call in place of the servers' own.
     """
-
-    def __init__(
-        self, scope: Scope, context: RunModel, *, own: Rules, model: str, timeout: float | None = None
-    ) -> None:
-        self._scope = scope
-        self._context = context
-        self._own = own
-        self._model = model
-        self._timeout = timeout
-        self._told: set[str] = set()
-
-    @contextlib.contextmanager
-    def conversation(self, me: Actor) -> Iterator[Talk]:
-        """One conversation of it; what only that one leases is given back at its end."""
-        with self._scope.inner(me.path) as scope:
-            yield Talk(
-                scope=scope,
-                context=self._context,
-                own=self._own,
-                model=self._model,
-                timeout=self._timeout,
-                told=self._told,
-            )
-
-
-@contextlib.contextmanager
-def servers_at_work(
-    me: Actor, context: Run, *, own: Rules, model: str, timeout: float | None = None
-) -> Iterator[AgentServers]:
-    """What the agent whose actor is `me` has of servers; given back at the end of the block, whatever ends it."""
     assert context.mcp is not None
     with context.mcp().scope(run=me.stream.run, agent=me.path) as scope:
-        yield AgentServers(scope, context, own=own, model=model, timeout=timeout)
+        yield Talk(scope=scope, context=context, own=own, model=model, timeout=timeout)
 
 
 class Offering:
@@ -113,6 +77,9 @@ class Offering:
         self._taken = taken
         self._node = node
         self._known: dict[str, tuple[ServerTool, ...]] = {}
+        views = [(choice, View(talk=talk, server=choice.server, lists=choice.lists)) for choice in wanted.choices]
+        self._views = {choice.server.name: view for choice, view in views}
+        self._asked = [view for choice, view in views if _has_to_be_asked(choice, wanted.mode)]
 
     async def first(self, me: Actor) -> Offered:
         """The tools to begin with.
@@ -120,9 +87,8 @@ class Offering:
         Raises:
             GraphMistake: the node lists a tool that its server does not have.
         """
-        offered = await offer(me, self._talk, self._wanted, taken=self._taken, node=self._node)
-        self._known = offered.lists  # not those of now: what has changed since then is for the next turn to see
-        return offered
+        offered, self._known = await self._collected(me, again=False)
+        return offered  # with lists not of now: what has changed since then is for the next turn to see
 
     async def renewed(self, me: Actor) -> Offered | None:
         """The tools from now on; None if they are those that there were."""
@@ -130,7 +96,7 @@ class Offering:
         if known == self._known:
             return None
         self._known = known
-        return await offer(me, self._talk, self._wanted, taken=self._taken, node=self._node, again=True)
+        return (await self._collected(me, again=True))[0]
 
     async def _lists(self) -> dict[str, tuple[ServerTool, ...]]:
         """What each server has whose list matters, as far as it was ever asked."""
@@ -142,64 +108,48 @@ class Offering:
                 found[view.server.name] = tuple(tool for tool in catalog.tools if view.admits(tool.name))
 
         async with trio.open_nursery() as nursery:
-            for choice in self._wanted.choices:
-                if not choice.server.disabled and _has_to_be_asked(choice, self._wanted.mode):
-                    nursery.start_soon(look, View(talk=self._talk, server=choice.server, lists=choice.lists))
+            for view in self._asked:
+                if not view.server.disabled:
+                    nursery.start_soon(look, view)
         return found
 
+    async def _collected(self, me: Actor, *, again: bool) -> tuple[Offered, dict[str, tuple[ServerTool, ...]]]:
+        """The tools, and what each server has that was asked for its own.
 
-async def offer(
-    me: Actor,
-    talk: Talk,
-    wanted: Wanted,
-    *,
-    taken: Container[str] = (),
-    node: str | None = None,
-    again: bool = False,
-) -> Offered:
-    """Collect the tools.
-
-    Args:
-        taken: names that other tools have.
-        node: id of the node they are for.
-        again: they were collected before. What the node lists, and its server has no more, refuses to be called.
-
-    Raises:
-        GraphMistake: the node lists a tool that its server does not have.
-    """
-    views = {choice.server.name: View(talk=talk, server=choice.server, lists=choice.lists) for choice in wanted.choices}
-    asked = [views[choice.server.name] for choice in wanted.choices if _has_to_be_asked(choice, wanted.mode)]
-    known = await _tools_of_all(me, asked, node)
-    behind = _behind_three(wanted, known)
-    collected = _Collected(taken)
-    for choice in wanted.choices:
-        view, name = views[choice.server.name], choice.server.name
-        tools = known.get(name, [])
-        three = meta_tools(view, collected)
-        own = {meta_name(verb, name): tool for verb, tool in zip(VERBS, three, strict=True)}
-        others = {other_name(verb, name): tool for verb, tool in zip(VERBS, three, strict=True)}
-        if isinstance(tools, Exception):
-            collected.refuse([*choice.names, *(tool.name for tool in three), *others], tools)
-            continue
-        if choice.whole and name in behind:
-            collected.add(three)
-            collected.unlisted.update((other, others[other]) for other in others if other not in collected.unlisted)
-        elif choice.whole:
-            for tool in tools:
-                collected.add_direct(view, tool)
-        for listed in choice.names:
-            meta = own.get(listed) or others.get(listed)
-            if meta is not None:
-                collected.add([meta])
+        Args:
+            again: they were collected before. What the node lists, and its server has no more, refuses to be called.
+        """
+        known = await _tools_of_all(me, self._asked, self._node)
+        behind = _behind_three(self._wanted, known)
+        collected = _Collected(self._taken)
+        for choice in self._wanted.choices:
+            name = choice.server.name
+            view, tools = self._views[name], known.get(name, [])
+            three = meta_tools(view, collected)
+            own = {meta_name(verb, name): tool for verb, tool in zip(VERBS, three, strict=True)}
+            others = {other_name(verb, name): tool for verb, tool in zip(VERBS, three, strict=True)}
+            if isinstance(tools, Exception):
+                collected.refuse([*choice.names, *(tool.name for tool in three), *others], tools)
                 continue
-            try:
-                collected.add_direct(view, _listed(name, tools, listed))
-            except GraphMistake as mistake:
-                if not again:
-                    raise
-                collected.refuse([listed], mistake)
-    lists = {name: tuple(tools) for name, tools in known.items() if not isinstance(tools, Exception)}
-    return Offered(tools=tuple(collected.tools.values()), unlisted=collected.unlisted, lists=lists)
+            if choice.whole and name in behind:
+                collected.add(three)
+                collected.unlisted.update((other, others[other]) for other in others if other not in collected.unlisted)
+            elif choice.whole:
+                for tool in tools:
+                    collected.add_direct(view, tool)
+            for listed in choice.names:
+                meta = own.get(listed) or others.get(listed)
+                if meta is not None:
+                    collected.add([meta])
+                    continue
+                try:
+                    collected.add_direct(view, _listed(name, tools, listed))
+                except GraphMistake as mistake:
+                    if not again:
+                        raise
+                    collected.refuse([listed], mistake)
+        lists = {name: tuple(tools) for name, tools in known.items() if not isinstance(tools, Exception)}
+        return Offered(tools=tuple(collected.tools.values()), unlisted=collected.unlisted), lists
 
 
 class _Collected:

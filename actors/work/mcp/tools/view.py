@@ -6,7 +6,8 @@ events of the call's actor, and what the server asks meanwhile is answered on th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Protocol
 
@@ -79,7 +80,7 @@ class Run(RunServers, RunModel, Protocol):
 
 
 class Talk(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """A conversation, as far as servers are concerned.
+    """An agent, or one conversation of it, as far as servers are concerned.
 
     Attributes:
         scope: what it has leased.
@@ -96,6 +97,12 @@ class Talk(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     model: str = ""
     timeout: float | None = None
     told: set[str] = msgspec.field(default_factory=set)
+
+    @contextmanager
+    def conversation(self, me: Actor) -> Iterator[Talk]:
+        """One conversation of the agent that has this; what only that one leases is given back at its end."""
+        with self.scope.inner(me.path) as scope:
+            yield msgspec.structs.replace(self, scope=scope)
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True, eq=False):

@@ -11,7 +11,6 @@ import trio.testing
 from waiting import until
 
 from callboard.actors.work.mcp.client import client as client_module
-from callboard.actors.work.mcp.client import lists
 from callboard.actors.work.mcp.client.connect import Abilities
 from callboard.actors.work.mcp.client.questions import pages
 from callboard.actors.work.mcp.links.link import Caller
@@ -82,28 +81,33 @@ async def test_all_pages_are_read(play: Any, era: str) -> None:
 
 async def test_a_list_without_end_is_not_read_for_ever(play: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     async with play.connected("--many", "250") as client:
-        monkeypatch.setattr(lists, "MAX_PAGES", 2)
+        monkeypatch.setattr(client_module, "MAX_PAGES", 2)
         with pytest.raises(McpError, match="on pages without an end; stopped after 200"):
             await client.tools()
-        monkeypatch.setattr(lists, "MAX_LISTED", 150)
+        monkeypatch.setattr(client_module, "MAX_LISTED", 150)
         with pytest.raises(McpError, match="lists more than 150 tools"):
             await client.tools()
 
 
 async def test_a_server_without_resources_and_prompts_has_none(play: Any, era: str) -> None:
     async with play.connected(era, "--plain") as client:
-        assert await client.resources() == await client.resource_templates() == await client.prompts() == []
+        assert await client.resources() == await client.prompts() == []
 
 
 async def test_resources_prompts_and_completions(play: Any, era: str) -> None:
     async with play.connected(era) as client:
         assert [resource.uri for resource in await client.resources()] == ["memo://one"]
-        assert [template.uri_template for template in await client.resource_templates()] == ["memo://{name}"]
-        assert (await client.read_resource("memo://one"))["contents"][0]["text"] == "about memo://one"
+        templates = (await client.request("resources/templates/list", {}))["resourceTemplates"]
+        assert [template["uriTemplate"] for template in templates] == ["memo://{name}"]
+        read = await client.request("resources/read", {"uri": "memo://one"})
+        assert read["contents"][0]["text"] == "about memo://one"
         assert (await client.prompts())[0].arguments[0].name == "who"
-        prompt = await client.get_prompt("greet", {"who": "Eve"})
+        prompt = await client.request("prompts/get", {"name": "greet", "arguments": {"who": "Eve"}})
         assert prompt["messages"][0]["content"]["text"] == "Greet Eve."
-        done = await client.complete({"type": "ref/prompt", "name": "greet"}, {"name": "who", "value": "E"})
+        done = await client.request(
+            "completion/complete",
+            {"ref": {"type": "ref/prompt", "name": "greet"}, "argument": {"name": "who", "value": "E"}},
+        )
         assert done["completion"]["values"] == ["E!"]
         await client.ping()
 

@@ -213,7 +213,7 @@ async def test_resources_and_prompts_are_read_over_a_leased_connection(house: Ho
     house.build(scripted("s"))
     with house.scope() as scope:
         async with scope.client("s", house.root.actor) as client:
-            read = await client.read_resource("memo://x")
+            read = await client.request("resources/read", {"uri": "memo://x"})
         assert read["contents"][0]["text"] == "about memo://x"
         assert house.alive == house.starts != []
 

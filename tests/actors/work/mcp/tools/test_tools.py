@@ -23,7 +23,7 @@ from callboard.actors.work.mcp.tools.chosen import Choice, Wanted
 from callboard.actors.work.mcp.tools.direct import direct_tool, effect_of
 from callboard.actors.work.mcp.tools.meta import meta_tools
 from callboard.actors.work.mcp.tools.names import legal, offered_name, owner_of
-from callboard.actors.work.mcp.tools.offer import Offered, Offering, offer
+from callboard.actors.work.mcp.tools.offer import Offered, Offering
 from callboard.actors.work.mcp.tools.view import Talk, View
 from callboard.actors.work.tools.checking import LONGEST_NAME
 from callboard.actors.work.tools.permissions import Permissions
@@ -78,7 +78,7 @@ async def offered(
     talk = Talk(scope=known, context=context_of({}))
     servers = [Server(name=name, type="stdio", command="x") for name in known.servers]
     wanted = Wanted(choices=tuple(Choice(server=server, **choices) for server in servers), mode=mode, budget=budget)
-    return await offer(me, talk, wanted, taken=taken)
+    return await Offering(talk, wanted, taken=taken).first(me)
 
 
 def names(found: Offered) -> list[str]:
