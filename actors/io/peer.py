@@ -248,7 +248,6 @@ class Peer:
         return ref
 
     async def _answer(self, me: Actor, request: Request, work: Coroutine[Any, Any, Json], send: Send) -> None:
-        """Body of a request's actor."""
         id = request.id
         ref = me.ref
         try:
@@ -328,7 +327,6 @@ class Peer:
             self.me.spawn(self._sent, frame, send, name="withdrawal", link=False)
 
     async def _sent(self, _: Actor, frame: bytes, send: Send) -> None:
-        """Body of the actor that takes a request back."""
         with contextlib.suppress(Gone):
             await send(frame)
 

@@ -127,8 +127,6 @@ async def run_agent(
 
 
 class _Agent:
-    """One agent at work."""
-
     def __init__(
         self,
         me: Actor,
@@ -164,7 +162,6 @@ class _Agent:
         self._add_synonyms()
 
     async def take_up(self, talk: ServersTalk, wanted: Wanted) -> None:
-        """Take the tools of servers as well."""
         from ...work.mcp.tools.offer import Offering
 
         self._offering = Offering(talk, wanted, taken={tool.name for tool in self._tools})
@@ -175,7 +172,6 @@ class _Agent:
 
     @property
     def _offered(self) -> Renewed:
-        """What the model may call."""
         unlisted = {**self._unlisted, **self._unlisted_of_servers}
         return Renewed(tools=(*self._tools, *self._of_servers), unlisted=unlisted)
 
@@ -241,7 +237,6 @@ class _Agent:
         self._me.policy = children.policy
 
     async def play(self, prompt: Content) -> str:
-        """The whole life of the agent."""
         me, agent = self._me, self._agent
         began = trio.current_time()
         child = (self._seat.id or None) if self._seat is not None else None

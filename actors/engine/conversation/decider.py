@@ -297,7 +297,6 @@ class ConversationDecider:
         return [Answer(message.key, self.todos.answer(message.name, message.arguments))]
 
     def _round_over(self) -> list[Effect]:
-        """All calls of a reply have results."""
         if self._rounds.ending is not None:
             return self._fail(self._rounds.ending)
         self.messages += self._rounds.turns()

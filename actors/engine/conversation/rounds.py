@@ -150,7 +150,6 @@ class Rounds:
 
 
 def _told(failure: Failure, name: str) -> dict[str, Json]:
-    """What the model reads of a call that failed."""
     if "WorkCancelled" in failure.kinds:
         return _refused(f"Tool call '{name}' {failure.text.removeprefix('it ')}")
     if "WorkCrashed" in failure.kinds:

@@ -136,7 +136,6 @@ class Team:
         return effects
 
     def _decide(self, call: FamilyCalled) -> None:
-        """Answer a call, or keep it."""
         try:
             value = self._result(call)
         except ToolFailed as failed:
@@ -213,7 +212,6 @@ class Team:
         return id
 
     def _child_called(self, call: FamilyCalled) -> Json | None:
-        """The result of `agent__check`, `agent__collect` or `agent__cancel`."""
         asked, opened = call.arguments["id"], call.key in self._open
         child = self.children.get(asked.strip())
         if child is None:  # perhaps another call was faster
@@ -349,7 +347,6 @@ class Team:
         return result
 
     def _task_decided(self, call: FamilyCalled) -> Json:
-        """The result of `agent__task_complete` or `agent__task_fail`."""
         id = call.arguments["task_id"]
         task = self.tasks.find(id)
         if task is None:

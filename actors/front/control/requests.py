@@ -60,7 +60,7 @@ def check_model(caller: Caller, model: str | None, root: Root) -> None:
     scope for files and has to lie in a directory that the settings name, and the refusal is the same whether or not it
     is there.
     """
-    file = root.gateway.file_of(model) if model and model != root.settings.model else None
+    file = root.gateway.catalog.file_of(model) if model and model != root.settings.model else None
     if file is None:
         return
     if not caller.has("run:files"):

@@ -256,7 +256,6 @@ def proxy_headers(proxy: httpx.URL) -> list[tuple[bytes, bytes]]:
 
 
 async def _tunnel(wire: Wire, route: Route, proxy: httpx.URL) -> None:
-    """Have the proxy connect us through to the origin."""
     host = f"[{route.host}]" if ":" in route.host else route.host
     target = f"{host}:{route.port}".encode("ascii")
     reader = ResponseReader(bodiless=True)

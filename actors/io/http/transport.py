@@ -107,7 +107,6 @@ class _Stale(Exception):
 
 
 def _encoded(method: str, url: httpx.URL, headers: list[tuple[bytes, bytes]], route: Route) -> bytes:
-    """The head of a request as it goes out."""
     target = url.raw_path
     if route.forwards:
         target = b"%b://%b" % (url.raw_scheme, url.netloc) + target
@@ -205,7 +204,6 @@ class Exchange(httpx.AsyncByteStream):
         return reader.chunks.popleft() if reader.chunks else b""
 
     async def _read_on(self) -> None:
-        """Read until there is a piece of the body, or the end."""
         reader = self._reader
         try:
             if self._connection is None:

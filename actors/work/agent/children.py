@@ -44,8 +44,6 @@ from .summary import summarized
 
 
 class _Child(msgspec.Struct, eq=False):
-    """A child that runs: its actor, what it is told, and what it has written down."""
-
     spawned: Spawn
     seat: Seat
     actor: Actor | None = None
@@ -165,7 +163,6 @@ class Children:
         self._me.root.questions.answer(effect.question, effect.value, by=self._me.path)
 
     async def _play(self, actor: Actor, child: _Child) -> str:
-        """Body of a child's actor."""
         spawned = child.spawned
         call = AgentCall(
             name=spawned.agent,
@@ -187,7 +184,6 @@ class Children:
     # --- what happens below -------------------------------------------------------------------------------
 
     def _ended(self, child: _Child, end: End) -> None:
-        """A child's actor has ended, whatever it came to."""
         work, spawned = child.work, child.spawned
         record = ChildRecord(
             id=spawned.id,
@@ -236,13 +232,11 @@ class Children:
         self.tell(EscalationClosed(id=id, answered=by == self._me.path))
 
     async def _expire(self, me: Actor, id: str) -> None:
-        """Body of an actor that ends a question in time."""
         await trio.sleep(self._agent.escalation_timeout)
         me.root.questions.expire(id, self._agent.escalation_timeout)
 
 
 async def _stand(me: Actor) -> None:
-    """Body of the actor that the children live below."""
     me.started()
     await trio.sleep_forever()
 

@@ -95,7 +95,6 @@ class Escalations:
 
 
 def _shown(noted: EscalationNoted) -> dict[str, Json]:
-    """A question as the model reads it."""
     question = noted.question
     shown: dict[str, Json] = {
         "escalation_id": noted.id,

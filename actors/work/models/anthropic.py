@@ -36,8 +36,7 @@ from ....protocol.chat import (
     parts_of,
 )
 from ....protocol.errors import ModelError, UpstreamError
-from ...io.http.sse import SseParser
-from .codec import EARLIER, NOTHING, Outgoing, ReplyBuilder, base64_of, file_as_text, given, read, unfinished
+from .codec import EARLIER, NOTHING, Outgoing, ReplyBuilder, StreamReader, base64_of, file_as_text, given, read
 
 Json = Any
 
@@ -88,28 +87,26 @@ class AnthropicCodec:
         )
 
 
-class AnthropicReader:
+class AnthropicReader(StreamReader):
     """Reads the events of one streamed message. `unwrap`: the tool that stands for a schema is the text."""
 
     def __init__(self, *, unwrap: bool) -> None:
+        super().__init__()
         self._unwrap = unwrap
-        self._events = SseParser()
-        self._builder = ReplyBuilder()
         self._usage = _Usage()
-        self._ended = False
 
-    def feed(self, data: bytes) -> Iterator[Delta]:
-        """The pieces of text, reasoning and tool calls that `data` completes."""
-        for event in self._events.feed(data):
-            for delta in self._event(read(_decode_event, event.data)):
-                yield self._shown(delta)
+    def take(self, data: str) -> Iterator[Delta]:
+        """The pieces in one event."""
+        for delta in self._event(read(_decode_event, data)):
+            if self._unwrap and isinstance(delta, ToolCallDelta):
+                yield TextDelta(delta.arguments)  # the only tool's arguments are the reply's text
+            else:
+                yield delta
 
     def finish(self) -> ChatReply:
         """The whole reply, once `message_stop` has come."""
-        if not self._ended:
-            raise unfinished()
-        self._builder.usage = _usage(self._usage)
-        reply = self._builder.build()
+        self.builder.usage = _usage(self._usage)
+        reply = super().finish()
         return _unwrapped(reply) if self._unwrap else reply
 
     def _event(self, event: _Event) -> Iterator[Delta]:
@@ -117,14 +114,14 @@ class AnthropicReader:
             case "message_start":
                 self._count(event.message.usage if event.message else None)
             case "content_block_start" if event.content_block is not None:
-                yield from _begun(self._builder, event.index, event.content_block)
+                yield from _begun(self.builder, event.index, event.content_block)
             case "content_block_delta":
                 yield from self._more(event.index, event.delta)
             case "message_delta":
-                self._builder.stop = _STOPS.get(event.delta.stop_reason or "", self._builder.stop)
+                self.builder.stop = _STOPS.get(event.delta.stop_reason or "", self.builder.stop)
                 self._count(event.usage)
             case "message_stop":
-                self._ended = True
+                self.ended = True
             case "error":
                 error = event.error or _Error()
                 raise UpstreamError(error.message)
@@ -132,16 +129,10 @@ class AnthropicReader:
                 pass
 
     def _more(self, index: int, delta: _Delta) -> Iterator[Delta]:
-        yield from self._builder.text(delta.text)
-        yield from self._builder.reasoning(delta.thinking)
+        yield from self.builder.text(delta.text)
+        yield from self.builder.reasoning(delta.thinking)
         if delta.partial_json:
-            yield from self._builder.call(index, arguments=delta.partial_json)
-
-    def _shown(self, delta: Delta) -> Delta:
-        """With `unwrap`, the only tool's arguments are the reply's text."""
-        if self._unwrap and isinstance(delta, ToolCallDelta):
-            return TextDelta(delta.arguments)
-        return delta
+            yield from self.builder.call(index, arguments=delta.partial_json)
 
     def _count(self, usage: _Usage | None) -> None:
         """Counts come twice, the later ones with fewer fields."""
@@ -153,7 +144,6 @@ class AnthropicReader:
 
 
 def _answers_by_tool(request: ChatRequest) -> bool:
-    """Whether the request's schema is asked for as a tool."""
     schema = request.response_schema
     return schema is not None and not request.tools and schema.get("type") == "object"
 
@@ -302,7 +292,6 @@ _decode_event = msgspec.json.Decoder(_Event).decode
 
 
 def _decoded(body: bytes, *, unwrap: bool) -> ChatReply:
-    """The reply in a complete message."""
     message = read(_decode_message, body)
     if message.error is not None:
         raise ModelError(message.error.message)

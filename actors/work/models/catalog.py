@@ -284,7 +284,6 @@ class Catalog:
         )
 
     def _own_headers(self) -> dict[str, str]:
-        """What the settings want every request to carry."""
         agent = self._settings.user_agent
         if agent == "auto":
             agent = f"callboard/{version('callboard')}"
@@ -322,7 +321,6 @@ class Catalog:
         return msgspec.structs.replace(access, api_base=api_base, key=key)
 
     def _door(self, client: ClientSettings, model: str) -> tuple[str, str]:
-        """Base URL and key of a client."""
         api_base = self._api_base(client)
         adopted = client.name in self._adopted.values()
         key, variables = (client.api_key, []) if adopted else self._key(client)

@@ -33,6 +33,7 @@ from ....protocol.chat import (
 )
 from ....protocol.errors import ModelError, UpstreamError
 from ....protocol.json_values import UNREADABLE, decode_mended
+from ...io.http.sse import SseParser
 
 Json = Any
 T = TypeVar("T")
@@ -42,18 +43,6 @@ EARLIER = "(earlier messages are left out)"
 
 NOTHING = "(nothing)"
 """Said by the user who said nothing, where the provider wants a text."""
-
-
-class StreamReader(Protocol):
-    """Reads one streamed reply: feed it bytes as they come, then ask for the whole."""
-
-    def feed(self, data: bytes) -> Iterator[Delta]:
-        """The pieces that `data` completes. Raises ModelError or UpstreamError if the stream reports one."""
-        ...
-
-    def finish(self) -> ChatReply:
-        """The whole reply, at the end of the stream. Raises UpstreamError if its end is missing."""
-        ...
 
 
 class Outgoing(msgspec.Struct, frozen=True):
@@ -144,6 +133,35 @@ class _CallInPieces:
         self.arguments: list[str] = []
 
 
+class StreamReader:
+    """Reads one streamed reply: feed it bytes as they come, then ask for the whole.
+
+    Attributes:
+        builder: the reply so far.
+        ended: whether the stream has said that the reply is complete.
+    """
+
+    def __init__(self) -> None:
+        self.builder = ReplyBuilder()
+        self.ended = False
+        self._events = SseParser()
+
+    def feed(self, data: bytes) -> Iterator[Delta]:
+        """The pieces that `data` completes. Raises ModelError or UpstreamError if the stream reports one."""
+        for event in self._events.feed(data):
+            yield from self.take(event.data)
+
+    def take(self, data: str) -> Iterator[Delta]:
+        """The pieces in the data of one event."""
+        raise NotImplementedError
+
+    def finish(self) -> ChatReply:
+        """The whole reply, at the end of the stream. Raises UpstreamError if its end is missing."""
+        if not self.ended:
+            raise UpstreamError("the stream broke off before the reply was complete")
+        return self.builder.build()
+
+
 def tool_call(id: str, name: str, arguments: str, signature: str = "") -> ToolCall:
     """A call whose arguments came as text; text that is no JSON object is kept as `malformed`."""
     if not arguments.strip():
@@ -223,8 +241,3 @@ def read(decode: Callable[[bytes | str], T], data: bytes | str) -> T:
 def error_text(error: Json) -> str:
     """What an error of a provider's says."""
     return str(error.get("message") or error) if isinstance(error, dict) else str(error)
-
-
-def unfinished() -> UpstreamError:
-    """The error for a stream that ended too early."""
-    return UpstreamError("the stream broke off before the reply was complete")

@@ -13,10 +13,9 @@ import os
 import sys
 from collections import defaultdict
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 import trio
@@ -51,14 +50,6 @@ class Served(msgspec.Struct, frozen=True):
 
     url: str
     key: str
-
-
-class Engines(Protocol):
-    """Gives out engines by the path of their model file."""
-
-    def lease(self, path: str) -> AbstractAsyncContextManager[Served]:
-        """An engine, kept alive inside the `async with`."""
-        ...
 
 
 class LocalEngines:

@@ -33,12 +33,12 @@ from ....protocol.events import (
     UsageUpdate,
     Warned,
 )
-from ....protocol.settings import ClientSettings, Settings
+from ....protocol.settings import Settings
 from ....supervisors import Backoff, Retry
 from ...io.imports import imported
 from .catalog import Catalog, Choice, Target
 from .endpoints import Endpoints
-from .engines import Engines
+from .engines import LocalEngines
 
 if TYPE_CHECKING:
     from .client import Endpoint
@@ -79,6 +79,9 @@ class Gateway:
         engines: gives out local engines; without it `local:` models are refused.
         rng: where the jitter of the waits comes from.
 
+    Attributes:
+        catalog: which models there are.
+
     Use it as an async context manager, or call `aclose` at the end.
     """
 
@@ -87,12 +90,12 @@ class Gateway:
         settings: Settings,
         environ: Mapping[str, str],
         *,
-        engines: Engines | None = None,
+        engines: LocalEngines | None = None,
         rng: random.Random | None = None,
     ) -> None:
         self._settings = settings
         self._environ = environ
-        self._catalog = Catalog(settings, environ)
+        self.catalog = Catalog(settings, environ)
         self._engines = engines
         self._rng = rng if rng is not None else random.Random()  # noqa: S311  (jitter, no secret)
         self._endpoints = Endpoints(environ)
@@ -111,13 +114,9 @@ class Gateway:
         """Close every connection. Requests that are still under way fail."""
         self._endpoints.close()
 
-    def adopt(self, client: ClientSettings) -> str:
-        """Know a client that `config.yaml` does not have; see `Catalog.adopt`."""
-        return self._catalog.adopt(client)
-
     def choice(self) -> Choice:
         """The model that a request without one gets, and why. Wants no key and no weights yet."""
-        return self._catalog.choice()
+        return self.catalog.choice()
 
     def check(self, model: str = "") -> str:
         """The full id of `model` (or of the default), if it can be asked: key, base URL and weights are there.
@@ -126,20 +125,16 @@ class Gateway:
             ConfigError, CredentialsError, Unsupported: it can't; the text says what to do.
         """
         if self._settings.dry_run:  # wants no key and no weights
-            self._catalog.named(model or self.choice().model)
-            return self._catalog.full(model or self.choice().model)
-        target = self._catalog.target(model or self.choice().model)
+            self.catalog.named(model or self.choice().model)
+            return self.catalog.full(model or self.choice().model)
+        target = self.catalog.target(model or self.choice().model)
         if target.engine is not None and self._engines is None:
             raise ConfigError(f"'{target.id}' can't be used here: no local engine can be started")
         return target.id
 
-    def file_of(self, model: str) -> str | None:
-        """The path that `model` names as its weights; None if it names none. Looks at no file."""
-        return self._catalog.file_of(model)
-
     def window(self, model: str = "") -> int | None:
         """Tokens that `model` (or the default) takes in, as far as the settings say."""
-        return self._catalog.named(model or self.choice().model)[1].max_input_tokens
+        return self.catalog.named(model or self.choice().model)[1].max_input_tokens
 
     async def chat(
         self,
@@ -178,7 +173,7 @@ class Gateway:
             raise ValueError(f"attempts must be at least 1, not {retry.most}")
         if self._settings.dry_run:
             return self._dry(me, request, on_delta)
-        target = self._catalog.target(request.model or self.choice().model)
+        target = self.catalog.target(request.model or self.choice().model)
         self._calls += 1
         call = _Call(me, f"llm-{self._calls}", target, target.complete(request, self._settings), on_delta, on_usage)
         call.need_text = need_text
@@ -202,7 +197,7 @@ class Gateway:
         """The reply where nothing is to be sent: what would have been."""
         from .dry import as_text, dry_reply
 
-        model = self._catalog.full(request.model or self.choice().model)
+        model = self.catalog.full(request.model or self.choice().model)
         if request.response_schema is not None:  # whose reply does not show it
             me.emit(Warned(code="dry_run", message=as_text(request, model)))
         reply = dry_reply(request, model)
@@ -223,7 +218,6 @@ class Gateway:
         return reply
 
     async def _send_to_engine(self, call: _Call, engine: str, attempt: int) -> ChatReply:
-        """Send the request to a local engine, which is kept alive meanwhile."""
         target = call.target
         if self._engines is None:
             raise ConfigError(f"'{target.id}' can't be used here: no local engine can be started")
@@ -247,8 +241,6 @@ class Gateway:
 
 
 class _Call:
-    """One `chat`: the request as it goes out, and its events."""
-
     def __init__(
         self,
         me: Emitter,

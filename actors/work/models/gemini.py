@@ -33,19 +33,17 @@ from ....protocol.chat import (
     parts_of,
 )
 from ....protocol.errors import ModelError, UpstreamError
-from ...io.http.sse import SseParser
 from .codec import (
     EARLIER,
     NOTHING,
     Outgoing,
-    ReplyBuilder,
+    StreamReader,
     base64_of,
     error_text,
     file_as_text,
     given,
     read,
     result_apart,
-    unfinished,
 )
 
 Json = Any
@@ -90,26 +88,55 @@ class GeminiCodec:
         return Outgoing(path, msgspec.json.encode({**request.extra, **body}), _decoded, GeminiReader)
 
 
-class GeminiReader:
+class GeminiReader(StreamReader):
     """Reads the chunks of one streamed answer, each of which looks like a whole one."""
 
     def __init__(self) -> None:
-        self._events = SseParser()
-        self._reading = _Reading()
+        super().__init__()
+        self._calls = 0
+        self._fumbled = ""
 
-    def feed(self, data: bytes) -> Iterator[Delta]:
-        """The pieces of text, reasoning and tool calls that `data` completes."""
-        for event in self._events.feed(data):
-            answer = read(_decode_answer, event.data)
-            if answer.error is not None:
-                raise UpstreamError(error_text(answer.error))
-            yield from self._reading.take(answer)
+    def take(self, data: str) -> Iterator[Delta]:
+        """The pieces in one chunk."""
+        answer = read(_decode_answer, data)
+        if answer.error is not None:
+            raise UpstreamError(error_text(answer.error))
+        yield from self.add(answer)
+
+    def add(self, answer: _Answer) -> Iterator[Delta]:
+        """The pieces in an answer."""
+        if answer.usage_metadata is not None:
+            self.builder.usage = _usage(answer.usage_metadata)
+        if answer.prompt_feedback is not None and answer.prompt_feedback.block_reason:
+            self.builder.stop = "refused"
+            self.ended = True
+        for candidate in answer.candidates or ():
+            if candidate.index:
+                continue
+            for part in (candidate.content.parts if candidate.content is not None else None) or ():
+                yield from self._part(part)
+            if candidate.finish_reason:
+                self.ended = True
+                self.builder.stop = _STOPS.get(candidate.finish_reason)
+                self._fumbled = candidate.finish_reason if candidate.finish_reason in _FUMBLED else ""
 
     def finish(self) -> ChatReply:
-        """The whole reply, once a chunk has said why it ends."""
-        if not self._reading.ended:
-            raise unfinished()
-        return self._reading.reply()
+        """The whole reply, once a chunk has said why it ends. One that says nothing may be better at another try."""
+        reply = super().finish()
+        if self._fumbled and not reply.text and not reply.tool_calls:
+            raise UpstreamError(f"the model said nothing, since a call of a tool went wrong ({self._fumbled})")
+        return reply
+
+    def _part(self, part: _Part) -> Iterator[Delta]:
+        if part.function_call is not None:
+            arguments = msgspec.json.encode(part.function_call.args or {}).decode()
+            name, signature = part.function_call.name, part.thought_signature
+            yield from self.builder.call(self._calls, name=name, arguments=arguments, signature=signature)
+            self._calls += 1
+        elif part.thought:
+            yield from self.builder.reasoning(part.text or "")
+        else:
+            yield from self.builder.text(part.text or "")
 
 
 # --- out --------------------------------------------------------------------------------------------------
@@ -243,67 +270,15 @@ class _Answer(_Camel):
 _decode_answer = msgspec.json.Decoder(_Answer).decode
 
 
-class _Reading:
-    """Puts a reply together, from one answer or from many."""
-
-    def __init__(self) -> None:
-        self.builder = ReplyBuilder()
-        self.ended = False
-        self._calls = 0
-        self._fumbled = ""
-
-    def take(self, answer: _Answer) -> Iterator[Delta]:
-        if answer.usage_metadata is not None:
-            self.builder.usage = _usage(answer.usage_metadata)
-        if answer.prompt_feedback is not None and answer.prompt_feedback.block_reason:
-            self.builder.stop = "refused"
-            self.ended = True
-        for candidate in answer.candidates or ():
-            if candidate.index:
-                continue
-            for part in (candidate.content.parts if candidate.content is not None else None) or ():
-                yield from self._part(part)
-            if candidate.finish_reason:
-                self.ended = True
-                self.builder.stop = _STOPS.get(candidate.finish_reason)
-                self._fumbled = candidate.finish_reason if candidate.finish_reason in _FUMBLED else ""
-
-    def reply(self) -> ChatReply:
-        """The whole reply.
-
-        Raises:
-            UpstreamError: it is none, and another try may have one.
-        """
-        reply = self.builder.build()
-        if self._fumbled and not reply.text and not reply.tool_calls:
-            raise UpstreamError(f"the model said nothing, since a call of a tool went wrong ({self._fumbled})")
-        return reply
-
-    def _part(self, part: _Part) -> Iterator[Delta]:
-        if part.function_call is not None:
-            arguments = msgspec.json.encode(part.function_call.args or {}).decode()
-            yield from self.builder.call(
-                self._calls,
-                name=part.function_call.name,
-                arguments=arguments,
-                signature=part.thought_signature,
-            )
-            self._calls += 1
-        elif part.thought:
-            yield from self.builder.reasoning(part.text or "")
-        else:
-            yield from self.builder.text(part.text or "")
-
-
 def _decoded(body: bytes) -> ChatReply:
     answer = read(_decode_answer, body)
     if answer.error is not None:
         raise ModelError(error_text(answer.error))
-    reading = _Reading()
-    list(reading.take(answer))
-    if not reading.ended:
+    reader = GeminiReader()
+    list(reader.add(answer))
+    if not reader.ended:
         raise ModelError("the answer has no candidates")
-    return reading.reply()
+    return reader.finish()
 
 
 def _usage(usage: _Usage) -> TokenUsage:

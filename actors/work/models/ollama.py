@@ -32,14 +32,13 @@ from ....protocol.errors import ModelError, UpstreamError
 from ...io.http.sse import MAX_EVENT
 from .codec import (
     Outgoing,
-    ReplyBuilder,
+    StreamReader,
     base64_of,
     bearer,
     file_as_text,
     function_of,
     given,
     read,
-    unfinished,
     without_files,
 )
 
@@ -79,14 +78,13 @@ class OllamaCodec:
         return Outgoing("/api/chat", msgspec.json.encode({**request.extra, **body}), _decoded, OllamaReader)
 
 
-class OllamaReader:
-    """Reads the lines of one streamed reply."""
+class OllamaReader(StreamReader):
+    """Reads the lines of one streamed reply; the last of them says that it is done."""
 
     def __init__(self) -> None:
-        self._builder = ReplyBuilder()
+        super().__init__()
         self._rest = bytearray()
         self._calls = 0
-        self._ended = False
 
     def feed(self, data: bytes) -> Iterator[Delta]:
         """The pieces that the lines completed by `data` hold.
@@ -105,26 +103,20 @@ class OllamaReader:
         if len(self._rest) > MAX_EVENT:
             raise UpstreamError(f"the server sent a line of more than {MAX_EVENT} bytes")
 
-    def finish(self) -> ChatReply:
-        """The whole reply, once a line has said that it is done."""
-        if not self._ended:
-            raise unfinished()
-        return self._builder.build()
-
     def _line(self, line: bytes) -> Iterator[Delta]:
         said = read(_decode_line, line)
         if said.error:
             raise UpstreamError(said.error)
-        yield from self._builder.reasoning(said.message.thinking or "")
-        yield from self._builder.text(said.message.content or "")
+        yield from self.builder.reasoning(said.message.thinking or "")
+        yield from self.builder.text(said.message.content or "")
         for call in said.message.tool_calls or ():
             arguments = msgspec.json.encode(call.function.arguments).decode()
-            yield from self._builder.call(self._calls, name=call.function.name, arguments=arguments)
+            yield from self.builder.call(self._calls, name=call.function.name, arguments=arguments)
             self._calls += 1
         if said.done:
-            self._ended = True
-            self._builder.stop = "tools" if self._calls else _STOPS.get(said.done_reason or "", "end")
-            self._builder.usage = TokenUsage(
+            self.ended = True
+            self.builder.stop = "tools" if self._calls else _STOPS.get(said.done_reason or "", "end")
+            self.builder.usage = TokenUsage(
                 input_tokens=said.prompt_eval_count or 0, output_tokens=said.eval_count or 0
             )
 

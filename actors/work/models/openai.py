@@ -30,10 +30,10 @@ from ....protocol.chat import (
     UserTurn,
 )
 from ....protocol.errors import ModelError, UpstreamError
-from ...io.http.sse import SseParser
 from .codec import (
     Outgoing,
     ReplyBuilder,
+    StreamReader,
     bearer,
     data_url,
     error_text,
@@ -42,7 +42,6 @@ from .codec import (
     given,
     read,
     result_apart,
-    unfinished,
 )
 
 Json = Any
@@ -84,39 +83,28 @@ class OpenAiCodec:
         return Outgoing("/chat/completions", msgspec.json.encode({**request.extra, **body}), _decoded, OpenAiReader)
 
 
-class OpenAiReader:
-    """Reads the chunks of one streamed completion."""
+class OpenAiReader(StreamReader):
+    """Reads the chunks of one streamed completion.
 
-    def __init__(self) -> None:
-        self._events = SseParser()
-        self._builder = ReplyBuilder()
-        self._ended = False
+    Its end is `[DONE]`, or a finish reason where a server sends no `[DONE]`.
+    """
 
-    def feed(self, data: bytes) -> Iterator[Delta]:
-        """The pieces of text, reasoning and tool calls that `data` completes."""
-        for event in self._events.feed(data):
-            if event.data == "[DONE]":
-                self._ended = True
-            else:
-                yield from self._chunk(event.data)
-
-    def finish(self) -> ChatReply:
-        """The whole reply; its end is `[DONE]`, or a finish reason where a server sends no `[DONE]`."""
-        if not self._ended and self._builder.stop is None:
-            raise unfinished()
-        return self._builder.build()
-
-    def _chunk(self, data: str) -> Iterator[Delta]:
+    def take(self, data: str) -> Iterator[Delta]:
+        """The pieces in one chunk."""
+        if data == "[DONE]":
+            self.ended = True
+            return
         chunk = read(_decode_completion, data)
         if chunk.error is not None:
             raise UpstreamError(error_text(chunk.error))
         if chunk.usage is not None:
-            self._builder.usage = _usage(chunk.usage)
+            self.builder.usage = _usage(chunk.usage)
         for choice in chunk.choices:
             if choice.index == 0:
-                yield from _said(self._builder, choice.delta)
+                yield from _said(self.builder, choice.delta)
                 if choice.finish_reason:
-                    self._builder.stop = _STOPS.get(choice.finish_reason, "end")
+                    self.ended = True
+                    self.builder.stop = _STOPS.get(choice.finish_reason, "end")
 
 
 # --- out --------------------------------------------------------------------------------------------------
@@ -260,7 +248,6 @@ _decode_completion = msgspec.json.Decoder(_Completion).decode
 
 
 def _decoded(body: bytes) -> ChatReply:
-    """The first choice of a completion."""
     completion = read(_decode_completion, body)
     if completion.error is not None:
         raise ModelError(error_text(completion.error))
@@ -275,7 +262,6 @@ def _decoded(body: bytes) -> ChatReply:
 
 
 def _said(builder: ReplyBuilder, said: _Said) -> Iterator[Delta]:
-    """The pieces in a message or a chunk of one."""
     reasoning = said.reasoning_content or (said.reasoning if isinstance(said.reasoning, str) else "")
     yield from builder.reasoning(reasoning)
     yield from builder.text(said.content or said.refusal or "")

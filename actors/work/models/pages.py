@@ -69,7 +69,6 @@ class NoPage:
 
     @property
     def _start(self) -> bytes:
-        """What the body begins with, as far as it is there."""
         return self._head.removeprefix(_BYTE_ORDER_MARK).lstrip()
 
     def _decide(self) -> None:

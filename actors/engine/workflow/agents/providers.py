@@ -29,5 +29,5 @@ def model_of(config: AgentConfig, context: RunContext) -> str:
     client = client_of(
         config.provider, config.base_url, config.api_key, context.settings, context.environ, also=[CALLBOARD]
     )
-    provider = config.provider if client is None else context.gateway.adopt(client)
+    provider = config.provider if client is None else context.gateway.catalog.adopt(client)
     return f"{provider}:{config.name}"

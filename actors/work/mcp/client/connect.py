@@ -90,8 +90,6 @@ async def connect(
 
 
 class _Attempt:
-    """At reaching one server, in the ways that there are."""
-
     def __init__(self, me: Actor, server: Server, environ: Mapping[str, str], client: McpClient) -> None:
         self._me = me
         self._server = server
@@ -108,7 +106,6 @@ class _Attempt:
         return link.process.stderr_tail if isinstance(link, StdioLink) else ""
 
     async def make(self, remembered: str) -> None:
-        """Open a link and shake hands."""
         if self._server.type == "stdio":
             await self._stdio(remembered)
         else:
@@ -176,7 +173,6 @@ class _Attempt:
             raise self._client.link.lost or end.error
 
     async def end(self) -> None:
-        """End the link, and wait for that."""
         if self._ref is not None:
             self._ref.cancel()
             with self._me.root.shield(STOP_WITHIN):

@@ -196,6 +196,5 @@ def _introduced(meta: Mapping[str, Json]) -> Implementation:
 
 
 def _supported(data: Json) -> tuple[str, ...]:
-    """The versions that a refusal names."""
     listed = data.get("supported") if isinstance(data, dict) else None
     return tuple(version for version in listed if isinstance(version, str)) if isinstance(listed, list) else ()

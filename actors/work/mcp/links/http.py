@@ -316,7 +316,6 @@ class HttpLink(WebLink):
 
 
 def _pause(reading: Reading) -> float:
-    """Seconds before a stream is asked for again."""
     retry = reading.parser.retry
     return RETRY if retry is None else min(max(retry, MIN_RETRY), MAX_RETRY)
 

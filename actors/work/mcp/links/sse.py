@@ -55,8 +55,6 @@ async def open_sse(me: Actor, server: Server, receiver: Receiver, environ: Mappi
 
 
 class _Waiting:
-    """A request whose answer is due."""
-
     __slots__ = ("answer", "come")
 
     def __init__(self) -> None:
@@ -164,7 +162,6 @@ class SseLink(WebLink):
         raise refused(self._web.server.name, outgoing, waiting.answer.error)
 
     async def _post(self, method: str, body: bytes, outgoing: Outgoing | None = None) -> None:
-        """Have the server take a message."""
         what = method or "an answer of ours" if outgoing is None else described(outgoing)
         headers = {"accept": "*/*", **({} if outgoing is None else outgoing.headers)}
         if self.version:

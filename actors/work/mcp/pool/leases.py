@@ -99,10 +99,6 @@ class Leases:
         self._make_room = make_room
         self._pool: Pool[Key, Live] | None = None
 
-    def get(self, name: str) -> Server:
-        """The entry of this name; raises UsageError if there is none that can be used."""
-        return self.config.get(name)
-
     def key(self, name: str, by: str = "") -> Key:
         """What the server of this name is shared by.
 
@@ -111,7 +107,7 @@ class Leases:
         """
         key = self.keys.get(name)
         if key is None:
-            key = self.keys[name] = self.guest(resolved(self.get(name), self._secrets))
+            key = self.keys[name] = self.guest(resolved(self.config.get(name), self._secrets))
         return Key(key.server, key.digest, by) if by else key
 
     def guest(self, server: Server) -> Key:
@@ -172,7 +168,6 @@ class Leases:
             await live.learned.wait()
 
     async def _in_time(self, lease: Lease[Key, Live]) -> Live:
-        """A start that may have to wait for room, but not for ever."""
         server = lease.key.server
         within = ROOM_WITHIN + 2 * server.start_timeout_seconds
         with trio.move_on_after(within):

@@ -224,7 +224,6 @@ class Opening:
         live.me.emit(McpServerStopped(server=live.key.server.name, error=why))
 
     def _failed(self, live: Live, why: str) -> None:
-        """It could not be started."""
         live.record.last_error = why
         self._tell(live, McpServerFailed(server=live.key.server.name, error=why))
 
@@ -236,7 +235,6 @@ class Opening:
             cause.emit(data)
 
     async def _learn(self, live: Live) -> None:
-        """Ask what tools there are, and remember it."""
         client, server = live.client, live.key.server
         tools: list[Tool] | None = None
         with trio.move_on_after(server.start_timeout_seconds):
@@ -260,7 +258,6 @@ class Opening:
         self._catalogs.put(live.key.digest, live.catalog)
 
     def _changed(self, live: Live, what: str) -> None:
-        """The server says that something changed."""
         if what != "tools" or not live.open:
             return
         live.changed = True

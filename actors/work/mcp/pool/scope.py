@@ -29,11 +29,12 @@ from .....protocol.mcp.config import Server, Share
 from .....supervisors import Actor, Lease
 from ..links.link import Caller, Json
 from .catalog import Catalog
-from .leases import Key, Leases
+from .leases import Key
 
 if TYPE_CHECKING:
     from ..client.client import McpClient
     from .opening import Live
+    from .servers import McpServers
 
 NOT_AGAIN = "The call was not made again, since it may have done its work. The next one starts the server anew."
 
@@ -46,23 +47,17 @@ LEARNED_WITHIN = 2.0
 
 @final
 class Scope:
-    """See the module. Made by `Scopes`."""
+    """See the module. Made by `McpServers`."""
 
     def __init__(
-        self,
-        scopes: Scopes,
-        leases: Leases,
-        run: str,
-        agent: str,
-        conversation: str = "",
-        outer: Scope | None = None,
+        self, servers: McpServers, run: str, agent: str, conversation: str = "", outer: Scope | None = None
     ) -> None:
-        self._scopes = scopes
-        self._leases = leases
+        self._servers = servers
+        self._leases = servers.leases
         self._run = run
         self._agent = agent
         self._outer = outer
-        self._conversation = f"{run} {conversation or agent} {scopes.number()}"
+        self._conversation = f"{run} {conversation or agent} {next(servers.numbers)}"
         self._inner: set[Scope] = set()
         self._guests: dict[str, Key] = {}
         self._kept: dict[Key, Lease[Key, Live]] = {}
@@ -83,12 +78,12 @@ class Scope:
             scope.close()
         if self._outer is not None:
             self._outer._inner.discard(self)  # noqa: SLF001 - the same class
-        self._scopes.forget(self)
+        self._servers.agents.discard(self)
         self.give_back(None)
 
     def inner(self, conversation: str) -> Scope:
         """One conversation of this agent, for servers that are not shared."""
-        scope = Scope(self._scopes, self._leases, self._run, self._agent, conversation, self)
+        scope = Scope(self._servers, self._run, self._agent, conversation, self)
         self._inner.add(scope)
         return scope
 
@@ -164,7 +159,7 @@ class Scope:
         if catalog is None:
             catalog = (await self.hold(server, me)).catalog
         guest = self._guest(server)
-        return catalog.within(guest.server.tools if guest is not None else self._leases.get(server).tools)
+        return catalog.within(guest.server.tools if guest is not None else self._leases.config.get(server).tools)
 
     async def learned(self, server: str) -> Catalog | None:
         """What the server offers by now, without starting it; None if it was never asked, or can't be used any more."""
@@ -211,7 +206,7 @@ class Scope:
     async def _lease(self, server: str, me: Actor) -> tuple[Lease[Key, Live], Live]:
         key = self._key(server)
         if key.server.share == "per-run":
-            self._scopes.of_run(self._run)
+            self._servers.of_run(self._run)
         lease = self._leases.pool.lease(key)
         return lease, await self._leases.acquire(lease, me)
 
@@ -228,11 +223,11 @@ class Scope:
                     kept.release()
                 else:
                     lease.release()
-        self._scopes.used(lease.key)
+        self._servers.used(lease.key)
 
     def _key(self, server: str) -> Key:
         guest = self._guest(server)
-        share = guest.server.share if guest is not None else self._leases.get(server).share
+        share = guest.server.share if guest is not None else self._leases.config.get(server).share
         shared_by = {"per-run": self._run, "per-agent": f"{self._run} {self._agent}", "never": self._conversation}
         by = shared_by.get(share, "")
         return self._leases.key(server, by) if guest is None else Key(guest.server, guest.digest, by)
@@ -243,62 +238,5 @@ class Scope:
 
     def _home(self, share: Share) -> Scope | None:
         if share == "per-run":
-            return self._scopes.runs.get(self._run)
+            return self._servers.runs.get(self._run)
         return self if share == "never" or self._outer is None else self._outer
-
-
-@final
-class Scopes:
-    """All scopes of a process: who keeps which server between calls.
-
-    Attributes:
-        runs: what whole runs keep, by run.
-    """
-
-    def __init__(self, leases: Leases) -> None:
-        self.runs: dict[str, Scope] = {}
-        self._leases = leases
-        self._agents: set[Scope] = set()
-        self._number = 0
-
-    def of_agent(self, run: str, agent: str) -> Scope:
-        """What one agent will have leased; to be closed when the agent ends."""
-        scope = Scope(self, self._leases, run, agent)
-        self._agents.add(scope)
-        return scope
-
-    def of_run(self, run: str) -> Scope:
-        """What the whole run keeps."""
-        scope = self.runs.get(run)
-        if scope is None:
-            scope = self.runs[run] = Scope(self, self._leases, run, "")
-        return scope
-
-    def end_run(self, run: str) -> None:
-        """The run has ended, and so do the servers that are shared `per-run` by it."""
-        scope = self.runs.pop(run, None)
-        if scope is not None:
-            scope.close()
-
-    def number(self) -> int:
-        """Another one each time."""
-        self._number += 1
-        return self._number
-
-    def forget(self, scope: Scope) -> None:
-        """It is closed."""
-        self._agents.discard(scope)
-
-    def keepers(self, key: Key) -> list[Scope]:
-        """The agents that have this one leased, between calls too."""
-        return [scope for scope in self._agents if scope.keeps(key)]
-
-    def used(self, key: Key) -> None:
-        """A use is over: while a start waits for room, no scope keeps what it does not use."""
-        if self._leases.pool.crowded and not key.by:
-            self.give_back({key})
-
-    def give_back(self, keys: set[Key]) -> None:
-        """Have all leases of these keys returned that are only kept."""
-        for scope in (*self._agents, *self.runs.values()):
-            scope.give_back(keys)

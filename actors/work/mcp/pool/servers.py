@@ -13,6 +13,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, final
 
@@ -31,7 +32,7 @@ from ..links.link import Json
 from .catalog import Catalog, Catalogs
 from .leases import Key, Leases
 from .opening import Live, Opening
-from .scope import Scope, Scopes
+from .scope import Scope
 from .status import Counters, Inquiry, answer_inquiries, socket_dir, status_of
 
 if TYPE_CHECKING:
@@ -58,6 +59,11 @@ class McpServers:
         abilities: what we declare to servers, as far as their entries allow it.
         read_again: reads `mcp.json` anew, for `reload`.
         rand: the chance in the waiting times before restarts.
+
+    Attributes:
+        leases: what servers are leased by.
+        agents, runs: all scopes: who keeps which server between calls; whole runs by their ids.
+        numbers: another one each time.
     """
 
     def __init__(
@@ -87,7 +93,7 @@ class McpServers:
             rand=rand or random.Random(),  # noqa: S311 - it spreads restarts
             on_lost=self._lost,
         )
-        self._leases = Leases(
+        self.leases = Leases(
             owner,
             config,
             catalogs=self._catalogs,
@@ -98,7 +104,9 @@ class McpServers:
             on_first=self._may_be_asked,
             make_room=self._make_room,
         )
-        self._scopes = Scopes(self._leases)
+        self.agents: set[Scope] = set()
+        self.runs: dict[str, Scope] = {}
+        self.numbers = count()
         self._warmed: set[str] = set()
         self._reloads = 0
 
@@ -107,7 +115,7 @@ class McpServers:
     @property
     def config(self) -> McpConfig:
         """What `mcp.json` says."""
-        return self._leases.config
+        return self.leases.config
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -120,11 +128,32 @@ class McpServers:
 
     def scope(self, *, run: str, agent: str) -> Scope:
         """What one agent will have leased; to be closed when the agent ends."""
-        return self._scopes.of_agent(run, agent)
+        scope = Scope(self, run, agent)
+        self.agents.add(scope)
+        return scope
+
+    def of_run(self, run: str) -> Scope:
+        """What the whole run keeps."""
+        scope = self.runs.get(run)
+        if scope is None:
+            scope = self.runs[run] = Scope(self, run, "")
+        return scope
 
     def end_run(self, run: str) -> None:
         """The run has ended, and so do the servers that are shared `per-run` by it."""
-        self._scopes.end_run(run)
+        scope = self.runs.pop(run, None)
+        if scope is not None:
+            scope.close()
+
+    def used(self, key: Key) -> None:
+        """A use is over: while a start waits for room, no scope keeps what it does not use."""
+        if self.leases.pool.crowded and not key.by:
+            self._give_back({key})
+
+    def _give_back(self, keys: set[Key]) -> None:
+        """Have all leases of these keys returned that are only kept."""
+        for scope in (*self.agents, *self.runs.values()):
+            scope.give_back(keys)
 
     async def warm(self) -> None:
         """Start the servers whose entries say `warm`, all at the same time, and from now on again when one is lost.
@@ -152,24 +181,24 @@ class McpServers:
             config = self._read_again()
             if not config.servers and (problems := errors_in(config.problems)):
                 raise InvalidFile(f"nothing was reloaded: {problems[0]}", problems)
-            self._leases.config = config
+            self.leases.config = config
         if name is not None:
             self.get(name)
         self._reloads += 1
-        old = {each: key for each, key in self._leases.keys.items() if name in (None, each)}
+        old = {each: key for each, key in self.leases.keys.items() if name in (None, each)}
         digests = {key.digest for key in old.values()}
         running = {live.key for live in self._opening.live.values() if live.open and live.key.digest in digests}
         again = {
-            each: self._scopes.keepers(key)
+            each: [scope for scope in self.agents if scope.keeps(key)]
             for each, key in old.items()
             if key in running and key.server.share == "pool" and (each in self.names or each in self.config.broken)
         }
         for each, key in old.items():
-            del self._leases.keys[each]
+            del self.leases.keys[each]
             self._opening.record(key.digest).breaker.forgive()
-        self._scopes.give_back(running)
+        self._give_back(running)
         for key in running:
-            self._leases.pool.retire(key)
+            self.leases.pool.retire(key)
         errors: list[CallboardError] = []
         async with trio.open_nursery() as nursery:
             for each, keepers in again.items():
@@ -190,13 +219,13 @@ class McpServers:
     @property
     def waits(self) -> Tally:
         """How long those waited who found their server not open."""
-        return Tally() if (pool := self._leases.pool_in_use) is None else pool.waited
+        return Tally() if (pool := self.leases.pool_in_use) is None else pool.waited
 
     def statistics(self) -> Counters:
         """What the pool did so far."""
-        if self._leases.pool_in_use is None:
+        if self.leases.pool_in_use is None:
             return Counters()
-        pool = self._leases.pool_in_use.statistics
+        pool = self.leases.pool_in_use.statistics
         return Counters(
             spawned=pool.opened,
             acquire_active_hit=pool.hits - pool.revived,
@@ -217,7 +246,7 @@ class McpServers:
         """Every server that can be used, in the file's order."""
         found: list[ServerStatus] = []
         for name in self.names:
-            key = self._leases.keys.get(name)
+            key = self.leases.keys.get(name)
             alone = self.get(name).share != "pool"
             lives = [
                 live
@@ -230,7 +259,7 @@ class McpServers:
     def _status_of(self, name: str, key: Key | None, live: Live | None) -> ServerStatus:
         if key is None:
             return status_of(self.get(name))
-        leases = 0 if live is None else self._leases.pool.leases(live.key)
+        leases = 0 if live is None else self.leases.pool.leases(live.key)
         catalog = self._catalogs.get(key.digest)
         return status_of(self.get(name), key.digest, self._opening.record(key.digest), catalog, live, leases)
 
@@ -241,7 +270,7 @@ class McpServers:
             UsageError: there is no such server.
             ConfigError: its entry lacks a value.
         """
-        return self._catalogs.get(self._leases.key(name).digest)
+        return self._catalogs.get(self.leases.key(name).digest)
 
     # --- inside -------------------------------------------------------------------------------------------
 
@@ -249,8 +278,8 @@ class McpServers:
         """Start a server for those who kept it before."""
         me = self._owner.actor
         try:
-            lease = self._leases.pool.lease(self._leases.key(name))
-            await self._leases.acquire(lease, me)
+            lease = self.leases.pool.lease(self.leases.key(name))
+            await self.leases.acquire(lease, me)
             try:
                 for scope in keepers:
                     await scope.hold(name, me)
@@ -279,7 +308,6 @@ class McpServers:
             await self._warm_up(name)
 
     def _may_be_asked(self) -> None:
-        """From now on other processes may ask how the servers are."""
         self._owner.spawn(answer_inquiries, self._sockets, self._answer, name="mcp-status", link=False)
 
     def _make_room(self) -> None:
@@ -287,13 +315,12 @@ class McpServers:
         unused = [
             live
             for live in self._opening.live.values()
-            if live.open and not live.busy and not live.key.by and self._leases.pool.leases(live.key)
+            if live.open and not live.busy and not live.key.by and self.leases.pool.leases(live.key)
         ]
         if unused:
-            self._scopes.give_back({min(unused, key=lambda live: live.used).key})
+            self._give_back({min(unused, key=lambda live: live.used).key})
 
     async def _answer(self, request: Inquiry) -> dict[str, Json]:
-        """The answer to another process."""
         if request.ask == "reload":
             return {"reloaded": await self.reload(request.server)}
         found = self.status()

@@ -108,7 +108,6 @@ async def _open_page(me: Actor, server: str, message: str, url: str) -> dict[str
 
 
 def _host(url: str) -> str | None:
-    """Whose page it is; None if it is none."""
     try:
         parts = urlsplit(url)
     except ValueError:  # brackets that are no address

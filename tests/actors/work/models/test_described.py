@@ -145,7 +145,7 @@ async def test_those_who_describe_the_same_share_its_connections(fake_model: Fak
         for key in ("a", "a", "b"):
             client = client_of("openai", fake_model.openai_base, key, Settings(), {})
             assert client is not None
-            request = ChatRequest(model=f"{gateway.adopt(client)}:m", messages=HELLO.messages)
+            request = ChatRequest(model=f"{gateway.catalog.adopt(client)}:m", messages=HELLO.messages)
             assert (await gateway.chat(Silent(), request)).text == "ok"
     assert fake_model.accepted == 1
     keys = [request.headers["authorization"] for request in fake_model.requests]
