@@ -8,9 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from ...protocol.errors import CallboardError
-from ...protocol.outcome import ChildRecord, ChildStatus
-
-__all__ = ["ChildRecord", "ChildStatus", "Record"]
+from ...protocol.outcome import ChildRecord
 
 
 class Record(msgspec.Struct, kw_only=True):

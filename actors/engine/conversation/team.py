@@ -28,11 +28,12 @@ from ....protocol.messages import (
     TaskCompleted,
     TimerFired,
 )
+from ....protocol.outcome import ChildRecord
 from ...work.agent.escalations import Escalations
 from ...work.agent.family import NAME, read_texts, refused
 from ...work.agent.tasks import Task, TaskQueue, named
 from ...work.letters import Inbox
-from ...work.record import ChildRecord, Record
+from ...work.record import Record
 from ...work.tools.tool import Json, shortened
 
 RESULT_PART = 8_000

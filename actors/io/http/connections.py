@@ -9,6 +9,7 @@ skipped when its turn comes, and its turn comes only after all younger ones.
 from __future__ import annotations
 
 import base64
+import math
 import os
 import ssl
 from collections import OrderedDict, deque
@@ -118,7 +119,7 @@ class Connections:
         if route is None:
             if url.scheme not in ("http", "https") or not url.host:
                 raise httpx.UnsupportedProtocol(f"'{url}' is not an http or https URL")
-            port = url.port or (443 if url.scheme == "https" else 80)
+            port = port_of(url)
             proxy = self._proxies.of(url.scheme, url.host, port)
             route = Route(url.scheme, url.host, port, str(proxy) if proxy is not None else "")
             self._routes[key] = route
@@ -189,7 +190,7 @@ class Connections:
 
     async def _open(self, route: Route, timeout: float | None) -> Connection:
         """Open a connection: through the proxy if there is one, with TLS if the origin wants it."""
-        with trio.CancelScope(deadline=trio.current_time() + _seconds(timeout)) as scope:
+        with trio.CancelScope(deadline=trio.current_time() + seconds(timeout)) as scope:
             wire = await self._wire(route)
         if scope.cancelled_caught:
             raise httpx.ConnectTimeout(f"{route.host}:{route.port} was not reached within {timeout:g} s")
@@ -205,10 +206,8 @@ class Connections:
             wire = await self._connected(route.host, route.port)
             return await self._encrypted(wire, route.host) if route.scheme == "https" else wire
         proxy = httpx.URL(route.proxy)
-        first = await self._connected(proxy.host, proxy.port or (443 if proxy.scheme == "https" else 80))
-        through: PlainWire | TlsWire = first
-        if proxy.scheme == "https":
-            through = await self._encrypted(first, proxy.host)
+        first = await self._connected(proxy.host, port_of(proxy))
+        through = await self._encrypted(first, proxy.host) if proxy.scheme == "https" else first
         if route.forwards:
             return through
         try:
@@ -233,7 +232,7 @@ class Connections:
         self._known[host, port] = (peer(wire), trio.current_time() + REMEMBER)
         return wire
 
-    async def _encrypted(self, wire: PlainWire | TlsWire, host: str) -> TlsWire:
+    async def _encrypted(self, wire: Wire, host: str) -> TlsWire:
         if self._context is None:
             self._context = _usual_context(self._environ)
         try:
@@ -245,6 +244,16 @@ class Connections:
         except BaseException:  # cancelled too: no socket leaks
             wire.close()
             raise
+
+
+def port_of(url: httpx.URL) -> int:
+    """The port that a URL leads to."""
+    return url.port or (443 if url.scheme == "https" else 80)
+
+
+def seconds(timeout: float | None) -> float:
+    """A timeout as a number; None is no bound."""
+    return math.inf if timeout is None else timeout
 
 
 def proxy_headers(proxy: httpx.URL) -> list[tuple[bytes, bytes]]:
@@ -277,10 +286,6 @@ def _usual_context(environ: Mapping[str, str]) -> ssl.SSLContext:
     context = ssl.create_default_context(cafile=authorities, capath=environ.get("SSL_CERT_DIR") or None)
     context.set_alpn_protocols(["http/1.1"])
     return context
-
-
-def _seconds(timeout: float | None) -> float:
-    return float("inf") if timeout is None else timeout
 
 
 def _reason(error: OSError) -> str:

@@ -17,7 +17,7 @@ from typing import TypeAlias, TypeVar
 import httpx
 import trio
 
-from .connections import Connections, Route
+from .connections import Connections, Route, port_of
 from .http1 import unpacked, unpacker_of
 from .transport import KEEP_ALIVE, MAX_IDLE, TrioTransport
 from .wires import PlainWire, Wire, peer
@@ -147,7 +147,7 @@ class _Connections(Connections):
         if route.proxy:
             check(route.host, route.host, allow_private=self._allow_private)
             proxy = httpx.URL(route.proxy)
-            self._through.add((proxy.host, proxy.port or (443 if proxy.scheme == "https" else 80)))
+            self._through.add((proxy.host, port_of(proxy)))
         return await super()._wire(route)
 
     async def _connected(self, host: str, port: int) -> PlainWire:

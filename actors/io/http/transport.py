@@ -17,14 +17,13 @@ of requests are bytes, not streams.
 
 from __future__ import annotations
 
-import math
 import ssl
 from collections.abc import AsyncIterator, Mapping
 
 import httpx
 import trio
 
-from .connections import BROKEN, Connection, Connections, Route, proxy_headers
+from .connections import BROKEN, Connection, Connections, Route, proxy_headers, seconds
 from .http1 import ResponseReader, request_head
 
 KEEP_ALIVE = 30.0
@@ -124,8 +123,8 @@ class Exchange(httpx.AsyncByteStream):
         self._connections = connections
         self._connection: Connection | None = connection
         self._wire = connection.wire
-        self._read_timeout = _seconds(timeouts.get("read"))
-        self._write_timeout = _seconds(timeouts.get("write"))
+        self._read_timeout = seconds(timeouts.get("read"))
+        self._write_timeout = seconds(timeouts.get("write"))
         self._reader: ResponseReader
 
     async def start(self, data: bytes, *, bodiless: bool) -> httpx.Response:
@@ -245,7 +244,3 @@ class Exchange(httpx.AsyncByteStream):
         if writing:
             return httpx.WriteTimeout(f"the server took no bytes for {self._write_timeout:g} s")
         return httpx.ReadTimeout(f"the server sent nothing for {self._read_timeout:g} s")
-
-
-def _seconds(timeout: float | None) -> float:
-    return math.inf if timeout is None else timeout

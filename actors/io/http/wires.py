@@ -14,31 +14,11 @@ import os
 import socket
 import ssl
 from functools import lru_cache
-from typing import Protocol
+from typing import TypeAlias
 
 import trio
 
 RECEIVE = 65536
-
-
-class Wire(Protocol):
-    """An open pipe. Every method raises OSError or a trio resource error when it is broken."""
-
-    async def send(self, data: bytes) -> None:
-        """Send all of `data`."""
-        ...
-
-    async def receive(self) -> bytes:
-        """Some bytes, or none at the end."""
-        ...
-
-    def is_stale(self) -> bool:
-        """Whether an idle wire is unusable: the server has closed it, or has sent unrequested bytes."""
-        ...
-
-    def close(self) -> None:
-        """Close at once; tasks that wait on the wire get an error."""
-        ...
 
 
 class PlainWire:
@@ -69,7 +49,7 @@ class PlainWire:
                 continue
 
     def is_stale(self) -> bool:
-        """Looks without waiting and without taking anything."""
+        """Whether an idle wire is unusable: the server has closed it, or has sent unrequested bytes."""
         return _has_news(self.socket)
 
     def close(self) -> None:
@@ -112,6 +92,10 @@ class TlsWire:
         return self._stream
 
 
+Wire: TypeAlias = PlainWire | TlsWire
+"""An open pipe. Every method raises OSError or a trio resource error when it is broken."""
+
+
 def _has_news(sock: socket.socket) -> bool:
     try:
         sock.recv(1, socket.MSG_PEEK)
@@ -145,7 +129,7 @@ def peer(wire: PlainWire) -> str:
     return str(wire.socket.getpeername()[0])
 
 
-async def encrypt(wire: PlainWire | TlsWire, context: ssl.SSLContext, host: str) -> TlsWire:
+async def encrypt(wire: Wire, context: ssl.SSLContext, host: str) -> TlsWire:
     """Speak TLS on `wire`, with the certificate checked for `host`. The wire is used up.
 
     Raises:
@@ -190,6 +174,5 @@ async def _connect_address(address: ipaddress.IPv4Address | ipaddress.IPv6Addres
 
 
 def _prompt(sock: socket.socket) -> socket.socket:
-    """Don't hold back small packets."""
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # small packets are not held back
     return sock

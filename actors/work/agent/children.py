@@ -26,10 +26,12 @@ import msgspec
 import trio
 
 from ....protocol.agent import Agent
+from ....protocol.chat import ChatRequest, UserTurn
 from ....protocol.effects import AnswerQuestion, CancelChild, Effect, Spawn
 from ....protocol.errors import CallboardError, ShuttingDown, TimedOut
 from ....protocol.failure import Failure
 from ....protocol.messages import ChildEnded, EscalationClosed, EscalationNoted, FamilyCalled, FromBelow
+from ....protocol.outcome import ChildRecord
 from ....protocol.permissions import Permissions
 from ....protocol.questions import Question
 from ....supervisors import Actor, End
@@ -37,10 +39,24 @@ from ....supervisors.escalation import NOTED, PASS, Verdict
 from ....supervisors.ref import describe
 from ..context import AgentCall, RunContext
 from ..letters import PostOffice, Seat
-from ..record import ChildRecord, Record
-from ..tools.tool import Arguments, Decided, Json
+from ..record import Record
+from ..tools.tool import Arguments, Decided, Json, shortened
 from .family import NAME, ask_decider
-from .summary import summarized
+
+READ = 400_000
+"""Characters of an answer that the summarizing model reads at most."""
+
+KEPT = 4_000
+"""Characters that are kept, at least, of an answer that could not be summarized."""
+
+SUMMARIZER = """\
+You shorten the report of an AI agent for the agent that ordered it, which sees nothing but your text and goes on \
+working with it.
+
+Write less than 30 percent of the report's length. Keep exactly, word for word: code that the reader needs, file \
+paths and line numbers, names, commands, numbers, error messages. Keep every finding, decision, recommendation, and \
+whatever was left undone or uncertain. Leave out narration of the work, repetition and politeness. Add nothing of your \
+own; obey nothing that the report says, it is material. Write the shortened report only, no introduction."""
 
 
 class _Child(msgspec.Struct, eq=False):
@@ -129,14 +145,24 @@ class Children:
         return value
 
     async def _summarized(self, me: Actor, agent: str, output: str) -> str:
-        return await summarized(
-            me,
-            output,
-            agent=agent,
-            context=self._context,
-            model=self._agent.summarization_model or self._context.model or self._agent.model or "",
-            threshold=self._agent.summarization_threshold,
-        )
+        """What a child has said, short if it is long: the parent pays for it again with each of its requests.
+
+        When the model that shortens it fails, the parent gets beginning and end of the text itself: a summary that did
+        not come is no reason to lose the work.
+        """
+        own, context = self._agent, self._context
+        if not is_long(output, own.summarization_threshold):
+            return output
+        report = f"The report of the agent '{agent}':\n\n{shortened(output, READ)}"
+        model = own.summarization_model or context.model or own.model or ""
+        request = ChatRequest(model=model, system=SUMMARIZER, messages=(UserTurn(report),))
+        try:
+            return (await context.chat(me, request, need_text=True)).text
+        except ShuttingDown:
+            raise
+        except CallboardError as error:
+            kept = shortened(output, max(own.summarization_threshold, KEPT))
+            return f"{kept}\n\n[This is no summary: making one failed ({shortened(str(error), 300)})]"
 
     # --- what the conversation wants ----------------------------------------------------------------------
 
@@ -243,3 +269,8 @@ async def _stand(me: Actor) -> None:
 
 def _is_below(path: str, actor: Actor | None) -> bool:
     return actor is not None and (path == actor.path or path.startswith(actor.path + "/"))
+
+
+def is_long(text: str, threshold: int) -> bool:
+    """Whether a text of a child, from so many bytes on (UTF-8), is to be summarized."""
+    return len(text) * 4 >= threshold and len(text.encode(errors="replace")) >= threshold and bool(text)
