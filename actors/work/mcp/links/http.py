@@ -111,9 +111,7 @@ class Reading:
         if isinstance(self._answer, Result):
             return self._answer.result
         if self._answer is None:
-            raise McpError(
-                f"MCP server '{self._web.server.name}' answered {self.what} with messages that hold no answer to it"
-            )
+            raise McpError(f"{self._web.who} answered {self.what} with messages that hold no answer to it")
         assert self.about is not None, "only a request is answered"
         raise refused(self._web.server.name, self.about, self._answer.error)
 
@@ -170,7 +168,7 @@ class HttpLink(WebLink):
                 response = await self._web.send("DELETE", "the end of the session", headers=self._headers(""))
                 await response.aclose()
         if self._lost is None:
-            self._lost = McpLost(f"the connection to MCP server '{self._web.server.name}' was closed")
+            self._lost = McpLost(f"the connection to {self._web.who} was closed")
         self._web.close()
         self.opened.set()
 
@@ -210,9 +208,7 @@ class HttpLink(WebLink):
             try:
                 if await self._web.read(response, reading.take, reading.what):
                     return self._linger(response)
-                lost = McpLost(
-                    f"MCP server '{self._web.server.name}' ended its answer to {reading.what} before there was a result"
-                )
+                lost = McpLost(f"{self._web.who} ended its answer to {reading.what} before there was a result")
             except McpLost as error:
                 lost = error
             finally:

@@ -89,14 +89,14 @@ class SseLink(WebLink):
                 await self._web.read(response, self._take, _LISTENING)
             finally:
                 await response.aclose()
-            raise McpLost(f"MCP server '{self._web.server.name}' ended the connection")
+            raise McpLost(f"{self._web.who} ended the connection")
         except McpError as error:
             self._lose(error)
             raise
 
     def close(self) -> None:
         """Close everything."""
-        self._lose(McpLost(f"the connection to MCP server '{self._web.server.name}' was closed"))
+        self._lose(McpLost(f"the connection to {self._web.who} was closed"))
 
     def _lose(self, error: McpError) -> None:
         super()._lose(error)
@@ -121,12 +121,10 @@ class SseLink(WebLink):
             url = self._web.url.join(event.data.strip())
             ours = within_origin(self._web.url, url)
         except BAD_URL as error:
-            raise McpError(
-                f"MCP server '{self._web.server.name}' takes messages at something that is no URL: {error}"
-            ) from error
+            raise McpError(f"{self._web.who} takes messages at something that is no URL: {error}") from error
         if not ours:
             raise McpError(
-                f"MCP server '{self._web.server.name}' wants its messages sent to {url.scheme}://{url.netloc.decode('ascii')},"
+                f"{self._web.who} wants its messages sent to {url.scheme}://{url.netloc.decode('ascii')},"
                 " which is not the origin of its `url` in mcp.json; its headers are not for another origin"
             )
         return url
@@ -151,7 +149,7 @@ class SseLink(WebLink):
             with trio.move_on_after(WITHIN) as scope:
                 await self._post(outgoing.method, message, outgoing)
             if scope.cancelled_caught:
-                raise McpLost(f"MCP server '{self._web.server.name}' did not take {outgoing.method} in {WITHIN:g} s")
+                raise McpLost(f"{self._web.who} did not take {outgoing.method} in {WITHIN:g} s")
             await waiting.come.wait()
         finally:
             del self._waiting[outgoing.id]

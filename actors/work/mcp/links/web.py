@@ -46,12 +46,16 @@ EVENTS = "text/event-stream"
 class Web:
     """One server over HTTP.
 
+    Attributes:
+        who: what errors call it.
+
     Raises:
         ConfigError: its address or its headers can't be used.
     """
 
     def __init__(self, server: Server, environ: Mapping[str, str]) -> None:
         self.server = server
+        self.who = f"MCP server '{server.name}'"
         self._transport = TrioTransport(environ=environ, keep_alive=KEEP_ALIVE)
         self._timeouts = {"connect": CONNECT_WITHIN, "write": WRITE_WITHIN, "read": None, "pool": None}
         try:
@@ -102,7 +106,7 @@ class Web:
                 return response
             await response.aclose()
             url = target
-        raise McpError(f"MCP server '{self.server.name}' answered {what} with more than {REDIRECTS} redirects")
+        raise McpError(f"{self.who} answered {what} with more than {REDIRECTS} redirects")
 
     def _request(self, method: str, url: httpx.URL, headers: Mapping[str, str], body: bytes | None) -> httpx.Request:
         more = {"host": url.netloc.decode("ascii"), "accept-encoding": "identity", **headers}
@@ -130,9 +134,7 @@ class Web:
         encoding = response.headers.get("content-encoding", "identity")
         unpacker = unpacker_of(encoding)
         if unpacker is None and encoding.strip().lower() not in ("identity", ""):
-            raise McpError(
-                f"MCP server '{self.server.name}' compresses its answers by {encoding!r}, which was not asked for"
-            )
+            raise McpError(f"{self.who} compresses its answers by {encoding!r}, which was not asked for")
         try:
             while piece := await stream.receive():
                 for part in (piece,) if unpacker is None else unpacked(unpacker, piece):
@@ -182,15 +184,14 @@ class Web:
         except (ValueError, *UNREADABLE) as error:
             begins = data[:80].decode("utf-8", errors="replace")
             raise McpError(
-                f"MCP server '{self.server.name}' answered {what} with something that is no message of MCP"
-                f" ({error}); it begins: {begins!r}"
+                f"{self.who} answered {what} with something that is no message of MCP ({error}); it begins: {begins!r}"
             ) from error
 
     def unexpected(self, response: httpx.Response, what: str) -> McpError:
         """The error for a success of a kind that no MCP server answers with."""
         kind = content_type(response) or "nothing"
         return HttpRefused(
-            f"MCP server '{self.server.name}' answered {what} with {kind} (HTTP {response.status_code}), which"
+            f"{self.who} answered {what} with {kind} (HTTP {response.status_code}), which"
             " is neither JSON nor an event stream; check its `url` in mcp.json",
             response.status_code,
         )
@@ -198,18 +199,17 @@ class Web:
     def too_long(self, what: str) -> McpError:
         """The error for a message beyond the bound."""
         return McpError(
-            f"MCP server '{self.server.name}' answered {what} with more than {self.server.max_message_bytes} bytes;"
+            f"{self.who} answered {what} with more than {self.server.max_message_bytes} bytes;"
             " `max_message_bytes` of it in mcp.json allows more"
         )
 
     def _broken(self, what: str, error: httpx.HTTPError) -> McpError:
-        name = f"MCP server '{self.server.name}'"
         if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.ProxyError):
-            return McpUnsent(f"{name}: {error}")
+            return McpUnsent(f"{self.who}: {error}")
         if isinstance(error, httpx.LocalProtocolError | httpx.UnsupportedProtocol | httpx.DecodingError):
-            return McpError(f"{name}: {error}")
+            return McpError(f"{self.who}: {error}")
         why = str(error) or type(error).__name__
-        return McpLost(f"{name} was lost during {what}: {why}")
+        return McpLost(f"{self.who} was lost during {what}: {why}")
 
 
 def content_type(response: httpx.Response) -> str:

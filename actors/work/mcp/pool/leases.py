@@ -57,47 +57,34 @@ class Key:
 
 
 @final
+@dataclass(kw_only=True, eq=False)
 class Leases:
     """See the module.
 
     Attributes:
+        owner: the pool lives and ends below it.
         config: what `mcp.json` says; replaced when it is read again.
         catalogs: what servers offer, also those that do not run.
         opening: what the pool opens them with.
-        keys: of the servers whose values are put in, by name.
-
-    Args:
-        owner: the pool lives and ends below it.
         secrets: what `${NAME}` stands for.
         serving: whether idle servers are worth keeping, since the process is here for long.
         on_first: called when the first server is about to be leased.
         make_room: called when one has to be returned before another can start; see `Pool`.
+        keys: of the servers whose values are put in, by name.
+        pool_in_use: the pool, if it was made.
     """
 
-    def __init__(
-        self,
-        owner: Root,
-        config: McpConfig,
-        *,
-        catalogs: Catalogs,
-        opening: Opening,
-        secrets: Secrets,
-        settings: PoolSettings,
-        serving: bool,
-        on_first: Callable[[], None],
-        make_room: Callable[[], None],
-    ) -> None:
-        self.config = config
-        self.catalogs = catalogs
-        self.opening = opening
-        self.keys: dict[str, Key] = {}
-        self._owner = owner
-        self._secrets = secrets
-        self._settings = settings
-        self._serving = serving
-        self._on_first = on_first
-        self._make_room = make_room
-        self._pool: Pool[Key, Live] | None = None
+    owner: Root
+    config: McpConfig
+    catalogs: Catalogs
+    opening: Opening
+    secrets: Secrets
+    settings: PoolSettings
+    serving: bool
+    on_first: Callable[[], None]
+    make_room: Callable[[], None]
+    keys: dict[str, Key] = field(default_factory=dict, init=False)
+    pool_in_use: Pool[Key, Live] | None = field(default=None, init=False)
 
     def key(self, name: str, by: str = "") -> Key:
         """What the server of this name is shared by.
@@ -107,7 +94,7 @@ class Leases:
         """
         key = self.keys.get(name)
         if key is None:
-            key = self.keys[name] = self.guest(resolved(self.config.get(name), self._secrets))
+            key = self.keys[name] = self.guest(resolved(self.config.get(name), self.secrets))
         return Key(key.server, key.digest, by) if by else key
 
     def guest(self, server: Server) -> Key:
@@ -117,29 +104,24 @@ class Leases:
     @property
     def pool(self) -> Pool[Key, Live]:
         """The kernel's pool, made at first use."""
-        if self._pool is None:
-            settings, check = self._settings, self._settings.pings
-            self._on_first()
-            self._pool = Pool(
-                self._owner,
+        if self.pool_in_use is None:
+            settings, check = self.settings, self.settings.pings
+            self.on_first()
+            self.pool_in_use = Pool(
+                self.owner,
                 self.opening.open,
                 name="mcp",
                 idle_ttl=self._idle_seconds,
                 max_idle=settings.max_idle_servers,
                 max_open=settings.max_servers,
-                make_room=self._make_room,
+                make_room=self.make_room,
                 health=None if check is None else self.opening.healthy,
                 health_interval=math.inf if check is None else check.interval_seconds,
                 stop_within=ProcessStop().within + 1.0,
                 breaker=lambda key: self.opening.record(key.digest).breaker,
                 on_start=self.opening.starts,
             )
-        return self._pool
-
-    @property
-    def pool_in_use(self) -> Pool[Key, Live] | None:
-        """The pool, if it was made."""
-        return self._pool
+        return self.pool_in_use
 
     async def acquire(self, lease: Lease[Key, Live], me: Actor) -> Live:
         """Enter a lease, for `me`.
@@ -152,7 +134,7 @@ class Leases:
         if cold:
             self.opening.causes.setdefault(key, me)
         try:
-            if cold and self._settings.max_servers is not None:
+            if cold and self.settings.max_servers is not None:
                 return await self._in_time(lease)
             return await lease.acquire()
         except (ActorFailed, TooManyRestarts) as failed:
@@ -174,18 +156,18 @@ class Leases:
             return await lease.acquire()
         raise McpLost(
             f"MCP server '{server.name}' found no room within {within:g} s: `max_servers` of `mcp_pool` (config.yaml) "
-            f"lets {self._settings.max_servers} run at once, and those that run are kept by whoever uses them"
+            f"lets {self.settings.max_servers} run at once, and those that run are kept by whoever uses them"
         )
 
     def _idle_seconds(self, key: Key) -> float:
-        server, usual = key.server, self._settings.idle_timeout_seconds
+        server, usual = key.server, self.settings.idle_timeout_seconds
         if key.by:
             return 0.0  # it ends with those who share it
         if server.warm:
             return math.inf
         if server.idle_timeout_seconds is not None:
             return server.idle_timeout_seconds
-        return usual if usual is not None else IDLE_WHEN_SERVING if self._serving else 0.0
+        return usual if usual is not None else IDLE_WHEN_SERVING if self.serving else 0.0
 
 
 def _error_of(failed: ActorFailed | TooManyRestarts, name: str) -> Exception:

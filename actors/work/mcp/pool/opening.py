@@ -10,6 +10,7 @@ import random
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, final
 
@@ -113,43 +114,36 @@ class Live:
 
 
 @final
+@dataclass(kw_only=True, eq=False)
 class Opening:
     """What the pool opens servers with.
+
+    Args:
+        on_lost: gets each server that died after it was open; it must neither wait nor raise.
 
     Attributes:
         live: those that are open, or on their way there.
         records: what became of each, by digest.
         causes: who wanted what is starting.
+        operations: how long requests took, by method.
         tolerated: failed pings that were only told.
-
-    `on_lost` gets each server that died after it was open; it must neither wait nor raise.
     """
 
-    def __init__(
-        self,
-        *,
-        environ: Mapping[str, str],
-        abilities: Abilities,
-        settings: PoolSettings,
-        catalogs: Catalogs,
-        rand: random.Random,
-        on_lost: Callable[[Server], None],
-    ) -> None:
-        self.live: dict[Key, Live] = {}
-        self.records: dict[str, Record] = {}
-        self.causes: dict[Key, Actor] = {}
-        self.operations: dict[str, Tally] = {}
-        self.tolerated = 0
-        self._environ = environ
-        self._abilities = abilities
-        self._settings = settings
-        self._catalogs = catalogs
-        self._rand = rand
-        self._on_lost = on_lost
+    environ: Mapping[str, str]
+    abilities: Abilities
+    settings: PoolSettings
+    catalogs: Catalogs
+    rand: random.Random
+    on_lost: Callable[[Server], None]
+    live: dict[Key, Live] = field(default_factory=dict, init=False)
+    records: dict[str, Record] = field(default_factory=dict, init=False)
+    causes: dict[Key, Actor] = field(default_factory=dict, init=False)
+    operations: dict[str, Tally] = field(default_factory=dict, init=False)
+    tolerated: int = field(default=0, init=False)
 
     def declared(self, server: Server) -> Abilities:
         """The abilities that we declare to this server."""
-        can = self._abilities
+        can = self.abilities
         return msgspec.structs.replace(
             can,
             elicitation=can.elicitation and server.elicitation,
@@ -161,7 +155,7 @@ class Opening:
         """What became of the server so far."""
         record = self.records.get(digest)
         if record is None:
-            record = self.records[digest] = Record(self._settings, self._rand)
+            record = self.records[digest] = Record(self.settings, self.rand)
         return record
 
     @asynccontextmanager
@@ -170,12 +164,12 @@ class Opening:
         from ..client.connect import connect
 
         live = self.live[key]
-        known = self._catalogs.get(key.digest)
+        known = self.catalogs.get(key.digest)
         try:
             async with connect(
                 me,
                 key.server,
-                environ=self._environ,
+                environ=self.environ,
                 abilities=self.declared(key.server),
                 on_change=lambda what: self._changed(live, what),
                 on_log=lambda log: _warn(live, log),
@@ -220,7 +214,7 @@ class Opening:
         why = "" if lost is None else str(lost)
         if why:
             live.record.last_error = why
-            self._on_lost(live.key.server)
+            self.on_lost(live.key.server)
         live.me.emit(McpServerStopped(server=live.key.server.name, error=why))
 
     def _failed(self, live: Live, why: str) -> None:
@@ -255,7 +249,7 @@ class Opening:
             instructions=client.instructions and client.instructions[:LONGEST_INSTRUCTIONS],
             fetched=time.time(),
         )
-        self._catalogs.put(live.key.digest, live.catalog)
+        self.catalogs.put(live.key.digest, live.catalog)
 
     def _changed(self, live: Live, what: str) -> None:
         if what != "tools" or not live.open:
@@ -283,7 +277,7 @@ class Opening:
 
     async def healthy(self, live: Live) -> bool:
         """What the pool asks about idle servers."""
-        check = self._settings.pings
+        check = self.settings.pings
         assert check is not None
         with trio.move_on_after(check.timeout_seconds), suppress(McpError):
             await live.client.ping()

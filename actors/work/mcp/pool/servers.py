@@ -94,8 +94,8 @@ class McpServers:
             on_lost=self._lost,
         )
         self.leases = Leases(
-            owner,
-            config,
+            owner=owner,
+            config=config,
             catalogs=self._catalogs,
             opening=self._opening,
             secrets=secrets,
