@@ -65,7 +65,7 @@ def call_tool(request: McpCall) -> int:
             unanswered.append(event.data.message)
 
     async def by_hand(me: Actor, root: Root) -> ToolTurn:
-        server, context = root.mcp.get(request.server), _context(root, request)
+        server, context = root.mcp.config.get(request.server), _context(root, request)
         tell_if_off(root)
         with me.stream.listen(hear), root.mcp.scope(run=me.stream.run, agent=me.path) as scope:
             found = await _tool(me, scope, request)

@@ -255,7 +255,7 @@ def test_servers(names: tuple[str, ...], config_dir: str | None, *, as_json: boo
     async def probe_all(me: Actor, root: Root) -> tuple[list[Probe], tuple[Problem, ...]]:
         servers = root.mcp
         problems = () if names else servers.config.problems
-        wanted = [servers.get(name) for name in dict.fromkeys(names or servers.names)]
+        wanted = [servers.config.get(name) for name in dict.fromkeys(names or servers.config.names)]
         if not wanted:
             raise _nothing_to_probe(servers.config)
         tell_if_off(root)
@@ -349,7 +349,7 @@ def list_tools(name: str, config_dir: str | None, *, cached: bool, as_json: bool
     """
     if cached:
         root = Root(config_dir=config_dir)
-        server, permissions = root.mcp.get(name), Permissions(root.shelf.permissions(root.settings.permissions))
+        server, permissions = root.mcp.config.get(name), Permissions(root.shelf.permissions(root.settings.permissions))
         catalog = remembered(root.mcp, server)
         if catalog is None:
             raise UsageError(f"nothing is remembered of MCP server '{name}'; without --cached it is started and asked")
@@ -379,7 +379,7 @@ def _signature(tool: str, schema: dict[str, Any]) -> str:
 
 
 async def _ask(name: str, me: Actor, root: Root) -> tuple[Server, Catalog, Permissions]:
-    server = root.mcp.get(name)
+    server = root.mcp.config.get(name)
     with root.mcp.scope(run=me.stream.run, agent=me.path) as scope:
         async with scope.client(name, me):
             catalog = await scope.catalog(name, me)

@@ -102,10 +102,10 @@ def _check(servers: list[str], known: KnownServers, settings: Settings) -> None:
 def _enabled(root: Root) -> list[str]:
     names = split(root.settings.enabled_mcp_servers)
     for name in names:
-        for server in spelled_out([name], root.settings.mapping_mcp_servers, root.mcp.names):
+        for server in spelled_out([name], root.settings.mapping_mcp_servers, root.mcp.config.names):
             if server not in root.mcp.config.servers:
                 try:
-                    root.mcp.get(server)
+                    root.mcp.config.get(server)
                 except UsageError as error:
                     raise UsageError(f"`enabled_mcp_servers` of {_origin(root)}: {error}") from None
     return names

@@ -82,7 +82,7 @@ async def test_what_they_offer_and_speak_is_remembered(house: House) -> None:
         await of_each(CALLS, lambda name: scope.catalog(name, house.root.actor))
     servers = house.build(*house.config.servers.values())  # as the next process would
     with house.scope() as scope:
-        found = {name: await scope.catalog(name, house.root.actor) for name in servers.names}
+        found = {name: await scope.catalog(name, house.root.actor) for name in servers.config.names}
         assert servers.statistics().spawned == 0
         for name, (tool, _) in CALLS.items():
             assert tool in {each.name for each in found[name].tools}

@@ -36,8 +36,7 @@ from ....io.http.sse import SseParser
 from .link import Outgoing, Receiver
 from .mirrored import header_value
 from .texts import described, refused
-from .web import EVENTS, JSON, Web, content_type
-from .weblink import INITIALIZED, WebLink, version_in
+from .web import EVENTS, INITIALIZED, JSON, Web, WebLink, content_type, version_in
 
 DELETE_WITHIN = 1.0
 

@@ -21,8 +21,7 @@ from .....supervisors import Actor
 from ....io.http.sse import SseEvent, SseParser
 from .link import Outgoing, Receiver
 from .texts import described, refused
-from .web import BAD_URL, EVENTS, Web, content_type, within_origin
-from .weblink import WITHIN, WebLink
+from .web import BAD_URL, EVENTS, WITHIN, Web, WebLink, content_type, within_origin
 
 _LISTENING = "the event stream"
 

@@ -117,15 +117,6 @@ class McpServers:
         """What `mcp.json` says."""
         return self.leases.config
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The servers that can be used."""
-        return self.config.names
-
-    def get(self, name: str) -> Server:
-        """The entry of this name; raises UsageError if there is none that can be used."""
-        return self.config.get(name)
-
     def scope(self, *, run: str, agent: str) -> Scope:
         """What one agent will have leased; to be closed when the agent ends."""
         scope = Scope(self, run, agent)
@@ -161,8 +152,8 @@ class McpServers:
         Those that fail tell so by events, and are tried again later.
         """
         async with trio.open_nursery() as nursery:
-            for name in self.names:
-                if _is_warm(self.get(name)):
+            for name in self.config.names:
+                if _is_warm(self.config.get(name)):
                     self._warmed.add(name)
                     nursery.start_soon(self._warm_up, name)
 
@@ -183,15 +174,16 @@ class McpServers:
                 raise InvalidFile(f"nothing was reloaded: {problems[0]}", problems)
             self.leases.config = config
         if name is not None:
-            self.get(name)
+            self.config.get(name)
         self._reloads += 1
         old = {each: key for each, key in self.leases.keys.items() if name in (None, each)}
         digests = {key.digest for key in old.values()}
         running = {live.key for live in self._opening.live.values() if live.open and live.key.digest in digests}
+        known = {*self.config.names, *self.config.broken}
         again = {
             each: [scope for scope in self.agents if scope.keeps(key)]
             for each, key in old.items()
-            if key in running and key.server.share == "pool" and (each in self.names or each in self.config.broken)
+            if key in running and key.server.share == "pool" and each in known
         }
         for each, key in old.items():
             del self.leases.keys[each]
@@ -245,9 +237,9 @@ class McpServers:
     def status(self) -> list[ServerStatus]:
         """Every server that can be used, in the file's order."""
         found: list[ServerStatus] = []
-        for name in self.names:
+        for name in self.config.names:
             key = self.leases.keys.get(name)
-            alone = self.get(name).share != "pool"
+            alone = self.config.get(name).share != "pool"
             lives = [
                 live
                 for live in self._opening.live.values()
@@ -258,10 +250,10 @@ class McpServers:
 
     def _status_of(self, name: str, key: Key | None, live: Live | None) -> ServerStatus:
         if key is None:
-            return status_of(self.get(name))
+            return status_of(self.config.get(name))
         leases = 0 if live is None else self.leases.pool.leases(live.key)
         catalog = self._catalogs.get(key.digest)
-        return status_of(self.get(name), key.digest, self._opening.record(key.digest), catalog, live, leases)
+        return status_of(self.config.get(name), key.digest, self._opening.record(key.digest), catalog, live, leases)
 
     def catalog(self, name: str) -> Catalog | None:
         """What the server of this name was last known to offer.
@@ -304,7 +296,7 @@ class McpServers:
 
     async def _again(self, _me: Actor, name: str, seconds: float) -> None:
         await trio.sleep(seconds)
-        if name in self.names and _is_warm(self.get(name)):
+        if name in self.config.names and _is_warm(self.config.get(name)):
             await self._warm_up(name)
 
     def _may_be_asked(self) -> None:

@@ -21,7 +21,7 @@ from .names import owner_of, remedy
 
 if TYPE_CHECKING:
     from ..pool.servers import Scope
-    from .view import RunServers
+    from .view import Run
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,7 +56,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
         return [name for name in tools if name not in here and not name.startswith(WHOLE)]
 
 
-def wanted_by_agent(agent: Agent, context: RunServers) -> Wanted | None:
+def wanted_by_agent(agent: Agent, context: Run) -> Wanted | None:
     """What an LLM agent asks for; None for nothing.
 
     Raises:
@@ -67,7 +67,7 @@ def wanted_by_agent(agent: Agent, context: RunServers) -> Wanted | None:
     return _wanted(choices, context, agent.mcp_tools) if choices else None
 
 
-def with_guests(wanted: Wanted | None, context: RunServers, scope: Scope) -> Wanted:
+def with_guests(wanted: Wanted | None, context: Run, scope: Scope) -> Wanted:
     """What an agent asks for, and all that the servers have which its run brings along."""
     choices = tuple(Choice(server=scope.bring(server)) for server in context.servers)
     if wanted is None:
@@ -75,7 +75,7 @@ def with_guests(wanted: Wanted | None, context: RunServers, scope: Scope) -> Wan
     return msgspec.structs.replace(wanted, choices=(*wanted.choices, *choices))
 
 
-def wanted_by_nodes(graph: Graph, context: RunServers) -> dict[str, Wanted]:
+def wanted_by_nodes(graph: Graph, context: Run) -> dict[str, Wanted]:
     """What each llm node of a graph asks for, by its id; nodes that list no tool of a server are left out.
 
     Raises:
@@ -99,13 +99,13 @@ def wanted_by_nodes(graph: Graph, context: RunServers) -> dict[str, Wanted]:
     return found
 
 
-def absent(names: Iterable[str], context: RunServers) -> dict[str, str]:
+def absent(names: Iterable[str], context: Run) -> dict[str, str]:
     """The servers among these that are not configured, each with what to do about it."""
     if context.mcp is None:
         return {}
     pool, aliases = context.mcp(), context.settings.mapping_mcp_servers
     config = pool.config
-    wanted = spelled_out(names, aliases, pool.names)
+    wanted = spelled_out(names, aliases, config.names)
     return {
         name: remedy(name, config, aliases)
         for name in wanted
@@ -113,7 +113,7 @@ def absent(names: Iterable[str], context: RunServers) -> dict[str, str]:
     }
 
 
-def without_absent(tools: Iterable[str], servers: Iterable[str], gone: Iterable[str], context: RunServers) -> list[str]:
+def without_absent(tools: Iterable[str], servers: Iterable[str], gone: Iterable[str], context: Run) -> list[str]:
     """What a node lists, without what is of servers that are not there.
 
     Args:
@@ -124,7 +124,7 @@ def without_absent(tools: Iterable[str], servers: Iterable[str], gone: Iterable[
     if not gone:
         return list(tools)
     assert context.mcp is not None
-    wanted = spelled_out(servers, context.settings.mapping_mcp_servers, context.mcp().names)
+    wanted = spelled_out(servers, context.settings.mapping_mcp_servers, context.mcp().config.names)
     return [
         name
         for name in tools
@@ -132,9 +132,7 @@ def without_absent(tools: Iterable[str], servers: Iterable[str], gone: Iterable[
     ]
 
 
-def servers_of(
-    agent: str, names: Iterable[str], context: RunServers, listed: Iterable[str] | None = None
-) -> list[Server]:
+def servers_of(agent: str, names: Iterable[str], context: Run, listed: Iterable[str] | None = None) -> list[Server]:
     """The servers that an agent names and that are configured, those that are disabled as well.
 
     Args:
@@ -159,21 +157,21 @@ def servers_of(
     if errors and not config.servers and not config.broken:
         told = "\n".join(str(problem) for problem in errors)
         raise InvalidFile(f"{config.file} can't be read:\n{told}", config.problems)
-    wanted = spelled_out(names, settings.mapping_mcp_servers, pool.names)
+    wanted = spelled_out(names, settings.mapping_mcp_servers, config.names)
     if listed is not None:
         whole = {server for name in listed if name.startswith(WHOLE) for server in _meant(name, context)}
         single = {owner_of(name, wanted) for name in listed}
         wanted = [name for name in wanted if name in whole or name in single]
     there = [name for name in wanted if name in config.servers or name in config.broken]
-    return [config.servers[name] if name in config.servers else pool.get(name) for name in there]
+    return [config.servers[name] if name in config.servers else config.get(name) for name in there]
 
 
-def _meant(name: str, context: RunServers) -> list[str]:
+def _meant(name: str, context: Run) -> list[str]:
     assert context.mcp is not None
-    return spelled_out([name.removeprefix(WHOLE)], context.settings.mapping_mcp_servers, context.mcp().names)
+    return spelled_out([name.removeprefix(WHOLE)], context.settings.mapping_mcp_servers, context.mcp().config.names)
 
 
-def _lists(server: Server, context: RunServers, *files: McpTools) -> tuple[tuple[str, ...], ...]:
+def _lists(server: Server, context: Run, *files: McpTools) -> tuple[tuple[str, ...], ...]:
     """What agent and node say about the tools of a server, by its name or by one that stands for it and others."""
     return tuple(
         patterns
@@ -184,7 +182,7 @@ def _lists(server: Server, context: RunServers, *files: McpTools) -> tuple[tuple
     )
 
 
-def _wanted(choices: tuple[Choice, ...], context: RunServers, *files: McpTools) -> Wanted:
+def _wanted(choices: tuple[Choice, ...], context: Run, *files: McpTools) -> Wanted:
     modes = [file for file in files if isinstance(file, str)]
     mode: ToolMode = modes[-1] if modes else context.settings.mcp_tools
     return Wanted(choices=choices, mode=mode, budget=context.settings.mcp_tools_budget)

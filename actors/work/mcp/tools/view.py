@@ -44,8 +44,8 @@ MOST_SAMPLES = 100
 """Times that a server may ask our model during one call, whose time stands still meanwhile."""
 
 
-class RunServers(Protocol):
-    """Which servers a run may use; see `RunContext`."""
+class Run(Protocol):
+    """What the tools of servers need of a run; see `RunContext`."""
 
     @property
     def mcp(self) -> Callable[[], McpServers] | None:
@@ -59,10 +59,6 @@ class RunServers(Protocol):
     def servers(self) -> tuple[Server, ...]:
         """Those that the run brings along."""
 
-
-class RunModel(Protocol):
-    """How a server may have the run's model asked; see `RunContext`."""
-
     @property
     def model(self) -> str:
         """The model that the user asked for; "" for none."""
@@ -73,10 +69,6 @@ class RunModel(Protocol):
 
     async def chat(self, me: Actor, request: ChatRequest) -> ChatReply:
         """Ask it, within the run's limits and on its account."""
-
-
-class Run(RunServers, RunModel, Protocol):
-    """All that the tools of servers need of a run."""
 
 
 class Talk(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -92,7 +84,7 @@ class Talk(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """
 
     scope: Scope
-    context: RunModel
+    context: Run
     own: Rules = {}
     model: str = ""
     timeout: float | None = None

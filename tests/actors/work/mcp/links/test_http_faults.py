@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp_links import Heard, asks, linked, shake_hands, value
 
-from callboard.actors.work.mcp.links import http, weblink
+from callboard.actors.work.mcp.links import http, web
 from callboard.actors.work.mcp.links.http import Reading
 from callboard.actors.work.mcp.links.web import Web
 from callboard.protocol.errors import ConfigError, McpError, McpLost, McpUnsent
@@ -314,7 +314,7 @@ async def test_junk_in_a_stream_is_told(nursery: trio.Nursery) -> None:
 async def test_more_messages_than_can_wait_are_dropped_and_counted(
     nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(weblink, "WAITING", 20)
+    monkeypatch.setattr(web, "WAITING", 20)
     free = trio.Event()
 
     async def answer(request: Sent, talk: Talk) -> None:
@@ -326,9 +326,9 @@ async def test_more_messages_than_can_wait_are_dropped_and_counted(
         for _ in range(25):
             link.notify("notifications/x", {})
         assert link.dropped == 5
-        await server.until(lambda: len(server.requests) == weblink.AT_ONCE)
+        await server.until(lambda: len(server.requests) == web.AT_ONCE)
         await trio.testing.wait_all_tasks_blocked()
-        assert len(server.requests) == weblink.AT_ONCE
+        assert len(server.requests) == web.AT_ONCE
         free.set()
         await server.until(lambda: len(server.requests) == 20)
 

@@ -120,7 +120,7 @@ async def test_108_shutdown_leaves_no_child(tmp_path: Path, mock_clock: MockCloc
     async with Root() as root:
         house = House(root, tmp_path)
         house.build(*(tiny(f"s{number}", str(number)) for number in range(5)), serving=True)
-        await use(house, *house.servers.names)
+        await use(house, *house.servers.config.names)
         assert len(house.alive) == 5
     assert house.alive == []
 
@@ -223,7 +223,7 @@ async def test_reload_reads_the_file_again_and_restarts_what_runs(house: House) 
         kept = {name: server for name, server in house.config.servers.items() if name != "b"}
         house.config = McpConfig(servers={**kept, "new": tiny("new", "e")})
         assert await house.servers.reload() == ["a", "b", "own"]
-        assert house.servers.names == ("a", "cold", "own", "new")
+        assert house.servers.config.names == ("a", "cold", "own", "new")
         await until(lambda: not any(runs(int(pid)) for pid in pids))
         assert len(house.alive) == 1
         assert await house.call(scope, "own") not in pids

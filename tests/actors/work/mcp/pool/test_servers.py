@@ -72,7 +72,7 @@ async def test_95_another_order_of_arguments_another_environment_or_directory_is
         tiny("same", "a", "b", description="the first one by another name"),
     )
     with house.scope() as scope:
-        pids = {name: await house.call(scope, name) for name in house.servers.names}
+        pids = {name: await house.call(scope, name) for name in house.servers.config.names}
     assert pids.pop("same") == pids["ab"]
     assert len(set(pids.values())) == 4 == len(house.starts)
 
@@ -132,7 +132,7 @@ async def test_each_ends_with_what_it_is_shared_by(house: House) -> None:
     house.build(*(tiny(share, share, share=share) for share in ("per-run", "per-agent", "never")), serving=True)
     agent = house.scope()
     inner = agent.inner("c")
-    pids = {share: int(await house.call(inner, share)) for share in house.servers.names}
+    pids = {share: int(await house.call(inner, share)) for share in house.servers.config.names}
     inner.close()
     await until(lambda: not runs(pids["never"]))
     assert runs(pids["per-agent"])
@@ -168,7 +168,7 @@ async def test_a_house_that_nobody_uses_costs_nothing(house: House) -> None:
     house.build(tiny("s"), scripted("t"))
     tasks = set(house.root.tasks)
     with house.scope() as scope, scope.inner("c"):
-        assert house.servers.names == ("s", "t")
+        assert house.servers.config.names == ("s", "t")
         assert [status.state for status in house.servers.status()] == ["cold", "cold"]
         assert house.servers.statistics().spawned == 0
     assert set(house.root.tasks) == tasks
@@ -281,7 +281,7 @@ async def test_a_warm_server_that_dies_comes_back_by_itself(house: House) -> Non
 
 async def test_a_name_that_is_not_there_is_told_with_the_nearest_one(house: House) -> None:
     house.build(tiny("time"), tiny("off", disabled=True))
-    assert house.servers.names == ("time",)
+    assert house.servers.config.names == ("time",)
     with house.scope() as scope:
         with pytest.raises(UsageError, match=r"'tiem'.*mcp\.json.*did you mean 'time'"):
             await house.call(scope, "tiem")

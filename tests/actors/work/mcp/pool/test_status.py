@@ -248,7 +248,7 @@ async def main():
         house.environ["GRANDCHILD"] = {directory!r} + "/grandchild"
         house.build(scripted("s", "--grandchild", "--ignore-eof", "--deaf"), tiny("t"), tiny("idle", "x"), serving=True)
         with house.scope() as scope:
-            for name in house.servers.names:
+            for name in house.servers.config.names:
                 await house.call(scope, name)
             print("up", flush=True)
             await trio.sleep_forever()
