@@ -28,29 +28,9 @@ from typing import Any, ClassVar, Never, TypeAlias
 import msgspec
 import trio
 
+from ...protocol import jsonrpc
 from ...protocol.control.errors import REQUEST_CANCELLED, SATURATED, Refused, error_data
 from ...protocol.errors import CallboardError, ShuttingDown
-from ...protocol.jsonrpc import (
-    INTERNAL_ERROR,
-    INVALID_PARAMS,
-    INVALID_REQUEST,
-    PARSE_ERROR,
-    UNREADABLE,
-    ErrorData,
-    Failure,
-    Id,
-    Json,
-    Message,
-    Notification,
-    Request,
-    Result,
-    decode,
-    decode_all,
-    encode_failure,
-    encode_notification,
-    encode_request,
-    encode_result,
-)
 from ...supervisors import Actor, Ref
 from .outbox import Gone
 
@@ -63,7 +43,7 @@ log = logging.getLogger("callboard.control")
 class Refusal(Exception):
     """What a request is answered with that is refused as such: JSON-RPC's number, a text, and data."""
 
-    def __init__(self, code: int, message: str, data: Json = None) -> None:
+    def __init__(self, code: int, message: str, data: jsonrpc.Json = None) -> None:
         super().__init__(message)
         self.code = code
         self.data = data
@@ -94,8 +74,8 @@ class Peer:
     def __init__(self, me: Actor, send: Send) -> None:
         self.me = me
         self._send = send
-        self._under_way: dict[Id, Ref[Never, None]] = {}
-        self._asked: dict[Id, _Asked] = {}
+        self._under_way: dict[jsonrpc.Id, Ref[Never, None]] = {}
+        self._asked: dict[jsonrpc.Id, _Asked] = {}
         self._count = 0
         self._closed = False
 
@@ -106,7 +86,7 @@ class Peer:
         """Whether no request is under way, in either direction."""
         return not self._under_way and not self._asked
 
-    async def begin(self, request: Request, send: Send) -> Any:
+    async def begin(self, request: jsonrpc.Request, send: Send) -> Any:
         """The result of a request, or a coroutine that has it, played by an actor of its own.
 
         Args:
@@ -117,33 +97,35 @@ class Peer:
         """
         raise NotImplementedError
 
-    def notified(self, message: Notification) -> None:
+    def notified(self, message: jsonrpc.Notification) -> None:
         """The other side tells something; must be quick."""
 
-    def block(self, request: Request) -> AbstractAsyncContextManager[None]:  # noqa: ARG002 - for subclasses
+    def block(self, request: jsonrpc.Request) -> AbstractAsyncContextManager[None]:  # noqa: ARG002 - for subclasses
         """What the making and the sending of a later answer happen in."""
         return contextlib.nullcontext()
 
-    def told(self, request: Request, error: Exception) -> ErrorData:
+    def told(self, request: jsonrpc.Request, error: Exception) -> jsonrpc.ErrorData:
         """The JSON-RPC error for `error`."""
         name = request.method
         if isinstance(error, Refusal):
-            return ErrorData(error.code, str(error), error.data)
+            return jsonrpc.ErrorData(error.code, str(error), error.data)
         if isinstance(error, CallboardError):
             return error_data(error)
-        if isinstance(error, UNREADABLE):
-            return ErrorData(INVALID_PARAMS, f"{name}: {error}", {"code": "usage"})
+        if isinstance(error, jsonrpc.UNREADABLE):
+            return jsonrpc.ErrorData(jsonrpc.INVALID_PARAMS, f"{name}: {error}", {"code": "usage"})
         # A bug of ours: with its traceback in the log, and nothing of it on the wire.
         log.error("%s crashed", name, exc_info=error)
-        return ErrorData(INTERNAL_ERROR, f"{name} crashed; the server's log says more", {"code": "error"})
+        return jsonrpc.ErrorData(
+            jsonrpc.INTERNAL_ERROR, f"{name} crashed; the server's log says more", {"code": "error"}
+        )
 
-    async def succeeded(self, request: Request, result: Any, send: Send) -> None:
+    async def succeeded(self, request: jsonrpc.Request, result: Any, send: Send) -> None:
         """Send a result."""
-        await send(encode_result(request.id, result))
+        await send(jsonrpc.encode_result(request.id, result))
 
-    async def taken_back(self, id: Id) -> None:
+    async def taken_back(self, id: jsonrpc.Id) -> None:
         """The other side has cancelled its request."""
-        await self._send(encode_failure(id, REQUEST_CANCELLED, "the request was cancelled"))
+        await self._send(jsonrpc.encode_failure(id, REQUEST_CANCELLED, "the request was cancelled"))
 
     # --- what comes ---------------------------------------------------------------------------------------
 
@@ -156,24 +138,24 @@ class Peer:
         batch = frame.lstrip()[:1] == b"["
         try:
             if batch and self.batches:
-                for each in decode_all(frame):
+                for each in jsonrpc.decode_all(frame):
                     await self.take(each)
                 return
-            message = decode(frame)
+            message = jsonrpc.decode(frame)
         except msgspec.ValidationError as error:
             why = "a batch is not taken; send one object per frame" if batch and not self.batches else str(error)
             await self._not_understood(frame, why)
         except msgspec.DecodeError as error:
-            await self._send(encode_failure(None, PARSE_ERROR, f"this is no JSON: {error}"))
-        except UNREADABLE as error:
+            await self._send(jsonrpc.encode_failure(None, jsonrpc.PARSE_ERROR, f"this is no JSON: {error}"))
+        except jsonrpc.UNREADABLE as error:
             await self._not_understood(frame, str(error))
         else:
-            if isinstance(message, Notification) and _ided(frame).id is None:
+            if isinstance(message, jsonrpc.Notification) and _ided(frame).id is None:
                 await self._not_understood(frame, "an `id` is a number or a text, not null; a notification has none")
             else:
                 await self.take(message)
 
-    async def take(self, message: Message, send: Send | None = None) -> Ref[Never, None] | None:
+    async def take(self, message: jsonrpc.Message, send: Send | None = None) -> Ref[Never, None] | None:
         """As `receive`, for what is decoded already.
 
         Args:
@@ -182,9 +164,9 @@ class Peer:
         Returns:
             The actor that answers the request; None for what is over already.
         """
-        if isinstance(message, Request):
+        if isinstance(message, jsonrpc.Request):
             return await self._requested(message, send or self._send)
-        if isinstance(message, Notification):
+        if isinstance(message, jsonrpc.Notification):
             await self._notified(message)
         else:
             self._settled(message)
@@ -195,13 +177,13 @@ class Peer:
         head = _ided(frame)
         id = head.id if isinstance(head.id, int | str) and not isinstance(head.id, bool) else None
         if head.method is msgspec.UNSET and id in self._asked:  # an answer to us, but none that can be read
-            self._settled(Failure(id, ErrorData(INVALID_REQUEST, f"the answer is none: {why}")))
+            self._settled(jsonrpc.Failure(id, jsonrpc.ErrorData(jsonrpc.INVALID_REQUEST, f"the answer is none: {why}")))
             return
         if isinstance(id, str) and len(id) > LONGEST_ID:
             id = None
-        await self._send(encode_failure(id, INVALID_REQUEST, f"this is no JSON-RPC message: {why}"))
+        await self._send(jsonrpc.encode_failure(id, jsonrpc.INVALID_REQUEST, f"this is no JSON-RPC message: {why}"))
 
-    async def _requested(self, request: Request, send: Send) -> Ref[Never, None] | None:
+    async def _requested(self, request: jsonrpc.Request, send: Send) -> Ref[Never, None] | None:
         try:
             self._check(request)
             result = await self.begin(request, send)
@@ -213,22 +195,22 @@ class Peer:
         await self.succeeded(request, result, send)
         return None
 
-    def _check(self, request: Request) -> None:
+    def _check(self, request: jsonrpc.Request) -> None:
         if isinstance(request.id, str) and len(request.id) > LONGEST_ID:
-            raise Refusal(INVALID_REQUEST, f"the id is longer than {LONGEST_ID} characters")
+            raise Refusal(jsonrpc.INVALID_REQUEST, f"the id is longer than {LONGEST_ID} characters")
         if request.id in self._under_way:
-            raise Refusal(INVALID_REQUEST, f"a request with the id {request.id!r} is under way already")
+            raise Refusal(jsonrpc.INVALID_REQUEST, f"a request with the id {request.id!r} is under way already")
         if len(self._under_way) >= self.most:
             text = f"{self.most} requests of this connection are under way; wait for an answer"
             raise Refusal(SATURATED, text, {"code": "saturated"})
 
-    async def _notified(self, message: Notification) -> None:
+    async def _notified(self, message: jsonrpc.Notification) -> None:
         if message.method != self.cancelling:
             self.notified(message)
             return
         try:
             id = msgspec.json.decode(message.params, type=_CancelRequest).request_id
-        except UNREADABLE:
+        except jsonrpc.UNREADABLE:
             return
         ref = self._under_way.pop(id, None)
         if ref is not None:
@@ -237,7 +219,7 @@ class Peer:
 
     # --- requests that take their time --------------------------------------------------------------------
 
-    def _spawn(self, request: Request, work: Coroutine[Any, Any, Json], send: Send) -> Ref[Never, None]:
+    def _spawn(self, request: jsonrpc.Request, work: Coroutine[Any, Any, jsonrpc.Json], send: Send) -> Ref[Never, None]:
         name = request.method.replace("/", ".").strip("_$")
         try:
             ref = self.me.spawn(self._answer, request, work, send, name=name, link=False)
@@ -247,7 +229,9 @@ class Peer:
         self._under_way[request.id] = ref
         return ref
 
-    async def _answer(self, me: Actor, request: Request, work: Coroutine[Any, Any, Json], send: Send) -> None:
+    async def _answer(
+        self, me: Actor, request: jsonrpc.Request, work: Coroutine[Any, Any, jsonrpc.Json], send: Send
+    ) -> None:
         id = request.id
         ref = me.ref
         try:
@@ -268,27 +252,27 @@ class Peer:
             if self._under_way.get(id) is ref:
                 del self._under_way[id]
 
-    async def _failed(self, request: Request, error: Exception, send: Send) -> None:
+    async def _failed(self, request: jsonrpc.Request, error: Exception, send: Send) -> None:
         if isinstance(error, Gone):
             raise error
         told = self.told(request, error)
-        await send(encode_failure(request.id, told.code, told.message, told.data))
+        await send(jsonrpc.encode_failure(request.id, told.code, told.message, told.data))
 
     # --- what goes ----------------------------------------------------------------------------------------
 
-    async def notify(self, method: str, params: Json) -> None:
+    async def notify(self, method: str, params: jsonrpc.Json) -> None:
         """Tell the other side something.
 
         Raises:
             Gone: it is not there any more.
         """
-        await self._send(encode_notification(method, params))
+        await self._send(jsonrpc.encode_notification(method, params))
 
     async def send(self, frame: bytes) -> None:
         """Send a frame as it is."""
         await self._send(frame)
 
-    async def request(self, method: str, params: Json, send: Send | None = None) -> Json:
+    async def request(self, method: str, params: jsonrpc.Json, send: Send | None = None) -> jsonrpc.Json:
         """Call a method of the other side; its result. When cancelled, it notifies the other side.
 
         Args:
@@ -304,18 +288,18 @@ class Peer:
         asked = self._asked[id] = _Asked()
         send = send or self._send
         try:
-            await send(encode_request(id, method, params))
+            await send(jsonrpc.encode_request(id, method, params))
             await asked.settled.wait()
         except Gone:
             raise Refused("the client is gone") from None
         except trio.Cancelled:  # another front end has answered: the client withdraws the question
             if not self._closed:
-                self.withdraw(encode_notification(self.cancelling, {"requestId": id}), send)
+                self.withdraw(jsonrpc.encode_notification(self.cancelling, {"requestId": id}), send)
             raise
         finally:
             del self._asked[id]
         answer = asked.answer
-        if isinstance(answer, Failure):
+        if isinstance(answer, jsonrpc.Failure):
             raise Refused(answer.error.message, number=answer.error.code, data=answer.error.data)
         if answer is None:
             raise Refused("the client is gone")
@@ -330,7 +314,7 @@ class Peer:
         with contextlib.suppress(Gone):
             await send(frame)
 
-    def _settled(self, answer: Result | Failure) -> None:
+    def _settled(self, answer: jsonrpc.Result | jsonrpc.Failure) -> None:
         asked = None if answer.id is None else self._asked.get(answer.id)
         if asked is not None:
             asked.answer = answer
@@ -351,7 +335,7 @@ class _Asked:
 
     def __init__(self) -> None:
         self.settled = trio.Event()
-        self.answer: Result | Failure | None = None
+        self.answer: jsonrpc.Result | jsonrpc.Failure | None = None
 
 
 class _Ided(msgspec.Struct):
@@ -363,9 +347,9 @@ def _ided(frame: bytes) -> _Ided:
     """The id of what is no message; nothing, if not even that can be read."""
     try:
         return msgspec.json.decode(frame, type=_Ided)
-    except UNREADABLE:
+    except jsonrpc.UNREADABLE:
         return _Ided()
 
 
 class _CancelRequest(msgspec.Struct, rename="camel"):
-    request_id: Id
+    request_id: jsonrpc.Id

@@ -21,30 +21,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ....protocol import messages
 from ....protocol.chat import AssistantTurn, Content, TextPart, ToolTurn, Turn, UserTurn
 from ....protocol.effects import Answer, CallModel, Effect, Emit, Finish, LookAround, Reject, Summarize, WhenIdle
 from ....protocol.errors import TurnsReached
 from ....protocol.events import AgentContinued, AgentTold, HistoryCompacted, Warned
 from ....protocol.failure import Failure
 from ....protocol.kernel.messages import Message
-from ....protocol.messages import (
-    ConversationBegun,
-    ConversationEnded,
-    FamilyCalled,
-    FromBelow,
-    Idle,
-    Interrupted,
-    Letter,
-    LookedAround,
-    Partial,
-    PersonSays,
-    Replied,
-    Stop,
-    Summarized,
-    TimerFired,
-    ToolDone,
-    WorkFailed,
-)
 from ...work.agent.compaction import Compaction
 from ...work.agent.todo import TodoList
 from ...work.letters import Inbox
@@ -140,7 +123,7 @@ class ConversationDecider:
         self._rounds = Rounds(talk.tools, talk.unlisted, RepeatGuard(*talk.repeats), talk.result_limit)
         self._compaction = None if talk.threshold is None else Compaction(talk.threshold, talk.keep_last)
         self._cut = 0
-        self._written: list[PersonSays] = []  # what people have written that is not in the history yet
+        self._written: list[messages.PersonSays] = []  # what people have written that is not in the history yet
         self._left = talk.max_turns
         self._said: list[str] = []
         self._looked = False
@@ -149,7 +132,7 @@ class ConversationDecider:
         self._continued = 0
         self._before = ("", "", 0)  # the answer, todo list and number of calls before it went on last
 
-    def begin(self, request: ConversationBegun) -> list[Effect]:
+    def begin(self, request: messages.ConversationBegun) -> list[Effect]:
         """The first turn."""
         self.messages = list(request.turns)
         if request.todos is not None or self._talk.auto_continue:
@@ -159,33 +142,33 @@ class ConversationDecider:
     def on(self, message: Message) -> list[Effect]:
         """Something was done, or a person has written."""
         match message:
-            case Idle():
+            case messages.Idle():
                 return self._next()
-            case Replied():
+            case messages.Replied():
                 return self._replied(message)
-            case ToolDone():
+            case messages.ToolDone():
                 return self._call_ended(message)
-            case LookedAround():
+            case messages.LookedAround():
                 return self._looked_around(message)
-            case Summarized():
+            case messages.Summarized():
                 return self._summarized(message)
-            case WorkFailed():
+            case messages.WorkFailed():
                 return self._failed(message)
-            case FamilyCalled():
+            case messages.FamilyCalled():
                 return self._family_called(message)
-            case Letter() if self.inbox is not None:
+            case messages.Letter() if self.inbox is not None:
                 self.inbox.put(message)
                 return []
-            case Partial():
+            case messages.Partial():
                 self.unfinished = message.text
                 self.record.texts.append(message.text)
                 return []
-            case FromBelow() | TimerFired() if self.team is not None:
+            case messages.FromBelow() | messages.TimerFired() if self.team is not None:
                 return self.team.on(message)
-            case PersonSays():
+            case messages.PersonSays():
                 self._written.append(message)
                 return []
-            case Interrupted():
+            case messages.Interrupted():
                 self._call_over(message.key, failed=True)
                 return []
         return [Reject(message, _READS_NO_MORE)]
@@ -233,7 +216,7 @@ class ConversationDecider:
         name = self._talk.name
         return [Emit(AgentTold(agent=name, text=message.text, by=message.by)) for message in written]
 
-    def _looked_around(self, message: LookedAround) -> list[Effect]:
+    def _looked_around(self, message: messages.LookedAround) -> list[Effect]:
         if message.offered is not None:
             listed: dict[str, Offer] = {tool.name: tool for tool in message.offered if tool.listed}
             unlisted: dict[str, Offer] = {tool.name: tool for tool in message.offered if not tool.listed}
@@ -253,7 +236,7 @@ class ConversationDecider:
 
     # --- what came of it ----------------------------------------------------------------------------------
 
-    def _replied(self, message: Replied) -> list[Effect]:
+    def _replied(self, message: messages.Replied) -> list[Effect]:
         reply, record = message.reply, self.record
         text = reply.text[:LONGEST_TEXT]
         record.turns += 1
@@ -276,8 +259,8 @@ class ConversationDecider:
         record.tool_calls += self._rounds.played - played
         return effects if self._rounds.running else [*effects, *self._round_over()]
 
-    def _call_ended(self, message: ToolDone | WorkFailed) -> list[Effect]:
-        self._call_over(message.key, failed=isinstance(message, WorkFailed))
+    def _call_ended(self, message: messages.ToolDone | messages.WorkFailed) -> list[Effect]:
+        self._call_over(message.key, failed=isinstance(message, messages.WorkFailed))
         self._rounds.on(message)
         return [] if self._rounds.running else self._round_over()
 
@@ -285,7 +268,7 @@ class ConversationDecider:
         if self.team is not None:
             self.team.call_over(key, failed=failed)
 
-    def _family_called(self, message: FamilyCalled) -> list[Effect]:
+    def _family_called(self, message: messages.FamilyCalled) -> list[Effect]:
         if message.name == "agent__check_inbox":
             assert self.inbox is not None
             letters = [letter.shown() for letter in self.inbox.drain()]
@@ -303,7 +286,7 @@ class ConversationDecider:
         self._after_calls = True
         return self._answered() if self._handed_out else self._turn()
 
-    def _summarized(self, message: Summarized) -> list[Effect]:
+    def _summarized(self, message: messages.Summarized) -> list[Effect]:
         compaction, cut = self._compaction, self._cut
         assert compaction is not None
         pinned = self.todos.render() if self.todos is not None and self.todos.items else ""
@@ -312,7 +295,7 @@ class ConversationDecider:
         self._cut = 0
         return [Emit(event), WhenIdle("turn")]
 
-    def _failed(self, message: WorkFailed) -> list[Effect]:
+    def _failed(self, message: messages.WorkFailed) -> list[Effect]:
         """A call, a summary, or the model's reply."""
         failure = message.failure
         if self._rounds.running:
@@ -352,8 +335,8 @@ class ConversationDecider:
         event = AgentContinued(agent=talk.agent, count=self._continued, most=talk.max_auto_continues, open=open_todos)
         return [Emit(event), *self._turn()]
 
-    def _end(self, stop: Stop) -> list[Effect]:
-        return [*self._unread(), Finish(ConversationEnded("\n".join(self._said), stop))]
+    def _end(self, stop: messages.Stop) -> list[Effect]:
+        return [*self._unread(), Finish(messages.ConversationEnded("\n".join(self._said), stop))]
 
     def _fail(self, failure: Failure) -> list[Effect]:
         return [*self._unread(), Finish(failure=failure)]

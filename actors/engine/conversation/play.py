@@ -13,19 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ....protocol import messages
 from ....protocol.chat import ChatRequest, Content, Delta, Restarted, TextDelta, Turn, UserTurn
 from ....protocol.effects import CallModel, CallTool, LookAround, Summarize, Work
-from ....protocol.messages import (
-    ConversationBegun,
-    ConversationEnded,
-    FromBelow,
-    LookedAround,
-    OfferedTool,
-    Partial,
-    Replied,
-    Summarized,
-    Todos,
-)
 from ....supervisors import Actor, Retry
 from ...io.imports import imported
 from ...io.json_schema import LIBRARY
@@ -106,10 +96,10 @@ class Conversation:
         self.messages: Sequence[Turn] = self.request.messages
         self.decider: ConversationDecider | None = None
         self.unfinished = ""
-        self._tell: Callable[[FromBelow], None]
+        self._tell: Callable[[messages.FromBelow], None]
         self._offer(self.player.tools[name] for name in self.talk.tools)
 
-    def say(self, me: Actor, content: Content) -> Coroutine[Any, Any, ConversationEnded]:
+    def say(self, me: Actor, content: Content) -> Coroutine[Any, Any, messages.ConversationEnded]:
         """Say something to the model; all it said in return, until it called no more tools.
 
         Raises:
@@ -119,7 +109,7 @@ class Conversation:
         self.messages = [*self.messages, UserTurn(content)]
         return self.reply(me)
 
-    async def reply(self, me: Actor) -> ConversationEnded:
+    async def reply(self, me: Actor) -> messages.ConversationEnded:
         """Like `say`, to what the history ends with."""
         talk = self.talk
         decider = self.decider = ConversationDecider(talk, self.record)
@@ -138,19 +128,19 @@ class Conversation:
         if self.address is not None:
             self.address.open(me.ref)
         todos = self.todos
-        begun = ConversationBegun(tuple(self.messages), None if todos is None else todos.told())
+        begun = messages.ConversationBegun(tuple(self.messages), None if todos is None else todos.told())
         try:
-            ended: ConversationEnded = await driver.play(begun)
+            ended: messages.ConversationEnded = await driver.play(begun)
         finally:
             del self._tell  # it holds the driver, which holds this
             self.messages, self.unfinished = decider.messages, decider.unfinished
             if todos is not None and decider.todos is not None:
-                todos.become(decider.todos.told() or Todos())
+                todos.become(decider.todos.told() or messages.Todos())
         return ended
 
     # --- who does it --------------------------------------------------------------------------------------
 
-    async def _ask(self, me: Actor, work: CallModel) -> Replied:
+    async def _ask(self, me: Actor, work: CallModel) -> messages.Replied:
         """The model's reply; of one that does not come to its end, what was said of it is kept."""
         pieces: list[str] = []
 
@@ -166,22 +156,22 @@ class Conversation:
             reply = await self.context.chat(me, request, node=node, attempts=attempts, need_text=need_text, hears=hears)
         except BaseException:  # cancelled too: what was said is kept
             if pieces:
-                self._tell(Partial(text="".join(pieces)[:LONGEST_TEXT]))
+                self._tell(messages.Partial(text="".join(pieces)[:LONGEST_TEXT]))
             raise
         if reply.tool_calls:  # whose arguments are checked next
             await imported(*LIBRARY)
-        return Replied(work.key, reply=reply)
+        return messages.Replied(work.key, reply=reply)
 
-    async def _summarize(self, me: Actor, work: Summarize) -> Summarized:
+    async def _summarize(self, me: Actor, work: Summarize) -> messages.Summarized:
         request = summary_request(self.summarizer or self.request.model, work.turns)
         reply = await self.context.chat(me, request, node=self.talk.node, need_text=True)
-        return Summarized(work.key, summary=reply.text.strip())
+        return messages.Summarized(work.key, summary=reply.text.strip())
 
-    async def _look_around(self, me: Actor, work: LookAround) -> LookedAround:
+    async def _look_around(self, me: Actor, work: LookAround) -> messages.LookedAround:
         renewed = None if self.renewal is None else await self.renewal(me)
-        return LookedAround(work.key, offered=None if renewed is None else self._renew(renewed))
+        return messages.LookedAround(work.key, offered=None if renewed is None else self._renew(renewed))
 
-    def _renew(self, renewed: Renewed) -> tuple[OfferedTool, ...]:
+    def _renew(self, renewed: Renewed) -> tuple[messages.OfferedTool, ...]:
         """Play and offer these from now on; what the decider is told of them."""
         self.player.tools = {**renewed.unlisted, **{tool.name: tool for tool in renewed.tools}}
         self._offer(renewed.tools)
@@ -194,8 +184,8 @@ class Conversation:
         self.request = msgspec.structs.replace(self.request, tools=tuple(tool.spec for tool in tools))
 
 
-def _offered(tool: Tool, name: str, *, listed: bool) -> OfferedTool:
-    return OfferedTool(
+def _offered(tool: Tool, name: str, *, listed: bool) -> messages.OfferedTool:
+    return messages.OfferedTool(
         name=name,
         spec=tool.spec,
         origin=tool.origin,

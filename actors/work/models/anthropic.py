@@ -15,26 +15,7 @@ from typing import Any
 
 import msgspec
 
-from ....protocol.chat import (
-    AssistantTurn,
-    ChatReply,
-    ChatRequest,
-    Content,
-    Delta,
-    FilePart,
-    ImagePart,
-    StopReason,
-    TextDelta,
-    TextPart,
-    TokenUsage,
-    Tool,
-    ToolCall,
-    ToolCallDelta,
-    ToolTurn,
-    Turn,
-    UserTurn,
-    parts_of,
-)
+from ....protocol import chat
 from ....protocol.errors import ModelError, UpstreamError
 from .codec import EARLIER, NOTHING, Outgoing, ReplyBuilder, StreamReader, base64_of, file_as_text, given, read
 
@@ -60,13 +41,13 @@ class AnthropicCodec:
         """The key and the version of the format."""
         return {"x-api-key": key, "anthropic-version": VERSION}
 
-    def encode(self, request: ChatRequest, model: str, *, stream: bool) -> Outgoing:
+    def encode(self, request: chat.ChatRequest, model: str, *, stream: bool) -> Outgoing:
         """The request as a message."""
         tools, choice = request.tools, request.tool_choice
         unwrap = _answers_by_tool(request)
         if unwrap:
             choice = ANSWER
-            tools = (Tool(name=ANSWER, description="Give the answer.", parameters=request.response_schema or {}),)
+            tools = (chat.Tool(name=ANSWER, description="Give the answer.", parameters=request.response_schema or {}),)
         body = given(
             model=model,
             max_tokens=request.max_tokens or MAX_TOKENS,
@@ -95,21 +76,21 @@ class AnthropicReader(StreamReader):
         self._unwrap = unwrap
         self._usage = _Usage()
 
-    def take(self, data: str) -> Iterator[Delta]:
+    def take(self, data: str) -> Iterator[chat.Delta]:
         """The pieces in one event."""
         for delta in self._event(read(_decode_event, data)):
-            if self._unwrap and isinstance(delta, ToolCallDelta):
-                yield TextDelta(delta.arguments)  # the only tool's arguments are the reply's text
+            if self._unwrap and isinstance(delta, chat.ToolCallDelta):
+                yield chat.TextDelta(delta.arguments)  # the only tool's arguments are the reply's text
             else:
                 yield delta
 
-    def finish(self) -> ChatReply:
+    def finish(self) -> chat.ChatReply:
         """The whole reply, once `message_stop` has come."""
         self.builder.usage = _usage(self._usage)
         reply = super().finish()
         return _unwrapped(reply) if self._unwrap else reply
 
-    def _event(self, event: _Event) -> Iterator[Delta]:
+    def _event(self, event: _Event) -> Iterator[chat.Delta]:
         match event.type:
             case "message_start":
                 self._count(event.message.usage if event.message else None)
@@ -128,7 +109,7 @@ class AnthropicReader(StreamReader):
             case _:  # `ping`, `content_block_stop`, and kinds to come
                 pass
 
-    def _more(self, index: int, delta: _Delta) -> Iterator[Delta]:
+    def _more(self, index: int, delta: _Delta) -> Iterator[chat.Delta]:
         yield from self.builder.text(delta.text)
         yield from self.builder.reasoning(delta.thinking)
         if delta.partial_json:
@@ -143,7 +124,7 @@ class AnthropicReader(StreamReader):
                     setattr(self._usage, name, value)
 
 
-def _answers_by_tool(request: ChatRequest) -> bool:
+def _answers_by_tool(request: chat.ChatRequest) -> bool:
     schema = request.response_schema
     return schema is not None and not request.tools and schema.get("type") == "object"
 
@@ -151,19 +132,19 @@ def _answers_by_tool(request: ChatRequest) -> bool:
 # --- out --------------------------------------------------------------------------------------------------
 
 
-def _messages(turns: tuple[Turn, ...]) -> Iterator[Json]:
+def _messages(turns: tuple[chat.Turn, ...]) -> Iterator[Json]:
     """The turns as messages; the results of parallel tool calls belong into one message of the user, who begins."""
-    if turns and isinstance(turns[0], AssistantTurn):
+    if turns and isinstance(turns[0], chat.AssistantTurn):
         yield {"role": "user", "content": EARLIER}
     results: list[Json] = []
     for turn in turns:
-        if isinstance(turn, ToolTurn):
+        if isinstance(turn, chat.ToolTurn):
             results.append(_result(turn))
             continue
         if results:
             yield {"role": "user", "content": results}
             results = []
-        if isinstance(turn, UserTurn):
+        if isinstance(turn, chat.UserTurn):
             yield {"role": "user", "content": _content(turn.content) or NOTHING}
         else:
             yield {"role": "assistant", "content": list(_blocks(turn))}
@@ -171,50 +152,50 @@ def _messages(turns: tuple[Turn, ...]) -> Iterator[Json]:
         yield {"role": "user", "content": results}
 
 
-def _blocks(turn: AssistantTurn) -> Iterator[Json]:
+def _blocks(turn: chat.AssistantTurn) -> Iterator[Json]:
     if turn.text:
         yield {"type": "text", "text": turn.text}
     for call in turn.tool_calls:
         yield {"type": "tool_use", "id": call.id, "name": call.name, "input": _input(call)}
 
 
-def _input(call: ToolCall) -> Json:
+def _input(call: chat.ToolCall) -> Json:
     return {"malformed": call.malformed} if call.malformed else call.arguments
 
 
-def _result(turn: ToolTurn) -> Json:
+def _result(turn: chat.ToolTurn) -> Json:
     result = {"type": "tool_result", "tool_use_id": turn.call, "content": _content(turn.content)}
     return {**result, "is_error": True} if turn.error else result
 
 
-def _content(content: Content) -> Json:
+def _content(content: chat.Content) -> Json:
     if isinstance(content, str):
         return content
-    return [_part(part) for part in parts_of(content)]
+    return [_part(part) for part in chat.parts_of(content)]
 
 
-def _part(part: TextPart | ImagePart | FilePart) -> Json:
+def _part(part: chat.TextPart | chat.ImagePart | chat.FilePart) -> Json:
     match part:
-        case TextPart():
+        case chat.TextPart():
             return {"type": "text", "text": part.text}
-        case ImagePart() if part.url and not part.url.startswith("data:"):
+        case chat.ImagePart() if part.url and not part.url.startswith("data:"):
             return {"type": "image", "source": {"type": "url", "url": part.url}}
-        case ImagePart():
+        case chat.ImagePart():
             return {"type": "image", "source": _source(part)}
-        case FilePart(media_type="application/pdf"):
+        case chat.FilePart(media_type="application/pdf"):
             return {"type": "document", "title": part.name, "source": _source(part)}
-        case FilePart():
+        case chat.FilePart():
             return {"type": "text", "text": file_as_text(part)}
 
 
-def _source(part: ImagePart | FilePart) -> Json:
-    if isinstance(part, ImagePart) and part.url:
+def _source(part: chat.ImagePart | chat.FilePart) -> Json:
+    if isinstance(part, chat.ImagePart) and part.url:
         media_type, _, data = part.url.removeprefix("data:").partition(";base64,")
         return {"type": "base64", "media_type": media_type, "data": data}
     return {"type": "base64", "media_type": part.media_type, "data": base64_of(part)}
 
 
-def _tool(tool: Tool) -> Json:
+def _tool(tool: chat.Tool) -> Json:
     return {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
 
 
@@ -232,7 +213,7 @@ def _choice(choice: str) -> Json:
 
 # --- in ---------------------------------------------------------------------------------------------------
 
-_STOPS: dict[str, StopReason] = {
+_STOPS: dict[str, chat.StopReason] = {
     "end_turn": "end",
     "stop_sequence": "end",
     "max_tokens": "length",
@@ -291,7 +272,7 @@ _decode_message = msgspec.json.Decoder(_Message).decode
 _decode_event = msgspec.json.Decoder(_Event).decode
 
 
-def _decoded(body: bytes, *, unwrap: bool) -> ChatReply:
+def _decoded(body: bytes, *, unwrap: bool) -> chat.ChatReply:
     message = read(_decode_message, body)
     if message.error is not None:
         raise ModelError(message.error.message)
@@ -306,7 +287,7 @@ def _decoded(body: bytes, *, unwrap: bool) -> ChatReply:
     return _unwrapped(reply) if unwrap else reply
 
 
-def _begun(builder: ReplyBuilder, index: int, block: _Block) -> Iterator[Delta]:
+def _begun(builder: ReplyBuilder, index: int, block: _Block) -> Iterator[chat.Delta]:
     """What a block says where it begins; in a stream most of it comes later. Unknown blocks say nothing."""
     if block.type == "tool_use":
         yield from builder.call(index, id=block.id, name=block.name)
@@ -316,23 +297,23 @@ def _begun(builder: ReplyBuilder, index: int, block: _Block) -> Iterator[Delta]:
         yield from builder.reasoning(block.thinking)
 
 
-def _usage(usage: _Usage | None) -> TokenUsage:
+def _usage(usage: _Usage | None) -> chat.TokenUsage:
     """This provider counts cached tokens apart from `input_tokens`; ours are part of them."""
     if usage is None:
-        return TokenUsage()
+        return chat.TokenUsage()
     cached = usage.cache_read_input_tokens or 0
-    return TokenUsage(
+    return chat.TokenUsage(
         input_tokens=(usage.input_tokens or 0) + cached + (usage.cache_creation_input_tokens or 0),
         output_tokens=usage.output_tokens or 0,
         cached_tokens=cached,
     )
 
 
-def _unwrapped(reply: ChatReply) -> ChatReply:
+def _unwrapped(reply: chat.ChatReply) -> chat.ChatReply:
     """If the model called the tool that stands for a response schema, what it passed is the reply's text."""
     answers = [call for call in reply.tool_calls if call.name == ANSWER]
     if not answers or len(reply.tool_calls) != 1:
         return reply
     text = answers[0].malformed or msgspec.json.encode(answers[0].arguments).decode()
-    stop: StopReason = "end" if reply.stop == "tools" else reply.stop
+    stop: chat.StopReason = "end" if reply.stop == "tools" else reply.stop
     return msgspec.structs.replace(reply, text=text, tool_calls=(), stop=stop)

@@ -12,25 +12,7 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from ....protocol.chat import (
-    ChatReply,
-    ChatRequest,
-    Content,
-    Delta,
-    FilePart,
-    ImagePart,
-    ReasoningDelta,
-    StopReason,
-    TextDelta,
-    TextPart,
-    TokenUsage,
-    Tool,
-    ToolCall,
-    ToolCallDelta,
-    ToolTurn,
-    parts_of,
-    text_of,
-)
+from ....protocol import chat
 from ....protocol.errors import ModelError, UpstreamError
 from ....protocol.json_values import UNREADABLE, decode_mended
 from ...io.http.sse import SseParser
@@ -57,7 +39,7 @@ class Outgoing(msgspec.Struct, frozen=True):
 
     path: str
     body: bytes
-    decode: Callable[[bytes], ChatReply]
+    decode: Callable[[bytes], chat.ChatReply]
     reader: Callable[[], StreamReader]
 
 
@@ -70,7 +52,7 @@ class Codec(Protocol):
         """What every request carries; `key` is empty where none is needed."""
         ...
 
-    def encode(self, request: ChatRequest, model: str, *, stream: bool) -> Outgoing:
+    def encode(self, request: chat.ChatRequest, model: str, *, stream: bool) -> Outgoing:
         """`request` for the model that the provider calls `model`."""
         ...
 
@@ -79,27 +61,27 @@ class ReplyBuilder:
     """Puts a reply together from its pieces, in whatever order a provider sends them."""
 
     def __init__(self) -> None:
-        self.stop: StopReason | None = None
-        self.usage = TokenUsage()
+        self.stop: chat.StopReason | None = None
+        self.usage = chat.TokenUsage()
         self._text: list[str] = []
         self._reasoning: list[str] = []
         self._calls: dict[int, _CallInPieces] = {}
 
-    def text(self, piece: str) -> Iterator[Delta]:
+    def text(self, piece: str) -> Iterator[chat.Delta]:
         """More text; the empty string is nothing."""
         if piece:
             self._text.append(piece)
-            yield TextDelta(piece)
+            yield chat.TextDelta(piece)
 
-    def reasoning(self, piece: str) -> Iterator[Delta]:
+    def reasoning(self, piece: str) -> Iterator[chat.Delta]:
         """More reasoning."""
         if piece:
             self._reasoning.append(piece)
-            yield ReasoningDelta(piece)
+            yield chat.ReasoningDelta(piece)
 
     def call(
         self, index: int, *, id: str = "", name: str = "", arguments: str = "", signature: str = ""
-    ) -> Iterator[Delta]:
+    ) -> Iterator[chat.Delta]:
         """More of tool call number `index`."""
         call = self._calls.setdefault(index, _CallInPieces())
         call.id = call.id or id
@@ -107,16 +89,16 @@ class ReplyBuilder:
         call.signature = call.signature or signature
         call.arguments.append(arguments)
         if id or name or arguments:
-            yield ToolCallDelta(index, id, name, arguments)
+            yield chat.ToolCallDelta(index, id, name, arguments)
 
-    def build(self) -> ChatReply:
+    def build(self) -> chat.ChatReply:
         """The whole reply so far."""
         calls = [self._calls[index] for index in sorted(self._calls)]
         tool_calls = tuple(
             tool_call(call.id or f"call_{number}", call.name, "".join(call.arguments), call.signature)
             for number, call in enumerate(calls)
         )
-        return ChatReply(
+        return chat.ChatReply(
             text="".join(self._text),
             reasoning="".join(self._reasoning),
             tool_calls=tool_calls,
@@ -146,46 +128,46 @@ class StreamReader:
         self.ended = False
         self._events = SseParser()
 
-    def feed(self, data: bytes) -> Iterator[Delta]:
+    def feed(self, data: bytes) -> Iterator[chat.Delta]:
         """The pieces that `data` completes. Raises ModelError or UpstreamError if the stream reports one."""
         for event in self._events.feed(data):
             yield from self.take(event.data)
 
-    def take(self, data: str) -> Iterator[Delta]:
+    def take(self, data: str) -> Iterator[chat.Delta]:
         """The pieces in the data of one event."""
         raise NotImplementedError
 
-    def finish(self) -> ChatReply:
+    def finish(self) -> chat.ChatReply:
         """The whole reply, at the end of the stream. Raises UpstreamError if its end is missing."""
         if not self.ended:
             raise UpstreamError("the stream broke off before the reply was complete")
         return self.builder.build()
 
 
-def tool_call(id: str, name: str, arguments: str, signature: str = "") -> ToolCall:
+def tool_call(id: str, name: str, arguments: str, signature: str = "") -> chat.ToolCall:
     """A call whose arguments came as text; text that is no JSON object is kept as `malformed`."""
     if not arguments.strip():
-        return ToolCall(id=id, name=name, signature=signature)
+        return chat.ToolCall(id=id, name=name, signature=signature)
     try:
         read = decode_mended(msgspec.json.decode, arguments)
     except UNREADABLE:
         read = None
     if isinstance(read, dict):
-        return ToolCall(id=id, name=name, arguments=read, signature=signature)
-    return ToolCall(id=id, name=name, malformed=arguments, signature=signature)
+        return chat.ToolCall(id=id, name=name, arguments=read, signature=signature)
+    return chat.ToolCall(id=id, name=name, malformed=arguments, signature=signature)
 
 
-def data_url(part: ImagePart | FilePart) -> str:
+def data_url(part: chat.ImagePart | chat.FilePart) -> str:
     """The part's bytes as a data URL."""
     return f"data:{part.media_type};base64,{base64_of(part)}"
 
 
-def base64_of(part: ImagePart | FilePart) -> str:
+def base64_of(part: chat.ImagePart | chat.FilePart) -> str:
     """The part's bytes in base64."""
     return base64.b64encode(part.data).decode("ascii")
 
 
-def file_as_text(part: FilePart) -> str:
+def file_as_text(part: chat.FilePart) -> str:
     """A text file as the model reads it, with its name above. Raises ModelError for other types."""
     textual = part.media_type.startswith("text/") or part.media_type.partition("+")[2] in ("json", "xml", "yaml")
     if not textual and part.media_type not in ("application/json", "application/xml", "application/yaml"):
@@ -194,23 +176,23 @@ def file_as_text(part: FilePart) -> str:
     return f'<file name="{part.name}">\n{text}\n</file>'
 
 
-def result_apart(turn: ToolTurn) -> tuple[str, tuple[ImagePart | FilePart, ...]]:
+def result_apart(turn: chat.ToolTurn) -> tuple[str, tuple[chat.ImagePart | chat.FilePart, ...]]:
     """The text of a tool's result, and what is no text in it, for providers that take only text as a result."""
-    apart = tuple(part for part in parts_of(turn.content) if not isinstance(part, TextPart))
+    apart = tuple(part for part in chat.parts_of(turn.content) if not isinstance(part, chat.TextPart))
     names = [f"[{name_of(part)}: see below]" for part in apart]
-    return "\n".join(text for text in (text_of(turn.content), *names) if text), apart
+    return "\n".join(text for text in (chat.text_of(turn.content), *names) if text), apart
 
 
-def without_files(content: Content) -> Content:
+def without_files(content: chat.Content) -> chat.Content:
     """The content of a result with files by their names, for providers that take none."""
     if isinstance(content, str):
         return content
-    return tuple(TextPart(f"[{name_of(part)}]") if isinstance(part, FilePart) else part for part in content)
+    return tuple(chat.TextPart(f"[{name_of(part)}]") if isinstance(part, chat.FilePart) else part for part in content)
 
 
-def name_of(part: ImagePart | FilePart) -> str:
+def name_of(part: chat.ImagePart | chat.FilePart) -> str:
     """What it is, in words."""
-    return f"file {part.name}" if isinstance(part, FilePart) else f"image, {part.media_type}"
+    return f"file {part.name}" if isinstance(part, chat.FilePart) else f"image, {part.media_type}"
 
 
 def bearer(key: str) -> dict[str, str]:
@@ -223,7 +205,7 @@ def given(**options: Json) -> dict[str, Json]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def function_of(tool: Tool) -> Json:
+def function_of(tool: chat.Tool) -> Json:
     """A tool as most providers want it declared."""
     function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
     return {"type": "function", "function": function}

@@ -20,19 +20,9 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 import msgspec
 import trio
 
+from ....protocol import events
 from ....protocol.chat import ChatReply, ChatRequest, Delta, ReasoningDelta, Restarted, TextDelta, TokenUsage
 from ....protocol.errors import CallboardError, ConfigError, ModelError, TimedOut, UpstreamError
-from ....protocol.events import (
-    EventData,
-    LlmDelta,
-    LlmFailed,
-    LlmReasoning,
-    LlmRequest,
-    LlmResponse,
-    LlmRetry,
-    UsageUpdate,
-    Warned,
-)
 from ....protocol.settings import Settings
 from ....supervisors import Backoff, Retry
 from ...io.imports import imported
@@ -46,7 +36,7 @@ if TYPE_CHECKING:
 OnDelta = Callable[[Delta], None]
 """Told every piece of a streamed reply, in order. It must not block."""
 
-OnUsage = Callable[[str, TokenUsage, float], UsageUpdate | None]
+OnUsage = Callable[[str, TokenUsage, float], events.UsageUpdate | None]
 """Told model id, tokens and cost in USD of every complete reply. It may return the run's totals, to be
 announced as an event, and may raise `BudgetReached`, which the caller of `chat` then gets."""
 
@@ -65,7 +55,7 @@ _NOTHING = nullcontext()
 class Emitter(Protocol):
     """Emits events about itself; the kernel's `Actor` is one."""
 
-    def emit(self, data: EventData, *, id: str = "", corr: str = "") -> None:
+    def emit(self, data: events.EventData, *, id: str = "", corr: str = "") -> None:
         """Publish an event."""
         ...
 
@@ -199,7 +189,7 @@ class Gateway:
 
         model = self.catalog.full(request.model or self.choice().model)
         if request.response_schema is not None:  # whose reply does not show it
-            me.emit(Warned(code="dry_run", message=as_text(request, model)))
+            me.emit(events.Warned(code="dry_run", message=as_text(request, model)))
         reply = dry_reply(request, model)
         if on_delta is not None:
             on_delta(TextDelta(reply.text))
@@ -264,7 +254,7 @@ class _Call:
         self._began = 0.0
         self.need_text = False
 
-    def emit(self, data: EventData) -> None:
+    def emit(self, data: events.EventData) -> None:
         self._me.emit(data, id=self._id)
 
     def send(self, endpoint: Endpoint, headers: Mapping[str, str], attempt: int) -> Coroutine[Any, Any, ChatReply]:
@@ -277,7 +267,7 @@ class _Call:
         self._asked = True
         request = self.request
         self.emit(
-            LlmRequest(
+            events.LlmRequest(
                 model=self.target.id,
                 messages=len(request.messages) + bool(request.system),
                 tools=[tool.name for tool in request.tools],
@@ -290,25 +280,25 @@ class _Call:
         if self.stream:
             self._heard = True
             if isinstance(delta, TextDelta):
-                self.emit(LlmDelta(text=delta.text))
+                self.emit(events.LlmDelta(text=delta.text))
             elif isinstance(delta, ReasoningDelta):
-                self.emit(LlmReasoning(text=delta.text))
+                self.emit(events.LlmReasoning(text=delta.text))
         if self._on_delta is not None:
             self._on_delta(delta)
 
     def will_retry(self, attempt: int, wait: float, error: ModelError) -> None:
-        self.emit(LlmRetry(model=self.target.id, attempt=attempt, wait=wait, error=str(error)))
+        self.emit(events.LlmRetry(model=self.target.id, attempt=attempt, wait=wait, error=str(error)))
         if self._heard and self._on_delta is not None:
             self._on_delta(Restarted())
         self._heard = False
 
     def gives_up(self, error: CallboardError) -> None:
         if self._asked:  # else nothing went out
-            self.emit(LlmFailed(model=self.target.id, error=str(error), code=error.code))
+            self.emit(events.LlmFailed(model=self.target.id, error=str(error), code=error.code))
 
     def ends(self, reply: ChatReply) -> None:
         self.emit(
-            LlmResponse(
+            events.LlmResponse(
                 model=reply.model,
                 seconds=trio.current_time() - self._began,
                 input_tokens=reply.usage.input_tokens,

@@ -15,23 +15,7 @@ from typing import Any
 
 import msgspec
 
-from ....protocol.chat import (
-    AssistantTurn,
-    ChatReply,
-    ChatRequest,
-    Content,
-    Delta,
-    FilePart,
-    ImagePart,
-    StopReason,
-    TextPart,
-    TokenUsage,
-    Tool,
-    ToolTurn,
-    Turn,
-    UserTurn,
-    parts_of,
-)
+from ....protocol import chat
 from ....protocol.errors import ModelError, UpstreamError
 from .codec import (
     EARLIER,
@@ -63,7 +47,7 @@ class GeminiCodec:
         """The key, where there is one."""
         return {"x-goog-api-key": key} if key else {}
 
-    def encode(self, request: ChatRequest, model: str, *, stream: bool) -> Outgoing:
+    def encode(self, request: chat.ChatRequest, model: str, *, stream: bool) -> Outgoing:
         """The request as contents to go on with."""
         body: dict[str, Json] = {"contents": list(_contents(request.messages))}
         if request.system:
@@ -96,14 +80,14 @@ class GeminiReader(StreamReader):
         self._calls = 0
         self._fumbled = ""
 
-    def take(self, data: str) -> Iterator[Delta]:
+    def take(self, data: str) -> Iterator[chat.Delta]:
         """The pieces in one chunk."""
         answer = read(_decode_answer, data)
         if answer.error is not None:
             raise UpstreamError(error_text(answer.error))
         yield from self.add(answer)
 
-    def add(self, answer: _Answer) -> Iterator[Delta]:
+    def add(self, answer: _Answer) -> Iterator[chat.Delta]:
         """The pieces in an answer."""
         if answer.usage_metadata is not None:
             self.builder.usage = _usage(answer.usage_metadata)
@@ -120,14 +104,14 @@ class GeminiReader(StreamReader):
                 self.builder.stop = _STOPS.get(candidate.finish_reason)
                 self._fumbled = candidate.finish_reason if candidate.finish_reason in _FUMBLED else ""
 
-    def finish(self) -> ChatReply:
+    def finish(self) -> chat.ChatReply:
         """The whole reply, once a chunk has said why it ends. One that says nothing may be better at another try."""
         reply = super().finish()
         if self._fumbled and not reply.text and not reply.tool_calls:
             raise UpstreamError(f"the model said nothing, since a call of a tool went wrong ({self._fumbled})")
         return reply
 
-    def _part(self, part: _Part) -> Iterator[Delta]:
+    def _part(self, part: _Part) -> Iterator[chat.Delta]:
         if part.function_call is not None:
             arguments = msgspec.json.encode(part.function_call.args or {}).decode()
             name, signature = part.function_call.name, part.thought_signature
@@ -142,41 +126,41 @@ class GeminiReader(StreamReader):
 # --- out --------------------------------------------------------------------------------------------------
 
 
-def _contents(turns: Sequence[Turn]) -> Iterator[Json]:
-    if turns and isinstance(turns[0], AssistantTurn):
+def _contents(turns: Sequence[chat.Turn]) -> Iterator[Json]:
+    if turns and isinstance(turns[0], chat.AssistantTurn):
         yield {"role": "user", "parts": [{"text": EARLIER}]}
-    for are_results, together in groupby(turns, lambda turn: isinstance(turn, ToolTurn)):
+    for are_results, together in groupby(turns, lambda turn: isinstance(turn, chat.ToolTurn)):
         if are_results:
-            results = [turn for turn in together if isinstance(turn, ToolTurn)]
+            results = [turn for turn in together if isinstance(turn, chat.ToolTurn)]
             shown = [_part(part) for turn in results for part in result_apart(turn)[1]]
             yield {"role": "user", "parts": [*map(_result, results), *shown]}
             continue
         for turn in together:
-            if isinstance(turn, UserTurn):
+            if isinstance(turn, chat.UserTurn):
                 yield {"role": "user", "parts": _parts(turn.content) or [{"text": NOTHING}]}
-            elif isinstance(turn, AssistantTurn):
+            elif isinstance(turn, chat.AssistantTurn):
                 yield {"role": "model", "parts": list(_said_before(turn)) or [{"text": ""}]}
 
 
-def _parts(content: Content) -> list[Json]:
-    return [_part(part) for part in parts_of(content)]
+def _parts(content: chat.Content) -> list[Json]:
+    return [_part(part) for part in chat.parts_of(content)]
 
 
-def _part(part: TextPart | ImagePart | FilePart) -> Json:
+def _part(part: chat.TextPart | chat.ImagePart | chat.FilePart) -> Json:
     match part:
-        case TextPart():
+        case chat.TextPart():
             return {"text": part.text}
-        case ImagePart() if part.url:
+        case chat.ImagePart() if part.url:
             return {"fileData": {"mimeType": part.media_type, "fileUri": part.url}}
-        case ImagePart():
+        case chat.ImagePart():
             return {"inlineData": {"mimeType": part.media_type, "data": base64_of(part)}}
-        case FilePart() if part.media_type in _READABLE or part.media_type.startswith(("audio/", "video/", "image/")):
+        case chat.FilePart(media_type=kind) if kind in _READABLE or kind.startswith(("audio/", "video/", "image/")):
             return {"inlineData": {"mimeType": part.media_type, "data": base64_of(part)}}
-        case FilePart():
+        case chat.FilePart():
             return {"text": file_as_text(part)}
 
 
-def _said_before(turn: AssistantTurn) -> Iterator[Json]:
+def _said_before(turn: chat.AssistantTurn) -> Iterator[Json]:
     if turn.text:
         yield {"text": turn.text}
     for call in turn.tool_calls:
@@ -186,12 +170,12 @@ def _said_before(turn: AssistantTurn) -> Iterator[Json]:
         yield part
 
 
-def _result(turn: ToolTurn) -> Json:
+def _result(turn: chat.ToolTurn) -> Json:
     key = "error" if turn.error else "result"
     return {"functionResponse": {"name": turn.name, "response": {key: result_apart(turn)[0]}}}
 
 
-def _declaration(tool: Tool) -> Json:
+def _declaration(tool: chat.Tool) -> Json:
     found: dict[str, Json] = {"name": tool.name, "description": tool.description}
     if tool.parameters.get("properties"):
         found["parametersJsonSchema"] = tool.parameters
@@ -206,7 +190,7 @@ def _choice(choice: str) -> Json:
 
 # --- in ---------------------------------------------------------------------------------------------------
 
-_STOPS: dict[str, StopReason] = {
+_STOPS: dict[str, chat.StopReason] = {
     "MAX_TOKENS": "length",
     "SAFETY": "refused",
     "RECITATION": "refused",
@@ -270,7 +254,7 @@ class _Answer(_Camel):
 _decode_answer = msgspec.json.Decoder(_Answer).decode
 
 
-def _decoded(body: bytes) -> ChatReply:
+def _decoded(body: bytes) -> chat.ChatReply:
     answer = read(_decode_answer, body)
     if answer.error is not None:
         raise ModelError(error_text(answer.error))
@@ -281,8 +265,8 @@ def _decoded(body: bytes) -> ChatReply:
     return reader.finish()
 
 
-def _usage(usage: _Usage) -> TokenUsage:
-    return TokenUsage(
+def _usage(usage: _Usage) -> chat.TokenUsage:
+    return chat.TokenUsage(
         input_tokens=(usage.prompt_token_count or 0) + (usage.tool_use_prompt_token_count or 0),
         output_tokens=(usage.candidates_token_count or 0) + (usage.thoughts_token_count or 0),
         cached_tokens=usage.cached_content_token_count or 0,

@@ -18,21 +18,7 @@ from typing import Any
 
 import msgspec
 
-from ....protocol.chat import (
-    AssistantTurn,
-    ChatReply,
-    ChatRequest,
-    Content,
-    FilePart,
-    ImagePart,
-    TextPart,
-    Tool,
-    ToolCall,
-    ToolTurn,
-    Turn,
-    UserTurn,
-    parts_of,
-)
+from ....protocol import chat
 from ....protocol.errors import ModelError
 from ....protocol.json_values import UNREADABLE
 from .codec import Outgoing, file_as_text, without_files
@@ -71,7 +57,7 @@ class LocalCodec:
         """The engine's key, made up at its start, so that no web page can use it."""
         return self._inner.headers(key)
 
-    def encode(self, request: ChatRequest, model: str, *, stream: bool) -> Outgoing:
+    def encode(self, request: chat.ChatRequest, model: str, *, stream: bool) -> Outgoing:
         """The request in plain turns, with tools as a schema."""
         changes: dict[str, Json] = {
             "messages": tuple(_plain(request.messages)),
@@ -93,18 +79,18 @@ class LocalCodec:
         return msgspec.structs.replace(outgoing, decode=lambda body: _chosen(outgoing.decode(body), request))
 
 
-def _wants_json(request: ChatRequest) -> bool:
+def _wants_json(request: chat.ChatRequest) -> bool:
     return _offers(request) or request.response_schema is not None
 
 
 # --- tools as a schema ------------------------------------------------------------------------------------
 
 
-def _offers(request: ChatRequest) -> bool:
+def _offers(request: chat.ChatRequest) -> bool:
     return bool(request.tools) and request.tool_choice != "none"
 
 
-def _offered(request: ChatRequest) -> Iterator[Tool]:
+def _offered(request: chat.ChatRequest) -> Iterator[chat.Tool]:
     """The tools to choose from now, `answer` included where words are allowed."""
     if request.tool_choice not in ("auto", "required"):
         yield from (tool for tool in request.tools if tool.name == request.tool_choice)
@@ -115,20 +101,20 @@ def _offered(request: ChatRequest) -> Iterator[Tool]:
     done = _done_since_the_user_spoke(request.messages)
     yield from (tool for tool in request.tools if tool.name not in done)
     text = {"text": {"type": "string", "maxLength": MAX_TEXT}}
-    yield Tool(name=ANSWER, parameters={"type": "object", "properties": text, "required": ["text"]})
+    yield chat.Tool(name=ANSWER, parameters={"type": "object", "properties": text, "required": ["text"]})
 
 
-def _done_since_the_user_spoke(turns: tuple[Turn, ...]) -> set[str]:
+def _done_since_the_user_spoke(turns: tuple[chat.Turn, ...]) -> set[str]:
     done: set[str] = set()
     for turn in reversed(turns):
-        if isinstance(turn, UserTurn):
+        if isinstance(turn, chat.UserTurn):
             break
-        if isinstance(turn, ToolTurn):
+        if isinstance(turn, chat.ToolTurn):
             done.add(turn.name)
     return done
 
 
-def _instructions(system: str, tools: list[Tool]) -> str:
+def _instructions(system: str, tools: list[chat.Tool]) -> str:
     head, answer = _TALK
     lines = [
         f"- {tool.name}: {tool.description}. args: {', '.join(_properties(tool))}"
@@ -140,16 +126,16 @@ def _instructions(system: str, tools: list[Tool]) -> str:
     return "\n\n".join(part for part in (system, head + "\n".join(lines)) if part)
 
 
-def _examples(tools: list[Tool]) -> Iterator[Turn]:
+def _examples(tools: list[chat.Tool]) -> Iterator[chat.Turn]:
     """One example each; words first, since a small model copies the last one it saw."""
     if any(tool.name == ANSWER for tool in tools):
-        yield UserTurn("Hello")
-        yield AssistantTurn(_written(ANSWER, {"text": "Hello! How can I help?"}))
+        yield chat.UserTurn("Hello")
+        yield chat.AssistantTurn(_written(ANSWER, {"text": "Hello! How can I help?"}))
     for tool in tools[:6]:
         if tool.name != ANSWER:
-            yield UserTurn(tool.description or tool.name)
+            yield chat.UserTurn(tool.description or tool.name)
             arguments = {name: _example(name, schema) for name, schema in _properties(tool).items()}
-            yield AssistantTurn(_written(tool.name, arguments))
+            yield chat.AssistantTurn(_written(tool.name, arguments))
 
 
 def _example(name: str, schema: Json) -> Json:
@@ -161,12 +147,12 @@ def _example(name: str, schema: Json) -> Json:
     return values.get(str(schema.get("type")), name.upper())
 
 
-def _properties(tool: Tool) -> dict[str, Json]:
+def _properties(tool: chat.Tool) -> dict[str, Json]:
     properties = tool.parameters.get("properties")
     return properties if isinstance(properties, dict) else {}
 
 
-def _choice_schema(tools: list[Tool]) -> dict[str, Json]:
+def _choice_schema(tools: list[chat.Tool]) -> dict[str, Json]:
     return {
         "anyOf": [
             {
@@ -194,7 +180,7 @@ def bounded(schema: Json) -> Json:
     return copy
 
 
-def _chosen(reply: ChatReply, request: ChatRequest) -> ChatReply:
+def _chosen(reply: chat.ChatReply, request: chat.ChatRequest) -> chat.ChatReply:
     try:
         choice = _decode_choice(reply.text)
     except UNREADABLE as error:
@@ -203,8 +189,8 @@ def _chosen(reply: ChatReply, request: ChatRequest) -> ChatReply:
         raise ModelError(f"the local model chose no tool, it said {reply.text[:200]!r}") from error
     if choice.tool == ANSWER and not any(tool.name == ANSWER for tool in request.tools):
         return msgspec.structs.replace(reply, text=str(choice.args.get("text", "")))
-    number = sum(isinstance(turn, ToolTurn) for turn in request.messages)
-    call = ToolCall(id=f"call_{number}", name=choice.tool, arguments=choice.args)
+    number = sum(isinstance(turn, chat.ToolTurn) for turn in request.messages)
+    call = chat.ToolCall(id=f"call_{number}", name=choice.tool, arguments=choice.args)
     return msgspec.structs.replace(reply, text="", tool_calls=(call,), stop="tools")
 
 
@@ -219,28 +205,28 @@ _decode_choice = msgspec.json.Decoder(_Choice).decode
 # --- plain turns ------------------------------------------------------------------------------------------
 
 
-def _plain(turns: tuple[Turn, ...]) -> Iterator[Turn]:
+def _plain(turns: tuple[chat.Turn, ...]) -> Iterator[chat.Turn]:
     """The turns without tool roles, which a small model's chat template does not know."""
     for turn in turns:
         match turn:
-            case UserTurn():
-                yield UserTurn(_text(turn.content))
-            case AssistantTurn():
+            case chat.UserTurn():
+                yield chat.UserTurn(_text(turn.content))
+            case chat.AssistantTurn():
                 calls = [_written(call.name, call.arguments) for call in turn.tool_calls]
-                yield AssistantTurn("\n".join(part for part in (turn.text, *calls) if part))
-            case ToolTurn():
-                yield UserTurn(f"Result of {turn.name}: {_text(without_files(turn.content))}")
+                yield chat.AssistantTurn("\n".join(part for part in (turn.text, *calls) if part))
+            case chat.ToolTurn():
+                yield chat.UserTurn(f"Result of {turn.name}: {_text(without_files(turn.content))}")
 
 
-def _text(content: Content) -> str:
+def _text(content: chat.Content) -> str:
     texts: list[str] = []
-    for part in parts_of(content):
+    for part in chat.parts_of(content):
         match part:
-            case TextPart():
+            case chat.TextPart():
                 texts.append(part.text)
-            case FilePart():
+            case chat.FilePart():
                 texts.append(file_as_text(part))
-            case ImagePart():
+            case chat.ImagePart():
                 raise ModelError("local models take no images")
     return "\n".join(texts)
 

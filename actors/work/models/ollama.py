@@ -12,22 +12,7 @@ from typing import Any
 
 import msgspec
 
-from ....protocol.chat import (
-    AssistantTurn,
-    ChatReply,
-    ChatRequest,
-    Content,
-    Delta,
-    FilePart,
-    ImagePart,
-    StopReason,
-    TextPart,
-    TokenUsage,
-    ToolTurn,
-    Turn,
-    UserTurn,
-    parts_of,
-)
+from ....protocol import chat
 from ....protocol.errors import ModelError, UpstreamError
 from ...io.http.sse import MAX_EVENT
 from .codec import (
@@ -56,7 +41,7 @@ class OllamaCodec:
         """A bearer token where there is a key (a proxy in front may want one), else nothing."""
         return bearer(key)
 
-    def encode(self, request: ChatRequest, model: str, *, stream: bool) -> Outgoing:
+    def encode(self, request: chat.ChatRequest, model: str, *, stream: bool) -> Outgoing:
         """The request as a chat."""
         messages: list[Json] = [{"role": "system", "content": request.system}] if request.system else []
         messages.extend(_message(turn) for turn in request.messages)
@@ -86,7 +71,7 @@ class OllamaReader(StreamReader):
         self._rest = bytearray()
         self._calls = 0
 
-    def feed(self, data: bytes) -> Iterator[Delta]:
+    def feed(self, data: bytes) -> Iterator[chat.Delta]:
         """The pieces that the lines completed by `data` hold.
 
         Raises:
@@ -103,7 +88,7 @@ class OllamaReader(StreamReader):
         if len(self._rest) > MAX_EVENT:
             raise UpstreamError(f"the server sent a line of more than {MAX_EVENT} bytes")
 
-    def _line(self, line: bytes) -> Iterator[Delta]:
+    def _line(self, line: bytes) -> Iterator[chat.Delta]:
         said = read(_decode_line, line)
         if said.error:
             raise UpstreamError(said.error)
@@ -116,7 +101,7 @@ class OllamaReader(StreamReader):
         if said.done:
             self.ended = True
             self.builder.stop = "tools" if self._calls else _STOPS.get(said.done_reason or "", "end")
-            self.builder.usage = TokenUsage(
+            self.builder.usage = chat.TokenUsage(
                 input_tokens=said.prompt_eval_count or 0, output_tokens=said.eval_count or 0
             )
 
@@ -124,38 +109,38 @@ class OllamaReader(StreamReader):
 # --- out --------------------------------------------------------------------------------------------------
 
 
-def _message(turn: Turn) -> Json:
+def _message(turn: chat.Turn) -> Json:
     match turn:
-        case UserTurn():
+        case chat.UserTurn():
             return {"role": "user", **_content(turn.content)}
-        case AssistantTurn():
+        case chat.AssistantTurn():
             message: dict[str, Json] = {"role": "assistant", "content": turn.text}
             if turn.tool_calls:
                 message["tool_calls"] = [
                     {"function": {"name": call.name, "arguments": call.arguments}} for call in turn.tool_calls
                 ]
             return message
-        case ToolTurn():
+        case chat.ToolTurn():
             return {"role": "tool", "tool_name": turn.name, **_content(without_files(turn.content))}
 
 
-def _content(content: Content) -> dict[str, Json]:
+def _content(content: chat.Content) -> dict[str, Json]:
     """Text and images apart, as this wire wants them."""
     texts: list[str] = []
     images: list[str] = []
-    for part in parts_of(content):
+    for part in chat.parts_of(content):
         match part:
-            case TextPart():
+            case chat.TextPart():
                 texts.append(part.text)
-            case ImagePart():
+            case chat.ImagePart():
                 images.append(_image(part))
-            case FilePart():
+            case chat.FilePart():
                 texts.append(file_as_text(part))
     message: dict[str, Json] = {"content": "\n".join(texts)}
     return {**message, "images": images} if images else message
 
 
-def _image(part: ImagePart) -> str:
+def _image(part: chat.ImagePart) -> str:
     if not part.url:
         return base64_of(part)
     if part.url.startswith("data:"):
@@ -165,7 +150,7 @@ def _image(part: ImagePart) -> str:
 
 # --- in ---------------------------------------------------------------------------------------------------
 
-_STOPS: dict[str, StopReason] = {"stop": "end", "length": "length"}
+_STOPS: dict[str, chat.StopReason] = {"stop": "end", "length": "length"}
 
 
 class _Function(msgspec.Struct):
@@ -195,7 +180,7 @@ class _Line(msgspec.Struct):
 _decode_line = msgspec.json.Decoder(_Line).decode
 
 
-def _decoded(body: bytes) -> ChatReply:
+def _decoded(body: bytes) -> chat.ChatReply:
     """A complete answer is a stream of one line."""
     reader = OllamaReader()
     list(reader.feed(body + b"\n"))

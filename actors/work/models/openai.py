@@ -14,21 +14,7 @@ from typing import Any
 
 import msgspec
 
-from ....protocol.chat import (
-    AssistantTurn,
-    ChatReply,
-    ChatRequest,
-    Content,
-    Delta,
-    FilePart,
-    ImagePart,
-    StopReason,
-    TextPart,
-    TokenUsage,
-    ToolTurn,
-    Turn,
-    UserTurn,
-)
+from ....protocol import chat
 from ....protocol.errors import ModelError, UpstreamError
 from .codec import (
     Outgoing,
@@ -62,7 +48,7 @@ class OpenAiCodec:
         """A bearer token, or nothing."""
         return bearer(key)
 
-    def encode(self, request: ChatRequest, model: str, *, stream: bool) -> Outgoing:
+    def encode(self, request: chat.ChatRequest, model: str, *, stream: bool) -> Outgoing:
         """The request as a chat completion."""
         messages: list[Json] = [{"role": "system", "content": request.system}] if request.system else []
         messages.extend(_messages(request.messages))
@@ -89,7 +75,7 @@ class OpenAiReader(StreamReader):
     Its end is `[DONE]`, or a finish reason where a server sends no `[DONE]`.
     """
 
-    def take(self, data: str) -> Iterator[Delta]:
+    def take(self, data: str) -> Iterator[chat.Delta]:
         """The pieces in one chunk."""
         if data == "[DONE]":
             self.ended = True
@@ -110,23 +96,23 @@ class OpenAiReader(StreamReader):
 # --- out --------------------------------------------------------------------------------------------------
 
 
-def _messages(turns: Sequence[Turn]) -> Iterator[Json]:
+def _messages(turns: Sequence[chat.Turn]) -> Iterator[Json]:
     """The turns as messages. Results are texts here: what is more than that, the user says after the last of them."""
-    for are_results, together in groupby(turns, lambda turn: isinstance(turn, ToolTurn)):
+    for are_results, together in groupby(turns, lambda turn: isinstance(turn, chat.ToolTurn)):
         shown: list[Json] = []
         for turn in together:
             yield _message(turn)
-            if are_results and isinstance(turn, ToolTurn) and (apart := result_apart(turn)[1]):
+            if are_results and isinstance(turn, chat.ToolTurn) and (apart := result_apart(turn)[1]):
                 shown += [{"type": "text", "text": f"What {turn.name} shows:"}, *map(_part, apart)]
         if shown:
             yield {"role": "user", "content": shown}
 
 
-def _message(turn: Turn) -> Json:
+def _message(turn: chat.Turn) -> Json:
     match turn:
-        case UserTurn():
+        case chat.UserTurn():
             return {"role": "user", "content": _content(turn.content)}
-        case AssistantTurn():
+        case chat.AssistantTurn():
             message: dict[str, Json] = {"role": "assistant", "content": turn.text or None}
             if turn.tool_calls:
                 message["tool_calls"] = [
@@ -141,25 +127,25 @@ def _message(turn: Turn) -> Json:
                     for call in turn.tool_calls
                 ]
             return message
-        case ToolTurn():
+        case chat.ToolTurn():
             return {"role": "tool", "tool_call_id": turn.call, "content": result_apart(turn)[0]}
 
 
-def _content(content: Content) -> Json:
+def _content(content: chat.Content) -> Json:
     if isinstance(content, str):
         return content
     return [_part(part) for part in content]
 
 
-def _part(part: TextPart | ImagePart | FilePart) -> Json:
+def _part(part: chat.TextPart | chat.ImagePart | chat.FilePart) -> Json:
     match part:
-        case TextPart():
+        case chat.TextPart():
             return {"type": "text", "text": part.text}
-        case ImagePart():
+        case chat.ImagePart():
             return {"type": "image_url", "image_url": {"url": part.url or data_url(part)}}
-        case FilePart(media_type="application/pdf"):
+        case chat.FilePart(media_type="application/pdf"):
             return {"type": "file", "file": {"filename": part.name, "file_data": data_url(part)}}
-        case FilePart():
+        case chat.FilePart():
             return {"type": "text", "text": file_as_text(part)}
 
 
@@ -193,7 +179,7 @@ def _is_strict(schema: Json) -> bool:
 
 # --- in ---------------------------------------------------------------------------------------------------
 
-_STOPS: dict[str, StopReason] = {
+_STOPS: dict[str, chat.StopReason] = {
     "stop": "end",
     "length": "length",
     "tool_calls": "tools",
@@ -247,7 +233,7 @@ class _Completion(msgspec.Struct):
 _decode_completion = msgspec.json.Decoder(_Completion).decode
 
 
-def _decoded(body: bytes) -> ChatReply:
+def _decoded(body: bytes) -> chat.ChatReply:
     completion = read(_decode_completion, body)
     if completion.error is not None:
         raise ModelError(error_text(completion.error))
@@ -261,7 +247,7 @@ def _decoded(body: bytes) -> ChatReply:
     return builder.build()
 
 
-def _said(builder: ReplyBuilder, said: _Said) -> Iterator[Delta]:
+def _said(builder: ReplyBuilder, said: _Said) -> Iterator[chat.Delta]:
     reasoning = said.reasoning_content or (said.reasoning if isinstance(said.reasoning, str) else "")
     yield from builder.reasoning(reasoning)
     yield from builder.text(said.content or said.refusal or "")
@@ -277,11 +263,11 @@ def _said(builder: ReplyBuilder, said: _Said) -> Iterator[Delta]:
         )
 
 
-def _usage(usage: _Usage | None) -> TokenUsage:
+def _usage(usage: _Usage | None) -> chat.TokenUsage:
     if usage is None:
-        return TokenUsage()
+        return chat.TokenUsage()
     details = usage.prompt_tokens_details
-    return TokenUsage(
+    return chat.TokenUsage(
         input_tokens=usage.prompt_tokens or 0,
         output_tokens=usage.completion_tokens or 0,
         cached_tokens=(details.cached_tokens or 0) if details is not None else 0,

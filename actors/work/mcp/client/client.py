@@ -19,22 +19,8 @@ import trio
 
 from .....protocol.errors import McpError, McpLost, McpUnsent
 from .....protocol.jsonrpc import METHOD_NOT_FOUND, UNREADABLE, Notification, Request, encode_failure
+from .....protocol.mcp import model
 from .....protocol.mcp.config import Server
-from .....protocol.mcp.model import (
-    COMPLETE,
-    INPUT_REQUIRED,
-    META_CAPABILITIES,
-    META_CLIENT,
-    META_LOG_LEVEL,
-    META_VERSION,
-    MODERN,
-    Implementation,
-    LogMessage,
-    Progress,
-    Prompt,
-    Resource,
-    Tool,
-)
 from .....supervisors import Actor
 from ..links import texts
 from ..links.link import Caller, Host, Json, Link, Outgoing
@@ -61,7 +47,7 @@ T = TypeVar("T")
 class _Result(msgspec.Struct, frozen=True, rename="camel"):
     """What tells a result that asks back."""
 
-    result_type: str = COMPLETE
+    result_type: str = model.COMPLETE
     input_requests: dict[str, Asked] = {}
     request_state: str | None = None
 
@@ -93,10 +79,10 @@ class McpClient:
         *,
         host: Host | None,
         on_change: Callable[[str], None] | None,
-        on_log: Callable[[LogMessage], None] | None,
+        on_log: Callable[[model.LogMessage], None] | None,
         version: str,
     ) -> None:
-        self.server = Implementation()
+        self.server = model.Implementation()
         self.capabilities: dict[str, Json] = {}
         self.instructions: str | None = None
         self.pid: int | None = None
@@ -108,9 +94,9 @@ class McpClient:
             "clientInfo": {"name": "callboard", "version": version},
         }
         self._meta: dict[str, Json] = {
-            META_VERSION: MODERN,
-            META_CAPABILITIES: self._introduction["capabilities"],
-            META_CLIENT: self._introduction["clientInfo"],
+            model.META_VERSION: model.MODERN,
+            model.META_CAPABILITIES: self._introduction["capabilities"],
+            model.META_CLIENT: self._introduction["clientInfo"],
         }
         self._on_log = on_log
         self._calls: dict[int, Caller] = {}
@@ -158,7 +144,7 @@ class McpClient:
 
     def _agree(self, agreed: Agreed) -> None:
         self.link.version = agreed.version
-        self.link.modern = agreed.version == MODERN
+        self.link.modern = agreed.version == model.MODERN
         self.server = agreed.server
         self.capabilities = agreed.capabilities
         self.instructions = agreed.instructions
@@ -173,20 +159,20 @@ class McpClient:
         headers = param_headers(paths, arguments) if paths else {}
         return await self.request("tools/call", {"name": name, "arguments": arguments}, caller, headers)
 
-    async def tools(self) -> list[Tool]:
+    async def tools(self) -> list[model.Tool]:
         """All its tools. [] where it says it has none. One that can't be understood is left out, and logged."""
-        tools = await self._listed("tools/list", "tools", Tool)
+        tools = await self._listed("tools/list", "tools", model.Tool)
         if self.modern:
             self._mirrored = {tool.name: paths for tool in tools if (paths := header_paths(tool.input_schema))}
         return tools
 
-    async def resources(self) -> list[Resource]:
+    async def resources(self) -> list[model.Resource]:
         """All its resources, as `tools`."""
-        return await self._listed("resources/list", "resources", Resource)
+        return await self._listed("resources/list", "resources", model.Resource)
 
-    async def prompts(self) -> list[Prompt]:
+    async def prompts(self) -> list[model.Prompt]:
         """All its prompts, as `tools`."""
-        return await self._listed("prompts/list", "prompts", Prompt)
+        return await self._listed("prompts/list", "prompts", model.Prompt)
 
     async def subscribe(self, uri: str) -> None:
         """Have `on_change(uri)` called when this resource changes."""
@@ -202,7 +188,7 @@ class McpClient:
     async def set_level(self, level: str) -> None:
         """Have the server log from this level on, `debug` to `emergency`."""
         if self.modern:
-            self._meta = {**self._meta, META_LOG_LEVEL: level}
+            self._meta = {**self._meta, model.META_LOG_LEVEL: level}
         else:
             await self.request("logging/setLevel", {"level": level})
 
@@ -268,10 +254,10 @@ class McpClient:
                     raise McpLost(str(error)) from error
                 raise
             result = self._read(method, raw, _OBJECT)
-            kind = result.get("resultType", COMPLETE)
-            if kind == COMPLETE:
+            kind = result.get("resultType", model.COMPLETE)
+            if kind == model.COMPLETE:
                 return result
-            if kind != INPUT_REQUIRED:
+            if kind != model.INPUT_REQUIRED:
                 raise McpError(f"MCP server '{self._name}' answered {method} with the unknown resultType {kind!r:.80}")
             back = self._read(method, raw, _BACK)
             more = {} if back.request_state is None else {"requestState": back.request_state}
@@ -355,7 +341,7 @@ class McpClient:
     def on_request(self, request: Request, about: Outgoing | None) -> None:
         """See `Receiver`."""
         if self.modern:
-            text = f"'{request.method}' is asked by `{INPUT_REQUIRED}` in this revision"
+            text = f"'{request.method}' is asked by `{model.INPUT_REQUIRED}` in this revision"
             self.link.respond(encode_failure(request.id, METHOD_NOT_FOUND, text), about)
             return
         call = about.id if about is not None and about.id in self._calls else None
@@ -377,10 +363,10 @@ class McpClient:
         method, params = notification.method, notification.params
         try:
             if method == "notifications/progress":
-                self._progress(msgspec.json.decode(params, type=Progress))
+                self._progress(msgspec.json.decode(params, type=model.Progress))
             elif method == "notifications/message":
                 if self._on_log is not None:
-                    self._on_log(msgspec.json.decode(params, type=LogMessage))
+                    self._on_log(msgspec.json.decode(params, type=model.LogMessage))
             elif method == "notifications/cancelled":
                 id = _OBJECT.decode(params).get("requestId")
                 if isinstance(id, int | str):
@@ -392,7 +378,7 @@ class McpClient:
         except UNREADABLE:
             self.dropped += 1
 
-    def _progress(self, progress: Progress) -> None:
+    def _progress(self, progress: model.Progress) -> None:
         token = progress.progress_token
         caller = self._calls.get(token) if isinstance(token, int) else None
         if caller is None or caller.on_progress is None:
@@ -403,4 +389,4 @@ class McpClient:
     def log(self, level: str, text: str) -> None:
         """Something about the server that it did not log itself."""
         if self._on_log is not None:
-            self._on_log(LogMessage(level=level, logger="callboard", data=text))
+            self._on_log(model.LogMessage(level=level, logger="callboard", data=text))
