@@ -16,18 +16,9 @@ from __future__ import annotations
 
 import msgspec
 
+from ....protocol import messages
 from ....protocol.effects import Answer, CancelChild, Effect, SetTimer, Spawn
 from ....protocol.errors import ToolFailed
-from ....protocol.messages import (
-    ChildEnded,
-    EscalationClosed,
-    EscalationNoted,
-    FamilyCalled,
-    FromBelow,
-    Letter,
-    TaskCompleted,
-    TimerFired,
-)
 from ....protocol.outcome import ChildRecord
 from ...work.agent.escalations import Escalations
 from ...work.agent.family import NAME, read_texts, refused
@@ -64,7 +55,7 @@ class Child(msgspec.Struct, eq=False):
 
     record: ChildRecord
     task: Task | None = None
-    letter: Letter | None = None
+    letter: messages.Letter | None = None
 
     @property
     def running(self) -> bool:
@@ -94,7 +85,7 @@ class Team:
         self._record = record
         self._inbox = inbox
         self._known: set[str] = set()
-        self._open: dict[int, FamilyCalled] = {}  # calls that have no answer yet
+        self._open: dict[int, messages.FamilyCalled] = {}  # calls that have no answer yet
         self._taken: dict[int, Child] = {}  # by the call that returns its result
         self._effects: list[Effect] = []
 
@@ -103,21 +94,21 @@ class Team:
         """How many children work at the moment."""
         return sum(child.running for child in self.children.values())
 
-    def call(self, message: FamilyCalled) -> list[Effect]:
+    def call(self, message: messages.FamilyCalled) -> list[Effect]:
         """A call may go ahead."""
         self._decide(message)
         return self._wanted()
 
-    def on(self, message: FromBelow | TimerFired) -> list[Effect]:
+    def on(self, message: messages.FromBelow | messages.TimerFired) -> list[Effect]:
         """Something has happened to a child, or the time of a call is over."""
         match message:
-            case ChildEnded():
+            case messages.ChildEnded():
                 self._ended(message)
-            case EscalationNoted():
+            case messages.EscalationNoted():
                 self.escalations.note(message)
-            case EscalationClosed():
+            case messages.EscalationClosed():
                 self.escalations.close(message.id, answered=message.answered)
-            case TimerFired():
+            case messages.TimerFired():
                 self._not_cancelled(int(message.name))
         for call in list(self._open.values()):
             self._decide(call)
@@ -136,7 +127,7 @@ class Team:
         effects, self._effects = self._effects, []
         return effects
 
-    def _decide(self, call: FamilyCalled) -> None:
+    def _decide(self, call: messages.FamilyCalled) -> None:
         try:
             value = self._result(call)
         except ToolFailed as failed:
@@ -148,7 +139,7 @@ class Team:
             self._open.pop(call.key, None)
             self._effects.append(Answer(call.key, value))
 
-    def _result(self, call: FamilyCalled) -> Json | None:
+    def _result(self, call: messages.FamilyCalled) -> Json | None:
         """What the model reads; None if that is not known yet."""
         match call.name:
             case "agent__spawn":
@@ -167,7 +158,7 @@ class Team:
 
     # --- children -----------------------------------------------------------------------------------------
 
-    def _spawn_called(self, call: FamilyCalled) -> Json:
+    def _spawn_called(self, call: messages.FamilyCalled) -> Json:
         arguments = call.arguments
         task, warnings = self._task_of(arguments.get("task_id"))
         name, running, most = arguments["agent"].strip(), self.running, self._rules.most
@@ -212,7 +203,7 @@ class Team:
         self._effects.append(Spawn(id=id, agent=agent, prompt=prompt, timeout=timeout))
         return id
 
-    def _child_called(self, call: FamilyCalled) -> Json | None:
+    def _child_called(self, call: messages.FamilyCalled) -> Json | None:
         asked, opened = call.arguments["id"], call.key in self._open
         child = self.children.get(asked.strip())
         if child is None:  # perhaps another call was faster
@@ -272,7 +263,7 @@ class Team:
         why = "it was collected already" if id.strip() in self._known else "there is no such child"
         return refused(f"Agent '{shortened(id, 100)}' not found: {why}. To be collected: {there}")
 
-    def _ended(self, message: ChildEnded) -> None:
+    def _ended(self, message: messages.ChildEnded) -> None:
         told = message.record
         child = self.children[told.id]
         for field in told.__struct_fields__:
@@ -286,8 +277,8 @@ class Team:
                 self.tasks.fail(task, told.error or f"agent '{told.agent}' was cancelled")
         if not message.late:
             text = told.output if told.status == "completed" else f"{told.status}: {told.error or told.output}"
-            payload = TaskCompleted(told.id if task is None else task.id, shortened(text, _SUMMARY))
-            child.letter = Letter(sender=told.id, payload=payload, written=message.at)
+            payload = messages.TaskCompleted(told.id if task is None else task.id, shortened(text, _SUMMARY))
+            child.letter = messages.Letter(sender=told.id, payload=payload, written=message.at)
             self._inbox.put(child.letter)
             self._dispatch(message.token)
 
@@ -320,7 +311,7 @@ class Team:
             return None, [f"{task.id} is {task.status.replace('_', ' ')} already; the agent works without a task"]
         return task, []
 
-    def _task_created(self, call: FamilyCalled) -> Json:
+    def _task_created(self, call: messages.FamilyCalled) -> Json:
         arguments = call.arguments
         agent = (arguments.get("agent") or "").strip()
         problem = self._refusal(agent, call.unknown) if agent and arguments.get("prompt") else None
@@ -347,7 +338,7 @@ class Team:
             result["warnings"] = warnings
         return result
 
-    def _task_decided(self, call: FamilyCalled) -> Json:
+    def _task_decided(self, call: messages.FamilyCalled) -> Json:
         id = call.arguments["task_id"]
         task = self.tasks.find(id)
         if task is None:
@@ -371,7 +362,7 @@ class Team:
 
     # --- what children ask --------------------------------------------------------------------------------
 
-    def _replied(self, call: FamilyCalled) -> Json | None:
+    def _replied(self, call: messages.FamilyCalled) -> Json | None:
         id = call.arguments["escalation_id"].strip()
         if call.key in self._open:
             return self.escalations.replied(id)

@@ -18,21 +18,10 @@ import msgspec
 from ....protocol.chat import AssistantTurn, ChatRequest, ImagePart, TokenUsage, Turn, UserTurn, parts_of
 from ....protocol.errors import ConfigError, CredentialsError, Unsupported
 from ....protocol.settings import KNOWLEDGE_TYPES, LATER_TYPES, ClientSettings, ModelSettings, Settings
-from . import anthropic, gemini, ollama, openai, weights
+from . import anthropic, gemini, ollama, openai, providers, weights
 from .codec import Codec
 from .engines import require_engine
 from .local import LocalCodec
-from .providers import (
-    BASES,
-    BUILT_IN,
-    KEYLESS,
-    OF_KNOWLEDGE,
-    READY_MADE,
-    WANT_KEYS,
-    base_of,
-    key_variables,
-    variable_of,
-)
 
 Task = Literal["embedding", "reranker"]
 """What a model of knowledge is for; the `type` of its entry in `config.yaml`."""
@@ -193,7 +182,7 @@ class Catalog:
             return Choice(self.full(settings.model), f"from {settings.model_from or settings.file}")
         for client in settings.clients:
             model = self._first_model(client)
-            if model and (client.type in KEYLESS or client.api_base or self._key(client)[0]):
+            if model and (client.type in providers.KEYLESS or client.api_base or self._key(client)[0]):
                 return Choice(f"{client.name}:{model}", f"the first client of {settings.file}")
         for variable, name in (("OPENAI_API_KEY", "openai"), ("ANTHROPIC_API_KEY", "claude")):
             if self._environ.get(variable):
@@ -202,7 +191,7 @@ class Catalog:
 
     def _first_model(self, client: ClientSettings) -> str:
         listed = (model.name for model in client.models if model.type == "chat")
-        return next(listed, _DEFAULTS.get(BUILT_IN.get(client.type, ""), ""))
+        return next(listed, _DEFAULTS.get(providers.BUILT_IN.get(client.type, ""), ""))
 
     def full(self, model: str) -> str:
         """`model`, or the first model of the client if it is a client's bare name."""
@@ -301,11 +290,11 @@ class Catalog:
         """
         client_name, _, name = model.partition(":")
         client = self._client(client_name)
-        if client is None and client_name in OF_KNOWLEDGE:
+        if client is None and client_name in providers.OF_KNOWLEDGE:
             client = ClientSettings(type=client_name, name=client_name)
         if client is None or not name:
             raise ConfigError(self._unknown(model).replace("chat", task, 1))
-        if client.type in LATER_TYPES and client.type not in OF_KNOWLEDGE:
+        if client.type in LATER_TYPES and client.type not in providers.OF_KNOWLEDGE:
             raise Unsupported(f"clients of type '{client.type}' are not supported yet ('{model}')")
         if client.type not in _WHO_CAN[task]:
             raise Unsupported(f"'{model}': clients of type '{client.type}' have no model of type '{task}'")
@@ -324,7 +313,7 @@ class Catalog:
         api_base = self._api_base(client)
         adopted = client.name in self._adopted.values()
         key, variables = (client.api_key, []) if adopted else self._key(client)
-        if not key and api_base in WANT_KEYS:
+        if not key and api_base in providers.WANT_KEYS:
             tried = " or ".join(variables)
             if adopted:
                 raise CredentialsError(
@@ -340,9 +329,9 @@ class Catalog:
         client = self._clients.get(name)
         if client is None and name in ("claude", "anthropic"):
             client = self._clients.get("claude") or self._clients.get("anthropic")
-        if client is None and name in BUILT_IN:
-            client = ClientSettings(type=BUILT_IN[name], name=name)
-        if client is None and name in READY_MADE and self._environ.get(variable_of(name)):
+        if client is None and name in providers.BUILT_IN:
+            client = ClientSettings(type=providers.BUILT_IN[name], name=name)
+        if client is None and name in providers.READY_MADE and self._environ.get(providers.variable_of(name)):
             client = ClientSettings(type="openai-compatible", name=name)
         return client
 
@@ -357,18 +346,20 @@ class Catalog:
         raise ConfigError(self._unknown(f"{client.name}:{name}"))
 
     def _api_base(self, client: ClientSettings) -> str:
-        base = base_of(client, self._environ)
+        base = providers.base_of(client, self._environ)
         if not base:
             raise ConfigError(f"client '{client.name}' in {self._settings.file} has no `api_base`")
         if not base.startswith(("http://", "https://")):
-            variable = "" if client.api_base else BASES.get(BUILT_IN.get(client.type, client.type), "")
+            variable = (
+                "" if client.api_base else providers.BASES.get(providers.BUILT_IN.get(client.type, client.type), "")
+            )
             named = variable or f"`api_base` of client '{client.name}'"
             raise ConfigError(f"{named} is '{base}', not a URL that begins with http:// or https://")
         return base
 
     def _key(self, client: ClientSettings) -> tuple[str, list[str]]:
         """The client's key, and the variables it was looked for in."""
-        variables = key_variables(client)
+        variables = providers.key_variables(client)
         found: Iterator[str] = (self._environ[name] for name in variables if self._environ.get(name))
         return client.api_key or next(found, ""), variables
 
@@ -380,14 +371,14 @@ class Catalog:
             return f"unknown chat model '{model}'; client '{client.name}' has: {', '.join(known)}"
         if client is not None:
             return f"'{model}' does not say which model of '{name}' is meant: write '{name}:<model>'"
-        names = [*self._clients, *(known for known in BUILT_IN if known not in self._clients)]
+        names = [*self._clients, *(known for known in providers.BUILT_IN if known not in self._clients)]
         near = get_close_matches(name, names, n=1)
         hint = f"did you mean '{near[0]}:...'?" if near else f"clients are: {', '.join(names)}"
         return f"unknown chat model '{model}': models are named `client:model`; {hint}"
 
 
 def _codec(kind: str, *, own: bool) -> Codec:
-    match BUILT_IN.get(kind, kind):
+    match providers.BUILT_IN.get(kind, kind):
         case "claude":
             return anthropic.AnthropicCodec()
         case "gemini":

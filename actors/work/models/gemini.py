@@ -17,18 +17,7 @@ import msgspec
 
 from ....protocol import chat
 from ....protocol.errors import ModelError, UpstreamError
-from .codec import (
-    EARLIER,
-    NOTHING,
-    Outgoing,
-    StreamReader,
-    base64_of,
-    error_text,
-    file_as_text,
-    given,
-    read,
-    result_apart,
-)
+from . import codec
 
 Json = Any
 
@@ -47,7 +36,7 @@ class GeminiCodec:
         """The key, where there is one."""
         return {"x-goog-api-key": key} if key else {}
 
-    def encode(self, request: chat.ChatRequest, model: str, *, stream: bool) -> Outgoing:
+    def encode(self, request: chat.ChatRequest, model: str, *, stream: bool) -> codec.Outgoing:
         """The request as contents to go on with."""
         body: dict[str, Json] = {"contents": list(_contents(request.messages))}
         if request.system:
@@ -56,7 +45,7 @@ class GeminiCodec:
             body["tools"] = [{"functionDeclarations": [_declaration(tool) for tool in request.tools]}]
             if request.tool_choice != "auto":
                 body["toolConfig"] = {"functionCallingConfig": _choice(request.tool_choice)}
-        options = given(
+        options = codec.given(
             temperature=request.temperature,
             topP=request.top_p,
             maxOutputTokens=request.max_tokens,
@@ -69,10 +58,10 @@ class GeminiCodec:
             body["generationConfig"] = {**own, **options} if isinstance(own, dict) else options
         what = "streamGenerateContent?alt=sse" if stream else "generateContent"
         path = f"/{model if '/' in model else f'models/{model}'}:{what}"
-        return Outgoing(path, msgspec.json.encode({**request.extra, **body}), _decoded, GeminiReader)
+        return codec.Outgoing(path, msgspec.json.encode({**request.extra, **body}), _decoded, GeminiReader)
 
 
-class GeminiReader(StreamReader):
+class GeminiReader(codec.StreamReader):
     """Reads the chunks of one streamed answer, each of which looks like a whole one."""
 
     def __init__(self) -> None:
@@ -82,9 +71,9 @@ class GeminiReader(StreamReader):
 
     def take(self, data: str) -> Iterator[chat.Delta]:
         """The pieces in one chunk."""
-        answer = read(_decode_answer, data)
+        answer = codec.read(_decode_answer, data)
         if answer.error is not None:
-            raise UpstreamError(error_text(answer.error))
+            raise UpstreamError(codec.error_text(answer.error))
         yield from self.add(answer)
 
     def add(self, answer: _Answer) -> Iterator[chat.Delta]:
@@ -128,16 +117,16 @@ class GeminiReader(StreamReader):
 
 def _contents(turns: Sequence[chat.Turn]) -> Iterator[Json]:
     if turns and isinstance(turns[0], chat.AssistantTurn):
-        yield {"role": "user", "parts": [{"text": EARLIER}]}
+        yield {"role": "user", "parts": [{"text": codec.EARLIER}]}
     for are_results, together in groupby(turns, lambda turn: isinstance(turn, chat.ToolTurn)):
         if are_results:
             results = [turn for turn in together if isinstance(turn, chat.ToolTurn)]
-            shown = [_part(part) for turn in results for part in result_apart(turn)[1]]
+            shown = [_part(part) for turn in results for part in codec.result_apart(turn)[1]]
             yield {"role": "user", "parts": [*map(_result, results), *shown]}
             continue
         for turn in together:
             if isinstance(turn, chat.UserTurn):
-                yield {"role": "user", "parts": _parts(turn.content) or [{"text": NOTHING}]}
+                yield {"role": "user", "parts": _parts(turn.content) or [{"text": codec.NOTHING}]}
             elif isinstance(turn, chat.AssistantTurn):
                 yield {"role": "model", "parts": list(_said_before(turn)) or [{"text": ""}]}
 
@@ -153,11 +142,11 @@ def _part(part: chat.TextPart | chat.ImagePart | chat.FilePart) -> Json:
         case chat.ImagePart() if part.url:
             return {"fileData": {"mimeType": part.media_type, "fileUri": part.url}}
         case chat.ImagePart():
-            return {"inlineData": {"mimeType": part.media_type, "data": base64_of(part)}}
+            return {"inlineData": {"mimeType": part.media_type, "data": codec.base64_of(part)}}
         case chat.FilePart(media_type=kind) if kind in _READABLE or kind.startswith(("audio/", "video/", "image/")):
-            return {"inlineData": {"mimeType": part.media_type, "data": base64_of(part)}}
+            return {"inlineData": {"mimeType": part.media_type, "data": codec.base64_of(part)}}
         case chat.FilePart():
-            return {"text": file_as_text(part)}
+            return {"text": codec.file_as_text(part)}
 
 
 def _said_before(turn: chat.AssistantTurn) -> Iterator[Json]:
@@ -172,7 +161,7 @@ def _said_before(turn: chat.AssistantTurn) -> Iterator[Json]:
 
 def _result(turn: chat.ToolTurn) -> Json:
     key = "error" if turn.error else "result"
-    return {"functionResponse": {"name": turn.name, "response": {key: result_apart(turn)[0]}}}
+    return {"functionResponse": {"name": turn.name, "response": {key: codec.result_apart(turn)[0]}}}
 
 
 def _declaration(tool: chat.Tool) -> Json:
@@ -255,9 +244,9 @@ _decode_answer = msgspec.json.Decoder(_Answer).decode
 
 
 def _decoded(body: bytes) -> chat.ChatReply:
-    answer = read(_decode_answer, body)
+    answer = codec.read(_decode_answer, body)
     if answer.error is not None:
-        raise ModelError(error_text(answer.error))
+        raise ModelError(codec.error_text(answer.error))
     reader = GeminiReader()
     list(reader.add(answer))
     if not reader.ended:

@@ -15,17 +15,7 @@ import msgspec
 from ....protocol import chat
 from ....protocol.errors import ModelError, UpstreamError
 from ...io.http.sse import MAX_EVENT
-from .codec import (
-    Outgoing,
-    StreamReader,
-    base64_of,
-    bearer,
-    file_as_text,
-    function_of,
-    given,
-    read,
-    without_files,
-)
+from . import codec
 
 Json = Any
 
@@ -39,19 +29,19 @@ class OllamaCodec:
 
     def headers(self, key: str) -> dict[str, str]:
         """A bearer token where there is a key (a proxy in front may want one), else nothing."""
-        return bearer(key)
+        return codec.bearer(key)
 
-    def encode(self, request: chat.ChatRequest, model: str, *, stream: bool) -> Outgoing:
+    def encode(self, request: chat.ChatRequest, model: str, *, stream: bool) -> codec.Outgoing:
         """The request as a chat."""
         messages: list[Json] = [{"role": "system", "content": request.system}] if request.system else []
         messages.extend(_message(turn) for turn in request.messages)
         body: dict[str, Json] = {"model": model, "messages": messages, "stream": stream}
         if request.tools and request.tool_choice != "none":
             offered = [tool for tool in request.tools if request.tool_choice in ("auto", "required", tool.name)]
-            body["tools"] = [function_of(tool) for tool in offered]
+            body["tools"] = [codec.function_of(tool) for tool in offered]
         if request.response_schema is not None:
             body["format"] = request.response_schema
-        options = given(
+        options = codec.given(
             temperature=request.temperature,
             top_p=request.top_p,
             num_predict=request.max_tokens,
@@ -60,10 +50,10 @@ class OllamaCodec:
         own = request.extra.get("options")
         if options or own:
             body["options"] = {**own, **options} if isinstance(own, dict) else options
-        return Outgoing("/api/chat", msgspec.json.encode({**request.extra, **body}), _decoded, OllamaReader)
+        return codec.Outgoing("/api/chat", msgspec.json.encode({**request.extra, **body}), _decoded, OllamaReader)
 
 
-class OllamaReader(StreamReader):
+class OllamaReader(codec.StreamReader):
     """Reads the lines of one streamed reply; the last of them says that it is done."""
 
     def __init__(self) -> None:
@@ -89,7 +79,7 @@ class OllamaReader(StreamReader):
             raise UpstreamError(f"the server sent a line of more than {MAX_EVENT} bytes")
 
     def _line(self, line: bytes) -> Iterator[chat.Delta]:
-        said = read(_decode_line, line)
+        said = codec.read(_decode_line, line)
         if said.error:
             raise UpstreamError(said.error)
         yield from self.builder.reasoning(said.message.thinking or "")
@@ -121,7 +111,7 @@ def _message(turn: chat.Turn) -> Json:
                 ]
             return message
         case chat.ToolTurn():
-            return {"role": "tool", "tool_name": turn.name, **_content(without_files(turn.content))}
+            return {"role": "tool", "tool_name": turn.name, **_content(codec.without_files(turn.content))}
 
 
 def _content(content: chat.Content) -> dict[str, Json]:
@@ -135,14 +125,14 @@ def _content(content: chat.Content) -> dict[str, Json]:
             case chat.ImagePart():
                 images.append(_image(part))
             case chat.FilePart():
-                texts.append(file_as_text(part))
+                texts.append(codec.file_as_text(part))
     message: dict[str, Json] = {"content": "\n".join(texts)}
     return {**message, "images": images} if images else message
 
 
 def _image(part: chat.ImagePart) -> str:
     if not part.url:
-        return base64_of(part)
+        return codec.base64_of(part)
     if part.url.startswith("data:"):
         return part.url.partition(";base64,")[2]
     raise ModelError(f"ollama takes images as bytes only, not as a URL: {part.url}")

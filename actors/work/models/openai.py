@@ -16,19 +16,7 @@ import msgspec
 
 from ....protocol import chat
 from ....protocol.errors import ModelError, UpstreamError
-from .codec import (
-    Outgoing,
-    ReplyBuilder,
-    StreamReader,
-    bearer,
-    data_url,
-    error_text,
-    file_as_text,
-    function_of,
-    given,
-    read,
-    result_apart,
-)
+from . import codec
 
 Json = Any
 
@@ -46,17 +34,17 @@ class OpenAiCodec:
 
     def headers(self, key: str) -> dict[str, str]:
         """A bearer token, or nothing."""
-        return bearer(key)
+        return codec.bearer(key)
 
-    def encode(self, request: chat.ChatRequest, model: str, *, stream: bool) -> Outgoing:
+    def encode(self, request: chat.ChatRequest, model: str, *, stream: bool) -> codec.Outgoing:
         """The request as a chat completion."""
         messages: list[Json] = [{"role": "system", "content": request.system}] if request.system else []
         messages.extend(_messages(request.messages))
         schema = request.response_schema
-        body = given(
+        body = codec.given(
             model=model,
             messages=messages,
-            tools=[function_of(tool) for tool in request.tools] or None,
+            tools=[codec.function_of(tool) for tool in request.tools] or None,
             tool_choice=_choice(request.tool_choice) if request.tools else None,
             response_format=None if schema is None else response_format(schema),
             temperature=request.temperature,
@@ -66,10 +54,12 @@ class OpenAiCodec:
         )
         if stream:
             body |= {"stream": True, "stream_options": {"include_usage": True}}
-        return Outgoing("/chat/completions", msgspec.json.encode({**request.extra, **body}), _decoded, OpenAiReader)
+        return codec.Outgoing(
+            "/chat/completions", msgspec.json.encode({**request.extra, **body}), _decoded, OpenAiReader
+        )
 
 
-class OpenAiReader(StreamReader):
+class OpenAiReader(codec.StreamReader):
     """Reads the chunks of one streamed completion.
 
     Its end is `[DONE]`, or a finish reason where a server sends no `[DONE]`.
@@ -80,9 +70,9 @@ class OpenAiReader(StreamReader):
         if data == "[DONE]":
             self.ended = True
             return
-        chunk = read(_decode_completion, data)
+        chunk = codec.read(_decode_completion, data)
         if chunk.error is not None:
-            raise UpstreamError(error_text(chunk.error))
+            raise UpstreamError(codec.error_text(chunk.error))
         if chunk.usage is not None:
             self.builder.usage = _usage(chunk.usage)
         for choice in chunk.choices:
@@ -102,7 +92,7 @@ def _messages(turns: Sequence[chat.Turn]) -> Iterator[Json]:
         shown: list[Json] = []
         for turn in together:
             yield _message(turn)
-            if are_results and isinstance(turn, chat.ToolTurn) and (apart := result_apart(turn)[1]):
+            if are_results and isinstance(turn, chat.ToolTurn) and (apart := codec.result_apart(turn)[1]):
                 shown += [{"type": "text", "text": f"What {turn.name} shows:"}, *map(_part, apart)]
         if shown:
             yield {"role": "user", "content": shown}
@@ -128,7 +118,7 @@ def _message(turn: chat.Turn) -> Json:
                 ]
             return message
         case chat.ToolTurn():
-            return {"role": "tool", "tool_call_id": turn.call, "content": result_apart(turn)[0]}
+            return {"role": "tool", "tool_call_id": turn.call, "content": codec.result_apart(turn)[0]}
 
 
 def _content(content: chat.Content) -> Json:
@@ -142,11 +132,11 @@ def _part(part: chat.TextPart | chat.ImagePart | chat.FilePart) -> Json:
         case chat.TextPart():
             return {"type": "text", "text": part.text}
         case chat.ImagePart():
-            return {"type": "image_url", "image_url": {"url": part.url or data_url(part)}}
+            return {"type": "image_url", "image_url": {"url": part.url or codec.data_url(part)}}
         case chat.FilePart(media_type="application/pdf"):
-            return {"type": "file", "file": {"filename": part.name, "file_data": data_url(part)}}
+            return {"type": "file", "file": {"filename": part.name, "file_data": codec.data_url(part)}}
         case chat.FilePart():
-            return {"type": "text", "text": file_as_text(part)}
+            return {"type": "text", "text": codec.file_as_text(part)}
 
 
 def _choice(choice: str) -> Json:
@@ -234,20 +224,20 @@ _decode_completion = msgspec.json.Decoder(_Completion).decode
 
 
 def _decoded(body: bytes) -> chat.ChatReply:
-    completion = read(_decode_completion, body)
+    completion = codec.read(_decode_completion, body)
     if completion.error is not None:
-        raise ModelError(error_text(completion.error))
+        raise ModelError(codec.error_text(completion.error))
     if not completion.choices:
         raise ModelError("the answer has no choices")
     choice = completion.choices[0]
-    builder = ReplyBuilder()
+    builder = codec.ReplyBuilder()
     list(_said(builder, choice.message))
     builder.stop = _STOPS.get(choice.finish_reason or "")
     builder.usage = _usage(completion.usage)
     return builder.build()
 
 
-def _said(builder: ReplyBuilder, said: _Said) -> Iterator[chat.Delta]:
+def _said(builder: codec.ReplyBuilder, said: _Said) -> Iterator[chat.Delta]:
     reasoning = said.reasoning_content or (said.reasoning if isinstance(said.reasoning, str) else "")
     yield from builder.reasoning(reasoning)
     yield from builder.text(said.content or said.refusal or "")

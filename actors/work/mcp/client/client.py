@@ -339,7 +339,6 @@ class McpClient:
     # --- what the server says by itself (`Receiver`) ----------------------------------------------------------
 
     def on_request(self, request: Request, about: Outgoing | None) -> None:
-        """See `Receiver`."""
         if self.modern:
             text = f"'{request.method}' is asked by `{model.INPUT_REQUIRED}` in this revision"
             self.link.respond(encode_failure(request.id, METHOD_NOT_FOUND, text), about)
@@ -359,7 +358,6 @@ class McpClient:
         return Caller(me=self._questions.owner, host=oldest.host)
 
     def on_notification(self, notification: Notification, about: Outgoing | None) -> None:  # noqa: ARG002 - of the interface
-        """See `Receiver`."""
         method, params = notification.method, notification.params
         try:
             if method == "notifications/progress":

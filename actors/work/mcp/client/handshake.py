@@ -18,15 +18,7 @@ import trio
 
 from .....protocol.errors import McpError, McpLost
 from .....protocol.jsonrpc import UNREADABLE
-from .....protocol.mcp.model import (
-    HANDSHAKE,
-    META_SERVER,
-    MODERN,
-    UNSUPPORTED_VERSION,
-    Discovered,
-    Implementation,
-    Initialized,
-)
+from .....protocol.mcp import model
 from ..links.link import Json
 
 DISCOVER_WITHIN = 2.0
@@ -64,7 +56,7 @@ class Agreed(msgspec.Struct, frozen=True, kw_only=True):
     """What a server says of itself, in either era."""
 
     version: str
-    server: Implementation = Implementation()
+    server: model.Implementation = model.Implementation()
     capabilities: dict[str, Json] = {}
     instructions: str | None = None
 
@@ -87,7 +79,7 @@ class Handshake:
         self._name = name
         self._ask = ask
         self._introduction = introduction
-        self._offer = HANDSHAKE[0]
+        self._offer = model.HANDSHAKE[0]
 
     async def shake(self, remembered: str) -> Agreed:
         """Find out, beginning with the revision that the server spoke the last time ("" for unknown).
@@ -96,7 +88,7 @@ class Handshake:
             McpError: there is no revision that both know.
             McpLost: the server was lost meanwhile.
         """
-        if remembered in HANDSHAKE:
+        if remembered in model.HANDSHAKE:
             try:
                 return await self._initialize()
             except McpLost:
@@ -142,15 +134,15 @@ class Handshake:
         try:
             raw = await self._ask("server/discover", {})
         except McpError as error:
-            if error.rpc_code == UNSUPPORTED_VERSION:
+            if error.rpc_code == model.UNSUPPORTED_VERSION:
                 self._choose(_supported(error.data))
             raise
-        found = self._read(raw, Discovered)
-        if MODERN not in found.supported_versions:
+        found = self._read(raw, model.Discovered)
+        if model.MODERN not in found.supported_versions:
             self._choose(found.supported_versions)
             raise McpError(f"MCP server '{self._name}' speaks {', '.join(found.supported_versions)}")
         return Agreed(
-            version=MODERN,
+            version=model.MODERN,
             server=_introduced(found.meta),
             capabilities=found.capabilities,
             instructions=found.instructions,
@@ -160,18 +152,18 @@ class Handshake:
         """Offer the newest of these that we know."""
         if not supported:
             return
-        common = [version for version in HANDSHAKE if version in supported]
+        common = [version for version in model.HANDSHAKE if version in supported]
         if not common:
             raise _NoCommon(
                 f"MCP server '{self._name}' speaks {', '.join(supported)[:200]}, and we speak "
-                f"{', '.join((MODERN, *HANDSHAKE))}: there is none in common; update the older of the two"
+                f"{', '.join((model.MODERN, *model.HANDSHAKE))}: there is none in common; update the older of the two"
             )
         self._offer = common[0]
 
     async def _initialize(self) -> Agreed:
         raw = await self._ask("initialize", {"protocolVersion": self._offer, **self._introduction})
-        found = self._read(raw, Initialized)
-        if found.protocol_version not in HANDSHAKE:
+        found = self._read(raw, model.Initialized)
+        if found.protocol_version not in model.HANDSHAKE:
             self._choose((found.protocol_version,))
         return Agreed(
             version=found.protocol_version,
@@ -187,12 +179,12 @@ class Handshake:
             raise McpError(f"MCP server '{self._name}' answered the handshake with something else: {error}") from error
 
 
-def _introduced(meta: Mapping[str, Json]) -> Implementation:
+def _introduced(meta: Mapping[str, Json]) -> model.Implementation:
     """Who the server says it is. It need not say so; what can't be understood is as good as nothing."""
     try:
-        return msgspec.convert(meta.get(META_SERVER, {}), Implementation)
+        return msgspec.convert(meta.get(model.META_SERVER, {}), model.Implementation)
     except msgspec.ValidationError:
-        return Implementation()
+        return model.Implementation()
 
 
 def _supported(data: Json) -> tuple[str, ...]:

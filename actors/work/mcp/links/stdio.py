@@ -147,24 +147,20 @@ class StdioLink:
 
     @property
     def lost(self) -> Exception | None:
-        """See `Link`."""
         return self._lost
 
     # --- what callers do --------------------------------------------------------------------------------------
 
     async def request(self, outgoing: Outgoing) -> msgspec.Raw:
-        """See `Link`."""
         self._send(jsonrpc.encode_request(outgoing.id, outgoing.method, outgoing.params))
         waiting = self.waiting[outgoing.id] = _Waiting(self, outgoing, self._written + self._queued)
         answer: msgspec.Raw = await trio.lowlevel.wait_task_rescheduled(waiting.give_up)
         return answer
 
     def notify(self, method: str, params: Mapping[str, Json]) -> None:
-        """See `Link`."""
         self.respond(jsonrpc.encode_notification(method, params))
 
     def respond(self, message: bytes, about: Outgoing | None = None) -> None:  # noqa: ARG002 - for other transports
-        """See `Link`."""
         with contextlib.suppress(McpError):
             self._send(message)
 

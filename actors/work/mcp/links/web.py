@@ -265,7 +265,6 @@ class WebLink(ABC):
 
     @property
     def lost(self) -> Exception | None:
-        """See `Link`."""
         return self._lost
 
     def _lose(self, error: McpError) -> None:
@@ -279,7 +278,6 @@ class WebLink(ABC):
             raise McpUnsent(str(self._lost))
 
     async def request(self, outgoing: Outgoing) -> msgspec.Raw:
-        """See `Link`."""
         await self.opened.wait()
         self._check()
         try:
@@ -293,11 +291,9 @@ class WebLink(ABC):
             raise (McpUnsent(str(why)) if isinstance(error, McpUnsent) else McpLost(f"{why}; {UNKNOWN}")) from error
 
     def notify(self, method: str, params: Mapping[str, Json]) -> None:
-        """See `Link`."""
         self._soon(method, encode_notification(method, params))
 
     def respond(self, message: bytes, about: Outgoing | None = None) -> None:  # noqa: ARG002 - other links want it
-        """See `Link`."""
         self._soon("", message)
 
     def _soon(self, method: str, body: bytes) -> None:

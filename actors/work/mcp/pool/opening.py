@@ -17,15 +17,8 @@ from typing import TYPE_CHECKING, final
 import msgspec
 import trio
 
+from .....protocol import events
 from .....protocol.errors import CallboardError, McpError, McpLost, ShuttingDown
-from .....protocol.events import (
-    EventData,
-    McpServerFailed,
-    McpServerStarted,
-    McpServerStarting,
-    McpServerStopped,
-    Warned,
-)
 from .....protocol.mcp.config import PoolSettings, Server
 from .....protocol.mcp.model import Implementation, LogMessage, Tool
 from .....supervisors import Actor, Breaker
@@ -182,7 +175,7 @@ class Opening:
                 live.learned.set()
                 self._tell(
                     live,
-                    McpServerStarted(
+                    events.McpServerStarted(
                         server=key.server.name,
                         version=live.catalog.server.version,
                         protocol=client.version,
@@ -203,7 +196,7 @@ class Opening:
         """A server is about to be opened by its actor, after that many seconds."""
         live = self.live[key] = Live(me, key, self.record(key.digest))
         me.ref.on_end(lambda _: self.live.__delitem__(key))
-        self._tell(live, McpServerStarting(server=key.server.name, wait=wait))
+        self._tell(live, events.McpServerStarting(server=key.server.name, wait=wait))
 
     def _exchanged(self, method: str, seconds: float) -> None:
         self.operations.setdefault(method, Tally()).add(seconds)
@@ -215,13 +208,13 @@ class Opening:
         if why:
             live.record.last_error = why
             self.on_lost(live.key.server)
-        live.me.emit(McpServerStopped(server=live.key.server.name, error=why))
+        live.me.emit(events.McpServerStopped(server=live.key.server.name, error=why))
 
     def _failed(self, live: Live, why: str) -> None:
         live.record.last_error = why
-        self._tell(live, McpServerFailed(server=live.key.server.name, error=why))
+        self._tell(live, events.McpServerFailed(server=live.key.server.name, error=why))
 
-    def _tell(self, live: Live, data: EventData) -> None:
+    def _tell(self, live: Live, data: events.EventData) -> None:
         """An event of the server's own actor, and of the run that wanted it started."""
         live.me.emit(data)
         cause = self.causes.get(live.key)
@@ -241,7 +234,7 @@ class Opening:
         named = [tool for tool in tools if 0 < len(tool.name) <= LONGEST_NAME and tool.name.isprintable()]
         if len(named) < len(tools) and not live.open:
             what = f"tools of MCP server '{server.name}' are left out: {len(tools) - len(named)}, for their names"
-            self._tell(live, Warned(code="mcp_names", message=what))
+            self._tell(live, events.Warned(code="mcp_names", message=what))
         live.catalog = Catalog(
             server=_bounded(client.server),
             version=client.version,
@@ -284,7 +277,7 @@ class Opening:
             return True
         if check.on_failure != "Evict":
             what = f"MCP server '{live.key.server.name}' did not answer a ping within {check.timeout_seconds:g} s"
-            live.me.emit(Warned(code="mcp_health", message=what))
+            live.me.emit(events.Warned(code="mcp_health", message=what))
         if check.on_failure != "LogOnly":
             return False
         self.tolerated += 1
@@ -305,4 +298,4 @@ def _warn(live: Live, log: LogMessage) -> None:
     """What the server logs, if it is worth a warning."""
     if live.me.stream.heard and log.level not in ("debug", "info", "notice") and live.may_warn():
         text = log.data if isinstance(log.data, str) else msgspec.json.encode(log.data).decode()
-        live.me.emit(Warned(code="mcp_log", message=f"MCP server '{live.key.server.name}': {text[:500]}"))
+        live.me.emit(events.Warned(code="mcp_log", message=f"MCP server '{live.key.server.name}': {text[:500]}"))

@@ -182,7 +182,6 @@ class CallHost:
         self._samples = 0
 
     async def elicit(self, me: Actor, server: str, params: Mapping[str, Json]) -> dict[str, Json]:
-        """See `link.Host`."""
         if not self._server.elicitation:
             raise McpError("questions are turned off for this server", rpc_code=METHOD_NOT_FOUND)
         from .elicitation import ask
@@ -197,7 +196,6 @@ class CallHost:
         server: str,  # noqa: ARG002 - its entry is known
         params: Mapping[str, Json],
     ) -> dict[str, Json]:
-        """See `link.Host`."""
         self._samples += 1
         if self._samples > MOST_SAMPLES:
             raise McpError(f"a call may ask the model {MOST_SAMPLES} times, and no more", rpc_code=METHOD_NOT_FOUND)
