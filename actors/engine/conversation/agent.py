@@ -13,6 +13,7 @@ children, tasks, inbox) is made here, belongs to its actor and goes with it. Wha
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -126,30 +127,25 @@ async def run_agent(
         return await agent.play(said)
 
 
+@dataclass(eq=False)
 class _Agent:
-    def __init__(
-        self,
-        me: Actor,
-        cast: Cast,
-        context: RunContext,
-        depth: int,
-        record: Record,
-        seat: Seat | None,
-        escalation_timeout: float | None,
-        history: History,
-    ) -> None:
-        self._me = me
-        self._history = history
-        self._cast = cast
-        self._agent = history.overrides.of(cast.agent)
-        self._context = context
-        self._depth = depth
-        self._record = record
-        self._seat = seat
-        self._todos = history.todos or TodoList()
+    me: Actor
+    cast: Cast
+    context: RunContext
+    depth: int
+    record: Record
+    seat: Seat | None
+    escalation_timeout: float | None
+    history: History
+
+    def __post_init__(self) -> None:
+        self._agent = self.history.overrides.of(self.cast.agent)
+        self._todos = self.history.todos or TodoList()
         self._children: Children | None = None
-        waits = self._agent.escalation_timeout if escalation_timeout is None else escalation_timeout
-        self._tools: list[Tool] = [tool for tool in cast.tools.tools.values() if depth == 0 or not tool.elsewhere]
+        waits = self._agent.escalation_timeout if self.escalation_timeout is None else self.escalation_timeout
+        self._tools: list[Tool] = [
+            tool for tool in self.cast.tools.tools.values() if self.depth == 0 or not tool.elsewhere
+        ]
         self._of_servers: tuple[Tool, ...] = ()
         self._unlisted_of_servers: Mapping[str, Tool] = {}
         self._offering: Offering | None = None
@@ -157,15 +153,15 @@ class _Agent:
         self._unlisted: Mapping[str, Tool] = {}
         self._said_about: list[str] = []
         own = self._agent.permissions
-        self.permissions = own if context.shelf is None else context.shelf.permissions(own)
-        self._add_families(None if depth == 0 else waits)
+        self.permissions = own if self.context.shelf is None else self.context.shelf.permissions(own)
+        self._add_families(None if self.depth == 0 else waits)
         self._add_synonyms()
 
     async def take_up(self, talk: ServersTalk, wanted: Wanted) -> None:
         from ...work.mcp.tools.offer import Offering
 
         self._offering = Offering(talk, wanted, taken={tool.name for tool in self._tools})
-        self._take(await self._offering.first(self._me))
+        self._take(await self._offering.first(self.me))
 
     def _take(self, offered: Offered) -> None:
         self._of_servers, self._unlisted_of_servers = offered.tools, offered.unlisted
@@ -185,14 +181,14 @@ class _Agent:
         return msgspec.structs.replace(self._offered, system=self._prompt())
 
     def _add_families(self, patience: float | None) -> None:
-        agent, parent = self._agent, self._seat is not None
+        agent, parent = self._agent, self.seat is not None
         if agent.can_spawn_agents:
             self._add_children()
         elif parent:
             from ...work.agent.mail import mail_tools
 
-            assert self._seat is not None
-            self._tools += mail_tools(self._seat)
+            assert self.seat is not None
+            self._tools += mail_tools(self.seat)
         if agent.auto_continue:
             self._tools += todo_tools()
         else:
@@ -200,11 +196,11 @@ class _Agent:
         if agent.can_ask_user:
             self._tools += user_tools(timeout=patience)
         self._said_about = blocks(agent, teammates=parent or agent.can_spawn_agents, user=agent.can_ask_user)
-        if self._cast.recipes:
+        if self.cast.recipes:
             from ...work.agent.lookup import explained, lookup_tool
 
-            self._tools.append(lookup_tool(self._context.knowledge, self._cast.recipes))
-            self._said_about.append(explained(self._cast.recipes))
+            self._tools.append(lookup_tool(self.context.knowledge, self.cast.recipes))
+            self._said_about.append(explained(self.cast.recipes))
 
     def _add_synonyms(self) -> None:
         """Tools by the names that Loki's successor has for them; see `synonyms`."""
@@ -223,35 +219,35 @@ class _Agent:
         from ...work.agent.team_tools import team_tools
         from ...work.letters import Seat
 
-        seat = self._seat = self._seat or Seat()
+        seat = self.seat = self.seat or Seat()
         children = self._children = Children(
-            self._me,
+            self.me,
             self._agent,
-            self._context,
+            self.context,
             permissions=self.permissions,
-            depth=self._depth,
-            near=self._cast.directory or self._context.config_dir / "agents" / self._agent.name,
+            depth=self.depth,
+            near=self.cast.directory or self.context.config_dir / "agents" / self._agent.name,
             seat=seat,
         )
         self._tools += [*team_tools(children), *mail_tools(seat, children.office)]
-        self._me.policy = children.policy
+        self.me.policy = children.policy
 
     async def play(self, prompt: Content) -> str:
-        me, agent = self._me, self._agent
+        me, agent = self.me, self._agent
         began = trio.current_time()
-        child = (self._seat.id or None) if self._seat is not None else None
+        child = (self.seat.id or None) if self.seat is not None else None
         if me.stream.heard:
             names = [tool.name for tool in self._offered.tools]
-            me.emit(AgentStarted(agent=agent.name, depth=self._depth, tools=names, child=child))
+            me.emit(AgentStarted(agent=agent.name, depth=self.depth, tools=names, child=child))
         error, code = "interrupted", "cancelled"
         stop: Stop = "done"
         try:
             talk = await self._conversation()
             try:
-                goes_on = self._history.waits_for_the_model and not prompt
+                goes_on = self.history.waits_for_the_model and not prompt
                 stop = (await (talk.reply(me) if goes_on else talk.say(me, prompt))).stop
             finally:
-                self._history.over(talk.messages, talk.unfinished)
+                self.history.over(talk.messages, talk.unfinished)
             error = code = ""
         except Exception as failed:  # only to tell it; it goes on
             error, code = str(failed) or repr(failed), code_of(failed)
@@ -262,34 +258,34 @@ class _Agent:
                     AgentFinished(
                         agent=agent.name,
                         seconds=trio.current_time() - began,
-                        turns=self._record.turns,
-                        tool_calls=self._record.tool_calls,
+                        turns=self.record.turns,
+                        tool_calls=self.record.tool_calls,
                         stop=stop,
                         error=error or None,
-                        depth=self._depth,
+                        depth=self.depth,
                         child=child,
                         code=code,
                     )
                 )
-        return self._record.output
+        return self.record.output
 
     async def _conversation(self) -> Conversation:
-        agent, context, offered = self._agent, self._context, self._offered
+        agent, context, offered = self._agent, self.context, self._offered
         model = context.model or agent.model or ""
         limit = agent.max_tool_result_chars or RESULT_LIMIT
         system = await self._system()
         tools = {tool.name: tool for tool in offered.tools}
         talk = Talk(
-            name=self._me.name,
+            name=self.me.name,
             tools=tools,
             unlisted=offered.unlisted,
             max_turns=agent.max_turns,
             agent=agent.name,
-            repeats=AT_ROOT if self._depth == 0 else AS_CHILD,
+            repeats=AT_ROOT if self.depth == 0 else AS_CHILD,
             result_limit=limit,
             looks_around=self._offering is not None,
             team=None if self._children is None else self._team_rules(self._children),
-            mail=self._seat is not None,
+            mail=self.seat is not None,
             threshold=self._threshold(model),
             keep_last=agent.compression_keep_last,
             auto_continue=agent.auto_continue,
@@ -306,7 +302,7 @@ class _Agent:
         )
         request = ChatRequest(
             model=model,
-            messages=self._history.turns,
+            messages=self.history.turns,
             system=system,
             temperature=agent.temperature,
             top_p=agent.top_p,
@@ -315,12 +311,12 @@ class _Agent:
             context,
             talk,
             player,
-            self._history.overrides.asked(request),
-            self._record,
+            self.history.overrides.asked(request),
+            self.record,
             summarizer=agent.summarization_model or model,
             todos=self._todos,
             children=self._children,
-            address=None if self._seat is None else self._seat.address,
+            address=None if self.seat is None else self.seat.address,
             renewal=None if self._offering is None else self._renewed,
         )
 
@@ -332,26 +328,24 @@ class _Agent:
 
     async def _system(self) -> str:
         if self._agent.dynamic_instructions:
-            ask = self._cast.tools.instructions
+            ask = self.cast.tools.instructions
             if ask is None:
                 raise Unsupported(
                     f"agent '{self._agent.name}' has `dynamic_instructions`, and its tools file has no function "
                     "`_instructions`"
                 )
-            self._instructions = await ask(self._me)
+            self._instructions = await ask(self.me)
         return self._prompt()
 
     def _prompt(self) -> str:
-        listed = [*self._cast.tools.tools.values(), *self._of_servers]
-        instructions = filled_in(
-            self._instructions, self._cast.values, self._context.environ, listed, self._context.cwd
-        )
+        listed = [*self.cast.tools.tools.values(), *self._of_servers]
+        instructions = filled_in(self._instructions, self.cast.values, self.context.environ, listed, self.context.cwd)
         return system_prompt(instructions, self._said_about)
 
     def _threshold(self, model: str) -> int | None:
         """Tokens from which on the history is shortened; None for never."""
         threshold = self._agent.compression_threshold
         if threshold is None:
-            window = self._context.gateway.window(model)
+            window = self.context.gateway.window(model)
             threshold = None if window is None else int(window * PART)
         return threshold if threshold is not None and threshold > 0 else None

@@ -34,9 +34,15 @@ _REPLIES = frozenset({"application/json", "text/event-stream", "application/x-nd
 
 
 class Endpoint:
-    """A base URL, reached through its own transport."""
+    """A base URL, reached through its own transport.
+
+    Attributes:
+        users: requests under way; idle_since: when the last one was over. Both are kept by `Endpoints`.
+    """
 
     def __init__(self, api_base: str, proxy: str, connect_timeout: float, environ: Mapping[str, str]) -> None:
+        self.users = 0
+        self.idle_since = 0.0
         self._base = api_base
         self._transport = TrioTransport(environ=environ, proxy=proxy)
         self._urls: dict[str, httpx.URL] = {}

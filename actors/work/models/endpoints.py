@@ -26,17 +26,6 @@ IDLE = 300.0
 Key = tuple[str, str, float]
 
 
-class _Kept:
-    """An endpoint, how many requests are under way there, and since when there is none."""
-
-    __slots__ = ("endpoint", "idle_since", "users")
-
-    def __init__(self, endpoint: Endpoint) -> None:
-        self.endpoint = endpoint
-        self.users = 0
-        self.idle_since = 0.0
-
-
 class Endpoints:
     """One endpoint for each base URL, proxy and connect timeout.
 
@@ -46,8 +35,8 @@ class Endpoints:
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = environ
-        self._busy: dict[Key, _Kept] = {}
-        self._idle: OrderedDict[Key, _Kept] = OrderedDict()
+        self._busy: dict[Key, Endpoint] = {}
+        self._idle: OrderedDict[Key, Endpoint] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._busy) + len(self._idle)
@@ -56,31 +45,31 @@ class Endpoints:
     def lease(self, api_base: str, proxy: str, connect_timeout: float) -> Iterator[Endpoint]:
         """The endpoint of that base URL, which stays open for the block."""
         key = (api_base, proxy, connect_timeout)
-        kept = self._busy.get(key)
-        if kept is None:
-            kept = self._busy[key] = self._idle.pop(key) if key in self._idle else self._new(key)
-        kept.users += 1
+        endpoint = self._busy.get(key)
+        if endpoint is None:
+            endpoint = self._busy[key] = self._idle.pop(key) if key in self._idle else self._new(key)
+        endpoint.users += 1
         try:
-            yield kept.endpoint
+            yield endpoint
         finally:
-            kept.users -= 1
-            if not kept.users and self._busy.get(key) is kept:  # else all were closed meanwhile
+            endpoint.users -= 1
+            if not endpoint.users and self._busy.get(key) is endpoint:  # else all were closed meanwhile
                 del self._busy[key]
-                kept.idle_since = trio.current_time()
-                self._idle[key] = kept
+                endpoint.idle_since = trio.current_time()
+                self._idle[key] = endpoint
                 self._let_go()
 
     def close(self) -> None:
         """Close every connection. Requests that are still under way fail."""
-        for kept in (*self._busy.values(), *self._idle.values()):
-            kept.endpoint.close()
+        for endpoint in (*self._busy.values(), *self._idle.values()):
+            endpoint.close()
         self._busy.clear()
         self._idle.clear()
 
-    def _new(self, key: Key) -> _Kept:
+    def _new(self, key: Key) -> Endpoint:
         from .client import Endpoint  # brings httpx along, which runs without models can do without
 
-        return _Kept(Endpoint(*key, self._environ))
+        return Endpoint(*key, self._environ)
 
     def _let_go(self) -> None:
         before = trio.current_time() - IDLE
@@ -89,4 +78,4 @@ class Endpoints:
             if len(self._idle) <= MOST_IDLE and oldest.idle_since > before:
                 return
             del self._idle[key]
-            oldest.endpoint.close()
+            oldest.close()
