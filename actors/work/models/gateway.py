@@ -13,6 +13,7 @@ import math
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass
 from itertools import count
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
@@ -165,10 +166,8 @@ class Gateway:
             return self._dry(me, request, on_delta)
         target = self.catalog.target(request.model or self.choice().model)
         self._calls += 1
-        call = _Call(me, f"llm-{self._calls}", target, target.complete(request, self._settings), on_delta, on_usage)
-        call.need_text = need_text
-        if request.stream is None and not self._settings.stream:
-            call.stream = False
+        asked, id = target.complete(request, self._settings), f"llm-{self._calls}"
+        call = _Call(me, id, target, asked, on_delta, on_usage, need_text, self._settings.stream)
         try:
             with _NOTHING if deadline == math.inf else trio.move_on_at(deadline):  # a scope costs a kilobyte
                 return await retried(
@@ -230,32 +229,27 @@ class Gateway:
         return limit
 
 
+@dataclass(eq=False)
 class _Call:
-    def __init__(
-        self,
-        me: Emitter,
-        call_id: str,
-        target: Target,
-        request: ChatRequest,
-        on_delta: OnDelta | None,
-        on_usage: OnUsage | None,
-    ) -> None:
-        wanted = on_delta is not None if request.stream is None else request.stream
-        self.target = target
-        self.request = request
-        able = not target.model.no_stream and (target.codec.streams_tools or not request.tools)
+    me: Emitter
+    id: str
+    target: Target
+    request: ChatRequest
+    on_delta: OnDelta | None
+    on_usage: OnUsage | None
+    need_text: bool
+    may_stream: bool
+
+    def __post_init__(self) -> None:
+        wanted = self.on_delta is not None and self.may_stream if self.request.stream is None else self.request.stream
+        able = not self.target.model.no_stream and (self.target.codec.streams_tools or not self.request.tools)
         self.stream = wanted and able
-        self._me = me
-        self._id = call_id
-        self._on_delta = on_delta
-        self._on_usage = on_usage
         self._heard = False
         self._asked = False
         self._began = 0.0
-        self.need_text = False
 
     def emit(self, data: events.EventData) -> None:
-        self._me.emit(data, id=self._id)
+        self.me.emit(data, id=self.id)
 
     def send(self, endpoint: Endpoint, headers: Mapping[str, str], attempt: int) -> Coroutine[Any, Any, ChatReply]:
         self._begins(attempt)
@@ -283,13 +277,13 @@ class _Call:
                 self.emit(events.LlmDelta(text=delta.text))
             elif isinstance(delta, ReasoningDelta):
                 self.emit(events.LlmReasoning(text=delta.text))
-        if self._on_delta is not None:
-            self._on_delta(delta)
+        if self.on_delta is not None:
+            self.on_delta(delta)
 
     def will_retry(self, attempt: int, wait: float, error: ModelError) -> None:
         self.emit(events.LlmRetry(model=self.target.id, attempt=attempt, wait=wait, error=str(error)))
-        if self._heard and self._on_delta is not None:
-            self._on_delta(Restarted())
+        if self._heard and self.on_delta is not None:
+            self.on_delta(Restarted())
         self._heard = False
 
     def gives_up(self, error: CallboardError) -> None:
@@ -307,7 +301,7 @@ class _Call:
                 cached_tokens=reply.usage.cached_tokens,
             )
         )
-        totals = self._on_usage(reply.model, reply.usage, reply.cost) if self._on_usage is not None else None
+        totals = self.on_usage(reply.model, reply.usage, reply.cost) if self.on_usage is not None else None
         if totals is not None:
             self.emit(totals)
         if not self.need_text or reply.text.strip():

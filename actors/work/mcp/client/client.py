@@ -47,7 +47,6 @@ T = TypeVar("T")
 class _Result(msgspec.Struct, frozen=True, rename="camel"):
     """What tells a result that asks back."""
 
-    result_type: str = model.COMPLETE
     input_requests: dict[str, Asked] = {}
     request_state: str | None = None
 

@@ -9,13 +9,16 @@ acknowledgement may grow old unnoticed, so the client waits for that.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Never, Protocol, final
+from typing import TYPE_CHECKING, Never, final
 
 import trio
 
 from .....protocol.errors import HttpRefused, McpError, McpLost
 from .....supervisors import Actor, Backoff, Ref
-from ..links.link import Json, Link
+from ..links.link import Json
+
+if TYPE_CHECKING:
+    from .client import McpClient
 
 _UPDATED = "notifications/resources/updated"
 CHANGES = {f"notifications/{kind}/list_changed": kind for kind in ("tools", "resources", "prompts")} | {_UPDATED: ""}
@@ -31,18 +34,11 @@ BACKOFF = Backoff(first=1.0, most=AT_MOST, jitter=0.0)
 """Before a subscription that the server ended is made anew, until one lasts."""
 
 
-class _Listens(Protocol):
-    link: Link
-    capabilities: dict[str, Json]
-
-    async def listen(self, wanted: Mapping[str, Json]) -> None: ...
-
-
 @final
 class Listening:
     """Of one connection. `on_change` gets `tools`, `resources`, `prompts`, or the URI of a resource."""
 
-    def __init__(self, client: _Listens, me: Actor, on_change: Callable[[str], None] | None) -> None:
+    def __init__(self, client: McpClient, me: Actor, on_change: Callable[[str], None] | None) -> None:
         self._client = client
         self._me = me
         self._on_change = on_change

@@ -222,7 +222,8 @@ class StdioLink:
             for line in lines.feed(data):
                 self._take(line)
             if lines.endless:
-                self._flooded(lines.beginning)
+                what = "writes a line without an end to its stdout, where each message ends with a newline"
+                self._lose(f"{what} ({_quoted(lines.beginning)})", self.process.stderr_tail)
             turn -= 1
             if not turn:
                 turn = TURN
@@ -294,10 +295,6 @@ class StdioLink:
         elif (waiting := self._pop(line.id)) is not None:
             what = f"MCP server '{self._server.name}' answered {texts.described(waiting.outgoing)} with {size}"
             trio.lowlevel.reschedule(waiting.task, outcome.Error(McpError(what)))
-
-    def _flooded(self, begins: bytes) -> None:
-        what = f"writes a line without an end to its stdout, where each message ends with a newline ({_quoted(begins)})"
-        self._lose(what, self.process.stderr_tail)
 
     # --- its end ----------------------------------------------------------------------------------------------
 
