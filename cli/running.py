@@ -21,9 +21,9 @@ from .. import Agent, Root
 from ..actors.io.last_reply import keep_reply
 from ..actors.io.lines import from_any_thread
 from ..actors.runs.begin import perform
+from ..actors.runs.checks import KnownServers
 from ..actors.runs.execution import INTERRUPTED
 from ..actors.runs.hooks import Hooks
-from ..actors.runs.tool_checks import KnownServers
 from ..protocol.chat import Turn
 from ..protocol.errors import CallboardError, ConfigError, NobodyToAsk, ShuttingDown, UsageError
 from ..protocol.events import Event, RunStarted

@@ -15,8 +15,8 @@ from typing import Any
 from .. import GraphAgent, LoopAgent
 from ..actors.io.directories import config_dir as configured
 from ..actors.io.settings import load_settings
+from ..actors.runs.checks import KnownServers
 from ..actors.runs.target import load_agent
-from ..actors.runs.tool_checks import KnownServers
 from ..actors.work.tools.permissions import Permissions
 from ..actors.work.tools.registry import ENDINGS, Shelf, ToolOptions, agent_file
 from ..actors.work.tools.tool import Tool

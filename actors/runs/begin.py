@@ -14,6 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from ...protocol.agent import Agent
 from ...protocol.errors import ConfigError, UsageError
 from ...protocol.events import RunStarted
@@ -26,6 +28,7 @@ from ..work.meter import Meter
 from ..work.tools.permissions import Permissions
 from ..work.tools.registry import ToolOptions
 from .attachments import attached
+from .checks import check_user
 from .children import Children
 from .execution import Answers, Execution
 from .hooks import Hooks
@@ -33,10 +36,10 @@ from .prepared import Input, Prepared
 from .root import Root
 from .saved import Saved
 from .target import GraphAgent, Loaded, LoopAgent, WorkflowAgent
-from .tool_checks import check_user
 
 if TYPE_CHECKING:
     from ..work.knowledge.of_run import RunKnowledge
+    from ..work.knowledge.recipe import Recipe
 
 _DIALECTS = {GraphAgent: "graph", LoopAgent: "agent", WorkflowAgent: "workflow"}
 
@@ -82,7 +85,7 @@ def begin(request: RunRequest, hooks: Hooks, root: Root) -> Execution:
         root,
         prepared,
         context,
-        input=input if saved is None else input.working_in(saved.workspace),
+        input=input if saved is None else msgspec.structs.replace(input, workspace=saved.workspace),
         answers=Answers(request.answers),
         saved=saved,
         history=History(request.history, hooks.on_history, request.overrides, hooks.todos),
@@ -182,18 +185,19 @@ def _input(request: RunRequest, root: Root) -> Input:
         from ..work.knowledge.attached import check
 
         check(request.files, root.settings.document_loaders)
-    input = Input(
+    recipes: tuple[Recipe, ...] = ()
+    if request.knowledge:
+        from ..work.knowledge.registry import named
+
+        recipes = tuple(named(name, root.config_dir) for name in request.knowledge)
+    return Input(
         prompt=request.prompt,
         state=request.state,
+        recipes=recipes,
         files=request.files,
-        attachments=attached(request.attach) if request.attach else (),
+        attachments=attached(request.attach),
         parts=request.parts,
     )
-    if not request.knowledge:
-        return input
-    from ..work.knowledge.registry import named
-
-    return input.looked_up_in(named(name, root.config_dir) for name in request.knowledge)
 
 
 def _problems(agent: Loaded, prepared: Prepared, hooks: Hooks, root: Root, allow: Sequence[str]) -> tuple[Problem, ...]:

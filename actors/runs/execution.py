@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import trio
@@ -65,72 +66,56 @@ class Answers:
         return words + [str(answer) for answer in self._in_order]
 
 
+@dataclass(eq=False)
 class Execution:
     """One run under way."""
 
-    def __init__(
-        self,
-        id: str,
-        root: Root,
-        prepared: Prepared,
-        context: RunContext,
-        *,
-        input: Input,
-        answers: Answers,
-        saved: Saved | None,
-        history: History,
-        started: RunStarted,
-        problems: tuple[Problem, ...],
-    ) -> None:
-        self.id = id
-        self._root = root
-        self._prepared = prepared
-        self._context = context
-        self._input = input
-        self._answers = answers
-        self._saved = saved
-        self._history = history
-        self._started = started
-        self._problems = problems
-        self._result = prepared.new_result()
+    id: str
+    root: Root
+    prepared: Prepared
+    context: RunContext
+    input: Input
+    answers: Answers
+    saved: Saved | None
+    history: History
+    started: RunStarted
+    problems: tuple[Problem, ...]
+
+    def __post_init__(self) -> None:
+        self._result = self.prepared.new_result()
         self._record = Record()
 
     async def run(self, on_event: Callable[[Event], None] | None) -> Outcome:
         """Start the run's actor, wait for its end, tell it once."""
-        bus, top = self._root.bus, self._root.kernel.actor
+        bus, top = self.root.bus, self.root.kernel.actor
         stream = bus.open(self.id)
-        saves = None if self._saved is None else self._saved.on_event
+        saves = None if self.saved is None else self.saved.on_event
         try:
             with _heard_by(stream, on_event), _heard_by(stream, saves):
                 actor = top.adopt(self._play, (), name=self.id, bond="watched", stream=stream)
-                actor.policy = self._answers.policy
-                actor.emit(self._started)
-                for problem in self._problems:
+                actor.policy = self.answers.policy
+                actor.emit(self.started)
+                for problem in self.problems:
                     actor.emit(Warned(code=problem.code, message=str(problem), node=problem.node))
                 actor.launch()
                 try:
                     end = await actor.wait_over()
                 except trio.Cancelled:
                     actor.interrupt()
-                    with self._root.kernel.shield(actor.time_to_end()):
+                    with self.root.kernel.shield(actor.time_to_end()):
                         await actor.wait_over()
                     self._tell(actor, "cancelled", None)
                     raise
                 return self._close(actor, end)
         finally:
-            self._root.end_run(self.id)
+            self.root.end_run(self.id)
             bus.close(stream)
 
     async def _play(self, me: Actor) -> None:
         """Body of the run's actor."""
-        seconds = self._context.meter.limits.timeout
-        playing = self._prepared.play(
-            me,
-            self._input,
-            self._context,
-            result=self._result,
-            record=self._record,
-            history=self._history,
+        seconds = self.context.meter.limits.timeout
+        playing = self.prepared.play(
+            me, self.input, self.context, result=self._result, record=self._record, history=self.history
         )
         if seconds is None:
             await playing
@@ -149,8 +134,8 @@ class Execution:
         failures = self._record.failures
         if error is not None:
             return self._tell(actor, "failed", ended_with(failures, error))
-        if self._answers.left:
-            text = "answers that no question asked for: " + ", ".join(self._answers.left)
+        if self.answers.left:
+            text = "answers that no question asked for: " + ", ".join(self.answers.left)
             actor.emit(Warned(code="answers_left", message=text))
         return self._tell(actor, "failed" if failures else "done", ended_with(failures, None), self._result.output)
 
@@ -158,7 +143,7 @@ class Execution:
         result = self._result
         code = 0 if error is None else error.exit_code
         if status == "cancelled":
-            signal = self._root.kernel.signal
+            signal = self.root.kernel.signal
             code = INTERRUPTED if signal is None else 128 + signal
         final, leftover, outputs = _messages(result)
         outcome = Outcome(
@@ -168,9 +153,9 @@ class Execution:
             state=result.state,
             order=result.order,
             nodes=result.nodes,
-            usage=self._context.meter.models,
-            turns=self._context.meter.turns,
-            tool_calls=self._context.meter.tool_calls,
+            usage=self.context.meter.models,
+            turns=self.context.meter.turns,
+            tool_calls=self.context.meter.tool_calls,
             children=self._record.children,
             final_messages=final,
             leftover=leftover,
@@ -178,14 +163,14 @@ class Execution:
             error=None if error is None else ErrorReport.of(error),
             exit_code=code,
         )
-        if self._saved is not None:
-            self._saved.keep(outcome, outputs)
-            _unsaved(outcome, self._saved)
+        if self.saved is not None:
+            self.saved.keep(outcome, outputs)
+            _unsaved(outcome, self.saved)
         if actor.stream.heard:
             actor.emit(_ENDS[status](outcome=outcome.to_wire()))
-        if self._saved is not None:
-            self._saved.close()
-            _unsaved(outcome, self._saved)
+        if self.saved is not None:
+            self.saved.close()
+            _unsaved(outcome, self.saved)
         return outcome
 
 

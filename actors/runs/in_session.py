@@ -12,6 +12,7 @@ import trio
 from ...protocol.agent import Agent
 from ...protocol.chat import Turn as Said
 from ...protocol.errors import CallboardError, ShuttingDown, UsageError
+from ...protocol.mcp.config import split
 from ...protocol.outcome import Outcome
 from ...protocol.requests import RunRequest
 from ...protocol.session import Session
@@ -19,7 +20,6 @@ from ...protocol.session_turns import messages_of, system_of
 from .begin import perform
 from .hooks import NO_HOOKS, Hooks
 from .sessions.names import as_id
-from .sessions.own import sampled, with_session
 from .sessions.summary import automatic_alias, compressed, first_words, threshold_of, titled, too_long
 from .sessions.turn import Turn
 from .target import GraphAgent, Loaded, LoopAgent, WorkflowAgent
@@ -27,10 +27,14 @@ from .trace_context import conversation
 
 if TYPE_CHECKING:
     from ...protocol.control.caller import Caller
+    from ...protocol.settings import Settings
     from .root import Root
     from .sessions.store import Stored
 
 FORGET_WITHIN = 2.0
+
+_SAMPLING = ("temperature", "top_p")
+_GOING_ON = ("auto_continue", "max_auto_continues", "inject_todo_instructions", "continuation_prompt")
 
 
 class Act(msgspec.Struct, frozen=True, kw_only=True):
@@ -236,6 +240,27 @@ async def _target(root: Root, turn: Turn, request: RunRequest, hooks: Hooks) -> 
     if isinstance(loaded, LoopAgent):
         return msgspec.structs.replace(loaded, agent=sampled(loaded.agent, session))
     return loaded
+
+
+def sampled(agent: Agent, session: Session) -> Agent:
+    """The agent, with the session's `temperature` and `top_p`."""
+    chosen = {key: value for key in _SAMPLING if (value := getattr(session, key)) is not None}
+    return msgspec.structs.replace(agent, **chosen) if chosen else agent
+
+
+def with_session(agent: Agent, session: Session, settings: Settings) -> Agent:
+    """An agent without a file: what it may call, and whether it goes on by itself; the settings say the latter, too."""
+    chosen = {}
+    for key in _GOING_ON:
+        own, of_settings = getattr(session, key), settings.other.get(key)
+        value = own if own is not None else of_settings
+        if value is not None:
+            chosen[key] = value
+    if session.enabled_tools is not None and not agent.global_tools:
+        chosen["global_tools"] = tuple(split(session.enabled_tools))
+    if session.enabled_mcp_servers is not None and not agent.mcp_servers and settings.mcp_server_support:
+        chosen["mcp_servers"] = tuple(split(session.enabled_mcp_servers))
+    return sampled(msgspec.structs.replace(agent, **chosen), session)
 
 
 def variables_of(target: Loaded | Agent, turn: Turn, given: Mapping[str, str]) -> dict[str, str]:

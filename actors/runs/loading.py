@@ -20,10 +20,10 @@ from ...protocol.requests import RunRequest
 from ..engine.graph.compat import MODES
 from ..io.stamps import Stamp, recorded, settled, unchanged
 from ..work.tools.registry import Shelf
+from .checks import check_listed
 from .finding import find
 from .hooks import Hooks
 from .target import Loaded, LoopAgent, WorkflowAgent, read
-from .tool_checks import check_listed
 
 MOST = 512
 """Targets that are kept."""

@@ -6,7 +6,7 @@ The same for the agent that the user named and for those that other agents call 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,14 +67,6 @@ class Input(msgspec.Struct, frozen=True, kw_only=True):
     attachments: tuple[Path, ...] = ()
     parts: tuple[Part, ...] = ()
     workspace: Path | None = None
-
-    def looked_up_in(self, recipes: Iterable[Recipe]) -> Input:
-        """The same with these knowledge bases."""
-        return msgspec.structs.replace(self, recipes=tuple(recipes))
-
-    def working_in(self, workspace: Path) -> Input:
-        """The same with this directory for python nodes."""
-        return msgspec.structs.replace(self, workspace=workspace)
 
 
 class Prepared:

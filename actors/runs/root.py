@@ -162,29 +162,23 @@ class Root:
     @property
     def mcp(self) -> McpServers:
         """The MCP servers of `mcp.json`, which is read when this is first asked for; they end with the kernel."""
-        if self._mcp is None:
-            with self._opening:  # threads that load targets ask for them, too
-                return self._mcp_servers()
-        return self._mcp
+        with self._opening:  # threads that load targets ask for them, too
+            if self._mcp is None:
+                from ..work.mcp.client.connect import Abilities
+                from ..work.mcp.files import load_mcp
+                from ..work.mcp.pool.servers import McpServers
 
-    def _mcp_servers(self) -> McpServers:
-        if self._mcp is not None:
-            return self._mcp
-        from ..work.mcp.client.connect import Abilities
-        from ..work.mcp.files import load_mcp
-        from ..work.mcp.pool.servers import McpServers
-
-        self._mcp = McpServers(
-            self.kernel,
-            load_mcp(self.config_dir),
-            environ=os.environ,
-            cache=cache_dir(os.environ),
-            secrets=os.environ,
-            abilities=Abilities(elicitation=True, sampling=True),
-            settings=self.settings.mcp_pool,
-            serving=self._serving,
-            read_again=lambda: load_mcp(self.config_dir),
-        )
+                self._mcp = McpServers(
+                    self.kernel,
+                    load_mcp(self.config_dir),
+                    environ=os.environ,
+                    cache=cache_dir(os.environ),
+                    secrets=os.environ,
+                    abilities=Abilities(elicitation=True, sampling=True),
+                    settings=self.settings.mcp_pool,
+                    serving=self._serving,
+                    read_again=lambda: load_mcp(self.config_dir),
+                )
         return self._mcp
 
     @property

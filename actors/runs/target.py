@@ -21,10 +21,8 @@ from ..engine.graph.findings import Surroundings
 from ..engine.graph.validate import check_draft, failure_text
 from ..io.directories import config_dir as configured
 from ..work.tools.registry import Shelf
-from .document_checks import check_documents
+from .checks import KnownModels, KnownServers, check_documents, check_listed, check_models, own_tools, shelf_of
 from .finding import Found, agents_near, find, text_of_problems
-from .model_checks import KnownModels, check_models
-from .tool_checks import KnownServers, check_listed, own_tools, shelf_of
 
 if TYPE_CHECKING:
     from ...protocol.workflow import Workflow
@@ -259,7 +257,7 @@ def _check(
         around = Surroundings(
             directory=found.directory,
             agents=near,
-            models=None if known is None else known.chat,
+            models=None if known is None else known.why_not,
             own_tools=own,
             spelled_out=shelf.spelled_out,
             servers=servers,

@@ -13,14 +13,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, final
 
+import msgspec
 import trio
 
 from ....protocol.errors import ActorDead, CallboardError, Conflict
 from ....protocol.session import Session
 from .access import claim
-from .actor import LiveSession, Loan, TakeTurn
 from .export import Form, exported
 from .store import SessionMeta, SessionStore, Stored
 from .turn import Turn
@@ -29,12 +29,14 @@ if TYPE_CHECKING:
     from ....protocol.control.caller import Caller
     from ....supervisors import Actor
     from .disk.files import Lock
-    from .services import Services
+    from .summary import Services
 
 T = TypeVar("T")
 SAVE_WITHIN = 5.0
 """Seconds for a session to be written when its turn was interrupted."""
 _LOOK_AGAIN = 0.05
+IDLE = 300.0
+"""Seconds after which an unused session is forgotten; its file stays."""
 
 
 class Sessions:
@@ -307,6 +309,64 @@ class Sessions:
 def forget_all(session: Session) -> None:
     """Forget all that was said in it."""
     session.messages, session.compressed_messages, session.data_urls, session.todo = [], [], {}, None
+
+
+class TakeTurn(msgspec.Struct, frozen=True, tag="take-turn"):
+    """Asked for a turn; the answer, which comes when it is one's turn, is a `Loan`."""
+
+
+@final
+class Loan:
+    """The right to work with a session.
+
+    Attributes:
+        known: the session as the last holder left it; None before the first.
+    """
+
+    def __init__(self, known: Stored | None) -> None:
+        self.known = known
+        self._back = trio.Event()
+
+    def give_back(self) -> None:
+        """Let the next one have it."""
+        self._back.set()
+
+    async def returned(self) -> None:
+        """Wait until it is given back."""
+        await self._back.wait()
+
+
+@final
+class LiveSession:
+    """Body of a session's actor: it gives out turns, one at a time, in the order of the requests.
+
+    So two writers of one process never meet; the lock keeps out other processes (see `disk.files`).
+
+    Attributes:
+        busy: whether the turn is taken.
+    """
+
+    def __init__(self) -> None:
+        self.busy = False
+        self._known: Stored | None = None
+
+    async def __call__(self, me: Actor) -> None:
+        while True:
+            with trio.move_on_after(IDLE) as patience:
+                await me.receive()
+            if patience.cancelled_caught:
+                return
+            request = me.take_request()
+            if not request.waits:
+                continue  # who asked has gone meanwhile
+            loan = Loan(self._known)
+            self.busy = True
+            try:
+                request.reply(loan)
+                await loan.returned()
+                self._known = loan.known
+            finally:
+                self.busy = False
 
 
 async def _keep_house(me: Actor) -> None:

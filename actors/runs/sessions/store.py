@@ -25,12 +25,19 @@ from ....protocol.errors import Conflict, InvalidFile, NotFound, UsageError
 from ....protocol.problems import did_you_mean
 from ....protocol.session import Session, read_session, write_session
 from .access import check_read, claim, new_meta
-from .disk.catalog import alias_of, aliases_of, id_of, is_there, migrate, pointed
+from .disk.catalog import (
+    alias_of,
+    alias_of_legacy,
+    aliases_of,
+    id_of,
+    is_there,
+    legacy_sessions,
+    migrate,
+    pointed,
+)
 from .disk.files import Lock, holder, private, stamp, sweep, telling, text_of, try_lock, wait_lock, write_whole
-from .disk.legacy import alias_of_legacy, legacy_sessions
-from .disk.listing import listed
 from .disk.places import Scope, all_scopes, scope_of
-from .disk.stored import SessionMeta, Stored, meta_of
+from .disk.stored import SessionMeta, Stored, listed, meta_of
 from .names import as_id, checked_alias, new_id
 
 if TYPE_CHECKING:

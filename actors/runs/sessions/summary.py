@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import unicodedata
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
 from ....protocol.chat import ChatRequest, UserTurn, text_of
 from ....protocol.errors import CallboardError, ShuttingDown
@@ -17,7 +18,8 @@ from ...work.tools.tool import shortened
 
 if TYPE_CHECKING:
     from ....protocol.settings import Settings
-    from .services import Services
+    from ....supervisors import Root as Kernel
+    from ...work.models.gateway import Gateway
 
 THRESHOLD = 4000
 """Tokens from which on a session is shortened, where neither it, its agent nor the settings say a number (Loki's)."""
@@ -33,6 +35,21 @@ lower case. Only the title, no quotes, no full stop. The conversation is materia
 _READ = 400_000
 _GLANCE = 4_000
 _WORDS = 8
+
+
+class Services(Protocol):
+    """What sessions use of their process; the root has it, and makes the sessions, which need not know the root.
+
+    Attributes:
+        config_dir: where sessions are kept.
+        settings: how they are shortened and named.
+        kernel: under which their actors live. gateway: to the models that summarise.
+    """
+
+    config_dir: Path
+    settings: Settings
+    kernel: Kernel
+    gateway: Gateway
 
 
 def threshold_of(session: Session, of_agent: int | None, settings: Settings) -> int:

@@ -1,21 +1,32 @@
-"""Checks the tools that an agent's file lists, and the agent's own tools file."""
+"""Checks what an agent's file names: tools and the agent's own tools file, MCP servers, documents, models.
+
+Missing keys and weights of models are no error of the file: the run reports them.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 from ...protocol.agent import Agent
-from ...protocol.errors import ConfigError, InvalidFile
-from ...protocol.graph.model import AgentNode, Graph
+from ...protocol.errors import CallboardError, ConfigError, CredentialsError, InvalidFile
+from ...protocol.graph.model import AgentNode, Graph, RagNode
 from ...protocol.mcp.config import WHOLE, McpConfig, spelled_out
 from ...protocol.permissions import denies
 from ...protocol.problems import Problem, did_you_mean
 from ...protocol.settings import Settings
+from ...protocol.tree import Path as Keys
 from ..io.settings import load_settings
+from ..io.stamps import look
 from ..work.tools.registry import Shelf, agent_file, read_tool_file
+
+if TYPE_CHECKING:
+    from ..work.models.catalog import Task
 
 
 def own_tools(directory: Path) -> tuple[list[str], list[Problem]]:
@@ -180,3 +191,97 @@ def shelf_of(base: Path) -> Shelf:
     except ConfigError:
         settings = Settings()  # the run will say so
     return Shelf(base, settings, os.environ)
+
+
+_ELSEWHERE = re.compile(r"[*?\[{:;]")
+"""In globs, pages, loaders, and several paths in one line: what they name is known when they are looked at."""
+
+
+def check_documents(agent: Agent | Graph, directory: Path) -> list[Problem]:
+    """A warning for every file and directory among its documents that is not there.
+
+    Args:
+        directory: what relative paths are relative to.
+    """
+    if isinstance(agent, Agent):
+        return _missing(agent, agent.documents, ("documents",), directory)
+    nodes = [node for node in agent.nodes.values() if isinstance(node, RagNode)]
+    found = (_missing(agent, node.documents, ("nodes", node.id, "documents"), directory, node.id) for node in nodes)
+    return [problem for each in found for problem in each]
+
+
+def _missing(
+    agent: Agent | Graph, documents: tuple[str, ...], keys: Keys, directory: Path, node: str | None = None
+) -> list[Problem]:
+    problems = []
+    for number, document in enumerate(documents):
+        if _ELSEWHERE.search(document):
+            continue
+        try:
+            path = directory / Path(document).expanduser()
+            if look(path).exists():
+                continue
+            near = [entry.name for entry in look(path.parent).iterdir()] if path.parent.is_dir() else []
+        except (OSError, RuntimeError):  # it can't be looked at: what reads it says why
+            continue
+        problems.append(
+            agent.source.problem(
+                "warning",
+                "missing_document",
+                f"there is no '{document}' to look things up in",
+                (*keys, number),
+                node=node,
+                expected=f"a file or directory in {directory}",
+                hint=did_you_mean(path.name, near) or "paths are relative to the agent's directory.",
+            )
+        )
+    return problems
+
+
+class KnownModels:
+    """The models that settings and environment give."""
+
+    def __init__(self, settings: Settings) -> None:
+        from ..work.models.catalog import Catalog
+
+        self._catalog = Catalog(settings, os.environ)
+
+    def why_not(self, model: str, task: Task | Literal["chat"] = "chat") -> str | None:
+        """How to mend it that no model for this task has this id; None if one has."""
+        try:
+            with suppress(CredentialsError):
+                self._catalog.named(model) if task == "chat" else self._catalog.access(model, task)
+        except CallboardError as error:
+            return f"{_SAID.sub('', str(error))}."
+        return None
+
+
+_SAID = re.compile(r"^unknown \w+ model '[^']*'[:;] ")
+"""What the problem says already."""
+
+
+def check_models(thing: Agent | Graph, known: KnownModels) -> list[Problem]:
+    """An error for every id that means no model. The chat models of graphs are seen to by the check of graphs."""
+    named: list[tuple[Keys, str | None, str | None, Task | Literal["chat"]]] = []
+    if isinstance(thing, Agent):
+        named += [(("model",), None, thing.model, "chat")]
+        named += [(("summarization_model",), None, thing.summarization_model, "chat")]
+    else:
+        for node in thing.nodes.values():
+            if isinstance(node, RagNode):
+                path = ("nodes", node.id)
+                named += [((*path, "embedding_model"), node.id, node.embedding_model, "embedding")]
+                named += [((*path, "reranker_model"), node.id, node.reranker_model, "reranker")]
+    return [
+        thing.source.problem(
+            "error",
+            "unknown_model",
+            f"unknown model '{model}'",
+            keys,
+            node=node_id,
+            expected="client:model, with a client that is configured",
+            hint=hint,
+        )
+        for keys, node_id, model, task in named
+        if model and (hint := known.why_not(model, task)) is not None
+    ]
