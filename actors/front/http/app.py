@@ -19,10 +19,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ....protocol.errors import CallboardError, UsageError
 from ...runs.trace_context import continue_trace
-from .call import Api, Call
+from .call import Api, Call, Route
 from .errors import CODES, BodyTooSlow, Watched, WrongMedia, refusal, told
 from .routes import routes
-from .table import Route
 
 log = logging.getLogger("callboard.http")
 

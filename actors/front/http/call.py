@@ -1,23 +1,29 @@
-"""One request as its handler sees it, and what all handlers share."""
+"""One request as its handler sees it, what all handlers share, and the description of a route."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import ASGIApp
 
 from ....protocol.control.caller import Caller
 from ....protocol.errors import UsageError
-from .shapes.client_tools import Remembered
+from ..access.scopes import Rule
+from .shapes.conversation import Remembered
 
 if TYPE_CHECKING:
     from ...runs.root import Root
     from ..control.hub import Hub
     from ..metrics import Metrics
     from .health import Health
+
+
+SSE = "text/event-stream"
 
 
 @dataclass(frozen=True)
@@ -85,3 +91,58 @@ class Call:
 def reply(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     """A reply in JSON."""
     return Response(msgspec.json.encode(value), status, headers, "application/json")
+
+
+Handler = Callable[..., Awaitable[ASGIApp]]
+"""Gets the `Call`, then what was decoded of the query and of the body, where the route has them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Route:
+    """One thing that can be asked for.
+
+    Attributes:
+        method, path: parts of the path in braces.
+        rule: what a caller needs for it.
+        handler: see `Handler`.
+        summary: one line for the document.
+        tag: under which the document lists it.
+        query, body: structs that are decoded and checked before the handler is called; `optional_body` may be missing.
+        gives: type of the JSON reply; None for another kind, or none at all.
+        status: of a success.
+        media: kinds of reply beside JSON.
+        errors: statuses of its own; those that any route may have are added to them.
+        resumes: whether `Last-Event-ID` is heeded.
+    """
+
+    method: str
+    path: str
+    rule: Rule
+    handler: Handler
+    summary: str
+    tag: str
+    query: type | None = None
+    body: type | None = None
+    optional_body: bool = False
+    gives: Any = None
+    status: int = 200
+    media: tuple[str, ...] = ()
+    errors: tuple[int, ...] = ()
+    resumes: bool = False
+
+
+def route(method: str, path: str, rule: Rule, summary: str = "", **more: Any) -> Callable[[Handler], Route]:
+    """Makes a route of its handler. What the handler is called with, its parameters `query` and `body` say.
+
+    Args:
+        summary: by default the handler's docstring.
+        more: other attributes of `Route`.
+    """
+
+    def of(handler: Handler) -> Route:
+        taken = get_type_hints(handler)
+        text = summary or (handler.__doc__ or "").removesuffix(".")
+        query, body = taken.get("query"), taken.get("body")
+        return Route(method=method, path=path, rule=rule, handler=handler, summary=text, query=query, body=body, **more)
+
+    return of

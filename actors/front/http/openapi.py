@@ -8,8 +8,9 @@ from typing import Any
 
 import msgspec
 
+from ....protocol.version import VERSION
+from .call import SSE, Route
 from .errors import ErrorBody
-from .table import SSE, Route
 
 Json = Any
 
@@ -43,8 +44,6 @@ SAID = {
 
 def document_of(routes: Sequence[Route]) -> Json:
     """All of it."""
-    from importlib.metadata import version
-
     described = [route for route in routes if route.tag != "page"]
     types = [kind for route in described for kind in (route.body, route.gives) if kind not in (None, dict)]
     schemas, components = msgspec.json.schema_components(
@@ -57,7 +56,7 @@ def document_of(routes: Sequence[Route]) -> Json:
         paths.setdefault(shown, {})[route.method.lower()] = _operation(route, by_type, schemas[-1])
     return {
         "openapi": "3.1.0",
-        "info": {"title": "Callboard", "version": version("callboard")},
+        "info": {"title": "Callboard", "version": VERSION},
         "paths": paths,
         "components": {
             "schemas": components,

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Self, TypeVar
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Protocol, Self, TypeVar
 
+import msgspec
 import trio
 from starlette.types import Receive, Scope, Send
 
 from ....protocol.control.caller import LOCAL
 from ....protocol.control.things import RunInfo
 from ....protocol.errors import CallboardError
-from ...io.http.sse import HEADERS, PING, PING_EVERY
-from .call import Call
+from ...io.http.sse import HEADERS, PING, PING_EVERY, event
+from .call import Call, reply
 
 END_WITHIN = 2.0
 """Seconds that a run has to end in whose client has left."""
@@ -69,7 +70,7 @@ class EventStream:
         tell: says all there is to say; it is cancelled when the client leaves.
     """
 
-    def __init__(self, tell: Callable[[Say], Awaitable[None]]) -> None:
+    def __init__(self, tell: Callable[[Say], Awaitable[object]]) -> None:
         self._tell = tell
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -149,3 +150,44 @@ class Failed(CallboardError):
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
         self.code = code
+
+
+class Told(Protocol):
+    """What has become of a run: the reply, or what it failed with, `code` and `message`."""
+
+    error: tuple[str, str] | None
+
+    @property
+    def reply(self) -> Any: ...
+
+
+def run_and_reply(
+    call: Call,
+    start: Callable[[], Awaitable[RunInfo]],
+    tell: Callable[[RunInfo, Say], Awaitable[Told]],
+    *,
+    streams: bool,
+) -> Performed:
+    """A reply that is a run: as a stream of what `tell` says of it, or as the reply that this comes to."""
+
+    async def unsaid(_: bytes) -> None:
+        pass
+
+    async def perform(send: Send) -> None:
+        async with Running(call, start) as running:
+            if streams:
+                await EventStream(lambda say: tell(running.info, say)).run(send)
+                return
+            told = await tell(running.info, unsaid)
+        if told.error is not None:
+            raise Failed(*told.error)
+        await reply(told.reply)(call.request.scope, call.request.receive, send)
+
+    return Performed(perform)
+
+
+async def say_all(say: Say, seq: int, told: Sequence[tuple[str, Any] | dict[str, Any]]) -> None:
+    """What there is to tell of one event, some of it by a name; the last has the event's number."""
+    for number, each in enumerate(told, 1):
+        name, data = each if isinstance(each, tuple) else ("", each)
+        await say(event(msgspec.json.encode(data), name=name, id=seq if number == len(told) else None))

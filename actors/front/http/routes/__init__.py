@@ -11,12 +11,11 @@ from typing import Any
 from starlette.responses import Response
 
 from ...access.scopes import OPEN, Rule
-from ..call import Call, reply
+from ..call import Call, Route, reply, route
 from ..openapi import document_of
-from ..table import Route, route
-from . import about, agui, chat, completions, health, knowledge, mcp, page, questions, runs, sessions
+from . import about, agui, chat, completions, runs, sessions
 
-MODULES = (about, runs, questions, completions, sessions, knowledge, mcp, chat, agui, health, page)
+MODULES = (about, runs, completions, sessions, chat, agui)
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Describes the caller, the server, models, agents and roles."""
+"""Describes the caller, the server, models, agents and roles; for operators health, metrics, MCP servers, knowledge."""
 
 from __future__ import annotations
 
@@ -7,13 +7,40 @@ from functools import partial
 import msgspec
 import trio
 from starlette.responses import Response
+from starlette.types import ASGIApp, Send
 
 from .....protocol.errors import NotFound
-from ...access.scopes import ANYBODY, READ_AGENTS, READ_MODELS
-from ..call import Call, reply
+from .....protocol.version import VERSION
+from .....supervisors import Actor
+from ....work.knowledge.base.model import BuildReport
+from ...access.scopes import (
+    ANYBODY,
+    METRICS,
+    OPEN,
+    READ_AGENTS,
+    READ_MCP,
+    READ_MODELS,
+    REBUILD_KNOWLEDGE,
+    RELOAD_MCP,
+)
+from ...page import HEADERS, asset
+from ..call import Call, reply, route
 from ..errors import NotImplementedYet
-from ..shapes.api import AgentsList, AgentTold, Info, ModelsList, ModelTold, Subject
-from ..table import route
+from ..shapes.api import (
+    AgentsList,
+    AgentTold,
+    Info,
+    McpInfo,
+    ModelsList,
+    ModelTold,
+    RagsList,
+    RagTold,
+    RebuildReply,
+    ReloadBody,
+    ReloadReply,
+    Subject,
+)
+from ..streams import Performed
 from .completions import NO_ROLES
 
 _route = partial(route, tag="about")
@@ -28,15 +55,13 @@ async def check(call: Call) -> Response:
 @_route("GET", "/v1/info", ANYBODY, gives=Info)
 async def info(call: Call) -> Response:
     """What serves, and for how long."""
-    from importlib.metadata import version
-
     under_way = 0
     if call.caller.has("read:runs"):
         under_way = sum(not run.over for run in call.hub.list(call.caller, limit=1_000))
     return reply(
         Info(
             name="callboard",
-            version=version("callboard"),
+            version=VERSION,
             subject=call.caller.subject,
             uptime=trio.current_time() - call.api.started,
             runs=under_way,
@@ -90,3 +115,97 @@ async def _models(call: Call) -> list[ModelTold]:
                 told = {"dialect": target.dialect, "description": target.description}
                 found[id] = ModelTold(id=id, owned_by="callboard", callboard=told)
     return list(found.values())
+
+
+# --- for operators ---------------------------------------------------------------------------------------------
+
+
+@route("GET", "/healthz/live", OPEN, gives=dict, errors=(503,), tag="health")
+async def live(call: Call) -> Response:
+    """Whether it lives."""
+    status, body = call.api.health.live()
+    return reply(body, status)
+
+
+@route("GET", "/healthz/ready", OPEN, gives=dict, errors=(503,), tag="health")
+async def ready(call: Call) -> Response:
+    """Whether it takes work."""
+    status, body = await call.api.health.ready()
+    return reply(body, status)
+
+
+@route("GET", "/metrics", METRICS, media=("text/plain",), tag="health")
+async def metrics(call: Call) -> Response:
+    """Figures for Prometheus."""
+    if call.api.metrics is None:
+        raise NotFound("no figures are kept here")
+    from ...metrics import CONTENT_TYPE
+
+    return Response(call.api.metrics.exposition(), media_type=None, headers={"content-type": CONTENT_TYPE})
+
+
+@route("GET", "/v1/info/mcp", READ_MCP, gives=McpInfo, tag="mcp")
+async def status(call: Call) -> Response:
+    """The MCP servers, and what their pool did so far."""
+    servers = call.hub.mcp_status(call.caller)
+    counters = msgspec.to_builtins(call.api.root.mcp.statistics())
+    return reply(McpInfo(servers=servers, counters=counters))
+
+
+@route("POST", "/v1/mcp/reload", RELOAD_MCP, gives=ReloadReply, optional_body=True, tag="mcp")
+async def reload(call: Call, body: ReloadBody) -> Response:
+    """Read mcp.json again."""
+    return reply(ReloadReply(reloaded=await call.hub.mcp_reload(call.caller, body.server)))
+
+
+@route("GET", "/v1/rags", READ_AGENTS, gives=RagsList, tag="knowledge")
+async def knowledge(call: Call) -> ASGIApp:
+    """Knowledge bases with a name."""
+    from ....work.knowledge.registry import names
+
+    return reply(RagsList(rags=[RagTold(name=name) for name in names(call.api.root.config_dir)]))
+
+
+@route("POST", "/v1/rags/{name}/rebuild", REBUILD_KNOWLEDGE, gives=RebuildReply, errors=(404, 502), tag="knowledge")
+async def rebuild(call: Call) -> ASGIApp:
+    """Build a knowledge base anew."""
+    from ....work.knowledge.registry import named, names
+
+    root, name = call.api.root, call.path("name")
+    if name not in names(root.config_dir):
+        raise NotFound(f"there is no knowledge base '{name[:60]}'; GET /v1/rags lists those there are")
+    recipe = named(name, root.config_dir)
+
+    async def build(me: Actor) -> BuildReport:
+        return await root.knowledge.build(me, recipe, rebuild=True)
+
+    async def perform(send: Send) -> None:
+        ref = root.kernel.spawn(build, name="rebuild", link=False)
+        try:
+            end = await ref.wait()
+        finally:
+            ref.cancel()
+        if end.error is not None:
+            raise end.error
+        counts = {field: getattr(end.value, field) for field in RebuildReply.__struct_fields__ if field != "name"}
+        await reply(RebuildReply(name=name, **counts))(call.request.scope, call.request.receive, send)
+
+    return Performed(perform)
+
+
+# --- the page ----------------------------------------------------------------------------------------------------
+
+
+async def _file(call: Call) -> Response:
+    """A file of the page. It holds no secret: the token comes in the address' fragment, which no server sees."""
+    path = call.request.url.path
+    found = asset(path)
+    if found is None:
+        raise NotFound(f"there is nothing at {path[:200]}")
+    return Response(found.body, headers={**HEADERS, "content-type": found.content_type})
+
+
+page = route("GET", "/", OPEN, "The page", tag="page", media=("text/html",))(_file)
+file = route("GET", "/ui/{path:path}", OPEN, "A file of the page", tag="page", media=("text/html",), errors=(404,))(
+    _file
+)

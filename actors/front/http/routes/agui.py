@@ -9,22 +9,19 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-import msgspec
 import trio
 from starlette.types import ASGIApp, Send
 
 from .....protocol.errors import Conflict, UsageError
 from .....protocol.questions import Question
-from ....io.http.sse import event
 from ...access.scopes import READ_RUNS, START
 from ...control.logs.reading import LoggedEvent
-from ..call import Call
-from ..shapes.agui import Agui, AguiMessage, ResumeEntry, RunAgentInput, Told
+from ..call import SSE, Call, route
+from ..shapes.agui import Agui, AguiMessage, ResumeEntry, RunAgentInput
 from ..shapes.api import TargetQuery
 from ..shapes.conversation import asked
 from ..shapes.openai import ChatMessage
-from ..streams import EventStream, Performed, Running, Say, check_after
-from ..table import SSE, route
+from ..streams import EventStream, Performed, Running, Say, check_after, say_all
 from .chat import begin as begin_chat
 from .chat import target_of
 
@@ -90,9 +87,9 @@ async def _tell(call: Call, told: Agui, run: str, say: Say, *, after: int = 0, a
             events = told.take(happened)
             seen = happened.seq
             if happened.seq > after:
-                await _say(say, events, happened.seq)
+                await say_all(say, happened.seq, events)
             elif happened.seq == after and again:
-                await _say(say, told.begin_again(), happened.seq)
+                await say_all(say, happened.seq, told.begin_again())
 
     async def look() -> None:
         nonlocal interrupted
@@ -104,7 +101,7 @@ async def _tell(call: Call, told: Agui, run: str, say: Say, *, after: int = 0, a
                 waiting = stuck(call, run) if told_all else []
                 if waiting:
                     interrupted = True
-                    await _say(say, told.interrupt(waiting), seen)
+                    await say_all(say, seen, told.interrupt(waiting))
                     nursery.cancel_scope.cancel()
                     return
 
@@ -113,11 +110,6 @@ async def _tell(call: Call, told: Agui, run: str, say: Say, *, after: int = 0, a
         await call.hub.follow(call.caller, run, each)
         nursery.cancel_scope.cancel()
     return interrupted
-
-
-async def _say(say: Say, events: Told, seq: int) -> None:
-    for number, told in enumerate(events, 1):
-        await say(event(msgspec.json.encode(told), id=seq if number == len(events) else None))
 
 
 def stuck(call: Call, run: str) -> list[Question]:

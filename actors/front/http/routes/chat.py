@@ -8,12 +8,13 @@ from functools import partial
 from typing import Any
 
 import msgspec
-from starlette.types import ASGIApp, Send
+from starlette.types import ASGIApp
 
 from .....protocol.agent import Agent
 from .....protocol.chat import Part, TextPart, Turn, UserTurn, parts_of
 from .....protocol.chat import Tool as ToolSpec
 from .....protocol.control.own import StartRun
+from .....protocol.control.things import RunInfo
 from .....protocol.errors import NotFound, ToolFailed, UsageError
 from .....protocol.requests import Overrides, RunRequest
 from ....io.http.sse import event
@@ -21,12 +22,10 @@ from ....runs.hooks import NO_HOOKS, Hooks
 from ....work.tools.tool import Tool
 from ...access.scopes import START
 from ...control.logs.reading import LoggedEvent
-from ..call import Call, reply
-from ..shapes.client_tools import HandedOut, handed_out
-from ..shapes.conversation import Asked, asked
+from ..call import SSE, Call, route
+from ..shapes.conversation import Asked, HandedOut, asked, handed_out
 from ..shapes.openai import Chat, ChatCompletionReply, ChatCompletionRequest, ToolOffered
-from ..streams import EventStream, Failed, Performed, Running, Say
-from ..table import SSE, route
+from ..streams import Say, run_and_reply
 from .completions import check_model, plain
 
 _route = partial(route, tag="openai")
@@ -53,32 +52,19 @@ async def complete(call: Call, body: ChatCompletionRequest) -> ASGIApp:
     elif body.tools:
         raise UsageError(f"tools: {body.model} is no agent and no model; the tools of its nodes are its own")
 
-    async def perform(send: Send) -> None:
-        async with Running(call, lambda: call.hub.begin(call.caller, request, hooks)) as running:
-            run = running.info
-            usage = body.stream_options is not None and bool(body.stream_options.include_usage)
-            told = Chat(run.run, body.model, int(time.time()), usage=usage, calls=lambda: left.calls(run.run))
+    async def tell(run: RunInfo, say: Say) -> Chat:
+        usage = body.stream_options is not None and bool(body.stream_options.include_usage)
+        told = Chat(run.run, body.model, int(time.time()), usage=usage, calls=lambda: left.calls(run.run))
 
-            async def stream(say: Say) -> None:
-                async def each(happened: LoggedEvent) -> None:
-                    for chunk in told.take(happened):
-                        await say(event(msgspec.json.encode(chunk)))
+        async def each(happened: LoggedEvent) -> None:
+            for chunk in told.take(happened):
+                await say(event(msgspec.json.encode(chunk)))
 
-                await call.hub.follow(call.caller, run.run, each)
-                await say(DONE)
+        await call.hub.follow(call.caller, run.run, each)
+        await say(DONE)
+        return told
 
-            async def quietly(happened: LoggedEvent) -> None:
-                told.take(happened)
-
-            if body.stream:
-                await EventStream(stream).run(send)
-                return
-            await call.hub.follow(call.caller, run.run, quietly)
-        if told.error is not None:
-            raise Failed(*told.error)
-        await reply(told.reply())(call.request.scope, call.request.receive, send)
-
-    return Performed(perform)
+    return run_and_reply(call, lambda: call.hub.begin(call.caller, request, hooks), tell, streams=bool(body.stream))
 
 
 class _Left:

@@ -5,11 +5,11 @@ What a client gets last it gets when all is done: a session has been shortened, 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import msgspec
-from starlette.types import ASGIApp, Send
+from starlette.types import ASGIApp
 
 from .....protocol.agent import Agent
 from .....protocol.control.own import StartRun
@@ -17,23 +17,18 @@ from .....protocol.control.things import RunInfo
 from .....protocol.errors import CallboardError, ConfigError, UsageError
 from .....protocol.events import TERMINAL
 from .....protocol.requests import Overrides
-from ....io.http.sse import event
 from ...access.scopes import PROMPT, START
 from ...control.logs.reading import LoggedEvent
 from ...control.requests import check_model as check_file
 from ...control.sessions import SessionTurn
-from ..call import Call, reply
+from ..call import SSE, Call, route
 from ..errors import NotImplementedYet
 from ..shapes.completion import Completion, CompletionReply, CompletionRequest, SessionCompletionRequest, Told
-from ..streams import EventStream, Failed, Performed, Running, Say
-from ..table import SSE, route
+from ..streams import Say, run_and_reply, say_all
 
 _route = partial(route, tag="completions", gives=CompletionReply, media=(SSE,), errors=(404, 409, 499, 501, 502))
 
 NO_ROLES = "roles are not there yet; an agent's `instructions` do what a role's prompt does"
-
-Tell = Callable[[list[Told], int], Awaitable[None]]
-"""Sends some events, the last of which has this number."""
 
 
 @_route("POST", "/v1/completions", START)
@@ -46,18 +41,15 @@ async def one_shot(call: Call, body: CompletionRequest) -> ASGIApp:
     request = msgspec.structs.replace(
         asked, target=body.agent or plain(body.model), overrides=overrides(body, agent=body.agent is not None)
     )
+    return run_and_reply(
+        call,
+        lambda: call.hub.begin(call.caller, request),
+        partial(_tell, call, ()),
+        streams=body.stream or call.accepts(SSE),
+    )
 
-    return _performed(call, body, lambda: call.hub.begin(call.caller, request))
 
-
-@_route(
-    "POST",
-    "/v1/sessions/{id}/completions",
-    PROMPT,
-    gives=CompletionReply,
-    media=(SSE,),
-    errors=(404, 409, 499, 501, 502),
-)
+@_route("POST", "/v1/sessions/{id}/completions", PROMPT)
 async def in_session(call: Call, body: SessionCompletionRequest) -> ASGIApp:
     """One prompt into a session."""
     check_model(call, body.model)
@@ -70,7 +62,7 @@ async def in_session(call: Call, body: SessionCompletionRequest) -> ASGIApp:
         turns.append(await call.hub.sessions.begin(call.caller, stored.id, request))
         return turns[0].info
 
-    return _performed(call, body, start, turns)
+    return run_and_reply(call, start, partial(_tell, call, turns), streams=body.stream or call.accepts(SSE))
 
 
 def check_model(call: Call, model: str | None) -> None:
@@ -104,42 +96,8 @@ def asked_for(body: SessionCompletionRequest, target: str) -> StartRun:
     return StartRun(target=target, prompt=body.prompt, model=body.model, files=files, timeout=body.timeout)
 
 
-def _performed(
-    call: Call,
-    body: SessionCompletionRequest,
-    start: Callable[[], Awaitable[RunInfo]],
-    turns: Sequence[SessionTurn] = (),
-) -> ASGIApp:
-    """Start a run and reply with it; `turns` has its turn, once it has begun, if it is of a session."""
-    streams = body.stream or call.accepts(SSE)
-
-    async def performed(send: Send) -> None:
-        async with Running(call, start) as running:
-
-            async def stream(say: Say) -> None:
-                async def tell(events: list[Told], seq: int) -> None:
-                    for number, (name, data) in enumerate(events, 1):
-                        id = seq if number == len(events) else None
-                        await say(event(msgspec.json.encode(data), name=name, id=id))
-
-                await _told(call, running.info, tell, turns)
-
-            async def quietly(*_: object) -> None:
-                pass
-
-            if streams:
-                await EventStream(stream).run(send)
-                return
-            told = await _told(call, running.info, quietly, turns)
-        if told.error is not None:
-            raise Failed(*told.error)
-        await reply(told.reply)(call.request.scope, call.request.receive, send)
-
-    return Performed(performed)
-
-
-async def _told(call: Call, run: RunInfo, tell: Tell, turns: Sequence[SessionTurn]) -> Completion:
-    """Tell a run; its last events when its session is on disk."""
+async def _tell(call: Call, turns: Sequence[SessionTurn], run: RunInfo, say: Say) -> Completion:
+    """Tell a run; its last events when its session is on disk: `turns` has its turn, if it is of one."""
     told = Completion(call.id, run.run, run.session)
     last: list[tuple[list[Told], int]] = []
 
@@ -147,8 +105,8 @@ async def _told(call: Call, run: RunInfo, tell: Tell, turns: Sequence[SessionTur
         events = told.take(happened)
         if happened.kind in TERMINAL:
             last.append((events, happened.seq))
-        elif events:
-            await tell(events, happened.seq)
+        else:
+            await say_all(say, happened.seq, events)
 
     await call.hub.follow(call.caller, run.run, each)
     more: list[Told] = []
@@ -160,5 +118,5 @@ async def _told(call: Call, run: RunInfo, tell: Tell, turns: Sequence[SessionTur
             raise turn.error
         more += told.rounded_off(compressed=turn.rounded.compressed, autonamed=turn.rounded.autonamed)
     for events, seq in last:
-        await tell([*more, *events], seq)
+        await say_all(say, seq, [*more, *events])
     return told

@@ -1,4 +1,4 @@
-"""Runs as resources: they go on with or without readers."""
+"""Runs as resources, which go on with or without readers, and their questions."""
 
 from __future__ import annotations
 
@@ -12,12 +12,21 @@ from .....protocol.control.own import StartRun
 from .....protocol.control.things import RunInfo
 from .....protocol.errors import Conflict
 from ....io.http.sse import event
-from ...access.scopes import CONTROL, QUESTIONS, READ_RUNS, START
+from ...access.scopes import ANSWER, CONTROL, QUESTIONS, READ_RUNS, START
 from ...control.logs.reading import LoggedEvent
-from ..call import Call, reply
-from ..shapes.api import CancelReply, EventsPage, EventsQuery, ListQuery, QuestionsPage, RunsPage
+from ..call import SSE, Call, reply, route
+from ..shapes.api import (
+    AnswerBody,
+    AnswerReply,
+    CancelReply,
+    EventsPage,
+    EventsQuery,
+    ListQuery,
+    QuestionsPage,
+    RunQuery,
+    RunsPage,
+)
 from ..streams import EventStream, Say, check_after
-from ..table import SSE, route
 
 _route = partial(route, tag="runs")
 
@@ -91,3 +100,18 @@ async def questions(call: Call) -> Response:
     """The questions that wait for an answer."""
     run = call.hub.get(call.caller, call.path("run")).run
     return reply(QuestionsPage(questions=[msgspec.to_builtins(q) for q in call.hub.questions(call.caller, run)]))
+
+
+@route("GET", "/v1/questions", QUESTIONS, tag="questions", gives=QuestionsPage, errors=(404,))
+async def open_questions(call: Call, query: RunQuery) -> Response:
+    """Every question that waits for an answer."""
+    return reply(QuestionsPage(questions=[msgspec.to_builtins(q) for q in call.hub.questions(call.caller, query.run)]))
+
+
+@route("POST", "/v1/questions/{question}/answer", ANSWER, tag="questions", gives=AnswerReply, errors=(404, 409))
+async def answer(call: Call, body: AnswerBody) -> Response:
+    """Answer a question; the first answer counts."""
+    question = call.path("question")
+    if not call.hub.answer(call.caller, question, body.value):
+        raise Conflict(f"question {question} does not wait any more")
+    return reply(AnswerReply(question=question, answered=True))

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp
 from .....protocol.errors import UsageError
 from ....runs.sessions.store import SessionMeta, Stored
 from ...access.scopes import CHANGE_SESSION, END_SESSION, LIST_SESSIONS, NEW_SESSION, READ_SESSION
-from ..call import Call, reply
+from ..call import Call, reply, route
 from ..errors import NotImplementedYet
 from ..shapes.api import (
     AttachBody,
@@ -23,7 +23,6 @@ from ..shapes.api import (
     SessionsPage,
     SessionTold,
 )
-from ..table import route
 from .completions import NO_ROLES, check_model
 
 if TYPE_CHECKING:

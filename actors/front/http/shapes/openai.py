@@ -275,6 +275,7 @@ class Chat:
             chunks.append({**last, "choices": [], "usage": msgspec.to_builtins(self._usage())})
         return chunks
 
+    @property
     def reply(self) -> ChatCompletionReply:
         """The whole, of a run that is done."""
         output, calls = self._outcome["output"], [_call_told(call) for call in self._calls()]

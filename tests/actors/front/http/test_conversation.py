@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from callboard.actors.front.http.shapes import client_tools as handed
-from callboard.actors.front.http.shapes.client_tools import HandedOut, Remembered, handed_out
+from callboard.actors.front.http.shapes import conversation as handed
+from callboard.actors.front.http.shapes.conversation import HandedOut, Remembered, handed_out
 from callboard.actors.work.agent.history import INTERRUPTED
 from callboard.protocol.chat import AssistantTurn, ToolCall, ToolTurn, Turn, UserTurn
 
