@@ -21,8 +21,8 @@ from .. import Agent, Root
 from ..actors.io.last_reply import keep_reply
 from ..actors.io.lines import from_any_thread
 from ..actors.runs.begin import perform
-from ..actors.runs.checks import KnownServers
 from ..actors.runs.execution import INTERRUPTED
+from ..actors.runs.file_checks import KnownServers
 from ..actors.runs.hooks import Hooks
 from ..protocol.chat import Turn
 from ..protocol.errors import CallboardError, ConfigError, NobodyToAsk, ShuttingDown, UsageError

@@ -15,7 +15,7 @@ from typing import Any
 from .. import GraphAgent, LoopAgent
 from ..actors.io.directories import config_dir as configured
 from ..actors.io.settings import load_settings
-from ..actors.runs.checks import KnownServers
+from ..actors.runs.file_checks import KnownServers
 from ..actors.runs.target import load_agent
 from ..actors.work.tools.permissions import Permissions
 from ..actors.work.tools.registry import ENDINGS, Shelf, ToolOptions, agent_file

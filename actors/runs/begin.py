@@ -28,9 +28,9 @@ from ..work.meter import Meter
 from ..work.tools.permissions import Permissions
 from ..work.tools.registry import ToolOptions
 from .attachments import attached
-from .checks import check_user
 from .children import Children
 from .execution import Answers, Execution
+from .file_checks import check_user
 from .hooks import Hooks
 from .prepared import Input, Prepared
 from .root import Root
@@ -195,7 +195,7 @@ def _input(request: RunRequest, root: Root) -> Input:
         state=request.state,
         recipes=recipes,
         files=request.files,
-        attachments=attached(request.attach),
+        attachments=attached(request.attach) if request.attach else (),
         parts=request.parts,
     )
 

@@ -20,7 +20,7 @@ from ...protocol.requests import RunRequest
 from ..engine.graph.compat import MODES
 from ..io.stamps import Stamp, recorded, settled, unchanged
 from ..work.tools.registry import Shelf
-from .checks import check_listed
+from .file_checks import check_listed
 from .finding import find
 from .hooks import Hooks
 from .target import Loaded, LoopAgent, WorkflowAgent, read

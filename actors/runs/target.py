@@ -21,7 +21,7 @@ from ..engine.graph.findings import Surroundings
 from ..engine.graph.validate import check_draft, failure_text
 from ..io.directories import config_dir as configured
 from ..work.tools.registry import Shelf
-from .checks import KnownModels, KnownServers, check_documents, check_listed, check_models, own_tools, shelf_of
+from .file_checks import KnownModels, KnownServers, check_documents, check_listed, check_models, own_tools, shelf_of
 from .finding import Found, agents_near, find, text_of_problems
 
 if TYPE_CHECKING:

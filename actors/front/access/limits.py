@@ -9,7 +9,7 @@ import resource
 from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import final
 
 import trio
@@ -146,29 +146,6 @@ class RateLimiter:
             del self._windows[oldest]
 
 
-@dataclass(slots=True, eq=False)
-class _Slots:
-    """A semaphore whose bound may change. `users` hold a slot or wait for one."""
-
-    most: int
-    taken: int = 0
-    users: int = 0
-    _lot: trio.lowlevel.ParkingLot = field(default_factory=trio.lowlevel.ParkingLot)
-
-    async def acquire(self) -> None:
-        while self.taken >= self.most:
-            await self._lot.park()
-        self.taken += 1
-
-    def release(self) -> None:
-        self.taken -= 1
-        self._lot.unpark()
-
-    def resize(self, most: int) -> None:
-        self.most = most
-        self._lot.unpark_all()
-
-
 @final
 class ConcurrencyLimiter:
     """Limits the requests under way: of one subject, and of all.
@@ -182,18 +159,18 @@ class ConcurrencyLimiter:
 
     def __init__(self, each: int, of_all: int) -> None:
         self._each = each
-        self._all = _Slots(of_all)
-        self._of: dict[str, _Slots] = {}
+        self._all = trio.CapacityLimiter(of_all)
+        self._of: dict[str, trio.CapacityLimiter] = {}
 
     @property
     def of_all(self) -> int:
         """How many may be under way."""
-        return self._all.most
+        return int(self._all.total_tokens)
 
     @property
     def taken(self) -> int:
         """How many are under way."""
-        return self._all.taken
+        return self._all.borrowed_tokens
 
     @property
     def free_share(self) -> float:
@@ -203,9 +180,9 @@ class ConcurrencyLimiter:
     def resize(self, each: int, of_all: int) -> None:
         """Other limits, for requests from now on."""
         self._each = each
-        self._all.resize(of_all)
-        for slots in self._of.values():
-            slots.resize(each)
+        self._all.total_tokens = of_all
+        for own in self._of.values():
+            own.total_tokens = each
 
     @contextlib.asynccontextmanager
     async def slot(self, subject: str | None) -> AsyncIterator[None]:
@@ -214,29 +191,25 @@ class ConcurrencyLimiter:
         Raises:
             Saturated: it would have to wait for too long.
         """
+        request = object()
         with contextlib.ExitStack() as stack:
             with trio.move_on_after(PATIENCE) as waiting:
                 if subject is not None:
-                    own = stack.enter_context(self._own(subject))
-                    await own.acquire()
-                    stack.callback(own.release)
-                await self._all.acquire()
-                stack.callback(self._all.release)
+                    own = self._of.setdefault(subject, trio.CapacityLimiter(self._each))
+                    stack.callback(self._forget_idle, subject)
+                    await own.acquire_on_behalf_of(request)
+                    stack.callback(own.release_on_behalf_of, request)
+                await self._all.acquire_on_behalf_of(request)
+                stack.callback(self._all.release_on_behalf_of, request)
             if waiting.cancelled_caught:
                 whose = f"{self.of_all} requests are" if self.taken >= self.of_all else f"{self._each} of yours are"
                 raise Saturated(f"{whose} under way already, which is the most; try again in a second")
             yield
 
-    @contextmanager
-    def _own(self, subject: str) -> Iterator[_Slots]:
-        slots = self._of.setdefault(subject, _Slots(self._each))
-        slots.users += 1
-        try:
-            yield slots
-        finally:
-            slots.users -= 1
-            if not slots.users:
-                del self._of[subject]
+    def _forget_idle(self, subject: str) -> None:
+        own = self._of.get(subject)
+        if own is not None and not own.borrowed_tokens and not own.statistics().tasks_waiting:
+            del self._of[subject]
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from ....protocol.control.own import Done, Params
 from ....protocol.control.things import QuestionAsked
 from ....protocol.errors import UsageError
 from ....protocol.version import VERSION
+from ...runs.sessions.live import Sessions
 from ...runs.sessions.store import SessionMeta
 from .actors import memory_of_process
 from .open_questions import FeedLagged
@@ -28,7 +29,6 @@ from .peer import Follow, Method, Peer
 from .subscription import Lagged, Subscription
 
 if TYPE_CHECKING:
-    from ...runs.sessions.live import Sessions
     from .actors import TreeWatch
 
 MOST_EVENTS = MOST_RUNS = 1000
@@ -292,6 +292,15 @@ def _method(params: Any, result: Any, call: Callable[[Peer, Any], Any], *, long:
     return Method(params, result, answer, long)
 
 
+def _of_session(does: Callable[..., Awaitable[Any]], result: Any = Done) -> Method:
+    """A method of the sessions that takes one of them and nothing else."""
+    return _method(
+        OfSession,
+        result,
+        lambda peer, params: does(_sessions(peer), peer.caller, params.session, agent=params.agent),
+    )
+
+
 METHODS = {
     **{
         name: _method(params, result, _CALLS[name], long=name in _LONG)
@@ -302,21 +311,9 @@ METHODS = {
     ),
     "_session/get": _method(OfSession, OneSession, _get_session, long=True),
     "_session/rename": _method(RenameSession, OneSession, _rename),
-    "_session/delete": _method(
-        OfSession,
-        Done,
-        lambda peer, params: _sessions(peer).delete(peer.caller, params.session, agent=params.agent),
-    ),
-    "_session/empty": _method(
-        OfSession,
-        Done,
-        lambda peer, params: _sessions(peer).empty(peer.caller, params.session, agent=params.agent),
-    ),
-    "_session/compress": _method(
-        OfSession,
-        Compressed,
-        lambda peer, params: _sessions(peer).compress(peer.caller, params.session, agent=params.agent),
-    ),
+    "_session/delete": _of_session(Sessions.delete),
+    "_session/empty": _of_session(Sessions.empty),
+    "_session/compress": _of_session(Sessions.compress, Compressed),
     "_session/export": _method(
         ExportSession,
         Exported,

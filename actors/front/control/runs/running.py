@@ -16,7 +16,7 @@ import trio
 
 from .....protocol.control.caller import LOCAL, Caller
 from .....protocol.control.things import RunInfo
-from .....protocol.errors import ActorCancelled, Denied, NotFound
+from .....protocol.errors import Denied, NotFound
 from .....protocol.events import Event, Warned
 from .....protocol.requests import RunRequest
 from ....runs.begin import new_id, perform
@@ -30,21 +30,6 @@ if TYPE_CHECKING:
     from ....runs.root import Root
 
 log = logging.getLogger("callboard.control")
-
-
-class _Starting:
-    """A run that has been asked for and has not begun."""
-
-    def __init__(self, info: RunInfo) -> None:
-        self.info = info
-        self.settled = trio.Event()
-        self.scope = trio.CancelScope()
-        self.error: Exception | None = None
-
-    def fail(self, error: Exception) -> None:
-        if not self.settled.is_set():
-            self.error = error
-            self.settled.set()
 
 
 class Running:
@@ -69,7 +54,7 @@ class Running:
         self._logs = logs
         self._options = options
         self._redact = redact
-        self._starting: dict[str, _Starting] = {}
+        self._starting: dict[str, tuple[RunInfo, trio.TaskStatus[None]]] = {}
 
     @property
     def under_way(self) -> int:
@@ -94,16 +79,8 @@ class Running:
         id = new_id()
         while id in self.live or id in self._starting or not self._logs.is_free(id):
             id = new_id()
-        starting = self._starting[id] = _Starting(msgspec.structs.replace(info, run=id))
-        self.nursery.start_soon(self._keep, msgspec.structs.replace(request, id=id), hooks, starting)
-        try:
-            await starting.settled.wait()
-        except trio.Cancelled:
-            if not starting.settled.is_set():
-                starting.scope.cancel()
-            raise
-        if starting.error is not None:
-            raise starting.error
+        info, request = msgspec.structs.replace(info, run=id), msgspec.structs.replace(request, id=id)
+        await self.nursery.start(self._keep, info, request, hooks)
         return id
 
     def hear(self, event: Event) -> None:
@@ -115,33 +92,31 @@ class Running:
         elif event.seq == 1:
             self._begin(id, event)
 
-    async def _keep(self, request: RunRequest, hooks: Hooks, starting: _Starting) -> None:
-        id = starting.info.run
+    async def _keep(
+        self, info: RunInfo, request: RunRequest, hooks: Hooks, *, task_status: trio.TaskStatus[None]
+    ) -> None:
+        self._starting[info.run] = info, task_status
         try:
-            with starting.scope:
-                await trio.lowlevel.checkpoint_if_cancelled()
-                await perform(request, hooks, self._root)
-        except Exception as error:  # before it begins this is for who starts it; after that it should not happen
-            if starting.settled.is_set():
-                log.exception("%s ended without an outcome", id)
-            starting.fail(error)
+            await perform(request, hooks, self._root)
+        except Exception:
+            if info.run in self._starting:  # this is for who starts it
+                raise
+            log.exception("%s ended without an outcome", info.run)
         finally:
-            self._starting.pop(id, None)
-            starting.fail(ActorCancelled(f"{id} was interrupted before it began"))
-            record = self.live.get(id)
+            self._starting.pop(info.run, None)
+            record = self.live.get(info.run)
             if record is not None:
                 record.lose()
 
     def _begin(self, id: str, event: Event) -> None:
-        starting = self._starting.pop(id, None)
-        info = starting.info if starting is not None else RunInfo(run=id, owner=LOCAL.subject)
+        info, begun = self._starting.pop(id, (RunInfo(run=id, owner=LOCAL.subject), None))
         info.started = rfc3339(event.ts)
         run_log = self._logs.begin(info, partial(self._log_broke, id))
         record = self.live[id] = LiveRun(info, run_log, partial(self._put_away, id), self._options, self._redact)
         record.add(event)
         run_log.summarise(info)  # by now it is known what runs
-        if starting is not None:
-            starting.settled.set()
+        if begun is not None:
+            begun.started()
 
     def _put_away(self, id: str) -> None:
         """It is over, and all of it is on disk."""
