@@ -112,7 +112,6 @@ class Execution:
             bus.close(stream)
 
     async def _play(self, me: Actor) -> None:
-        """Body of the run's actor."""
         seconds = self.context.meter.limits.timeout
         playing = self.prepared.play(
             me, self.input, self.context, result=self._result, record=self._record, history=self.history

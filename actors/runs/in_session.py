@@ -172,7 +172,6 @@ async def round_off(root: Root, act: Act, *, compress: bool = True) -> RoundedOf
 
 
 async def _name(root: Root, turn: Turn) -> str | None:
-    """A model names the session."""
     store, stored = root.sessions.store, turn.stored
     stored.session.title = await titled(root, stored.session, None)
     alias = automatic_alias(stored.session.title)

@@ -248,7 +248,6 @@ class Prepared:
         result: GraphResult,
         record: Record,
     ) -> Ref[Any]:
-        """Begin a graph or a workflow as a child of `me`."""
         if self._plan is not None:
             return me.spawn(
                 run_graph, self._plan, prompt, context, depth, input.state, result, record, name=self.name, link=False
@@ -274,7 +273,6 @@ class Prepared:
         )
 
     def _judge(self, end: End, result: GraphResult) -> None:
-        """What the end of its actor says of the result."""
         if self._cast is not None:
             result.output = str(end.value or "")
         if end.error is not None:

@@ -430,7 +430,6 @@ class RunView:
 
 
 def _find(actor: ActorView | None, key: Key) -> Activity | None:
-    """The actor's activity with this key."""
     if actor is not None:
         for each in reversed(actor.open):
             if each.key == key:

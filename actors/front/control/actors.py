@@ -178,12 +178,10 @@ class Actors:
                 watch.note(event.run, event.parent)
 
     def _known(self, path: str, run: str) -> ActorView | None:
-        """What its events have told of an actor."""
         view = self._runs.view_of(run) if run else self._shared
         return view.actors.get(path) if view is not None else None
 
     def _info(self, path: str) -> ActorInfo | None:
-        """The living actor with this path."""
         actor = census.find(self._root, path)
         return None if actor is None else self._shown(actor)
 

@@ -199,7 +199,6 @@ class Peer(peer.Peer):
             ref.on_end(lambda _: after())
 
     async def _followed(self, me: Actor, follow: Follow) -> None:
-        """Body of a subscription's actor."""
         try:
             await follow.body()
         except Gone:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -10,7 +11,8 @@ import trio
 
 from ....protocol.control.caller import LOCAL
 from ....protocol.control.own import StartRun
-from ....protocol.errors import ActorCancelled, CallboardError
+from ....protocol.control.things import RunInfo
+from ....protocol.errors import CallboardError
 from ....protocol.requests import RunRequest
 from ...runs.hooks import NO_HOOKS
 from ...runs.in_session import RoundedOff, agent_of, on_stage, round_off, session_of_agent
@@ -18,31 +20,26 @@ from ...runs.sessions.names import TEMP
 
 if TYPE_CHECKING:
     from ....protocol.control.caller import Caller
-    from ....protocol.control.things import RunInfo
     from .hub import Hub
 
 log = logging.getLogger("callboard.control")
 
 
+@dataclass(eq=False)
 class SessionTurn:
-    """A turn that was asked for.
+    """A turn whose run has begun.
 
     Attributes:
-        info: its run, once that has begun.
+        info: its run.
         over: set when all that it has brought is on disk.
         rounded: what was done with the session after it.
-        error: why it did not begin, or what went wrong after its run.
+        error: what went wrong after its run.
     """
 
-    def __init__(self) -> None:
-        self.info: RunInfo
-        self.over = trio.Event()
-        self.rounded = RoundedOff()
-        self.error: Exception | None = None
-        self.begun = self.abandoned = False
-        self.queued = True
-        self.settled = trio.Event()
-        self.scope = trio.CancelScope()
+    info: RunInfo
+    over: trio.Event = field(default_factory=trio.Event)
+    rounded: RoundedOff = field(default_factory=RoundedOff)
+    error: Exception | None = None
 
 
 class HubSessions:
@@ -65,19 +62,7 @@ class HubSessions:
             request: as the hub has checked it; its target is "" for the agent whose session it is.
         """
         caller.need("write:sessions")
-        turn = SessionTurn()
-        self._nursery.start_soon(self._play, caller, session, request, title, turn)
-        try:
-            await turn.settled.wait()
-        except trio.Cancelled:
-            turn.abandoned = True
-            if turn.begun:
-                self._hub.cancel(LOCAL, turn.info.run)  # no client has its id
-            elif turn.queued:
-                turn.scope.cancel()
-            raise
-        if not turn.begun:
-            raise turn.error or ActorCancelled("the turn was interrupted before it began")
+        turn: SessionTurn = await self._nursery.start(self._play, caller, session, request, title)
         return turn
 
     async def placed(self, caller: Caller, wanted: StartRun) -> StartRun:
@@ -98,47 +83,46 @@ class HubSessions:
         if run in self._turns:
             await self._turns[run].over.wait()
 
-    async def _play(self, caller: Caller, session: str, request: RunRequest, title: str, turn: SessionTurn) -> None:
-        """A turn, from the waiting for it to its being kept."""
+    async def _play(
+        self,
+        caller: Caller,
+        session: str,
+        request: RunRequest,
+        title: str,
+        *,
+        task_status: trio.TaskStatus[SessionTurn],
+    ) -> None:
+        hub, root = self._hub, self._hub.root
+        hooks, agent = NO_HOOKS, None
+        turn: SessionTurn | None = None
         try:
-            with turn.scope:
-                await self._turn(caller, session, request, title, turn)
-        except Exception as error:  # for the client that asked for the turn
-            if turn.begun and not isinstance(error, CallboardError):  # the store has logged those
+            if request.target:
+                loaded = await root.loader.load(request, hooks)
+                hooks, agent = msgspec.structs.replace(hooks, loaded=loaded), agent_of(loaded)
+            async with on_stage(root, caller, session, request, hooks, agent=agent) as act:
+                playing = act.request
+                rag = act.turn.session.other.get("rag")
+                if isinstance(rag, str) and rag:
+                    playing = msgspec.structs.replace(playing, knowledge=(*playing.knowledge, rag))
+                info = await hub.begin(caller, playing, act.hooks, title=title, session=act.turn.stored.id)
+                turn = self._turns[info.run] = SessionTurn(info)
+                task_status.started(turn)
+                try:
+                    await hub.wait(caller, info.run)
+                except trio.Cancelled:
+                    await self._ended(info.run)  # what it has said by then is kept
+                    raise
+                turn.rounded = await round_off(root, act)
+        except Exception as error:
+            if turn is None:  # for the client that asked for the turn
+                raise
+            if not isinstance(error, CallboardError):  # the store has logged those
                 log.exception("a turn of session %s ended badly", session)
             turn.error = error
         finally:
-            turn.settled.set()
-            turn.over.set()
-            if turn.begun:
+            if turn is not None:
+                turn.over.set()
                 del self._turns[turn.info.run]
-
-    async def _turn(self, caller: Caller, session: str, request: RunRequest, title: str, turn: SessionTurn) -> None:
-        hub, root = self._hub, self._hub.root
-        hooks = NO_HOOKS
-        agent = None
-        if request.target:
-            loaded = await root.loader.load(request, hooks)
-            hooks, agent = msgspec.structs.replace(hooks, loaded=loaded), agent_of(loaded)
-        async with on_stage(root, caller, session, request, hooks, agent=agent) as act:
-            turn.queued = False
-            playing = act.request
-            rag = act.turn.session.other.get("rag")
-            if isinstance(rag, str) and rag:
-                playing = msgspec.structs.replace(playing, knowledge=(*playing.knowledge, rag))
-            turn.info = await hub.begin(caller, playing, act.hooks, title=title, session=act.turn.stored.id)
-            run = turn.info.run
-            self._turns[run] = turn
-            turn.begun = True
-            if turn.abandoned:
-                hub.cancel(LOCAL, run)
-            turn.settled.set()
-            try:
-                await hub.wait(caller, run)
-            except trio.Cancelled:
-                await self._ended(run)  # what it has said by then is kept
-                raise
-            turn.rounded = await round_off(root, act)
 
     async def _ended(self, run: str) -> None:
         """Interrupt a run and wait for its end."""

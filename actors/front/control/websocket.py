@@ -166,7 +166,6 @@ async def _talk(
     access: AccessControl,
     scope: trio.CancelScope,
 ) -> None:
-    """Hand frames in and out until either side has had enough."""
     try:
         while True:
             message = await websocket.get_message()

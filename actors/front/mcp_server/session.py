@@ -131,7 +131,6 @@ class Session(Peer):
         send.put(frame)
 
     async def _play(self, call: Call, version: str, token: Json, way: Way) -> dict[str, Json]:
-        """One request's part of a run."""
 
         def on_progress(step: int, note: str) -> None:
             said = {"progressToken": token, "progress": step, "message": note}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import final
 
-from opentelemetry.metrics import Histogram, Meter
+from opentelemetry.metrics import Meter
 
 OPERATION = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
 INVOCATION = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2, 102.4, 204.8, 409.6)
@@ -37,8 +37,6 @@ FINISH_REASONS = {"end": "stop", "length": "length", "tools": "tool_call", "refu
 TOOL_TYPES = {"mcp": "extension"}
 """By origin; all others are functions."""
 
-Labels = dict[str, str]
-
 _BOUNDED = (
     "gen_ai.agent.name",
     "gen_ai.workflow.name",
@@ -57,48 +55,44 @@ def provider_and_model(id: str) -> tuple[str, str]:
     return _PROVIDERS.get(client, client), model or client
 
 
+HISTOGRAMS: tuple[tuple[str, str, Sequence[float], str], ...] = (
+    ("gen_ai.client.operation.duration", "s", OPERATION, "GenAI operation duration."),
+    ("gen_ai.client.token.usage", "{token}", TOKENS, "Number of input and output tokens used."),
+    ("gen_ai.client.operation.time_to_first_chunk", "s", OPERATION, "Time to receive the first chunk."),
+    ("gen_ai.client.operation.time_per_output_chunk", "s", OPERATION, "Time per chunk after the first one."),
+    ("gen_ai.workflow.duration", "s", INVOCATION, "Duration of a workflow."),
+    ("gen_ai.invoke_agent.duration", "s", INVOCATION, "Duration of an agent's invocation."),
+    ("gen_ai.invoke_agent.inference_calls", "{inference_call}", CALLS, "Model calls of an agent's invocation."),
+    ("gen_ai.invoke_agent.tool_calls", "{tool_call}", CALLS, "Tool calls of an agent's invocation."),
+    ("gen_ai.execute_tool.duration", "s", OPERATION, "Duration of a tool call."),
+    ("mcp.client.operation.duration", "s", MCP, "Duration of a request to an MCP server."),
+    ("mcp.client.session.duration", "s", MCP, "Life of a connection to an MCP server."),
+)
+"""Name, unit, buckets and description of all that is measured."""
+
+
 @final
 class Instruments:
-    """Everything that is measured."""
+    """The histograms of a meter, by name."""
 
     def __init__(self, meter: Meter) -> None:
-        def histogram(name: str, unit: str, buckets: Sequence[float], description: str) -> Histogram:
-            return meter.create_histogram(name, unit, description, explicit_bucket_boundaries_advisory=buckets)
+        self._by_name = {
+            name: meter.create_histogram(name, unit, text, explicit_bucket_boundaries_advisory=buckets)
+            for name, unit, buckets, text in HISTOGRAMS
+        }
+        self._known: dict[str, set[str]] = {label: set() for label in _BOUNDED}
 
-        self.chat = histogram("gen_ai.client.operation.duration", "s", OPERATION, "GenAI operation duration.")
-        self.tokens = histogram(
-            "gen_ai.client.token.usage", "{token}", TOKENS, "Number of input and output tokens used."
-        )
-        self.first_chunk = histogram(
-            "gen_ai.client.operation.time_to_first_chunk", "s", OPERATION, "Time to receive the first chunk."
-        )
-        self.per_chunk = histogram(
-            "gen_ai.client.operation.time_per_output_chunk", "s", OPERATION, "Time per chunk after the first one."
-        )
-        self.workflow = histogram("gen_ai.workflow.duration", "s", INVOCATION, "Duration of a workflow.")
-        self.agent = histogram("gen_ai.invoke_agent.duration", "s", INVOCATION, "Duration of an agent's invocation.")
-        self.agent_turns = histogram(
-            "gen_ai.invoke_agent.inference_calls", "{inference_call}", CALLS, "Model calls of an agent's invocation."
-        )
-        self.agent_tools = histogram(
-            "gen_ai.invoke_agent.tool_calls", "{tool_call}", CALLS, "Tool calls of an agent's invocation."
-        )
-        self.tool = histogram("gen_ai.execute_tool.duration", "s", OPERATION, "Duration of a tool call.")
-        self.mcp_call = histogram("mcp.client.operation.duration", "s", MCP, "Duration of a request to an MCP server.")
-        self.mcp_session = histogram("mcp.client.session.duration", "s", MCP, "Life of a connection to an MCP server.")
-        self._known: dict[str, set[str]] = {}
+    def record(self, name: str, value: float, labels: Mapping[str, str], code: str = "") -> None:
+        """Record a value; `code` is that of an error."""
+        self._by_name[name].record(value, self.bounded({**labels, "error.type": code} if code else labels))
 
-    def bounded(self, labels: Mapping[str, str]) -> Labels:
+    def bounded(self, labels: Mapping[str, str]) -> dict[str, str]:
         """The labels; a value that comes after too many others of its label is `OTHER`."""
         told = dict(labels)
-        for label in _BOUNDED:
-            value = told.get(label)
-            if value is None:
-                continue
-            known = self._known.setdefault(label, set())
-            if value not in known:
-                if len(known) >= MOST_NAMES:
-                    told[label] = OTHER
-                else:
-                    known.add(value)
+        for label in told.keys() & self._known.keys():
+            known = self._known[label]
+            if told[label] not in known and len(known) >= MOST_NAMES:
+                told[label] = OTHER
+            else:
+                known.add(told[label])
         return told

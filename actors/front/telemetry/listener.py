@@ -72,7 +72,6 @@ class Listener:
             spans.over(datetime.now(UTC), CANCELLED)
 
     def _of_kernel(self, event: Event) -> None:
-        """How long connections to MCP servers last."""
         data = event.data
         if isinstance(data, ev.McpServerStarted):
             self._servers[event.actor] = event.ts
@@ -80,8 +79,8 @@ class Listener:
             began = self._servers.pop(event.actor, None)
             if began is not None:
                 wrong = isinstance(data, ev.ActorFailed) or (isinstance(data, ev.McpServerStopped) and data.error)
-                labels = {"error.type": "mcp_lost"} if wrong else {}
-                self._measured.mcp_session.record(max(0.0, (event.ts - began).total_seconds()), labels)
+                seconds = max(0.0, (event.ts - began).total_seconds())
+                self._measured.record("mcp.client.session.duration", seconds, {}, "mcp_lost" if wrong else "")
 
 
 def _around() -> Context:

@@ -190,15 +190,13 @@ class RunSpans:
         agent.span.set_attributes({"callboard.agent.turns": data.turns, "callboard.agent.tool_calls": data.tool_calls})
         if not data.error:
             agent.span.set_attribute("callboard.agent.stop", data.stop)
-        labels = self._measured.bounded({**agent.labels, **({"error.type": data.code} if data.code else {})})
-        self._measured.agent_turns.record(data.turns, labels)
-        self._measured.agent_tools.record(data.tool_calls, labels)
+        self._measured.record("gen_ai.invoke_agent.inference_calls", data.turns, agent.labels, data.code)
+        self._measured.record("gen_ai.invoke_agent.tool_calls", data.tool_calls, agent.labels, data.code)
 
     def _piece(self, about: Activity, chat: Open, _: Event, data: ev.LlmDelta | ev.LlmReasoning) -> None:
         first = about.pieces == 1
-        (self._measured.first_chunk if first else self._measured.per_chunk).record(
-            about.gap, self._measured.bounded(chat.labels)
-        )
+        kind = "time_to_first_chunk" if first else "time_per_output_chunk"
+        self._measured.record(f"gen_ai.client.operation.{kind}", about.gap, chat.labels)
         if first:
             chat.span.set_attribute("gen_ai.response.time_to_first_chunk", about.gap)
         if self._content is not None and isinstance(data, ev.LlmDelta) and chat.length <= ENOUGH:
@@ -217,10 +215,10 @@ class RunSpans:
         answered = provider_and_model(data.model)[1]
         chat.labels["gen_ai.response.model"] = answered
         chat.span.set_attributes({"gen_ai.response.model": answered, "gen_ai.response.finish_reasons": (reason,)})
-        labels = self._measured.bounded(chat.labels)
         for type, count in zip(("input", "output"), about.tokens, strict=False):
             if count:  # a provider that does not count them is no measurement
-                self._measured.tokens.record(count, {**labels, "gen_ai.token.type": type})
+                labels = {**chat.labels, "gen_ai.token.type": type}
+                self._measured.record("gen_ai.client.token.usage", count, labels)
         if self._content is not None and chat.told:
             said = self._content.message("assistant", "".join(chat.told), reason)
             chat.span.set_attribute("gen_ai.output.messages", said)
@@ -246,7 +244,7 @@ class RunSpans:
             start_time=_ns(event.ts) - int(data.seconds * 1e9),
         )
         span.end(_ns(event.ts))
-        self._measured.chat.record(data.seconds, self._measured.bounded(labels))
+        self._measured.record("gen_ai.client.operation.duration", data.seconds, labels)
 
     # --- beginnings and ends -----------------------------------------------------------------------------------
 
@@ -284,19 +282,12 @@ class RunSpans:
             open.span.set_status(Status(StatusCode.ERROR, told))
         if open.kind in ("chat", "agent"):
             open.span.set_attributes({name: count for name, count in zip(_USAGE, tokens, strict=False) if count})
-        self._measure(open, max(0.0, (at - open.began).total_seconds()), code)
+        if open.kind != "node":
+            seconds = max(0.0, (at - open.began).total_seconds())
+            self._measured.record(_DURATIONS[open.kind], seconds, open.labels, code)
+            if "mcp.method.name" in open.labels:
+                self._measured.record("mcp.client.operation.duration", seconds, open.labels, code)
         open.span.end(_ns(at))
-
-    def _measure(self, open: Open, seconds: float, code: str) -> None:
-        if open.kind == "node":
-            return
-        measured = self._measured
-        labels = measured.bounded({**open.labels, **({"error.type": code} if code else {})})
-        {"workflow": measured.workflow, "agent": measured.agent, "chat": measured.chat, "tool": measured.tool}[
-            open.kind
-        ].record(seconds, labels)
-        if "mcp.method.name" in labels:
-            measured.mcp_call.record(seconds, labels)
 
     _MORE: ClassVar[dict[type[EventData], Callable[[RunSpans, Activity, Open, Event, Any], None]]] = {
         ev.AgentFinished: _agent_finished,
@@ -311,6 +302,12 @@ class RunSpans:
     }
 
 
+_DURATIONS = {
+    "workflow": "gen_ai.workflow.duration",
+    "agent": "gen_ai.invoke_agent.duration",
+    "chat": "gen_ai.client.operation.duration",
+    "tool": "gen_ai.execute_tool.duration",
+}
 _USAGE = ("gen_ai.usage.input_tokens", "gen_ai.usage.output_tokens", "gen_ai.usage.cache_read.input_tokens")
 
 
@@ -320,5 +317,4 @@ def _ns(at: datetime) -> int:
 
 
 def _in(open: Open) -> Context:
-    """The context of what belongs to this span."""
     return set_span_in_context(open.span, Context())

@@ -77,8 +77,6 @@ async def run_batch(
 
 
 class _Batch(msgspec.Struct, frozen=True):
-    """What the tasks have in common."""
-
     tasks: Sequence[Task]
     perform: Perform
     journal: Journal

@@ -89,7 +89,6 @@ class BatchDecider:
         return effects if self._under_way else [Finish(self._given_up)]
 
     def _judge(self, ended: TaskEnded) -> None:
-        """Whether to go on after this one."""
         if ended.status == "cancelled":
             return
         if ended.error is None:

@@ -370,7 +370,6 @@ class LiveSession:
 
 
 async def _keep_house(me: Actor) -> None:
-    """The parent of all live sessions."""
     async for _ in me:
         pass
 

@@ -245,7 +245,6 @@ def _looked_at(directory: Path, alive: Alive, most: int | None = None) -> RunInf
 
 
 def _gone(directory: Path, runs: set[str]) -> set[str]:
-    """Those of which nothing is kept any more."""
     try:
         return runs.difference(path.name for path in directory.iterdir())
     except OSError:  # who can't look knows nothing

@@ -91,7 +91,6 @@ class _Left:
 
 
 def _offered(tool: ToolOffered) -> Tool:
-    """A tool of the client's, as an agent is offered it."""
     function = tool.function
     spec = ToolSpec(name=function.name, description=function.description or "")
     if function.parameters:
