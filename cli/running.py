@@ -23,7 +23,7 @@ from ..actors.io.lines import from_any_thread
 from ..actors.runs.begin import perform
 from ..actors.runs.execution import INTERRUPTED
 from ..actors.runs.file_checks import KnownServers
-from ..actors.runs.hooks import Hooks
+from ..actors.runs.loading import Hooks
 from ..protocol.chat import Turn
 from ..protocol.errors import CallboardError, ConfigError, NobodyToAsk, ShuttingDown, UsageError
 from ..protocol.events import Event, RunStarted

@@ -31,7 +31,7 @@ from .attachments import attached
 from .children import Children
 from .execution import Answers, Execution
 from .file_checks import check_user
-from .hooks import Hooks
+from .loading import Hooks
 from .prepared import Input, Prepared
 from .root import Root
 from .saved import Saved

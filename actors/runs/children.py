@@ -17,8 +17,7 @@ from ..engine.graph.findings import agents_in
 from ..work.context import AgentCall
 from ..work.library import AGENTS
 from .finding import find, named_file
-from .hooks import NO_HOOKS
-from .loading import Loader
+from .loading import NO_HOOKS, Loader
 from .prepared import Input, Prepared
 from .target import Loaded, WorkflowAgent
 

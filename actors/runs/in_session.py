@@ -18,7 +18,7 @@ from ...protocol.requests import RunRequest
 from ...protocol.session import Session
 from ...protocol.session_turns import messages_of, system_of
 from .begin import perform
-from .hooks import NO_HOOKS, Hooks
+from .loading import NO_HOOKS, Hooks
 from .sessions.names import as_id
 from .sessions.summary import automatic_alias, compressed, first_words, threshold_of, titled, too_long
 from .sessions.turn import Turn

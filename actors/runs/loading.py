@@ -13,16 +13,20 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar, final
 
+import msgspec
 import trio
 
 from ...protocol.agent import Agent
+from ...protocol.chat import Turn
+from ...protocol.events import Event
 from ...protocol.requests import RunRequest
 from ..engine.graph.compat import MODES
 from ..io.stamps import Stamp, recorded, settled, unchanged
+from ..work.agent.todo import TodoList
 from ..work.tools.registry import Shelf
+from ..work.tools.tool import Tool
 from .file_checks import check_listed
 from .finding import find
-from .hooks import Hooks
 from .target import Loaded, LoopAgent, WorkflowAgent, read
 
 MOST = 512
@@ -30,6 +34,29 @@ MOST = 512
 
 Key = tuple[str, str, bool, str | None, tuple[str, ...]]
 T = TypeVar("T")
+
+
+class Hooks(msgspec.Struct, frozen=True, kw_only=True):
+    """The parts of a run's request that are no data: callbacks, Python functions, objects of this process.
+
+    Attributes:
+        loaded: the request's target as it was loaded before; None to load it.
+        tools: Python functions that the agents of the run may call, as tools.
+        on_event: called with every event of the run, in order, in the run's tasks; must be quick.
+        on_history: called once with what was said, the request's `history` included: at the end of an LLM agent's run,
+            whatever ended it, if the model has said something; of other runs the prompt and the output, if they are
+            done.
+        todos: the todo list that an agent with `auto_continue` goes on with; the run changes it.
+    """
+
+    loaded: Loaded | None = None
+    tools: tuple[Tool, ...] = ()
+    on_event: Callable[[Event], None] | None = None
+    on_history: Callable[[Sequence[Turn]], None] | None = None
+    todos: TodoList | None = None
+
+
+NO_HOOKS = Hooks()
 
 
 @final

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextvars import ContextVar, Token
 from pathlib import Path
 from types import TracebackType
@@ -24,7 +24,7 @@ import msgspec
 import trio
 
 from ...protocol.errors import UsageError
-from ...supervisors import Bus, Desk
+from ...supervisors import Actor, Bus, Desk
 from ...supervisors import Root as Kernel
 from ..io.directories import cache_dir
 from ..io.directories import config_dir as configured
@@ -41,6 +41,23 @@ if TYPE_CHECKING:
 
 current: ContextVar[Root | None] = ContextVar("callboard_root", default=None)
 """The root of the block we are in."""
+
+END_WITHIN = 2.0
+"""Seconds for a server to end in when its task is cancelled."""
+
+
+async def played(root: Root, body: Callable[[Actor], Awaitable[None]], *, name: str) -> None:
+    """Run the actor of a server to its end; its crash is raised."""
+    ref = root.kernel.spawn(body, name=name, link=False, stop_within=root.kernel.stop_within)
+    try:
+        end = await ref.wait()
+    except trio.Cancelled:
+        ref.cancel()
+        with root.kernel.shield(END_WITHIN):
+            await ref.wait()
+        raise
+    if end.error is not None:
+        raise end.error
 
 
 def need_trio(what: str) -> None:

@@ -21,7 +21,7 @@ from ...protocol.requests import Limits, RunRequest
 from ..work.tools.functions import Function, function_tool
 from ..work.tools.tool import Tool
 from .begin import perform
-from .hooks import Hooks
+from .loading import Hooks
 from .root import Root, current, in_asyncio, need_trio
 from .target import GraphAgent, Loaded, LoopAgent, WorkflowAgent
 

@@ -247,8 +247,8 @@ class AcpAgent:
 
         That it can be run is seen now, not with the first prompt.
         """
-        from ...runs.hooks import NO_HOOKS
         from ...runs.in_session import agent_of
+        from ...runs.loading import NO_HOOKS
         from ...runs.target import LoopAgent
 
         request = await self._peer.hub.request(self._peer.caller, StartRun(target=agent))

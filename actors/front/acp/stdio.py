@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from ....protocol.control.caller import LOCAL
 from ...io.stdio import over_pipes, private_stdio
+from ...runs.root import Root, played
 from ..control.opening import open_hub
 from ..control.peer import Peer
 from .agent import AcpAgent
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
-    from ...runs.root import Root
 
 
 async def serve_acp(root: Root, agent: str | None = None, *, pipes: tuple[int, int] | None = None) -> None:
@@ -34,7 +34,4 @@ async def serve_acp(root: Root, agent: str | None = None, *, pipes: tuple[int, i
                 peer.close()
 
     with private_stdio() if pipes is None else nullcontext(pipes) as (source, sink):
-        ref = root.kernel.spawn(body, name="control", link=False, stop_within=root.kernel.stop_within)
-        end = await ref.wait()
-    if end.error is not None:
-        raise end.error
+        await played(root, body, name="control")

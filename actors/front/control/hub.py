@@ -23,7 +23,7 @@ import msgspec
 import trio
 
 from ....protocol.control.caller import Caller
-from ....protocol.control.own import StartRun
+from ....protocol.control.own import Events, StartRun
 from ....protocol.control.things import GraphPicture, RunInfo, TargetInfo
 from ....protocol.errors import Conflict, Saturated, ShuttingDown, UsageError
 from ....protocol.events import TERMINAL, Event
@@ -32,7 +32,7 @@ from ....protocol.outcome import Outcome
 from ....protocol.questions import Question
 from ....protocol.requests import RunRequest
 from ...io.unread import UnreadOfAll
-from ...runs.hooks import NO_HOOKS, Hooks
+from ...runs.loading import NO_HOOKS, Hooks
 from .actors import Actors
 from .logs.reading import LoggedEvent
 from .logs.runs import RunLogs, order
@@ -311,9 +311,16 @@ class Hub:
                     continue
             return
 
-    async def events(self, caller: Caller, run: str, after: int = 0, limit: int = 1000) -> builtins.list[LoggedEvent]:
+    async def events(self, caller: Caller, run: str, after: int = 0, limit: int = 1000) -> Events:
         """A page of what has happened after number `after`: at least one event if there is any, and `limit` at most."""
         self.get(caller, run)
+        found = await self._events(run, after, limit)
+        last = found[-1].seq if found else after
+        info = self.get(caller, run)
+        at_the_end = info.over and (last >= info.seq or not found)
+        return Events(events=[msgspec.Raw(event.data) for event in found], next=None if at_the_end else last)
+
+    async def _events(self, run: str, after: int, limit: int) -> builtins.list[LoggedEvent]:
         record = self._runs.live.get(run)
         if record is not None:
             if after + 1 >= record.first:

@@ -97,11 +97,7 @@ async def _events(peer: Peer, params: own.ReadEvents) -> own.Events:
     _check_limit(params.limit, MOST_EVENTS)
     if params.after < 0:
         raise UsageError(f"`after` is the number of an event, 0 for before the first, not {params.after}")
-    found = await peer.hub.events(peer.caller, params.run, params.after, params.limit)
-    after = found[-1].seq if found else params.after
-    info = peer.hub.get(peer.caller, params.run)
-    at_the_end = info.over and (after >= info.seq or not found)
-    return own.Events(events=[msgspec.Raw(event.data) for event in found], next=None if at_the_end else after)
+    return await peer.hub.events(peer.caller, params.run, params.after, params.limit)
 
 
 # --- actors ------------------------------------------------------------------------------------------------

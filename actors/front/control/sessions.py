@@ -14,8 +14,8 @@ from ....protocol.control.own import StartRun
 from ....protocol.control.things import RunInfo
 from ....protocol.errors import CallboardError
 from ....protocol.requests import RunRequest
-from ...runs.hooks import NO_HOOKS
 from ...runs.in_session import RoundedOff, agent_of, on_stage, round_off, session_of_agent
+from ...runs.loading import NO_HOOKS
 from ...runs.sessions.names import TEMP
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from ....protocol.control.things import GraphEdge, GraphNode, GraphPicture, Targ
 from ....protocol.errors import CallboardError, NotFound
 from ....protocol.graph.model import Variable
 from ....protocol.requests import RunRequest
-from ...runs.finding import built_in_agents, is_installed
-from ...runs.hooks import NO_HOOKS
+from ...runs.finding import built_in_agents, is_installed, own_agents
+from ...runs.loading import NO_HOOKS
 from ...runs.target import GraphAgent, Loaded, LoopAgent, WorkflowAgent, load
 from ...work.library import AGENTS
 
@@ -39,8 +39,7 @@ async def target(root: Root, name: str) -> TargetInfo | None:
 
 
 def _names(config_dir: Path) -> list[str]:
-    own = config_dir / "agents"
-    names = sorted(path.name for path in own.iterdir() if path.is_dir()) if own.is_dir() else []
+    names = own_agents(config_dir)
     return names + [name for name in built_in_agents() if name not in names]
 
 

@@ -18,7 +18,6 @@ import binascii
 import secrets
 from collections import OrderedDict
 from typing import Any, Never, TypeAlias
-from urllib.parse import urlsplit
 
 import msgspec
 import trio
@@ -45,6 +44,7 @@ from ....supervisors import Ref
 from ...io.http import sse
 from ...io.http.headers import joined
 from ...io.peer import Refusal
+from ..access.origins import host_of
 from ..http.streams import while_there
 from .service import Service
 from .session import Session, Way, params_of, version_named
@@ -151,10 +151,10 @@ class App:
         """Raise the reply that refuses a request."""
         if path.rstrip("/") != PATH:
             raise Reply(404)
-        if self._only_loopback and _host(f"//{headers.get('host', '')}") not in LOOPBACK:
+        if self._only_loopback and host_of(headers.get("host", "")) not in LOOPBACK:
             raise Reply(421, b'{"error":"this server answers to the names of its own machine only"}')
         origin = headers.get("origin")
-        if origin is not None and origin not in self._origins and _host(origin) not in LOOPBACK:
+        if origin is not None and origin not in self._origins and host_of(origin.partition("://")[2]) not in LOOPBACK:
             raise Reply(403, b'{"error":"this origin is not allowed"}')
         if self._token is not None:
             scheme, _, shown = headers.get("authorization", "").partition(" ")
@@ -192,13 +192,6 @@ class App:
 
 
 # --- requests ------------------------------------------------------------------------------------------------
-
-
-def _host(url: str) -> str | None:
-    try:
-        return urlsplit(url).hostname
-    except ValueError:
-        return None
 
 
 def _check_post(method: str, headers: Headers) -> None:

@@ -25,7 +25,7 @@ from ....supervisors.bus import Listener
 from ....supervisors.escalation import HOLD, PASS, Verdict
 from ...io.json_schema import schema_errors
 from ...runs.begin import perform
-from ...runs.hooks import Hooks
+from ...runs.loading import Hooks
 from ...runs.root import Root
 from .call import Call
 from .elicitation import can_be_asked

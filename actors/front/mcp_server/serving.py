@@ -7,10 +7,8 @@ those of `callboard serve`.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-
-import trio
 
 from ....protocol.errors import ConfigError, UsageError
 from ....protocol.settings.api import ApiLimits, ApiSettings
@@ -19,16 +17,13 @@ from ....supervisors import Actor
 from ...io.imports import imported
 from ...io.json_schema import LIBRARY
 from ...io.stdio import over_pipes, private_stdio
-from ...runs.root import Root
+from ...runs.root import Root, played
 from .offers import Offer
 from .service import Options, Service
 from .session import Session
 
 MOST = 1_000_000
 """Connections; what bounds them is the number of files that the process may have open."""
-
-END_WITHIN = 2.0
-"""Seconds for a server to end in when its task is cancelled."""
 
 
 async def serve_stdio(
@@ -47,6 +42,7 @@ async def serve_stdio(
     """
 
     async def body(me: Actor) -> None:
+        me.spawn(lambda _: imported(*LIBRARY), name="imports", link=False)  # for the arguments of the first call
         service = Service(me, root, offers, options or Options())
         with service.answering():
             async with over_pipes(me, source, sink) as (messages, outbox):
@@ -56,7 +52,7 @@ async def serve_stdio(
                 session.close()
 
     with private_stdio() if pipes is None else nullcontext(pipes) as (source, sink):
-        await _serve(root, body)
+        await played(root, body, name="mcp-server")
 
 
 async def serve_http(
@@ -105,6 +101,7 @@ async def serve_http(
     limits = ApiSettings(limits=ApiLimits(max_connections=MOST, connections_per_address=MOST))
 
     async def body(me: Actor) -> None:
+        me.spawn(lambda _: imported(*LIBRARY), name="imports", link=False)  # for the arguments of the first call
         service = Service(me, root, offers, options or Options())
         http = speaker_of(App(service, token=token, only_loopback=host in LOOPBACK, origins=origins))
         with service.answering():
@@ -113,23 +110,4 @@ async def serve_http(
     if on_listening is not None:
         shown = f"[{host}]" if ":" in host else host
         on_listening(f"http://{shown}:{listener.socket.getsockname()[1]}{PATH}")
-    await _serve(root, body)
-
-
-async def _serve(root: Root, body: Callable[[Actor], Awaitable[None]]) -> None:
-    """Run the actor of a server to its end; its crash is raised."""
-
-    async def server(me: Actor) -> None:
-        me.spawn(lambda _: imported(*LIBRARY), name="imports", link=False)  # for the arguments of the first call
-        await body(me)
-
-    ref = root.kernel.spawn(server, name="mcp-server", link=False)
-    try:
-        end = await ref.wait()
-    except trio.Cancelled:
-        ref.cancel()
-        with root.kernel.shield(END_WITHIN):
-            await ref.wait()
-        raise
-    if end.error is not None:
-        raise end.error
+    await played(root, body, name="mcp-server")

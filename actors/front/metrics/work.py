@@ -21,7 +21,7 @@ from ...views.run_view import RunView
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-    from .collector import Names
+    from .metrics import Names
 
 SECONDS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300)
 OPERATION = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)

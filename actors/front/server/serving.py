@@ -26,7 +26,7 @@ from ....protocol.control.caller import LOCAL
 from ....protocol.errors import ConfigError, Conflict, NotFound
 from ....supervisors import Actor
 from ...io.redact import Redactor, secrets_of
-from ...runs.root import Root
+from ...runs.root import Root, played
 from ..access.access_control import AccessControl
 from ..access.audit import Audit
 from ..access.configuration import check_may_listen, reload
@@ -45,9 +45,6 @@ if TYPE_CHECKING:
     from ..metrics import Metrics
 
 log = logging.getLogger("callboard.server")
-
-END_WITHIN = 2.0
-"""Seconds for a server to end in when its task is cancelled."""
 
 LOOK_EVERY = 0.05
 CANCEL_WITHIN = 3.0
@@ -138,18 +135,10 @@ class Server:
         async def body(me: Actor) -> None:
             await self._serve(me, root, listener, host, on_listening, loopback=loopback)
 
-        ref = root.kernel.spawn(body, name="control", link=False, stop_within=root.kernel.stop_within)
         try:
-            end = await ref.wait()
-        except trio.Cancelled:
-            ref.cancel()
-            with root.kernel.shield(END_WITHIN):
-                await ref.wait()
-            raise
+            await played(root, body, name="control")
         finally:
             listener.socket.close()
-        if end.error is not None:
-            raise end.error
 
     async def _serve(
         self,

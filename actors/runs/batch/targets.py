@@ -16,7 +16,7 @@ from ....protocol.problems import Problem
 from ....protocol.requests import RunRequest
 from ...work.variables import resolve_variables
 from ..begin import perform
-from ..hooks import NO_HOOKS, Hooks
+from ..loading import NO_HOOKS, Hooks
 from ..root import Root
 from ..target import GraphAgent, Loaded, LoopAgent, WorkflowAgent
 from .tasks import Task, refuse

@@ -14,7 +14,7 @@ from stage import Stage
 
 from callboard.actors.io import stamps
 from callboard.actors.runs import target as targets
-from callboard.actors.runs.hooks import NO_HOOKS
+from callboard.actors.runs.loading import NO_HOOKS
 from callboard.protocol.errors import InvalidFile
 from callboard.protocol.requests import RunRequest
 

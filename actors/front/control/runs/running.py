@@ -20,7 +20,7 @@ from .....protocol.errors import Denied, NotFound
 from .....protocol.events import Event, Warned
 from .....protocol.requests import RunRequest
 from ....runs.begin import new_id, perform
-from ....runs.hooks import Hooks
+from ....runs.loading import Hooks
 from ....views.run_view import RunView
 from ..logs.runs import RunLogs
 from .live_run import HubOptions, LiveRun

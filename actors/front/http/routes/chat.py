@@ -18,7 +18,7 @@ from .....protocol.control.things import RunInfo
 from .....protocol.errors import NotFound, ToolFailed, UsageError
 from .....protocol.requests import Overrides, RunRequest
 from ....io.http.sse import event
-from ....runs.hooks import NO_HOOKS, Hooks
+from ....runs.loading import NO_HOOKS, Hooks
 from ....work.tools.tool import Tool
 from ...access.scopes import START
 from ...control.logs.reading import LoggedEvent

@@ -74,7 +74,7 @@ async def events(call: Call, query: EventsQuery) -> ASGIApp:
     run = call.hub.get(call.caller, call.path("run")).run
     seen = call.last_seen()
     if not call.accepts(SSE):
-        return reply(await _page(call, run, query))
+        return reply(await call.hub.events(call.caller, run, query.after, query.limit))
     after = query.after if seen is None else seen
     check_after(call, run, after)
 
@@ -85,14 +85,6 @@ async def events(call: Call, query: EventsQuery) -> ASGIApp:
         await call.hub.follow(call.caller, run, each, after)
 
     return EventStream(tell)
-
-
-async def _page(call: Call, run: str, query: EventsQuery) -> EventsPage:
-    found = await call.hub.events(call.caller, run, query.after, query.limit)
-    last = found[-1].seq if found else query.after
-    info = call.hub.get(call.caller, run)
-    after = None if info.over and last >= info.seq else last
-    return EventsPage(events=[msgspec.json.decode(each.data) for each in found], next=after)
 
 
 @_route("GET", "/v1/runs/{run}/questions", QUESTIONS, gives=QuestionsPage, errors=(404,))

@@ -13,7 +13,7 @@ from editors import Editor, editor, editors
 from fake_models import FakeModels, Reply
 from waiting import until
 
-from callboard.actors.front.acp.questions import ask
+from callboard.actors.front.acp.prompting import ask
 from callboard.actors.front.control.hub import Hub
 from callboard.protocol.control.caller import LOCAL
 

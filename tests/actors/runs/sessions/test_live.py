@@ -14,8 +14,8 @@ from fake_models import Reply, Request
 from stage import Stage
 
 import callboard
-from callboard.actors.runs.hooks import Hooks
 from callboard.actors.runs.in_session import say
+from callboard.actors.runs.loading import Hooks
 from callboard.actors.runs.sessions.live import IDLE
 from callboard.protocol.chat import AssistantTurn, Turn, UserTurn
 from callboard.protocol.errors import ConfigError, Conflict, ModelError, NotFound, UsageError
