@@ -311,16 +311,17 @@ class Hub:
                     continue
             return
 
-    async def events(self, caller: Caller, run: str, after: int = 0, limit: int = 1000) -> Events:
-        """A page of what has happened after number `after`: at least one event if there is any, and `limit` at most."""
-        self.get(caller, run)
-        found = await self._events(run, after, limit)
+    async def page_of_events(self, caller: Caller, run: str, after: int, limit: int) -> Events:
+        """As `events`, with the `after` of the next page; None at the end of a run that is over."""
+        found = await self.events(caller, run, after, limit)
         last = found[-1].seq if found else after
         info = self.get(caller, run)
         at_the_end = info.over and (last >= info.seq or not found)
         return Events(events=[msgspec.Raw(event.data) for event in found], next=None if at_the_end else last)
 
-    async def _events(self, run: str, after: int, limit: int) -> builtins.list[LoggedEvent]:
+    async def events(self, caller: Caller, run: str, after: int = 0, limit: int = 1000) -> builtins.list[LoggedEvent]:
+        """A page of what has happened after number `after`: at least one event if there is any, and `limit` at most."""
+        self.get(caller, run)
         record = self._runs.live.get(run)
         if record is not None:
             if after + 1 >= record.first:

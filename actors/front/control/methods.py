@@ -97,7 +97,7 @@ async def _events(peer: Peer, params: own.ReadEvents) -> own.Events:
     _check_limit(params.limit, MOST_EVENTS)
     if params.after < 0:
         raise UsageError(f"`after` is the number of an event, 0 for before the first, not {params.after}")
-    return await peer.hub.events(peer.caller, params.run, params.after, params.limit)
+    return await peer.hub.page_of_events(peer.caller, params.run, params.after, params.limit)
 
 
 # --- actors ------------------------------------------------------------------------------------------------

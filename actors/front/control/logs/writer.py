@@ -61,13 +61,17 @@ class RunLog:
         directory: of the run.
         broken: why nothing more is taken; "" as long as all is well, or may be when there is room.
         trouble: why writing has failed.
+        waiting: what the thread has not taken yet: lines, summaries, and what to call when all is on disk.
+        due: whether the writer has been told that something waits.
         done: to be called when all of it is on disk, once it is closed.
-        unwritten: bytes that are kept in memory.
+        unwritten: bytes that the thread keeps in memory.
     """
 
     def __init__(self, writer: Writer, directory: Path, on_trouble: Done) -> None:
         self.directory = directory
         self.broken = self.trouble = ""
+        self.waiting: deque[bytes | Kept | Done] = deque()
+        self.due = False
         self.done: Done | None = None
         self.unwritten = 0
         self._writer = writer
@@ -80,7 +84,12 @@ class RunLog:
 
     def append(self, line: bytes) -> None:
         """Write this line, some time within a tenth of a second; never waits."""
-        self._writer.append(self, line)
+        if self.broken:
+            return
+        if self._writer.behind > BACKLOG:
+            self.spoil("the disk does not keep up")
+            return
+        self._writer.put(self, line)
 
     def summarise(self, info: RunInfo) -> None:
         """Replace the summary, after what was appended."""
@@ -110,27 +119,33 @@ class RunLog:
 
     # --- in the thread --------------------------------------------------------------------------------------
 
-    @property
-    def is_stuck(self) -> bool:
-        """Whether something of it is still to be written."""
-        return bool(self._lines or self._kept)
-
-    def add(self, item: bytes | Kept) -> None:
-        """Whole lines, or a summary, that the next `flush` writes."""
-        if isinstance(item, Kept):
-            self._kept = item
-        elif self.unwritten + len(item) > max(MOST_UNWRITTEN, len(item)):
+    def take(self) -> int:
+        """Take over what waits, for the next `flush`; how many bytes of it are dropped for want of room."""
+        lines: list[bytes] = []
+        while self.waiting:
+            item = self.waiting.popleft()
+            if isinstance(item, bytes):
+                lines.append(item)
+            elif isinstance(item, Kept):
+                self._kept = item
+            else:
+                self.done = item
+        block = b"\n".join([*lines, b""])
+        if self.unwritten + len(block) > max(MOST_UNWRITTEN, len(block)):
             self.spoil("more of it would have to be kept in memory than there is room for")
-        elif not self.broken:
-            self._lines.append(item)
-            self.unwritten += len(item)
+        if self.broken:
+            return len(block)
+        if block:
+            self._lines.append(block)
+            self.unwritten += len(block)
+        return 0
 
     def flush(self) -> bool:
         """Write what is to be written; whether all of it was."""
         if self._forgotten:
             self._drop_lines()
             self._kept = None
-        if not self.is_stuck:
+        if not self._lines and self._kept is None:
             return True
         try:
             make_private(self.directory)
@@ -192,7 +207,8 @@ class Writer:
         self.process = process
         self.times = Tally()
         self.bytes = 0
-        self._queue: deque[tuple[RunLog | None, bytes | Kept | Done]] = deque()
+        self._due: deque[RunLog] = deque()
+        self._flushes: deque[Done] = deque()
         self._wake = threading.Event()
         self._urgent = threading.Event()
         self._awake = False
@@ -207,27 +223,28 @@ class Writer:
         """Begin."""
         self._thread.start()
 
-    def append(self, file: RunLog, line: bytes) -> None:
-        """See `RunLog.append`."""
-        if file.broken:
-            return
-        if self._put - self._written > BACKLOG:
-            file.spoil("the disk does not keep up")
-            return
-        self._put += len(line)
-        self.put(file, line)
+    @property
+    def behind(self) -> int:
+        """Bytes of all logs that wait for the disk."""
+        return self._put - self._written
 
-    def put(self, file: RunLog | None, item: bytes | Kept | Done) -> None:
-        """Have this done after what was put before."""
-        self._queue.append((file, item))
+    def put(self, file: RunLog, item: bytes | Kept | Done) -> None:
+        """Have this written, or called, after what was put before."""
+        if isinstance(item, bytes):
+            self._put += len(item) + 1
+        file.waiting.append(item)
+        if not file.due:
+            file.due = True
+            self._due.append(file)
         if not self._awake:
             self._awake = True
             self._wake.set()
 
     def flush(self, done: Done) -> None:
         """Write everything now, then call `done` in the event loop."""
-        self.put(None, from_any_thread(done))
+        self._flushes.append(from_any_thread(done))
         self._urgent.set()
+        self._wake.set()
 
     def end(self) -> None:
         """Write what there is and end; `join` waits for it."""
@@ -250,13 +267,16 @@ class Writer:
             self._wake.clear()
             self._awake = False  # from here on the event loop wakes us again
             ending = self._ending
-            try:
-                while self._stuck and self._try_again():
-                    pass
-                self._write_all()
-            except Exception:  # reported; one bad item must not end the log of every run
-                log.exception("the log of a run could not be written")
-            if self._queue:
+            flushes = [self._flushes.popleft() for _ in range(len(self._flushes))]
+            while self._stuck and self._write(next(iter(self._stuck))):
+                pass  # a disk is full for all of them: after a failure the others wait for the next try
+            for _ in range(len(self._due)):
+                file = self._due.popleft()
+                file.due = False  # from here on the event loop puts it in again
+                self._write(file)
+            for done in flushes:
+                done()
+            if self._due or self._flushes:
                 self._wake.set()
             elif ending:
                 break
@@ -266,49 +286,20 @@ class Writer:
         for file in self._open:
             file.release()
 
-    def _write_all(self) -> None:
-        lines: dict[RunLog, list[bytes]] = {}
-        for _ in range(len(self._queue)):
-            file, item = self._queue.popleft()
-            if isinstance(item, bytes):
-                assert file is not None
-                lines.setdefault(file, []).append(item)
-                continue
-            if file is None or file in lines:
-                self._write_lines(lines)
-            if isinstance(item, Kept):
-                assert file is not None
-                file.add(item)
-                self._flush(file)
-            elif file is None:
-                item()
-            else:
-                file.done = item
-                if not file.is_stuck or file.broken:
-                    self._finish(file)
-        self._write_lines(lines)
-
-    def _write_lines(self, lines: dict[RunLog, list[bytes]]) -> None:
-        for file, several in lines.items():
-            block = b"\n".join([*several, b""])
-            before = file.unwritten
-            file.add(block)
-            dropped = len(block) if file.unwritten == before else 0
-            began = time.monotonic()
-            self._flush(file)
+    def _write(self, file: RunLog) -> bool:
+        """Write what there is of this one, and remember it if that can't be done now; whether it could."""
+        self._stuck.pop(file, None)
+        self._written += file.take()
+        before, began, written = file.unwritten, time.monotonic(), True
+        try:
+            written = file.flush()
+        except Exception:  # reported; one bad item must not end the log of every run
+            log.exception("the log of a run could not be written")
+        if before:
             self.times.add(time.monotonic() - began)
-            self.bytes += len(block)
-            self._written += dropped - len(several)
-        lines.clear()
-
-    def _flush(self, file: RunLog) -> bool:
-        """Write what there is of this one; if that can't be done now, remember it."""
-        before = file.unwritten
-        written = file.flush()
+        self.bytes += before - file.unwritten
         self._written += before - file.unwritten
-        if written:
-            self._stuck.pop(file, None)
-        else:
+        if not written:
             self._stuck[file] = None
             if len(self._stuck) > MOST_STUCK:
                 del self._stuck[next(iter(self._stuck))]
@@ -318,20 +309,9 @@ class Writer:
             oldest = next(iter(self._open))
             del self._open[oldest]
             oldest.release()
-        return written
-
-    def _try_again(self) -> bool:
-        """Write one log that could not be written before; whether that can be done now.
-
-        A disk is full for all of them, so the others wait for the next try, which begins with another one.
-        """
-        file = next(iter(self._stuck))
-        del self._stuck[file]
-        if not self._flush(file):
-            return False
-        if file.done is not None:
+        if file.done is not None and (written or file.broken):
             self._finish(file)
-        return True
+        return written
 
     def _finish(self, file: RunLog) -> None:
         """All of it is on disk, or as much as can be."""

@@ -74,7 +74,7 @@ async def events(call: Call, query: EventsQuery) -> ASGIApp:
     run = call.hub.get(call.caller, call.path("run")).run
     seen = call.last_seen()
     if not call.accepts(SSE):
-        return reply(await call.hub.events(call.caller, run, query.after, query.limit))
+        return reply(await call.hub.page_of_events(call.caller, run, query.after, query.limit))
     after = query.after if seen is None else seen
     check_after(call, run, after)
 

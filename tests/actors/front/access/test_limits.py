@@ -150,7 +150,7 @@ async def test_who_is_cancelled_while_waiting_takes_no_place(nursery: trio.Nurse
         async with places.slot("alice"):
             pass
     assert scope.cancelled_caught
-    assert (places.taken, places._of["alice"].users) == (1, 1)
+    assert (places.taken, places._of["alice"].borrowed_tokens) == (1, 1)
 
 
 def test_a_part_of_a_request_counts_as_that_part() -> None:

@@ -35,9 +35,10 @@ async def test_case_110_ready_is_503_when_less_than_a_tenth_of_the_places_is_fre
 ) -> None:
     places = ConcurrencyLimiter(20, 20)
     it = Health(stage.root, places, [])
-    places._all.taken = 18
+    for _ in range(18):
+        places._all.acquire_on_behalf_of_nowait(object())
     assert (await it.ready())[0] == 200
-    places._all.taken = 19
+    places._all.acquire_on_behalf_of_nowait(object())
     assert await it.ready() == (503, {"status": "unavailable", "problems": ["19 of 20 requests are under way"]})
     assert it.live() == (200, {"status": "ok"})
 
