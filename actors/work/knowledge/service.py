@@ -1,9 +1,5 @@
 """The knowledge of a process: every base that its runs look things up in, opened once, built when it is needed.
 
-    knowledge = Knowledge(root, settings, os.environ)
-    await make_ready(knowledge, me, recipe)  # see `lifecycle`
-    found = await knowledge.retrieve(me, recipe, "how long is the warranty?")
-
 Open bases are kept in the kernel's pool, one per directory, however many agents read it; one that is idle for a
 while is closed. All that blocks is done in threads: of the base, of the embedder, of those who read.
 
@@ -22,6 +18,7 @@ from contextlib import aclosing, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
+from weakref import WeakValueDictionary
 
 import msgspec
 import trio
@@ -82,7 +79,7 @@ class Knowledge:
         self.sources = SourceSettings(loaders=settings.document_loaders, allow_private=settings.rag_private_pages)
         self._pool: Pool[str, Base] = Pool(owner, _opened, name="knowledge", idle_ttl=IDLE)
         self._seen: dict[Recipe, tuple[float, Changes]] = {}
-        self._turns: dict[Path, trio.Lock] = {}
+        self._turns: WeakValueDictionary[Path, trio.Lock] = WeakValueDictionary()
         self._meters: dict[str, Meter] = {}
 
     async def aclose(self) -> None:
@@ -101,16 +98,9 @@ class Knowledge:
 
     # --- being there ---------------------------------------------------------------------------------------------
 
-    @asynccontextmanager
-    async def turn(self, recipe: Recipe) -> AsyncIterator[None]:
-        """For the block, no other task of this process sees to the same base."""
-        turn = self._turns.setdefault(recipe.directory, trio.Lock())
-        async with turn:
-            try:
-                yield
-            finally:
-                if not turn.statistics().tasks_waiting:
-                    del self._turns[recipe.directory]
+    def turn(self, recipe: Recipe) -> trio.Lock:
+        """Held by the one task of this process that sees to the base."""
+        return self._turns.setdefault(recipe.directory, trio.Lock())
 
     async def meta(self, recipe: Recipe) -> Meta | None:
         """What the base on the disk says of itself; None if there is none."""

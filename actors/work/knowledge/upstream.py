@@ -1,7 +1,5 @@
 """Taking over what Loki has built: its knowledge file becomes a base of ours, and its vectors are not made again.
 
-    report = await imported(me, recipe, embedders)
-
 The file is handed to `build` as if it were the sources themselves: each of its texts is a source, its pieces are the
 chunks, and the embedder first looks whether the file has the vector. So an import is atomic, locked and resumable as
 every build is. Only what has no sound vector is embedded, by the model of the file, which queries need anyway.

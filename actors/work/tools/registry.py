@@ -145,10 +145,6 @@ class Shelf:
         there = set(self.global_names())
         return [self._tool(name, home, options, timeout) for name in self.spelled_out(names) if name in there]
 
-    def has_file(self, directory: Path) -> bool:
-        """Whether the agent in `directory` has a tools file."""
-        return any((directory / f"tools{ending}").is_file() for ending in ENDINGS)
-
     def of_agent(self, directory: Path, home: Home, timeout: float = TIMEOUT) -> AgentTools:
         """The tools of the agent in `directory`.
 
@@ -348,7 +344,7 @@ def tools_of_agent(
     functions = {tool.name: judged_as_ours(tool) for tool in run.functions}
     shelf = run.shelf
     listed = list(listed)
-    if shelf is None or not (listed or (directory is not None and shelf.has_file(directory))):
+    if shelf is None or not (listed or (directory is not None and agent_file(directory))):
         return AgentTools(tools=functions)
     options = run.tool_options or ToolOptions()
     home = shelf.home(directory=directory, agent=name, values=values, options=options)

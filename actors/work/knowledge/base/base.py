@@ -1,10 +1,5 @@
 """A knowledge base, open for reading.
 
-    base = await Base.open(Path("handbook.kb"))
-    [vector] = await embedder.embed(me, ["how long is the warranty?"], query=True)
-    found = await base.retrieve("how long is the warranty?", vector, top_k=5)
-    print(found.context)
-
 Opening takes milliseconds, however large it is: everything is mapped into memory, not read. All that blocks is done in
 threads, of which a base has two: more would only wait for the interpreter, and have the event loop wait with them.
 

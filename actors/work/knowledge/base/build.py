@@ -1,7 +1,5 @@
 """Building a base, and keeping it up with its sources.
 
-    report = await build(me, Path("handbook.kb"), found, embedder=embedder, splitter=split)
-
 First all sources are read that are not as they were, then what is new in them is embedded, then the indexes of the new
 generation are made from those of the one before; at the very end it becomes the current one. All of it is kept as it
 goes (see `work`), so after a kill, a cancellation or a full disk the next build goes on from there.
@@ -143,8 +141,6 @@ async def drop(directory: Path) -> None:
 
 @final
 class _Build:
-    """The steps of a build, and what they count for the report."""
-
     def __init__(
         self,
         me: Actor,
@@ -165,8 +161,6 @@ class _Build:
         self.chunks = ground.meta.chunks if ground.meta else 0
 
     async def _do(self, work: Callable[[], T]) -> T:
-        """Do something to the files of the base, in the thread of this build."""
-
         def watched() -> T:
             with told(self._layout):
                 return work()
@@ -175,8 +169,6 @@ class _Build:
 
     async def keep(self, recipe: bytes) -> None:
         await self._do(partial(self._layout.keep_recipe, recipe))
-
-    # --- reading -------------------------------------------------------------------------------------------------
 
     async def read(self, sources: AsyncIterable[Source | Unreadable], splitter: Splitter) -> None:
         """Record every source that is not as it was, and remove those that are no more."""
@@ -251,8 +243,6 @@ class _Build:
         else:
             self.unchanged += 1
 
-    # --- embedding -----------------------------------------------------------------------------------------------
-
     async def embed(self, work: Work, embedder: Embedder) -> int:
         """Give every new chunk a vector; how many numbers these have."""
         meta = self._ground.meta
@@ -273,10 +263,7 @@ class _Build:
             self._tell(Progress(phase="embed", done=self.embedded, total=total, seconds_left=0.0))
         return dimension
 
-    # --- finishing -----------------------------------------------------------------------------------------------
-
     async def finish(self, work: Work, dimension: int) -> None:
-        """Make the indexes, and the generation the current one."""
         number = self._ground.number + 1
         _, self.chunks = await self._do(work.counts)
         steps = finish(work, number, dimension)

@@ -1,9 +1,5 @@
 """Which embedder, or reranker, a model's id means.
 
-    embedders = Embedders(settings, os.environ, owner=root, cache=EmbeddingCache(default_path(os.environ)))
-    embedder = embedders.of("local:static")
-    vectors = await embedder.embed(me, ["a text", "another"])
-
 Ids are `client:model` as everywhere: a client of `config.yaml`, or a provider by its own name (`openai`, `ollama`,
 `cohere`, `gemini`), and three that need no provider: `local:static`, `local:minilm` and `local:words`. Like the
 gateway, one `Embedders` serves a whole process, and all users of a model share its connections, its engine
@@ -26,12 +22,13 @@ from .....supervisors.root import Root
 from ...models import weights
 from ...models.catalog import Access, Catalog
 from ...models.codec import bearer
+from ...models.endpoints import Endpoints
 from ...models.engines import EMBEDDED_TOKENS, LocalEngines, require_engine
 from . import local
 from .cache import Cached, EmbeddingCache
 from .codecs import BY_TYPE, COMPATIBLE
 from .embedder import Embedder
-from .remote import Clients, OnUsage, Remote
+from .remote import ModelClient, OnUsage, Remote
 from .rerank import MiniLM, RemoteReranker, Reranker
 
 if TYPE_CHECKING:
@@ -72,7 +69,9 @@ class Embedders:
         self._catalog = Catalog(settings, environ)
         self._owner = owner
         self._cache = cache
-        self._clients = Clients(environ, on_usage, rng)
+        self._endpoints = Endpoints(environ)
+        self._on_usage = on_usage
+        self._rng = rng if rng is not None else random.Random()  # noqa: S311  (jitter, no secret)
         self._limiter = trio.CapacityLimiter(THREADS)
         self._embedders: dict[tuple[str, int | None], Embedder] = {}
         self._rerankers: dict[str, Reranker] = {}
@@ -88,7 +87,7 @@ class Embedders:
         """Close every connection and the cache. The engine ends with its owner."""
         self._embedders.clear()
         self._rerankers.clear()
-        await self._clients.aclose()
+        self._endpoints.close()
         if self._cache is not None:
             await self._cache.aclose()
 
@@ -113,7 +112,7 @@ class Embedders:
         if reranker is None:
             access = self._catalog.access(model, "reranker")
             if access.client.type != "local":
-                reranker = RemoteReranker(self._clients.to(access, bearer(access.key)), access)
+                reranker = RemoteReranker(self._client(access, bearer(access.key)), access)
             elif access.id == MINILM:
                 reranker = MiniLM(self.of(MINILM))
             else:
@@ -144,12 +143,29 @@ class Embedders:
     def _kept(self, embedder: Embedder) -> Embedder:
         return embedder if self._cache is None else Cached(embedder, self._cache, self._limiter)
 
+    def _client(self, access: Access, headers: Mapping[str, str]) -> ModelClient:
+        extra = access.client.extra
+
+        @asynccontextmanager
+        async def connect() -> AsyncIterator[tuple[Endpoint, Mapping[str, str]]]:
+            with self._endpoints.lease(access.api_base, extra.proxy, extra.connect_timeout) as endpoint:
+                yield endpoint, headers
+
+        return ModelClient(
+            access.id,
+            connect,
+            at_once=access.model.max_concurrency or access.client.max_concurrency,
+            input_price=access.model.input_price,
+            on_usage=self._on_usage,
+            rng=self._rng,
+        )
+
     def _of_a_client(self, access: Access, batch: int | None) -> Remote:
         codec = BY_TYPE[access.client.type]
         model = access.model
         each, all_ = model.max_tokens_per_chunk, model.max_input_tokens
         return Remote(
-            self._clients.to(access, codec.headers(access.key)),
+            self._client(access, codec.headers(access.key)),
             access.name,
             codec,
             limiter=self._limiter,
@@ -171,11 +187,13 @@ class Embedders:
         async def connect() -> AsyncIterator[tuple[Endpoint, Mapping[str, str]]]:
             async with engines.lease(str(file)) as served:
                 headers = {**COMPATIBLE.headers(served.key), "connection": "close"}
-                with self._clients.endpoint(f"{served.url}/v1", "-", 10.0) as endpoint:
+                with self._endpoints.lease(f"{served.url}/v1", "-", 10.0) as endpoint:
                     yield endpoint, headers
 
+        # One request at a time, and its tokens are not counted.
+        client = ModelClient(access.id, connect, at_once=1, input_price=0.0, on_usage=None, rng=self._rng)
         return Remote(
-            self._clients.of_an_engine(access.id, connect),
+            client,
             access.name,
             COMPATIBLE,
             limiter=self._limiter,

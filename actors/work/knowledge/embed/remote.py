@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING
 
 import trio
@@ -19,13 +19,11 @@ from .....protocol.chat import TokenUsage
 from .....protocol.errors import CallboardError, ModelError, UpstreamError
 from .....protocol.events import LlmRetry, UsageUpdate, Warned
 from .....supervisors import Retry
-from ...models.endpoints import Endpoints
 from ...models.gateway import BACKOFF, Emitter, countable, retried
 from .codecs import Codec, Embedded
 from .embedder import normalised
 
 if TYPE_CHECKING:
-    from ...models.catalog import Access
     from ...models.client import Endpoint
     from .embedder import Vectors
 
@@ -283,48 +281,3 @@ class ModelClient:
         totals = self._on_usage(me, self.model, usage, usage.input_tokens * self._price / 1e6)
         if totals is not None:
             me.emit(totals)
-
-
-class Clients:
-    """All connections of embedders and rerankers.
-
-    Args:
-        environ: for proxies and certificates.
-        on_usage: told of tokens.
-        rng: where the jitter of the waits comes from.
-    """
-
-    def __init__(self, environ: Mapping[str, str], on_usage: OnUsage | None, rng: random.Random | None) -> None:
-        self._on_usage = on_usage
-        self._rng = rng if rng is not None else random.Random()  # noqa: S311  (jitter, no secret)
-        self._endpoints = Endpoints(environ)
-
-    async def aclose(self) -> None:
-        """Close every connection."""
-        self._endpoints.close()
-
-    def to(self, access: Access, headers: Mapping[str, str]) -> ModelClient:
-        """The line to a model of a client."""
-        extra = access.client.extra
-
-        @asynccontextmanager
-        async def connect() -> AsyncIterator[tuple[Endpoint, Mapping[str, str]]]:
-            with self.endpoint(access.api_base, extra.proxy, extra.connect_timeout) as endpoint:
-                yield endpoint, headers
-
-        return ModelClient(
-            access.id,
-            connect,
-            at_once=access.model.max_concurrency or access.client.max_concurrency,
-            input_price=access.model.input_price,
-            on_usage=self._on_usage,
-            rng=self._rng,
-        )
-
-    def of_an_engine(self, model: str, connect: Connect) -> ModelClient:
-        """The line to a model on this machine: one request at a time, and its tokens are not counted."""
-        return ModelClient(model, connect, at_once=1, input_price=0.0, on_usage=None, rng=self._rng)
-
-    def endpoint(self, api_base: str, proxy: str, connect_timeout: float) -> AbstractContextManager[Endpoint]:
-        """Where requests to that base URL go, for a block: one set of connections for all models behind it."""
-        return self._endpoints.lease(api_base, proxy, connect_timeout)

@@ -1,8 +1,5 @@
 """A second look at what was found: how well each text answers a query, judged by a model that reads both.
 
-    reranker = embedders.reranker("cohere:rerank-v3.5")
-    found = await base.retrieve(query, vector, rerank=partial(reranker.rerank, me, query))
-
 Ids are `client:model`: a client of `config.yaml` of the type `cohere` or `openai-compatible`, one of these by its own
 name (`cohere`, `jina`, `voyageai`), and `local:minilm`, which needs no provider.
 

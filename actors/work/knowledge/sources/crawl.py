@@ -82,9 +82,10 @@ class _Crawl:
         self._settings = context.settings
         self._web = web
         self._history = history
-        self._scope = _Scope(httpx.URL(spec.target))
+        self._start_url = httpx.URL(spec.target)
+        self._origins = {_origin(self._start_url)}
         self._robots: dict[str, Protego] = {}
-        start = _spelled(httpx.URL(spec.target))
+        start = _spelled(self._start_url)
         self._start = start
         self._is_wiki = github.is_wiki(context, start)
         self._within = github.ARTICLE if self._is_wiki else ""
@@ -131,7 +132,7 @@ class _Crawl:
             robots = await self._robots_of(target)
             if not robots.can_fetch(url, ROBOT):
                 raise CantRead("its robots.txt wants nobody to read it")
-            answer = await self._web.get(url, allowed=lambda url: self._scope.holds(url, loosely=self._visited == 1))
+            answer = await self._web.get(url, allowed=lambda url: self._holds(url, loosely=self._visited == 1))
             contents = await self._context.read(msgspec.structs.replace(answer.raw, within=self._within))
         except CantRead as error:
             return str(error)
@@ -164,7 +165,7 @@ class _Crawl:
         answer, contents = got
         source = _spelled(httpx.URL(answer.url))
         digest = contents.digest
-        self._scope.add(httpx.URL(source))
+        self._origins.add(_origin(httpx.URL(source)))
         twice = digest in self._digests or source in self._sources
         self._digests.add(digest)
         self._sources.add(source)
@@ -177,7 +178,7 @@ class _Crawl:
         return [] if silent else [Held(source, digest, renamed, size)]
 
     async def _remembered(self, visit: Visit, depth: int) -> list[Finding]:
-        self._scope.add(httpx.URL(visit.source))
+        self._origins.add(_origin(httpx.URL(visit.source)))
         self._digests.add(visit.digest)
         self._sources.add(visit.source)
         self._seen.add(visit.source)
@@ -207,31 +208,21 @@ class _Crawl:
 
     def _is_wanted(self, url: str) -> bool:
         is_page = not self._is_wiki or github.is_article(url)
-        return is_page and self._scope.holds(httpx.URL(url)) and not _is_trap(url)
+        return is_page and self._holds(httpx.URL(url)) and not _is_trap(url)
 
-
-@final
-class _Scope:
-    """Which URLs belong to a crawl: those of its host whose path begins as its own does."""
-
-    def __init__(self, start: httpx.URL) -> None:
-        self._host = _bare(start.host)
-        self._path = start.raw_path.decode("ascii").partition("?")[0]
-        self._origins = {_origin(start)}
-
-    def holds(self, url: httpx.URL, *, loosely: bool = False) -> bool:
-        """Whether a URL belongs to it; `loosely`, `www.` and https are as good as none."""
-        same_place = _bare(url.host) == self._host if loosely else _origin(url) in self._origins
-        path = url.raw_path.decode("ascii").partition("?")[0]
-        return same_place and (path.startswith(self._path) or f"{path}/" == self._path)
-
-    def add(self, url: httpx.URL) -> None:
-        """Where a page was found is a place of this crawl as well."""
-        self._origins.add(_origin(url))
+    def _holds(self, url: httpx.URL, *, loosely: bool = False) -> bool:
+        """Whether a URL belongs to the crawl; `loosely`, `www.` and https make no difference."""
+        start, wanted, path = self._start_url, _path(self._start_url), _path(url)
+        same_place = _bare(url.host) == _bare(start.host) if loosely else _origin(url) in self._origins
+        return same_place and (path.startswith(wanted) or f"{path}/" == wanted)
 
 
 def _origin(url: httpx.URL) -> tuple[str, str, int | None]:
     return url.scheme, url.host, url.port
+
+
+def _path(url: httpx.URL) -> str:
+    return url.raw_path.decode("ascii").partition("?")[0]
 
 
 def _bare(host: str) -> str:

@@ -1,12 +1,5 @@
 """Goes through what stands under `documents:` and finds everything that it names.
 
-    async with aclosing(gather(me, ["./knowledge/", "https://example.com/**"], base=home, environ=os.environ)) as found:
-        async for source in found:
-            if isinstance(source, Unreadable):
-                ...
-            elif await source.digest() != known:
-                documents = await source.documents()
-
 The order is that of the specs, and within one of them that of the names on disk or of the links of a site. What
 several specs name comes once.
 """

@@ -154,11 +154,14 @@ def _listed(data: bytes, source: str) -> list[Raw] | None:
         items = msgspec.json.decode(data, type=list[_Item])
     except UNREADABLE:
         return None
-    return [Raw(source=_named(item.path, source), data=_said(item), path=item.path) for item in items]
-
-
-def _said(item: _Item) -> bytes:
-    return (item.contents or item.text).encode("utf-8", "replace")
+    return [
+        Raw(
+            source=_named(item.path, source),
+            data=(item.contents or item.text).encode("utf-8", "replace"),
+            path=item.path,
+        )
+        for item in items
+    ]
 
 
 def _named(path: str, source: str) -> str:

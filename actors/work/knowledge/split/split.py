@@ -1,7 +1,5 @@
 """A document in chunks.
 
-    chunks = split(document, size=1000)
-
 Every chunk is a part of the document's text as it stands there, without the empty lines around it; only tables get
 their first row repeated. Together the chunks are the whole text, in order. No chunk is longer than `size`. A
 chunk's id goes by its source, heading and text alone, so what did not change keeps its id.

@@ -1,8 +1,5 @@
 """The table of the built-in tools: what models are told of each, the effect it has on the world, and tools of them.
 
-    tools = builtin_tools(environ, [project])
-    tools["fs_read"].spec.parameters
-
 A tool's code is imported when it is first called. Programs are ended a moment before the call's own time is up, so that
 what they printed by then reaches the model.
 

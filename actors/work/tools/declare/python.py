@@ -19,9 +19,8 @@ import warnings
 
 from .declaration import Declaration, Schema
 from .docstrings import Docstring, read_docstring
-from .draft import Draft
 from .python_types import Module, Types
-from .schemas import NO_VALUE
+from .schemas import NO_VALUE, Draft
 from .schemas import parameter as parameter_schema
 from .script import Script, Unreadable
 

@@ -22,11 +22,10 @@ from typing import TYPE_CHECKING
 from .....protocol.errors import ConfigError
 from .declaration import Declaration, Schema
 from .docstrings import Docstring, read_jsdoc
-from .draft import Draft
-from .schemas import NO_VALUE
+from .schemas import NO_VALUE, Draft
 from .schemas import parameter as parameter_schema
 from .script import Script, Unreadable
-from .typescript_types import Module, Types, text_of
+from .typescript_types import Module, Types, parsed, text_of
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -74,14 +73,11 @@ def _wanted(name: str, *, agent: bool) -> bool:
 
 def _parsed(script: Script) -> Node | None:
     try:
-        import tree_sitter
-        import tree_sitter_typescript
+        root = parsed(script.text)
     except ImportError as error:
         raise ConfigError(
             f"{script.file}: TypeScript tools need a parser; run: pip install 'callboard[typescript]'"
         ) from error
-    language = tree_sitter.Language(tree_sitter_typescript.language_typescript())
-    root = tree_sitter.Parser(language).parse(script.text.encode()).root_node
     if not root.has_error:
         return root
     broken = _first_error(root)

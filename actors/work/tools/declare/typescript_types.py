@@ -46,11 +46,7 @@ class Types(TypeReader["Node"]):
 
     def named(self, text: str) -> Schema:
         """The schema of a type in a comment; text if it is none that we know."""
-        import tree_sitter
-        import tree_sitter_typescript
-
-        language = tree_sitter.Language(tree_sitter_typescript.language_typescript())
-        root = tree_sitter.Parser(language).parse(f"type T = {text}".encode()).root_node
+        root = parsed(f"type T = {text}")
         if root.has_error or root.named_child_count != 1:
             return {"type": "string"}
         value = root.named_children[0].child_by_field_name("value")
@@ -355,6 +351,15 @@ def key_of(node: Node) -> str:
     """The name of a property: `a`, `"a"` or `1`."""
     name = _string(text_of(node)) if node.type == "string" else NO_VALUE
     return text_of(node) if name is NO_VALUE else str(name)
+
+
+def parsed(text: str) -> Node:
+    """The tree of a file; ImportError if tree-sitter is not installed."""
+    import tree_sitter
+    import tree_sitter_typescript
+
+    language = tree_sitter.Language(tree_sitter_typescript.language_typescript())
+    return tree_sitter.Parser(language).parse(text.encode()).root_node
 
 
 def text_of(node: Node | None) -> str:

@@ -102,8 +102,6 @@ def _place(home: Home, declaration: Declaration) -> Iterator[Path]:
 
 
 class _Call:
-    """One call, whose process may be started a second time with another interpreter."""
-
     def __init__(self, me: Actor, declaration: Declaration, limits: Limits, cwd: Path | None) -> None:
         self._me = me
         self._cwd = cwd
@@ -244,16 +242,14 @@ def file_tool(declaration: Declaration, home: Home, *, timeout: float | None = T
     return Tool(spec=spec, run=run, origin="file", timeout=None)
 
 
-async def instructions(
-    me: Actor, declaration: Declaration, home: Home, *, timeout: float | None = TIMEOUT, limits: Limits = USUAL
-) -> str:
+async def instructions(me: Actor, declaration: Declaration, home: Home, *, timeout: float | None = TIMEOUT) -> str:
     """What the function `_instructions` of an agent's tool file writes.
 
     Raises:
         ToolFailed: it could not be started, or failed. There is no model to read its stderr, so the message quotes it.
     """
     try:
-        return (await play(me, declaration, {}, home, timeout=timeout, limits=limits)).text
+        return (await play(me, declaration, {}, home, timeout=timeout)).text
     except ToolFailed as failed:
         lines = [line.strip() for line in failed.stderr.splitlines() if line.strip()][-_LINES:]
         if not lines:

@@ -53,13 +53,12 @@ def classify_sources(sources: list[str]) -> list[dict[str, str]]:
     Args:
         sources: URLs and DOIs, all at once.
     """
-    return [_classified(source) for source in dict.fromkeys(source.strip() for source in sources)]
-
-
-def _classified(source: str) -> dict[str, str]:
-    host, path = _parts(source)
-    tier = _tier(host, path)
-    return {"source": source, "host": host, "tier": tier, "meaning": TIERS[tier]}
+    found = []
+    for source in dict.fromkeys(source.strip() for source in sources):
+        host, path = _parts(source)
+        tier = _tier(host, path)
+        found.append({"source": source, "host": host, "tier": tier, "meaning": TIERS[tier]})
+    return found
 
 
 def _parts(source: str) -> tuple[str, str]:

@@ -28,7 +28,8 @@ def _suggested(directory: Path) -> tuple[str, str]:
     if any((directory / file).is_file() for file in _PYTHON) or next(directory.glob("*.py"), None):
         return _python(directory)
     if (directory / "Makefile").is_file():
-        return _make(directory)
+        targets = set(re.findall(r"^([\w-]+)\s*:(?!=)", _text(directory / "Makefile"), re.MULTILINE))
+        return "make", next((f"make {target}" for target in ("test", "check") if target in targets), "")
     return "", ""
 
 
@@ -72,12 +73,6 @@ def _node(directory: Path) -> tuple[str, str]:
     # `npm init` puts a test there that always fails.
     test = "" if "no test specified" in str(scripts.get("test", "no test specified")) else f"{tool} run test"
     return f"{tool} run build" if "build" in scripts else "", test
-
-
-def _make(directory: Path) -> tuple[str, str]:
-    targets = set(re.findall(r"^([\w-]+)\s*:(?!=)", _text(directory / "Makefile"), re.MULTILINE))
-    test = next((f"make {target}" for target in ("test", "check") if target in targets), "")
-    return "make", test
 
 
 def _text(file: Path) -> str:
