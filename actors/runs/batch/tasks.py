@@ -227,13 +227,13 @@ class _Reader:
 
     def _sheet(self) -> str:
         """The first sheet that has something in it."""
-        from ...work.knowledge.reading.bounds import Bounds, CantRead, Watch
+        from ...work.knowledge.reading.bounds import Bounds, CantRead, watch
         from ...work.knowledge.reading.office.package import Archive
         from ...work.knowledge.reading.office.sheets import sheets_of
 
         bounds = Bounds()
         try:
-            with Archive(self._path.read_bytes(), bounds, Watch(bounds.seconds)) as archive:
+            with Archive(self._path.read_bytes(), bounds, watch(bounds.seconds)) as archive:
                 return next((text for _, text in sheets_of(archive, _BOOK, bounds.text)), "")
         except (OSError, CantRead) as error:
             raise InvalidFile(f"{self._path} can't be read: {error}") from error

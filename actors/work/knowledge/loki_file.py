@@ -138,17 +138,23 @@ def _looked_at(path: Path) -> dict[str, Any]:
 def _whole(cursor: _Cursor, path: Path) -> Whole | None:
     values: dict[str, Any] = {}
     texts: dict[int, Text] = {}
-    vectors = _Vectors()
+    vectors: dict[tuple[int, int], bytes] = {}
     for key in cursor.pairs():
         if key == "files":
             texts = {number: _text(cursor) for number in map(_number, cursor.pairs())}
         elif key == "vectors":
             for name in cursor.pairs():
-                vectors.add(name, cursor.scalar())
+                row = _vector(cursor.scalar())
+                text, _, piece = name.partition("-")
+                if row is not None and text.isdecimal() and piece.isdecimal():
+                    vectors[int(text), int(piece)] = row
         else:
             _take(cursor, key, values)
     head = _made(values, path)
-    return None if head is None else Whole(head, texts, vectors.sound())
+    lengths = Counter(map(len, vectors.values()))
+    usual = max(lengths, key=lengths.__getitem__, default=0)
+    sound = {key: row for key, row in vectors.items() if len(row) == usual}
+    return None if head is None else Whole(head, texts, sound)
 
 
 def _take(cursor: _Cursor, key: str, values: dict[str, Any]) -> None:
@@ -199,32 +205,16 @@ def _number(key: str) -> int:
     return int(key)
 
 
-@final
-class _Vectors:
-    """Vectors as they come, and in the end those that can be used."""
+def _vector(base64: str) -> bytes | None:
+    """In half precision; None for one that makes no sense: not every file was left as it was written."""
+    import numpy as np
 
-    def __init__(self) -> None:
-        self._rows: dict[tuple[int, int], bytes] = {}
-
-    def add(self, name: str, base64: str) -> None:
-        """One of them, unless it makes no sense: not every file was left as it was written."""
-        import numpy as np
-
-        text, _, piece = name.partition("-")
-        try:
-            row = np.frombuffer(binascii.a2b_base64(base64, strict_mode=True), "<f4")
-            key = int(text), int(piece)
-        except ValueError:
-            return
-        length = float(np.linalg.norm(row.astype(np.float64))) if len(row) else 0.0
-        if np.isfinite(length) and length > 0:
-            self._rows[key] = (row / length).astype("<f2").tobytes()
-
-    def sound(self) -> dict[tuple[int, int], bytes]:
-        """Those of the length that most have."""
-        lengths = Counter(map(len, self._rows.values()))
-        usual = max(lengths, key=lengths.__getitem__, default=0)
-        return {key: row for key, row in self._rows.items() if len(row) == usual}
+    try:
+        row = np.frombuffer(binascii.a2b_base64(base64, strict_mode=True), "<f4")
+    except ValueError:
+        return None
+    length = float(np.linalg.norm(row.astype(np.float64))) if len(row) else 0.0
+    return (row / length).astype("<f2").tobytes() if np.isfinite(length) and length > 0 else None
 
 
 # --- YAML as a stream -------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from .attached import attached
 from .base.model import Progress
 from .base.passages import together, with_knowledge
 from .embed import local
-from .progress import Telling, listed
+from .progress import listed, telling
 from .recipe import Recipe
 from .service import Knowledge
 from .sources.found import SourceContext
@@ -207,10 +207,10 @@ async def _have_leave(knowledge: Knowledge, me: Actor, recipe: Recipe, *, agreed
     if not pulls:
         return
 
-    telling = Telling(me, recipe.what)
+    tell = telling(me, recipe.what)
 
     def pulled(_: object, done: int, total: int) -> None:
-        telling(Progress(phase="pull", done=done, total=total or None))
+        tell(Progress(phase="pull", done=done, total=total or None))
 
     await weights.pull(me, local.PULLED_AS, knowledge.environ, pulled)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -22,8 +22,7 @@ SHOWN = 3
 """Names that a warning lists."""
 
 
-@final
-class Telling:
+def telling(me: Actor, what: str, also: Callable[[Progress], None] | None = None) -> Callable[[Progress], None]:
     """An `on_progress` that turns reports into events.
 
     Args:
@@ -31,28 +30,26 @@ class Telling:
         what: is built.
         also: gets every report, at once.
     """
+    last, since = "", -math.inf
 
-    def __init__(self, me: Actor, what: str, also: Callable[[Progress], None] | None = None) -> None:
-        self._me = me
-        self._what = what
-        self._also = also
-        self._phase = ""
-        self._since = -math.inf
-
-    def __call__(self, progress: Progress) -> None:
-        if self._also is not None:
-            self._also(progress)
+    def tell(progress: Progress) -> None:
+        nonlocal last, since
+        if also is not None:
+            also(progress)
         now = trio.current_time()
-        if self._me.stream.heard and (progress.phase != self._phase or now - self._since >= EVERY):
-            self._phase, self._since = progress.phase, now
-            event = KnowledgeBuilding(
-                what=self._what,
-                phase=progress.phase,
-                done=progress.done,
-                total=progress.total,
-                seconds_left=progress.seconds_left,
+        if me.stream.heard and (progress.phase != last or now - since >= EVERY):
+            last, since = progress.phase, now
+            me.emit(
+                KnowledgeBuilding(
+                    what=what,
+                    phase=progress.phase,
+                    done=progress.done,
+                    total=progress.total,
+                    seconds_left=progress.seconds_left,
+                )
             )
-            self._me.emit(event)
+
+    return tell
 
 
 def tell_built(me: Actor, recipe: Recipe, report: BuildReport) -> None:

@@ -39,7 +39,7 @@ from .base.passages import as_query
 from .embed.cache import EmbeddingCache, default_path
 from .embed.embedder import Embedder
 from .embed.embedders import Embedders
-from .progress import Telling, tell_built
+from .progress import tell_built, telling
 from .recipe import Recipe, encoded
 from .sources.found import Finding, SourceSettings
 from .sources.gather import gather
@@ -136,11 +136,11 @@ class Knowledge:
             ConfigError, CredentialsError, UpstreamError: the embedding model is not available.
         """
         known = None if rebuild else await self.meta(recipe)
-        telling = Telling(me, recipe.what, on_progress)
+        tell = telling(me, recipe.what, on_progress)
         if known is None and not rebuild and await self.takes_over(recipe):
-            report = await self._taken_over(me, recipe, telling, wait)
+            report = await self._taken_over(me, recipe, tell, wait)
         else:
-            report = await self._built(me, await _filled(recipe), known, telling, rebuild=rebuild, wait=wait)
+            report = await self._built(me, await _filled(recipe), known, tell, rebuild=rebuild, wait=wait)
         self._seen.pop(recipe, None)
         await self.renew(recipe)
         tell_built(me, recipe, report)
@@ -154,10 +154,12 @@ class Knowledge:
 
         return await trio.to_thread.run_sync(is_upstream, recipe.upstream)
 
-    async def _taken_over(self, me: Actor, recipe: Recipe, telling: Telling, wait: float) -> BuildReport:
+    async def _taken_over(
+        self, me: Actor, recipe: Recipe, tell: Callable[[Progress], None], wait: float
+    ) -> BuildReport:
         from .upstream import imported
 
-        report = await imported(me, recipe, self.embedders, on_progress=telling, wait=wait)
+        report = await imported(me, recipe, self.embedders, on_progress=tell, wait=wait)
         message = (
             f"{recipe.what}: taken over from {recipe.upstream}, {report.chunks} chunks; from now on that file is not "
             f"used, {recipe.directory} is"
@@ -166,7 +168,14 @@ class Knowledge:
         return report
 
     async def _built(
-        self, me: Actor, recipe: Recipe, known: Meta | None, telling: Telling, *, rebuild: bool, wait: float
+        self,
+        me: Actor,
+        recipe: Recipe,
+        known: Meta | None,
+        tell: Callable[[Progress], None],
+        *,
+        rebuild: bool,
+        wait: float,
     ) -> BuildReport:
         if not recipe.documents:
             raise KnowledgeError(f"{recipe.what} names no documents, so there is nothing to build from")
@@ -181,7 +190,7 @@ class Knowledge:
                 splitter=partial(split, size=settings.chunk_size, overlap=settings.chunk_overlap),
                 settings=settings,
                 recipe=encoded(recipe),
-                on_progress=telling,
+                on_progress=tell,
                 rebuild=rebuild,
                 wait=wait,
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import msgspec
 import trio
@@ -35,23 +36,19 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 60.0
 
 
-class Watch:
-    """Looks at the clock, and at who waits for us, from within a thread of trio's."""
+def watch(seconds: float) -> Callable[[], None]:
+    """To be called now and then in a thread of trio's: it looks at the clock, and at who waits for us.
 
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._until = time.monotonic() + seconds
+    It raises CantRead when the time is up, and trio.Cancelled when the caller gave up.
+    """
+    until = time.monotonic() + seconds
 
-    def look(self) -> None:
-        """To be called now and then.
-
-        Raises:
-            CantRead: the time is up.
-            trio.Cancelled: the caller gave up.
-        """
+    def look() -> None:
         trio.from_thread.check_cancelled()
-        if time.monotonic() > self._until:
-            raise CantRead(f"it took more than {self._seconds:g} s to be read")
+        if time.monotonic() > until:
+            raise CantRead(f"it took more than {seconds:g} s to be read")
+
+    return look
 
 
 def megabytes(size: int) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from .....protocol.knowledge import Document
 from ....io.html.markdown import TooLong
 from ....io.html.page import page_of
 from ..reading import kinds
-from .bounds import TOO_MUCH, Bounds, CantRead, Watch, megabytes
+from .bounds import TOO_MUCH, Bounds, CantRead, megabytes, watch
 from .encodings import binary, cleaned, declared_inside, decoded
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ async def read(me: Actor, raw: Raw, bounds: Bounds, limiter: trio.CapacityLimite
         return await trio.to_thread.run_sync(lambda: _contents(raw, (text, "pdf", title)), limiter=limiter)
     try:
         return await trio.to_thread.run_sync(
-            lambda: _read(raw, bounds, Watch(bounds.seconds)), limiter=limiter, abandon_on_cancel=True
+            lambda: _read(raw, bounds, watch(bounds.seconds)), limiter=limiter, abandon_on_cancel=True
         )
     except TooLong:
         raise CantRead(TOO_MUCH) from None
@@ -106,10 +107,10 @@ def check_size(size: int, kind: str, bounds: Bounds) -> None:
         raise CantRead(f"it is too large: {megabytes(size)}, and at most {megabytes(most)} are read of one source")
 
 
-def _read(raw: Raw, bounds: Bounds, watch: Watch) -> Contents:
+def _read(raw: Raw, bounds: Bounds, look: Callable[[], None]) -> Contents:
     if raw.data.startswith(b"PK\x03\x04"):
         check_size(len(raw.data), "docx", bounds)
-        return _contents(raw, *_office(raw, bounds, watch))
+        return _contents(raw, *_office(raw, bounds, look))
     if raw.data.startswith(_OLE):
         raise CantRead(
             "it is an Office file from before 2007, or an encrypted one; name a loader for it, or convert it"
@@ -126,25 +127,25 @@ def _read(raw: Raw, bounds: Bounds, watch: Watch) -> Contents:
     declared = raw.charset or (declared_inside(raw.data) if kind in ("html", "code:xml") else "")
     text = decoded(raw.data, declared)
     if kind == "html":
-        return _page(raw, text, bounds, watch)
+        return _page(raw, text, bounds, look)
     if kind == "json" and raw.path.lower().endswith(".ipynb") and (markdown := markdown_of(text)):
         kind, text = MARKDOWN, markdown
     return _contents(raw, (text, kind, ""))
 
 
-def _page(raw: Raw, text: str, bounds: Bounds, watch: Watch) -> Contents:
-    page = page_of(text, raw.source, bounds.text, watch.look, within=raw.within)
+def _page(raw: Raw, text: str, bounds: Bounds, look: Callable[[], None]) -> Contents:
+    page = page_of(text, raw.source, bounds.text, look, within=raw.within)
     contents = _contents(raw, (page.text, MARKDOWN, page.title))
     return msgspec.structs.replace(contents, links=page.links, kept_out=page.kept_out)
 
 
-def _office(raw: Raw, bounds: Bounds, watch: Watch) -> list[Part]:
+def _office(raw: Raw, bounds: Bounds, look: Callable[[], None]) -> list[Part]:
     """By what is in the archive, whatever it is called."""
     from .office import sheets, texts
     from .office.package import Archive, Relations
 
     usual = ("word/document.xml", "ppt/presentation.xml", "xl/workbook.xml")
-    with Archive(raw.data, bounds, watch) as archive:
+    with Archive(raw.data, bounds, look) as archive:
         main = Relations(archive, "").by_type.get("officeDocument", "")
         part = next((name for name in (main, *usual) if name in archive.names), "")
         if part.startswith("word/"):

@@ -25,11 +25,11 @@ from .....protocol.json_values import UNREADABLE
 from .....protocol.knowledge import Unreadable
 from ..reading.bounds import CantRead
 from ..reading.kinds import suffix
-from ..reading.read import Contents
+from ..reading.read import Contents, Raw
 from ..sources import github
 from .found import Finding, Held, SourceContext
 from .specs import Spec
-from .web import Answer, Page, Web
+from .web import Page, Web
 
 ROBOT = "callboard"
 """What robots.txt calls us."""
@@ -52,7 +52,7 @@ _ENDINGS = (
 _NO_PAGES = frozenset(_ENDINGS.split())
 
 
-_Got: TypeAlias = "Visit | tuple[Answer, Contents] | str"
+_Got: TypeAlias = "Visit | tuple[Raw, Contents] | str"
 """What came of one URL of the queue: what was remembered, or what is new, or why there is nothing."""
 
 
@@ -132,11 +132,11 @@ class _Crawl:
             robots = await self._robots_of(target)
             if not robots.can_fetch(url, ROBOT):
                 raise CantRead("its robots.txt wants nobody to read it")
-            answer = await self._web.get(url, allowed=lambda url: self._holds(url, loosely=self._visited == 1))
-            contents = await self._context.read(msgspec.structs.replace(answer.raw, within=self._within))
+            raw = await self._web.get(url, allowed=lambda url: self._holds(url, loosely=self._visited == 1))
+            contents = await self._context.read(msgspec.structs.replace(raw, within=self._within))
         except CantRead as error:
             return str(error)
-        return answer, contents
+        return raw, contents
 
     async def _robots_of(self, url: httpx.URL) -> Protego:
         """A host without one allows everything; one whose robots.txt is broken allows nothing until it is mended."""
@@ -162,8 +162,8 @@ class _Crawl:
             return [Unreadable(source=url, reason=got)]
         if isinstance(got, Visit):
             return await self._remembered(got, depth)
-        answer, contents = got
-        source = _spelled(httpx.URL(answer.url))
+        raw, contents = got
+        source = _spelled(httpx.URL(raw.source))
         digest = contents.digest
         self._origins.add(_origin(httpx.URL(source)))
         twice = digest in self._digests or source in self._sources
@@ -172,7 +172,7 @@ class _Crawl:
         self._seen.add(source)
         links = () if twice else await self._followed(contents.links, depth)
         silent = twice or contents.kept_out
-        size = len(answer.data)
+        size = len(raw.data)
         await self._history.add(Visit(url=url, source=source, digest=digest, size=size, links=links, silent=silent))
         renamed = [msgspec.structs.replace(document, source=source) for document in contents.documents]
         return [] if silent else [Held(source, digest, renamed, size)]

@@ -130,10 +130,10 @@ async def _page(context: SourceContext, url: str) -> Finding:
 
     try:
         async with Web(context) as web:
-            answer = await web.get(url)
+            found = await web.get(url)
     except CantRead as error:
         return Unreadable(source=url, reason=str(error))
-    raw = msgspec.structs.replace(answer.raw, source=url)
+    raw = msgspec.structs.replace(found, source=url)
     loader = kinds.suffix(raw.path)
     return await (
         loaders.loaded_bytes(context, loader, raw) if loader in context.settings.loaders else held(context, raw)

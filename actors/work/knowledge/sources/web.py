@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Self, final
 
 import httpx
@@ -28,21 +27,6 @@ _ANYTHING = frozenset(("", "application/octet-stream", "binary/octet-stream", "a
 """Media types that say nothing, so that the contents decide."""
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """A page that was got; `url` is where it was found in the end."""
-
-    url: str
-    data: bytes
-    media: str = ""
-    charset: str = ""
-
-    @property
-    def raw(self) -> Raw:
-        """For the room `reading`."""
-        path = httpx.URL(self.url).path
-        return Raw(source=self.url, data=self.data, path=path, media=self.media, charset=self.charset)
-
-
 @final
 class Web:
     """Gets pages, politely. `async with Web(context) as web`."""
@@ -64,8 +48,8 @@ class Web:
         """Leave at least so many seconds between two requests to one host."""
         self._delay = max(self._delay, min(seconds, PATIENCE))
 
-    async def get(self, url: str, *, allowed: Callable[[httpx.URL], bool] | None = None) -> Answer:
-        """Get a page.
+    async def get(self, url: str, *, allowed: Callable[[httpx.URL], bool] | None = None) -> Raw:
+        """Get a page; its `source` is where it was found in the end.
 
         Args:
             allowed: where redirects may lead; anywhere by default.
@@ -73,9 +57,35 @@ class Web:
         Raises:
             CantRead: it can't be got, or is nothing that could be read.
         """
-        patience = _Patience(self._settings.page_seconds)
+        left = self._settings.page_seconds  # of the servers' time, redirects included; our turn is not awaited in it
+
+        async def once(target: httpx.URL) -> Raw | httpx.URL | int:
+            """One request; the seconds to wait where the server asks for time."""
+            nonlocal left
+            await self._turn(target.host)
+            began = trio.current_time()
+            try:
+                with trio.move_on_after(left):
+                    async with self._client.stream("GET", target, headers=_HEADERS) as response:
+                        wait = response.headers.get("retry-after", "1")
+                        if response.status_code in (429, 503) and wait.isdigit() and int(wait) <= PATIENCE:
+                            return int(wait)
+                        return guarded.redirected(response, target) or await self._raw(target, response)
+            finally:
+                left = max(0.0, left - (trio.current_time() - began))
+            raise CantRead(f"{target.host} did not answer within {self._settings.page_seconds:g} s")
+
+        async def patiently(target: httpx.URL) -> Raw | httpx.URL:
+            found = await once(target)
+            if isinstance(found, int):
+                await trio.sleep(found)
+                found = await once(target)
+            if isinstance(found, int):
+                raise CantRead("the server is asked for too much, and wants us to come back later")
+            return found
+
         try:
-            return await guarded.followed(url, lambda target: self._patiently(target, patience), allowed=allowed)
+            return await guarded.followed(url, patiently, allowed=allowed)
         except guarded.Private as error:
             raise CantRead(
                 f"{error}, which is not read unless `rag_private_pages: true` in config.yaml says so"
@@ -83,36 +93,14 @@ class Web:
         except guarded.CantFetch as error:
             raise CantRead(str(error)) from error
 
-    async def _patiently(self, url: httpx.URL, patience: _Patience) -> Answer | httpx.URL:
-        """One request, made once more if the server asks for time."""
-        try:
-            return await self._once(url, patience)
-        except _Later as later:
-            await trio.sleep(later.seconds)
-            try:
-                return await self._once(url, patience)
-            except _Later:
-                raise CantRead("the server is asked for too much, and wants us to come back later") from None
-
-    async def _once(self, url: httpx.URL, patience: _Patience) -> Answer | httpx.URL:
-        await self._turn(url.host)
-        with patience.lasting():
-            async with self._client.stream("GET", url, headers=_HEADERS) as response:
-                return guarded.redirected(response, url) or await self._answer(url, response)
-        raise CantRead(f"{url.host} did not answer within {self._settings.page_seconds:g} s")
-
     async def _turn(self, host: str) -> None:
         now = trio.current_time()
         turn = max(self._turns.get(host, now), now)
         self._turns[host] = turn + self._delay
         await trio.sleep_until(turn)
 
-    async def _answer(self, url: httpx.URL, response: httpx.Response) -> Answer:
+    async def _raw(self, url: httpx.URL, response: httpx.Response) -> Raw:
         status = response.status_code
-        if status in (429, 503):
-            wait = response.headers.get("retry-after", "1")
-            if wait.isdigit() and int(wait) <= PATIENCE:
-                raise _Later(int(wait))
         if status >= 400 or status in (204, 304):
             raise CantRead(f"the server answered {status} {response.reason_phrase}".strip())
         media = response.headers.get("content-type", "").split(";")[0].strip().lower()
@@ -122,29 +110,8 @@ class Web:
         data = await guarded.body_of(response, most)
         if len(data) > most:
             raise CantRead(f"it is too large: at most {megabytes(most)} are read of one page")
-        return Answer(url=str(url), data=data, media=media, charset=response.charset_encoding or "")
-
-
-class _Patience:
-    """The seconds that servers may take for one page, redirects included. Waiting for our turn is none of theirs."""
-
-    def __init__(self, seconds: float) -> None:
-        self._left = seconds
-
-    @contextmanager
-    def lasting(self) -> Iterator[None]:
-        began = trio.current_time()
-        try:
-            with trio.move_on_after(self._left):
-                yield
-        finally:
-            self._left = max(0.0, self._left - (trio.current_time() - began))
-
-
-class _Later(Exception):
-    def __init__(self, seconds: float) -> None:
-        super().__init__()
-        self.seconds = seconds
+        charset = response.charset_encoding or ""
+        return Raw(source=str(url), data=data, path=url.path, media=media, charset=charset)
 
 
 @final
@@ -166,6 +133,6 @@ class Page(Found):
 
     async def _documents(self) -> Sequence[Document]:
         async with Web(self._context) as web:
-            answer = await web.get(self.source)
-        raw = msgspec.structs.replace(answer.raw, source=self.source, within=self._within)
+            raw = await web.get(self.source)
+        raw = msgspec.structs.replace(raw, source=self.source, within=self._within)
         return (await self._context.read(raw)).documents

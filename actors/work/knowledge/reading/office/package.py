@@ -10,11 +10,11 @@ import lzma
 import posixpath
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Self
 from xml.parsers import expat
 
-from ..bounds import MIB, Bounds, CantRead, Watch, megabytes
+from ..bounds import MIB, Bounds, CantRead, megabytes
 
 
 class Handler:
@@ -113,9 +113,9 @@ class Archive:
         CantRead: from here and from `pieces`: it is none, or goes beyond the bounds.
     """
 
-    def __init__(self, data: bytes, bounds: Bounds, watch: Watch) -> None:
+    def __init__(self, data: bytes, bounds: Bounds, look: Callable[[], None]) -> None:
         self._bounds = bounds
-        self._watch = watch
+        self._look = look
         self._unpacked = 0
         if data.count(_ENTRY) > bounds.entries:  # counted first: zipfile would make an object of each
             raise CantRead(f"it is an archive of more than {bounds.entries:,} parts")
@@ -141,7 +141,7 @@ class Archive:
         try:
             with self._zip.open(info) as part:
                 while piece := part.read(PIECE):
-                    self._watch.look()
+                    self._look()
                     size += len(piece)
                     self._unpacked += len(piece)
                     if size > largest:
