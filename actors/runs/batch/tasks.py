@@ -233,8 +233,8 @@ class _Reader:
 
         bounds = Bounds()
         try:
-            with Archive(self._path.read_bytes(), bounds, watch(bounds.seconds)) as archive:
-                return next((text for _, text in sheets_of(archive, _BOOK, bounds.text)), "")
+            archive = Archive(self._path.read_bytes(), bounds, watch(bounds.seconds))
+            return next((text for _, text in sheets_of(archive, _BOOK, bounds.text)), "")
         except (OSError, CantRead) as error:
             raise InvalidFile(f"{self._path} can't be read: {error}") from error
 

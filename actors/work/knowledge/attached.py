@@ -95,12 +95,10 @@ async def attached(context: SourceContext, files: Sequence[str], query: str, emb
         await reading.add(text)
     reading.tell_unreadable()
     if reading.characters <= WHOLE:
-        return "\n\n".join(_whole(document) for document in reading.documents)
+        return "\n\n".join(
+            f'<document source="{escape(each.source)}">\n{each.text.strip()}\n</document>' for each in reading.documents
+        )
     return await _passages(context.me, reading, query, embedder())
-
-
-def _whole(document: Document) -> str:
-    return f'<document source="{escape(document.source)}">\n{document.text.strip()}\n</document>'
 
 
 def _command(text: str) -> str | None:

@@ -224,7 +224,9 @@ class _Build:
         found = await source.documents()
         pieces, unreadable = await trio.to_thread.run_sync(split_up, splitter, found, limiter=self._limiter)
         self.unreadable += unreadable
-        entry = Known(source.source, digest, source.size, _settled(source.mtime))
+        mtime = source.mtime  # unless it is so young that another change could have the same
+        mtime = mtime if mtime is not None and time.time() - mtime > YOUNG else None
+        entry = Known(source.source, digest, source.size, mtime)
         if unreadable and not pieces:
             self._lost.append(entry)
             return
@@ -270,11 +272,6 @@ class _Build:
         while (step := await self._do(partial(next, steps, None))) is not None:
             self._tell(Progress(phase="index", done=step[0], total=step[1]))
         self.generation = number
-
-
-def _settled(mtime: float | None) -> float | None:
-    """The time of change, unless that is so young that another change could have the same."""
-    return mtime if mtime is not None and time.time() - mtime > YOUNG else None
 
 
 @asynccontextmanager

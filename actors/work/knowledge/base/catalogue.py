@@ -58,22 +58,10 @@ ROWS = """SELECT c.number, c.document, c.ordinal, c.id, d.source, c.text, c.head
     FROM chunks c JOIN documents d ON d.id = c.document"""
 
 
-def count(db: sqlite3.Connection) -> tuple[int, int]:
-    """How many sources and chunks there are."""
-    sources, chunks = db.execute("SELECT (SELECT count(*) FROM sources), (SELECT count(*) FROM chunks)").fetchone()
-    return sources, chunks
-
-
 def known(db: sqlite3.Connection) -> dict[str, Known]:
     """All sources by name."""
     found = db.execute("SELECT source, digest, size, mtime FROM sources ORDER BY source")
     return {row[0]: Known(*row) for row in found}
-
-
-def last_ids(db: sqlite3.Connection) -> tuple[int, int]:
-    """The highest numbers that a document and a chunk were ever given."""
-    given = dict(db.execute("SELECT name, seq FROM sqlite_sequence").fetchall())
-    return given.get("documents", 0), given.get("chunks", 0)
 
 
 def row(values: tuple[Any, ...]) -> Row:

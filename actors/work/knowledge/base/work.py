@@ -26,7 +26,7 @@ import msgspec
 from .....protocol.errors import KnowledgeError
 from .....protocol.knowledge import Chunk, Document
 from ....io.whole_file import write_whole
-from .catalogue import ROWS, SCHEMA, Known, Row, count, known, last_ids, row
+from .catalogue import ROWS, SCHEMA, Known, Row, known, row
 from .layout import Layout, sync_all
 from .model import FORMAT, Meta, Settings
 from .vectors import open_vectors, write_vectors
@@ -101,10 +101,17 @@ def begin(layout: Layout, base: int, model: str, settings: Settings, *, resplit:
         elif resplit:
             db.execute("UPDATE sources SET digest = ''")
             db.commit()
-        document, chunk = last_ids(db)
+        given = dict(db.execute("SELECT name, seq FROM sqlite_sequence").fetchall())  # the highest there ever were
     finally:
         db.close()
-    plan = Plan(format=FORMAT, base=base, last_document=document, last_chunk=chunk, model=model, settings=settings)
+    plan = Plan(
+        format=FORMAT,
+        base=base,
+        last_document=given.get("documents", 0),
+        last_chunk=given.get("chunks", 0),
+        model=model,
+        settings=settings,
+    )
     write_whole(layout.building / "plan.json", msgspec.json.encode(plan))
     return Work(layout, plan)
 
@@ -148,7 +155,9 @@ class Work:
 
     def counts(self) -> tuple[int, int]:
         """How many sources and chunks there are."""
-        return count(self._db)
+        found = self._db.execute("SELECT (SELECT count(*) FROM sources), (SELECT count(*) FROM chunks)")
+        sources, chunks = found.fetchone()
+        return sources, chunks
 
     # --- sources -------------------------------------------------------------------------------------------------
 

@@ -145,17 +145,17 @@ def _office(raw: Raw, bounds: Bounds, look: Callable[[], None]) -> list[Part]:
     from .office.package import Archive, Relations
 
     usual = ("word/document.xml", "ppt/presentation.xml", "xl/workbook.xml")
-    with Archive(raw.data, bounds, look) as archive:
-        main = Relations(archive, "").by_type.get("officeDocument", "")
-        part = next((name for name in (main, *usual) if name in archive.names), "")
-        if part.startswith("word/"):
-            return [(texts.word(archive, part, bounds.text), MARKDOWN, "")]
-        if part.startswith("ppt/"):
-            return [(texts.slides(archive, part, bounds.text), MARKDOWN, "")]
-        if part.startswith("xl/"):
-            return [(text, "csv", name) for name, text in sheets.sheets_of(archive, part, bounds.text)]
-        if "content.xml" in archive.names:
-            return [(texts.open_document(archive, bounds.text), MARKDOWN, "")]
+    archive = Archive(raw.data, bounds, look)
+    main = Relations(archive, "").by_type.get("officeDocument", "")
+    part = next((name for name in (main, *usual) if name in archive.names), "")
+    if part.startswith("word/"):
+        return [(texts.word(archive, part, bounds.text), MARKDOWN, "")]
+    if part.startswith("ppt/"):
+        return [(texts.slides(archive, part, bounds.text), MARKDOWN, "")]
+    if part.startswith("xl/"):
+        return [(text, "csv", name) for name, text in sheets.sheets_of(archive, part, bounds.text)]
+    if "content.xml" in archive.names:
+        return [(texts.open_document(archive, bounds.text), MARKDOWN, "")]
     raise CantRead("it is an archive, not a document; unpack it, or name a loader for it")
 
 

@@ -66,7 +66,9 @@ async def crawl(context: SourceContext, spec: Spec) -> AsyncGenerator[Finding, N
             for found in await run.visit(batch):
                 yield found
         if run.queue:
-            yield Unreadable(source=spec.text, reason=run.what_is_left())
+            pages, rest = context.settings.pages, len(run.queue)
+            reason = f"{pages} pages were read, which is the limit; {rest} more that they link to were not"
+            yield Unreadable(source=spec.text, reason=reason)
 
 
 def robots_in(text: str) -> Protego:
@@ -102,10 +104,6 @@ class _Crawl:
             count = 1  # the first page says which host it is in the end
         self._visited += count
         return [self.queue.popleft() for _ in range(count)]
-
-    def what_is_left(self) -> str:
-        pages = self._settings.pages
-        return f"{pages} pages were read, which is the limit; {len(self.queue)} more that they link to were not"
 
     async def visit(self, batch: Sequence[tuple[str, int]]) -> list[Finding]:
         """Get some pages at once, then look at them one after the other."""

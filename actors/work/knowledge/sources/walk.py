@@ -70,7 +70,8 @@ class Walk:
         path = os.path.join(root, target)  # noqa: PTH118 - the speed of strings, and no rules of pathlib's
         try:
             if os.path.lexists(path):
-                self._path(os.path.normpath(path))
+                path = os.path.normpath(path)
+                (self._tree if os.path.isdir(path) else self._file)(path)  # noqa: PTH112 - as above
             elif not is_wild(target):
                 self._problem(path, "it does not exist")
             else:
@@ -81,12 +82,6 @@ class Walk:
         except _Enough:
             self._problem(path, f"it names more than {self._most:,} files; the others are left out")
         return self._found
-
-    def _path(self, path: str) -> None:
-        if os.path.isdir(path):  # noqa: PTH112 - texts: a tree may have a million of them
-            self._tree(path)
-        else:
-            self._file(path)
 
     # --- globs
 
@@ -190,7 +185,7 @@ class Walk:
                 raise _Enough
             self._found.append(Entry(path, status.st_size, status.st_mtime))
         else:
-            self._problem(path, f"it is {_kind(status.st_mode)}, not a file")
+            self._problem(path, f"it is {_KINDS.get(stat.S_IFMT(status.st_mode), 'a device')}, not a file")
 
     def _status(self, path: str) -> os.stat_result | None:
         """What a path leads to; None if that is nothing of ours, which is reported then."""
@@ -247,12 +242,7 @@ def _leads_to_directory(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def _kind(mode: int) -> str:
-    if stat.S_ISDIR(mode):
-        return "a directory"
-    if stat.S_ISFIFO(mode):
-        return "a named pipe"
-    return "a socket" if stat.S_ISSOCK(mode) else "a device"
+_KINDS = {stat.S_IFDIR: "a directory", stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket"}
 
 
 # --- globs: braces are spelled out first, then each part of the path is matched by itself

@@ -81,7 +81,8 @@ class AllowedPath(msgspec.Struct, frozen=True, kw_only=True):
         try:
             mode = os.fstat(descriptor).st_mode
             if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
-                raise ToolFailed(f"'{self.shown}' is neither a file nor a directory, but a {_kind(mode)}")
+                kind = _KINDS.get(stat.S_IFMT(mode), "device")
+                raise ToolFailed(f"'{self.shown}' is neither a file nor a directory, but a {kind}")
             yield descriptor
         finally:
             os.close(descriptor)
@@ -267,10 +268,7 @@ def _near(place: AllowedPath) -> str:
     return ""
 
 
-def _kind(mode: int) -> str:
-    if stat.S_ISFIFO(mode):
-        return "named pipe"
-    return "socket" if stat.S_ISSOCK(mode) else "device"
+_KINDS = {stat.S_IFIFO: "named pipe", stat.S_IFSOCK: "socket"}
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):

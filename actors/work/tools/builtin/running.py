@@ -18,7 +18,7 @@ import msgspec
 import trio
 
 from .....protocol.errors import ProcessError, ToolFailed
-from ..files.limits import MIB, Limits, impose, kill, watch
+from ..files.limits import MIB, Limits, ended, impose, kill, watch
 from ..files.output import Printed
 from .allowed_paths import Setting
 
@@ -113,14 +113,9 @@ async def run_program(
     impose(process.pid, LIMITS)
     kept = Kept()
     seconds = _time_left(setting.timeout)
-    try:
+    async with ended(me, process, 5.0):
         with trio.move_on_after(seconds) as limit:
             wild = await _until_end(me, tool, process, kept, input)
-    finally:
-        if process.ended is None:
-            process.ref.cancel()
-            with me.root.shield(5.0):
-                await process.ref.wait()
     # From here to the end nothing waits: the call's own deadline, a moment later, finds it over.
     if limit.cancelled_caught:
         wild = f"it did not end within {seconds:.3g} s"

@@ -9,11 +9,10 @@ from __future__ import annotations
 import stat
 from pathlib import Path
 
-from .....protocol.problems import Problem
 from .bash import read_bash
 from .declaration import ToolFile
 from .python import read_python
-from .script import Script
+from .script import Script, Unreadable
 
 EXTENSIONS = (".sh", ".py", ".ts", ".js")
 """Of tool files, in the order in which an agent's `tools.*` is looked for."""
@@ -35,10 +34,12 @@ def read_tools(path: Path, *, agent: bool, wordless: bool = False) -> ToolFile:
     Raises:
         ConfigError: a TypeScript file, and the extra that reads them is not installed.
     """
-    problem, text = _text_of(path)
-    if problem is not None:
-        return ToolFile(file=path, problems=[problem])
-    script = Script(path, text)
+    try:
+        script = Script(path, _text_of(path))
+    except Unreadable as wrong:
+        script = Script(path, "")
+        script.note(wrong)
+        return ToolFile(file=path, problems=script.problems)
     if path.suffix == ".sh":
         read = read_bash(script, agent=agent)
     elif path.suffix == ".py":
@@ -55,26 +56,25 @@ def read_tools(path: Path, *, agent: bool, wordless: bool = False) -> ToolFile:
     )
 
 
-def _text_of(path: Path) -> tuple[Problem | None, str]:
-    def problem(code: str, message: str, line: int = 0, *, hint: str | None = None) -> Problem:
-        return Problem(severity="error", file=str(path), code=code, message=message, line=line, hint=hint)
-
+def _text_of(path: Path) -> str:
     if path.suffix not in EXTENSIONS:
         kind = f"the extension '{path.suffix}'" if path.suffix else "a name without an extension"
-        return problem("tool_language", f"a tool file can't have {kind}", hint=f"expected {', '.join(EXTENSIONS)}"), ""
+        hint = f"expected {', '.join(EXTENSIONS)}"
+        raise Unreadable("tool_language", f"a tool file can't have {kind}", 0, hint=hint)
     try:
         # A FIFO would make the reader wait for a writer.
         if not stat.S_ISREG(path.stat().st_mode):
-            return problem("tool_file", "not a regular file"), ""
+            raise Unreadable("tool_file", "not a regular file", 0)
         with path.open("rb") as file:
             data = file.read(LARGEST + 1)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
-        return problem("tool_file", f"the file can't be read: {getattr(error, 'strerror', None) or error}"), ""
+        why = getattr(error, "strerror", None) or error
+        raise Unreadable("tool_file", f"the file can't be read: {why}", 0) from error
     if len(data) > LARGEST:
         message = f"the file is larger than {LARGEST} bytes"
-        return problem("tool_file", message, hint="keep data in files of their own"), ""
+        raise Unreadable("tool_file", message, 0, hint="keep data in files of their own")
     try:
-        return None, data.decode("utf-8-sig")
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        return problem("tool_file", "the file is not UTF-8", line, hint="save it as UTF-8"), ""
+        raise Unreadable("tool_file", "the file is not UTF-8", line, hint="save it as UTF-8") from error

@@ -252,15 +252,12 @@ class Module:
             elif declared.type == "function_declaration":
                 self.functions.add(name)
             elif declared.type == "lexical_declaration":
-                self._add_constants(declared)
-
-    def _add_constants(self, declared: Node) -> None:
-        for variable in declared.named_children:
-            value = variable.child_by_field_name("value")
-            if value is not None and value.type in ("arrow_function", "function_expression"):
-                self.functions.add(text_of(variable.child_by_field_name("name")))
-            elif value is not None:
-                self._constants[text_of(variable.child_by_field_name("name"))] = value
+                for variable in declared.named_children:
+                    key, value = text_of(variable.child_by_field_name("name")), variable.child_by_field_name("value")
+                    if value is not None and value.type in ("arrow_function", "function_expression"):
+                        self.functions.add(key)
+                    elif value is not None:
+                        self._constants[key] = value
 
     def value(self, node: Node, depth: int = 0) -> Any:
         """The JSON value of an expression, or `NO_VALUE`: literals, constants of the file, members of its enums."""

@@ -29,7 +29,7 @@ from .asking import AskSocket, Clock
 from .environment import Home, caches, environment, raw_names
 from .handing import Host, handed_over, memory_file, raw_json
 from .interpreters import command, command_by_npx
-from .limits import MIB, USUAL, Limits, impose, kill, watch
+from .limits import MIB, USUAL, Limits, ended, impose, kill, watch
 from .output import Printed, Terminal, Written, read_output, result, wants_one
 
 if TYPE_CHECKING:
@@ -190,8 +190,7 @@ class _Call:
         self, process: Process, printed: Printed, clock: Clock, beside: Sequence[Callable[[], Awaitable[None]]]
     ) -> ProcessEnd:
         assert process.stdout is not None
-        me = self._me
-        try:
+        async with ended(self._me, process, ProcessStop().within):
             with clock.scope:
                 clock.start()
                 impose(process.pid, self._limits)
@@ -202,11 +201,6 @@ class _Call:
                     await process.ref.wait()
                     nursery.cancel_scope.cancel()
                 return await process.wait()
-        finally:
-            if process.ended is None:
-                process.ref.cancel()
-                with me.root.shield(ProcessStop().within):
-                    await process.ref.wait()
         late = f"Tool call '{self._tool}' did not end within {clock.seconds:g} s and was ended"
         raise ToolFailed(late, stderr=process.stderr_tail)
 

@@ -46,7 +46,9 @@ def command(declaration: Declaration, environ: Mapping[str, str]) -> list[str]:
         # With -c, `$0` is the user's file, as it would be if it were started by itself.
         return [*_located(program, declaration, environ), "-c", runner, str(declaration.file.absolute())]
     if declaration.language == "python":
-        program = (_python(),) if named in PLAIN_PYTHON else named
+        own = Path(".venv/bin/python")
+        python = str(own.absolute()) if own.exists() else "python3"
+        program = (python,) if named in PLAIN_PYTHON else named
         return [*_located(program, declaration, environ), str(RUNNERS / "run.py")]
     if not named or Path(named[-1]).name in ("tsx", "node"):
         return [*_node(declaration, environ), str(RUNNERS / "run.mjs")]
@@ -76,11 +78,6 @@ async def command_by_npx(me: Actor, declaration: Declaration, environ: Mapping[s
         raise ToolFailed(message, stderr=done.stderr_tail)
     node = _found("node", declaration, environ)
     return [node, "--import", loader, str(RUNNERS / "run.mjs")]
-
-
-def _python() -> str:
-    own = Path(".venv/bin/python")
-    return str(own.absolute()) if own.exists() else "python3"
 
 
 def _node(declaration: Declaration, environ: Mapping[str, str]) -> list[str]:

@@ -14,8 +14,8 @@ from __future__ import annotations
 import os
 import resource
 import signal
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -123,6 +123,18 @@ def kill(process: Process) -> None:
     """End a process that is out of hand: its group at once, the rest by the usual ladder."""
     _signal(process, signal.SIGKILL)
     process.ref.cancel()
+
+
+@asynccontextmanager
+async def ended(me: Actor, process: Process, within: float) -> AsyncIterator[None]:
+    """Have the process ended after the block, whatever happens in it, and wait for that as long as `within`."""
+    try:
+        yield
+    finally:
+        if process.ended is None:
+            process.ref.cancel()
+            with me.root.shield(within):
+                await process.ref.wait()
 
 
 def _signal(process: Process, number: signal.Signals) -> None:

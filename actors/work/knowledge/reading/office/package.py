@@ -11,7 +11,6 @@ import posixpath
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Self
 from xml.parsers import expat
 
 from ..bounds import MIB, Bounds, CantRead, megabytes
@@ -124,12 +123,6 @@ class Archive:
         except _BROKEN as error:
             raise CantRead(f"it is a broken archive: {error}") from error
         self.names = frozenset(self._zip.namelist())
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._zip.close()
 
     def pieces(self, name: str) -> Iterator[bytes]:
         """One part's contents; nothing if it is not there."""
