@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
 import trio
 import trio.testing
 
-from callboard.actors.work.knowledge.sources.web import _Patience
+from callboard.actors.work.knowledge.reading.bounds import CantRead
+from callboard.actors.work.knowledge.sources.found import SourceContext, SourceSettings
+from callboard.actors.work.knowledge.sources.web import Web
 
 
-async def test_redirects_share_the_seconds_of_a_page(autojump_clock: trio.testing.MockClock) -> None:
-    patience, done = _Patience(10.0), []
-    began = trio.current_time()
-    for seconds in (4, 5, 6, 7):
-        with patience.lasting():
-            await trio.sleep(seconds)
-            done.append(seconds)
+async def test_redirects_share_the_seconds_of_a_page(autojump_clock: trio.testing.MockClock, tmp_path: Path) -> None:
+    done: list[int] = []
+
+    async def redirect(_: httpx.Request) -> httpx.Response:
+        seconds = 4 + len(done)
+        await trio.sleep(seconds)
+        done.append(seconds)
+        return httpx.Response(302, headers={"location": f"/{seconds}"})
+
+    nobody: Any = None
+    context = SourceContext(nobody, tmp_path, SourceSettings(page_seconds=10.0, delay=0.0), {}, {}, None)
+    async with Web(context) as web:
+        await web._client.aclose()
+        web._client = httpx.AsyncClient(transport=httpx.MockTransport(redirect))
+        began = trio.current_time()
+        with pytest.raises(CantRead, match=r"example\.org did not answer within 10 s"):
+            await web.get("http://example.org/")
     assert (done, trio.current_time() - began) == ([4, 5], 10.0)
