@@ -7,6 +7,7 @@ some lists of one may be written without the brackets.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -30,6 +31,17 @@ def schema_of(cls: type[msgspec.Struct], *, title: str) -> Schema:
     if definitions:
         schema["$defs"] = definitions
     return schema
+
+
+def by_type(blocks: Mapping[str, Schema]) -> list[Schema]:
+    """The `allOf` of a block whose `type` decides what else it has.
+
+    Written with `if` and not as a choice of several, so that an editor complains about the one key that is wrong.
+    """
+    return [
+        {"if": {"properties": {"type": {"const": kind}}, "required": ["type"]}, "then": then}
+        for kind, then in blocks.items()
+    ]
 
 
 def as_read(schema: Schema) -> Schema:

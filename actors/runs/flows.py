@@ -81,7 +81,7 @@ def _environ(directory: Path) -> dict[str, str]:
 
 
 def _known(directory: Path, settings: Settings) -> Known:
-    from ..engine.workflow.agents.providers import known_providers
+    from ..engine.workflow.agents.request import known_providers
     from ..work.models.described import withheld
 
     tools: dict[str, set[str]] = {}

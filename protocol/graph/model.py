@@ -19,7 +19,7 @@ from ..languages import Language
 from ..mcp.config import ToolMode
 from ..no_effect import no_effect
 from ..permissions import Permissions
-from ..schema import by_tag, schema_of
+from ..schema import by_tag, by_type, schema_of
 from ..source import Source
 from ..tree import Path
 
@@ -305,24 +305,10 @@ def graph_schema() -> dict[str, Any]:
     A file may point to it in its first line: `# yaml-language-server: $schema=./graph.schema.json`.
     """
     schema = schema_of(GraphFile, title="Callboard graph agent (graph.yaml)")
-    schema["properties"]["nodes"]["additionalProperties"] = _node()
-    return schema
-
-
-def _node() -> dict[str, Any]:
-    """A node: its `type` decides what else it has.
-
-    Written with `if` and not as a choice of eight, so that an editor complains about the one key that is wrong.
-    """
-    return {
+    schema["properties"]["nodes"]["additionalProperties"] = {
         "type": "object",
         "required": ["type"],
         "properties": {"type": {"enum": list(NODE_TYPES), "description": "What kind of step this is."}},
-        "allOf": [
-            {
-                "if": {"properties": {"type": {"const": kind}}, "required": ["type"]},
-                "then": {"$ref": f"#/$defs/{cls.__name__}"},
-            }
-            for kind, cls in NODE_TYPES.items()
-        ],
+        "allOf": by_type({kind: {"$ref": f"#/$defs/{cls.__name__}"} for kind, cls in NODE_TYPES.items()}),
     }
+    return schema

@@ -57,23 +57,8 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
 
 
 STANDARD = Dialect()
-DEVALL = Dialect(
-    guide_keys=False,
-    ends_are_inferred=False,
-    stores_need_config=True,
-    reads_by_default=True,
-    writes_by_default=True,
-    top_k=3,
-    threshold=-1.0,
-    silent_memories_work=False,
-    merges_edges=True,
-    false_is_a_name=True,
-    unknown_functions_pass=True,
-    escapes=False,
-    variables_see_environment=False,
-    failed_agents_answer=True,
-    node_names_break_cycles=True,
-)
+_FLAGS = {row: not does for row, does in msgspec.structs.asdict(STANDARD).items() if isinstance(does, bool)}
+DEVALL = Dialect(**_FLAGS, top_k=3, threshold=-1.0)
 
 DIALECTS: dict[str, Dialect] = {"standard": STANDARD, "devall": DEVALL}
 """Every value of `compat:`."""

@@ -38,8 +38,7 @@ from .model import (
 from .model import Node as WorkflowNode
 from .parts.edges import read_edge
 from .parts.ends import check_ids, check_stores, has_ends, with_ends
-from .parts.memories import read_stores
-from .parts.nodes import read_config, read_seeds
+from .parts.nodes import read_config, read_seeds, read_stores
 from .parts.reading import Part, WorkflowReading
 from .variables import Resolver, as_node, told_once
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import msgspec
 
-from ..schema import Schema, as_read
+from ..schema import Schema, as_read, by_type
 from .agents import STORES, TOOL_SOURCES, Embedding, FileSource, MemoryUse, Reflection, Retry, Skills, ToolEntry
 from .edges import CONDITIONS, PROCESSORS, SPLITS, EdgeFields, MapFields, TreeFields
-from .model import NODE_TYPES, CustomConfig, GraphFields, NodeFields, Seed, SubgraphConfig, WorkflowFields
+from .model import NODE_TYPES, GraphFields, NodeFields, Seed, SubgraphConfig, WorkflowFields
 
 _REFERENCE = {"type": "string", "pattern": r"^\s*\$\{[A-Za-z0-9_]+\}\s*$"}
 _NUMBER = {"type": "string", "pattern": r"^\s*[-+]?[0-9]+(\.[0-9]+)?\s*$"}
@@ -133,7 +133,7 @@ def _join(parts: dict[str, Schema]) -> None:
 
 
 def _typed(
-    kinds: Mapping[str, type[msgspec.Struct]],
+    kinds: Mapping[str, type[msgspec.Struct] | Schema],
     *,
     also: Mapping[str, Schema] | None = None,
     needs: tuple[str, ...] | None = None,
@@ -141,23 +141,20 @@ def _typed(
     default: str | None = None,
 ) -> Schema:
     """A block whose `type` decides about its `config`; `needs` are the types that can't do without."""
-    needing = tuple(kinds) if needs is None else needs
+    blocks: dict[str, Schema] = {}
+    for kind, config in kinds.items():
+        schema = config if isinstance(config, dict) else _ref(config.__name__)
+        if needs is None or kind in needs:
+            blocks[kind] = {"properties": {"config": schema}, "required": ["config"]}
+        else:
+            blocks[kind] = {"properties": {"config": {"anyOf": [schema, {"type": "null"}]}}}
     return {
         "type": "object",
         "required": [*required, *(() if default else ("type",))],
         "properties": {"type": {"enum": list(kinds)}, "config": {"type": ["object", "null"]}, **(also or {})},
         "patternProperties": {"^x-": {}},
         "additionalProperties": False,
-        "allOf": [
-            {
-                "if": {"properties": {"type": {"const": kind}}, "required": ["type"]},
-                "then": {
-                    "properties": {"config": _ref(cls.__name__) if kind in needing else _maybe(cls.__name__)},
-                    **({"required": ["config"]} if kind in needing else {}),
-                },
-            }
-            for kind, cls in kinds.items()
-        ],
+        "allOf": by_type(blocks),
     }
 
 
@@ -170,10 +167,7 @@ def _subgraph() -> Schema:
         "patternProperties": {"^x-": {}},
         "additionalProperties": False,
     }
-    block = _typed({"config": CustomConfig, "file": CustomConfig})
-    for case, inner in zip(block["allOf"], (inline, file), strict=True):
-        case["then"]["properties"]["config"] = inner
-    return block
+    return _typed({"config": inline, "file": file})
 
 
 def _node(fields: Schema) -> Schema:
@@ -184,17 +178,8 @@ def _node(fields: Schema) -> Schema:
     for key, role in (("input", "user"), ("output", "assistant")):
         properties[key] = {"description": f"Messages before anything runs; a bare text is one of role {role}."}
     kinds = {**NODE_TYPES, "python_runner": NODE_TYPES["python"]}
-    return {
-        **fields,
-        "required": ["id", "type", "config"],
-        "allOf": [
-            {
-                "if": {"properties": {"type": {"const": kind}}, "required": ["type"]},
-                "then": {"properties": {"config": _ref(cls.__name__)}},
-            }
-            for kind, cls in kinds.items()
-        ],
-    }
+    blocks = {kind: {"properties": {"config": _ref(cls.__name__)}} for kind, cls in kinds.items()}
+    return {**fields, "required": ["id", "type", "config"], "allOf": by_type(blocks)}
 
 
 def _ref(name: str) -> Schema:

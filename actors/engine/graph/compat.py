@@ -66,24 +66,8 @@ class Compat(msgspec.Struct, frozen=True, kw_only=True):
 
 STANDARD = Compat()
 
-LOKI = Compat(
-    failure_goes_to_next=False,
-    missing_end_keys_are_empty=True,
-    default_is_validated=True,
-    input_asks_once=True,
-    options_are_exact=True,
-    lengths_in_bytes=True,
-    values_expand_again=True,
-    scoped_names_stay_null=True,
-    map_needs_output_key=True,
-    end_drops_lanes=True,
-    map_branch_is_one_node=True,
-    schema_is_a_hint=True,
-    zero_visits_is_a_cap=True,
-    updates_see_each_other=True,
-    missing_servers_are_silent=True,
-    extra_checks_only_warn=True,
-)
+_SAME = ("missing_end_keys_are_empty",)
+LOKI = Compat(**{row: not does for row, does in msgspec.structs.asdict(STANDARD).items() if row not in _SAME})
 
 MODES: dict[str, Compat] = {"standard": STANDARD, "loki": LOKI}
 """The values of `settings.compat` and `--compat` that concern graph agents."""

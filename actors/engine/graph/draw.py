@@ -11,7 +11,7 @@ from collections.abc import Callable
 from .draw_ascii import ascii_picture
 from .draw_svg import svg_picture
 from .layout import lay_out
-from .picture import Picture
+from .picture import SHAPES, Picture
 
 
 def draw(picture: Picture, form: str) -> str:
@@ -24,7 +24,7 @@ def mermaid(picture: Picture) -> str:
     names = {node_id: f"n{number}" for number, node_id in enumerate(picture.nodes)}
     lines = ["flowchart TD"]
     for node_id, node in picture.nodes.items():
-        opening, closing = _MERMAID_SHAPES[node.shape]
+        opening, closing = SHAPES[node.shape].mermaid
         lines.append(f'    {names[node_id]}{opening}"{_mermaid_text(node_id)}<br/><i>{node.kind}</i>"{closing}')
     for line in lay_out(picture, lambda _: 1.0, 1.0).lines:
         arrow = "-.->" if line.dashed else "-->"
@@ -32,18 +32,6 @@ def mermaid(picture: Picture) -> str:
         lines.append(f"    {names[line.source]} {arrow}{label} {names[line.target]}")
     lines += [f"    style {names[id]} stroke-width:3px" for id in names if id in picture.starts]
     return "\n".join(lines) + "\n"
-
-
-_MERMAID_SHAPES = {
-    "script": ("[", "]"),
-    "llm": ("(", ")"),
-    "agent": ("[[", "]]"),
-    "approval": ("{", "}"),
-    "input": ("[/", "/]"),
-    "rag": ("[(", ")]"),
-    "map": ("{{", "}}"),
-    "end": ("([", "])"),
-}
 
 
 def _mermaid_text(text: str) -> str:
@@ -59,7 +47,7 @@ def dot(picture: Picture) -> str:
     for node_id, node in picture.nodes.items():
         width = ", penwidth=2.5" if node_id in picture.starts else ""
         label = _dot_text(f"{node_id}\n{node.kind}")
-        lines.append(f"    {_dot_text(node_id)} [label={label}, {_DOT_SHAPES[node.shape]}{width}];")
+        lines.append(f"    {_dot_text(node_id)} [label={label}, {SHAPES[node.shape].dot}{width}];")
     for line in lay_out(picture, lambda _: 1.0, 1.0).lines:
         marks = [f"label={_dot_text(line.label)}"] if line.label else []
         marks += ["style=dashed"] if line.dashed else []
@@ -67,18 +55,6 @@ def dot(picture: Picture) -> str:
         lines.append(f"    {_dot_text(line.source)} -> {_dot_text(line.target)}{suffix};")
     lines.append("}")
     return "\n".join(lines) + "\n"
-
-
-_DOT_SHAPES = {
-    "script": "shape=box",
-    "llm": "shape=box, style=rounded",
-    "agent": "shape=box, peripheries=2",
-    "approval": "shape=diamond",
-    "input": "shape=parallelogram",
-    "rag": "shape=cylinder",
-    "map": "shape=hexagon",
-    "end": "shape=oval",
-}
 
 
 def _dot_text(text: str) -> str:

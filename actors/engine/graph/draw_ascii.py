@@ -27,9 +27,9 @@ def ascii_picture(picture: Picture) -> str:
     passing: list[tuple[Line, int]] = []
     for number, layer in enumerate(layout.layers):
         for line, step in passing:
-            canvas.vertical(_column(line.bends[step]), row, row + 3, dashed=line.dashed)
+            canvas.vertical(int(line.bends[step]), row, row + 3, dashed=line.dashed)
         for node_id in layer:
-            _box(canvas, picture, node_id, _column(layout.centre[node_id]), row)
+            _box(canvas, picture, node_id, int(layout.centre[node_id]), row)
         row += 4
         crossing = _crossing(layout, layer, passing)
         if number + 1 < len(layout.layers):
@@ -48,10 +48,6 @@ def ascii_picture(picture: Picture) -> str:
 
 def _width(picture: Picture, node_id: str) -> int:
     return max(len(node_id), len(picture.nodes[node_id].kind) + 2 * (node_id in picture.starts)) + 4
-
-
-def _column(x: float) -> int:
-    return int(x)
 
 
 def _box(canvas: _Canvas, picture: Picture, node_id: str, centre: int, row: int) -> None:
@@ -75,11 +71,11 @@ def _crossing(layout: Layout, layer: list[str], passing: list[tuple[Line, int]])
     for line in layout.lines:
         if line.source in layer and not line.back:
             there = line.bends[0] if line.bends else layout.centre[line.target]
-            found.append((line, 0, _column(layout.centre[line.source]), _column(there)))
+            found.append((line, 0, int(layout.centre[line.source]), int(there)))
     for line, step in passing:
         last = step + 1 >= len(line.bends)
         there = layout.centre[line.target] if last else line.bends[step + 1]
-        found.append((line, step + 1, _column(line.bends[step]), _column(there)))
+        found.append((line, step + 1, int(line.bends[step]), int(there)))
     return found
 
 

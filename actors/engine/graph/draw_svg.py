@@ -5,7 +5,7 @@ from __future__ import annotations
 from xml.sax.saxutils import escape, quoteattr
 
 from .layout import Layout, lay_out
-from .picture import Line, Picture
+from .picture import SHAPES, Line, Picture
 
 _HEIGHT = 44.0  # of a node
 _ROW = 104.0  # from the top of a layer to the top of the next
@@ -18,17 +18,6 @@ _ARROW = (
     '<defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
     '<path d="M0 0 L8 4 L0 8 z" fill="#555"/></marker></defs>'
 )
-
-_COLOURS = {
-    "script": ("#eef2f7", "#52627a"),
-    "llm": ("#e8f0fe", "#2b5fb8"),
-    "agent": ("#efe9fb", "#6a3fb0"),
-    "approval": ("#fdf1d7", "#9a6a00"),
-    "input": ("#fdf1d7", "#9a6a00"),
-    "rag": ("#e3f4ea", "#22784a"),
-    "map": ("#e2f4f5", "#146b74"),
-    "end": ("#f3f3f3", "#333333"),
-}
 
 
 def svg_picture(picture: Picture) -> str:
@@ -59,7 +48,7 @@ def _width(picture: Picture, node_id: str) -> float:
 
 def _node(picture: Picture, node_id: str, x: float, y: float) -> str:
     kind, shape = picture.nodes[node_id].kind, picture.nodes[node_id].shape
-    fill, stroke = _COLOURS[shape]
+    fill, stroke = SHAPES[shape].fill, SHAPES[shape].stroke
     weight = 2.6 if node_id in picture.starts else 1.3
     style = f'fill="{fill}" stroke="{stroke}" stroke-width="{weight}"'
     note = picture.nodes[node_id].note

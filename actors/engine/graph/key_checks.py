@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cached_property
+from contextlib import suppress
+from functools import cache, partial
 from pathlib import Path as FilePath
 
 import msgspec
@@ -52,7 +53,7 @@ def check_keys(found: Findings, around: Surroundings) -> None:
     graph = found.graph
     known = known_keys(graph)
     closed = found.readable(WRITING) and not writes_anything(graph)
-    scripts = _Scripts(graph, around.directory)
+    words = cache(partial(_words_of_scripts, graph, around.directory))  # read when a key is first looked for
     names = sorted(known)
     items = {node.as_ for node in graph.nodes.values() if isinstance(node, MapNode)}
     told: dict[str, str | None] = {}
@@ -68,7 +69,7 @@ def check_keys(found: Findings, around: Surroundings) -> None:
                     one = key.removesuffix("s")
                     told[key] = slip_of(key, [name for name in names if name != one] if one in items else names)
                 near = told[key]
-                if (near or closed) and key not in scripts.words:
+                if (near or closed) and key not in words():
                     found.warning(
                         "unknown_key_read",
                         f"'{key}' in the template is written by no node and not in `initial_state`",
@@ -79,35 +80,22 @@ def check_keys(found: Findings, around: Surroundings) -> None:
             _check_spaces(found, read.text, read.path, known)
 
 
-class _Scripts:
-    """What the scripts of a graph say, and the files beside them."""
-
-    def __init__(self, graph: Graph, directory: FilePath | None) -> None:
-        self._directory = directory
-        self._scripts = [node.script for node in graph.nodes.values() if isinstance(node, ScriptNode)]
-
-    @cached_property
-    def words(self) -> frozenset[str]:
-        """Every word in them; read when a key is first looked for."""
-        return frozenset(word for text in self._texts() for word in _WORD.findall(text))
-
-    def _texts(self) -> Iterator[str]:
-        if self._directory is None:
-            return
-        places = dict.fromkeys((self._directory / script).parent for script in self._scripts)
-        left = _MOST_FILES
-        for place in places:
-            try:
-                files = sorted(file for file in look(place).iterdir() if file.suffix in _ENDINGS)[:left]
-            except OSError:  # a script that is not there is a problem of its own
-                continue
-            left -= len(files)
-            for file in files:
-                try:
-                    with look(file).open(encoding="utf-8", errors="replace") as opened:
-                        yield opened.read(_MOST_CHARACTERS)
-                except OSError:
-                    continue
+def _words_of_scripts(graph: Graph, directory: FilePath | None) -> frozenset[str]:
+    """Every word in the scripts of a graph, and in the files beside them."""
+    words: set[str] = set()
+    if directory is None:
+        return frozenset()
+    scripts = [node.script for node in graph.nodes.values() if isinstance(node, ScriptNode)]
+    left = _MOST_FILES
+    for place in dict.fromkeys((directory / script).parent for script in scripts):
+        files: list[FilePath] = []
+        with suppress(OSError):  # a script that is not there is a problem of its own
+            files = sorted(file for file in look(place).iterdir() if file.suffix in _ENDINGS)[:left]
+        left -= len(files)
+        for file in files:
+            with suppress(OSError), look(file).open(encoding="utf-8", errors="replace") as opened:
+                words.update(_WORD.findall(opened.read(_MOST_CHARACTERS)))
+    return frozenset(words)
 
 
 def _how_to_have(key: str, near: str | None, graph: Graph) -> str:

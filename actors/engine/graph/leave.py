@@ -194,11 +194,8 @@ def _updates_after_failure(plan: Plan, step: Step, state: State, writes: dict[st
 def _error_text(step: Step, error: CallboardError) -> str:
     if not step.fails_as:
         return str(error)
-    return f"{step.fails_as} {_what_failed(error)}: {error}"
-
-
-def _what_failed(error: CallboardError) -> str:
-    return "structured-extraction failed" if isinstance(error, ExtractionFailed) else "failed"
+    what = "structured-extraction failed" if isinstance(error, ExtractionFailed) else "failed"
+    return f"{step.fails_as} {what}: {error}"
 
 
 def _untolerated(step: Step, error: CallboardError) -> CallboardError:

@@ -108,19 +108,15 @@ def _check_reads(found: Findings, members: list[AnyNode]) -> None:
                 if writer != reader.id:
                     shared.setdefault(writer, []).append(key)
         for writer in sorted(shared, key=order.__getitem__):
-            _tell_read(found, reader, writer, shared[writer], needed)
-
-
-def _tell_read(found: Findings, reader: AnyNode, writer: str, shared: list[str], needed: dict[str, Path]) -> None:
-    keys = ", ".join(f"`{key}`" for key in shared)
-    found.error(
-        "parallel_read",
-        f"node '{reader.id}' reads state key(s) {keys} which sibling parallel branch '{writer}' "
-        "writes in the same super-step; it would see the value from before",
-        needed[shared[0]],
-        expected="keys that no sibling writes",
-        hint=f"run '{reader.id}' after '{writer}', or read another key.",
-    )
+            told = ", ".join(f"`{key}`" for key in shared[writer])
+            found.error(
+                "parallel_read",
+                f"node '{reader.id}' reads state key(s) {told} which sibling parallel branch '{writer}' "
+                "writes in the same super-step; it would see the value from before",
+                needed[shared[writer][0]],
+                expected="keys that no sibling writes",
+                hint=f"run '{reader.id}' after '{writer}', or read another key.",
+            )
 
 
 class _Lanes:

@@ -20,6 +20,27 @@ class Box(msgspec.Struct, frozen=True, kw_only=True):
     note: str = ""
 
 
+class Shape(msgspec.Struct, frozen=True):
+    """How a kind of node looks: Mermaid's brackets, Graphviz's attributes, the colours of the SVG."""
+
+    mermaid: tuple[str, str]
+    dot: str
+    fill: str
+    stroke: str
+
+
+SHAPES = {
+    "script": Shape(("[", "]"), "shape=box", "#eef2f7", "#52627a"),
+    "llm": Shape(("(", ")"), "shape=box, style=rounded", "#e8f0fe", "#2b5fb8"),
+    "agent": Shape(("[[", "]]"), "shape=box, peripheries=2", "#efe9fb", "#6a3fb0"),
+    "approval": Shape(("{", "}"), "shape=diamond", "#fdf1d7", "#9a6a00"),
+    "input": Shape(("[/", "/]"), "shape=parallelogram", "#fdf1d7", "#9a6a00"),
+    "rag": Shape(("[(", ")]"), "shape=cylinder", "#e3f4ea", "#22784a"),
+    "map": Shape(("{{", "}}"), "shape=hexagon", "#e2f4f5", "#146b74"),
+    "end": Shape(("([", "])"), "shape=oval", "#f3f3f3", "#333333"),
+}
+
+
 class Line(msgspec.Struct, kw_only=True):
     """What leads from one node to another, parallel edges taken together.
 

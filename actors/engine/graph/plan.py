@@ -113,7 +113,7 @@ def reachable(plan: Plan, start: str, kinds: Container[str] | None = None) -> fr
     return frozenset(seen)
 
 
-class Job:
+class Job(msgspec.Struct):
     """One execution of one node.
 
     Attributes:
@@ -128,29 +128,15 @@ class Job:
         failures: where failures go that this execution, or what it plays, goes on over without the author's word.
     """
 
-    __slots__ = ("context", "depth", "failures", "item", "node", "plan", "record", "servers", "state")
-
-    def __init__(
-        self,
-        plan: Plan,
-        node: AnyNode,
-        state: State,
-        context: RunContext,
-        depth: int,
-        record: Record,
-        item: int | None = None,
-        servers: Talk | None = None,
-        failures: list[CallboardError] | None = None,
-    ) -> None:
-        self.plan = plan
-        self.node = node
-        self.state = state
-        self.context = context
-        self.depth = depth
-        self.record = record
-        self.item = item
-        self.servers = servers
-        self.failures = record.failures if failures is None else failures
+    plan: Plan
+    node: AnyNode
+    state: State
+    context: RunContext
+    depth: int
+    record: Record
+    item: int | None
+    servers: Talk | None
+    failures: list[CallboardError]
 
     @property
     def directory(self) -> Path:

@@ -51,18 +51,21 @@ async def structured(text: str, schema: dict[str, Any], ask: AskModel, *, any_js
         ExtractionFailed: the help did not help.
     """
     await imported(*LIBRARY)
-    value, wrong = read_json(text, None if any_json else schema)
+    shape = None if any_json else schema
+    value, wrong = read_json(text, shape)
     if not wrong:
         return value
-    system = EXTRACTOR.format(schema=render(schema))
-    answer = await ask(system, text if text.strip() else "(the text is empty)")
-    value, wrong = read_json(answer, None if any_json else schema)
-    if not wrong:
-        return value
-    answer = await ask(system, _repair(text, answer, wrong))
-    value, wrong = read_json(answer, None if any_json else schema)
-    if not wrong:
-        return value
+    system, question, answer = EXTRACTOR.format(schema=render(schema)), text.strip() and text, ""
+    for _ in range(2):
+        answer = await ask(system, question or "(the text is empty)")
+        value, wrong = read_json(answer, shape)
+        if not wrong:
+            return value
+        listed = "\n".join(f"- {error}" for error in wrong)
+        question = (
+            f"The text:\n{text}\n\nYour answer was:\n{answer}\n\nThat does not fit the schema:\n{listed}\n\n"
+            "Answer again with corrected JSON alone."
+        )
     raise ExtractionFailed(
         "Structured-output extractor failed to produce valid JSON after repair retry. "
         f"Last response:\n{answer}\nWhat is wrong with it: " + "; ".join(wrong)
@@ -82,11 +85,3 @@ def read_json(text: str, schema: dict[str, Any] | None) -> tuple[Any, list[str]]
     if schema is None:
         return value, []
     return value, schema_errors(value, schema)
-
-
-def _repair(text: str, answer: str, wrong: list[str]) -> str:
-    listed = "\n".join(f"- {error}" for error in wrong)
-    return (
-        f"The text:\n{text}\n\nYour answer was:\n{answer}\n\nThat does not fit the schema:\n{listed}\n\n"
-        "Answer again with corrected JSON alone."
-    )

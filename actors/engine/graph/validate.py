@@ -1,8 +1,8 @@
 """Does a graph make sense? Everything Loki's validator looks for, and more, all of it reported at once.
 
-`check_text` is the way in for a file: it reads and checks in one pass. `validate` checks a graph that was read
-already. Errors mean the run would fail; warnings are about what is probably not meant. What a script decides at
-run time (`_next`, the keys it prints) can't be seen from here, unless its node declares `routes`.
+`check_draft` reads and checks a file in one pass. Errors mean the run would fail; warnings are about what is probably
+not meant. What a script decides at run time (`_next`, the keys it prints) can't be seen from here, unless its node
+declares `routes`.
 
 The checks of single nodes are in `node_checks`, those of fan-outs and maps in `parallel_checks`; this file holds
 the ones about the graph as a whole.
@@ -19,35 +19,13 @@ from ....protocol.problems import Problem, did_you_mean, errors_in
 from ....protocol.reading import in_file_order
 from .compat import MODES, Compat
 from .edges import all_branch_nodes, edges, edges_of, find_cycles, reachable
-from .findings import LEADING, Findings, Surroundings, agents_in, listed
+from .findings import LEADING, Findings, Surroundings, listed
 from .node_checks import check_nodes
 from .parallel_checks import check_parallel
 
 MOST_CYCLES = 100
 LONGEST_CYCLE = 100
 """Cycles that are told of a file, and nodes that are named of one."""
-
-__all__ = ["Surroundings", "agents_in", "check_text", "failure_text", "validate"]
-
-
-def check_text(
-    text: str,
-    file: str,
-    around: Surroundings | None = None,
-    *,
-    compat: Compat | None = None,
-    strict: bool = False,
-) -> tuple[Graph | None, list[Problem]]:
-    """Reads and checks a `graph.yaml`; the graph is None when there is any error.
-
-    Args:
-        file: how problems call the text.
-        around: what is known around the graph; None checks the text alone.
-        compat: overrides what the file's `settings.compat` says.
-        strict: every warning is an error.
-    """
-    graph, problems = check_draft(text, file, around, compat=compat, strict=strict)
-    return (None if errors_in(problems) else graph), problems
 
 
 def check_draft(
@@ -58,22 +36,18 @@ def check_draft(
     compat: Compat | None = None,
     strict: bool = False,
 ) -> tuple[Graph | None, list[Problem]]:
-    """As `check_text`, but gives what could be read in spite of errors; None if that is nothing."""
+    """Reads and checks a `graph.yaml`: what could be read in spite of errors, None if that is nothing.
+
+    Args:
+        file: how problems call the text.
+        around: what is known around the graph; None checks the text alone.
+        compat: overrides what the file's `settings.compat` says.
+        strict: every warning is an error.
+    """
     draft, problems = draft_graph(text, file)
-    if draft is not None:
-        problems = problems + _check(draft, around, compat)
-    return (None if draft is None else draft.graph), in_file_order(problems, strict=strict)
-
-
-def validate(
-    graph: Graph,
-    around: Surroundings | None = None,
-    *,
-    compat: Compat | None = None,
-    strict: bool = False,
-) -> list[Problem]:
-    """All problems of a graph that was read without errors; see `check_text` for the arguments."""
-    return in_file_order(_check(Draft(graph), around, compat), strict=strict)
+    if draft is None:
+        return None, in_file_order(problems, strict=strict)
+    return draft.graph, in_file_order([*problems, *_check(draft, around, compat)], strict=strict)
 
 
 def failure_text(problems: Iterable[Problem]) -> str:
@@ -118,18 +92,15 @@ def _check_cycles(found: Findings) -> None:
     for cycle in islice(find_cycles(found.graph), MOST_CYCLES):
         last = edges_of(found.graph.nodes[cycle[-2]])
         closing = next(edge for edge in last if edge.target == cycle[-1] and not edge.dynamic)
+        half = LONGEST_CYCLE // 2
+        told = cycle if len(cycle) <= LONGEST_CYCLE else [*cycle[:half], "...", *cycle[-half:]]
         found.error(
             "cycle",
-            f"Cycle detected: {' -> '.join(_shortened(cycle))}",
+            f"Cycle detected: {' -> '.join(told)}",
             closing.path,
             expected="declared edges that never lead back",
             hint="loop by a script: let it print `_next` and name the way back in its `routes`.",
         )
-
-
-def _shortened(cycle: list[str]) -> list[str]:
-    half = LONGEST_CYCLE // 2
-    return cycle if len(cycle) <= LONGEST_CYCLE else [*cycle[:half], "...", *cycle[-half:]]
 
 
 def _check_ends(found: Findings) -> None:

@@ -129,13 +129,19 @@ class Job(msgspec.Struct, frozen=True):
     """A node's own code is to run, for all of its inputs or for one unit of them.
 
     Attributes:
-        resources: what the agents of this graph share; None in a graph that has none, and no memories.
+        shared_here: what the agents of this graph share; None in a graph that has none, and no memories.
     """
 
     firing: Firing
     unit: Unit
     shared: WorkflowRun
-    resources: GraphResources | None = None
+    shared_here: GraphResources | None = None
+
+    @property
+    def resources(self) -> GraphResources:
+        """What the agents and people of a graph share that has any."""
+        assert self.shared_here is not None
+        return self.shared_here
 
     @property
     def node(self) -> Node:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -163,38 +163,20 @@ class GraphRun:
         began = trio.current_time()
         if me.stream.heard:
             me.emit(GraphStarted(graph=self._name, start=", ".join(structure.graph.start), depth=depth))
-        async with self._employed(structure.graph):
+        with contextlib.ExitStack() as stack:
+            configs = [node.config for node in structure.graph.nodes]
+            remembering = any(isinstance(each, HumanConfig) and each.memories for each in configs)
+            if remembering or any(isinstance(each, AgentConfig) for each in configs):
+                await imported(".actors.engine.workflow.agents.resources", ".actors.engine.workflow.nodes.agent")
+                from .agents.resources import GraphResources
+
+                resources = GraphResources(self._shared, structure.graph)
+                self._resources = stack.enter_context(contextlib.closing(resources))
             afresh = partial(WorkflowDecider, structure, warns=self._warns)
             driver = Driver(me, decider, {FireNode: self._fire}, at_once=AT_ONCE, afresh=afresh)
             result: Result = await driver.play(WorkflowBegun(task=tuple(task)))
         tell_end(me, self._name, depth, began, decider.timing, ended_with(result.unaccepted, result.error))
         return result
-
-    @contextlib.asynccontextmanager
-    async def _employed(self, graph: Graph) -> AsyncIterator[None]:
-        """What its agents and memories need is there for this block, if the graph has any."""
-        if not any(
-            isinstance(node.config, AgentConfig) or (isinstance(node.config, HumanConfig) and node.config.memories)
-            for node in graph.nodes
-        ):
-            yield
-            return
-        await imported(".actors.engine.workflow.agents.resources", ".actors.engine.workflow.nodes.agent")
-        from .agents.resources import GraphResources
-
-        behind = self._shared
-        async with GraphResources(
-            behind.context,
-            graph,
-            directory=behind.plan.directory,
-            workflow=behind.plan.file,
-            rules=behind.plan.rules,
-            record=behind.record,
-            depth=behind.depth,
-            workspace=behind.workspace,
-            variables=behind.plan.workflow.vars,
-        ) as self._resources:
-            yield
 
     # --- one firing ---------------------------------------------------------------------------------------
 

@@ -56,22 +56,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
 
 
 STANDARD = Rules()
-DEVALL = Rules(
-    cap_is_an_error=False,
-    lone_units_run=False,
-    timers_start_anew=False,
-    kept_needs_clear=False,
-    self_loops_go_round=False,
-    python_env=False,
-    unknown_functions_pass=True,
-    early_memories_count=False,
-    bare_stores_work=False,
-    words_stand_in=False,
-    stores_persist=False,
-    memories_are_whole=False,
-    zero_finds_all=False,
-    memories_must_answer=False,
-)
+DEVALL = Rules(**{row: not does for row, does in msgspec.structs.asdict(STANDARD).items()})
 
 RULES: dict[Mode, Rules] = {"standard": STANDARD, "devall": DEVALL}
 """Every value of `compat:`."""

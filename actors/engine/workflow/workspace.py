@@ -10,14 +10,12 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import trio
 
 from ....protocol.errors import NodeFailed
-
-if TYPE_CHECKING:
-    from ....supervisors import Actor
+from ....supervisors import Actor
 
 ATTACHMENTS = "attachments"
 """The directory in it for the files that came with the task."""

@@ -1,23 +1,49 @@
-"""Reads the edges of a graph, with their conditions in all their spellings."""
+"""Reads the edges of a graph: their conditions in all their spellings, and what they do to what they carry.
+
+They change it, or multiply their target by it. Regular expressions are looked at here: can they be read, do they mean
+what they look like, have they that group?
+"""
 
 from __future__ import annotations
+
+import re
+import warnings
+from typing import TypeVar
+
+import msgspec
 
 from ...problems import did_you_mean
 from ...tree import Mapping, Scalar, describe
 from ..edges import (
     CONDITION_FUNCTIONS,
     CONDITIONS,
+    GUIDE_SPLITS,
+    PROCESSOR_FUNCTIONS,
+    PROCESSORS,
+    SPLITS,
     Always,
+    ByDelimiter,
+    ByMatch,
+    ByMessage,
+    ByPath,
     Condition,
+    Dynamic,
     Edge,
     FunctionCondition,
+    FunctionProcessor,
     KeywordCondition,
+    MapFields,
     Never,
+    Processor,
     RegexCondition,
+    RegexExtract,
+    Split,
+    Template,
+    TreeFields,
 )
-from .carried import read_dynamic, read_processor
-from .patterns import check_pattern
 from .reading import Part
+
+G = TypeVar("G", RegexExtract, ByMatch)
 
 _MISNAMED = {"source": "from", "target": "to"}
 _MISPLACED = {
@@ -45,8 +71,8 @@ def read_edge(part: Part) -> Edge | None:
         "an edge",
         given={
             "condition": _condition(found),
-            "process": read_processor(found),
-            "dynamic": read_dynamic(found),
+            "process": _processor(found),
+            "dynamic": _dynamic(found),
             "path": found.path,
         },
         hidden=("path",),
@@ -96,7 +122,7 @@ def _condition(edge: Part) -> Condition:
         return _keyword(config)
     condition = config.block(CONDITIONS[kind], f"a {kind} condition")
     if isinstance(condition, RegexCondition) and condition.pattern:
-        check_pattern(config["pattern"])
+        _check_pattern(config["pattern"])
     if isinstance(condition, FunctionCondition) and condition.name:
         return _named(config["name"], condition.name)
     return condition
@@ -157,5 +183,192 @@ def _keyword(config: Part) -> KeywordCondition:
             if word.text == "":
                 word.warn("empty_keyword", "an empty word is never found", "remove it.")
             elif key == "regex" and word.text is not None:
-                check_pattern(word)
+                _check_pattern(word)
     return condition
+
+
+# --- processors -----------------------------------------------------------------------------------------
+
+
+def _processor(edge: Part) -> Processor | None:
+    part = edge.mapping_at("process", "`process: {type: regex_extract, config: {pattern: ...}}`")
+    kinds = list(PROCESSORS) if edge.reading.dialect.guide_keys else ["regex_extract", "function"]
+    block = part and part.typed("a processor", kinds)
+    if not block:
+        return None
+    kind, config = block
+    processor: Processor = config.block(PROCESSORS[kind], f"a {kind} processor")
+    if isinstance(processor, RegexExtract) and processor.pattern:
+        _check_pattern(config["pattern"])
+        _check_match(processor, config)
+        return _with_group(processor, config)
+    if isinstance(processor, Template) and processor.template and "{{" not in processor.template:
+        hint = "write {{content}} where the source's output is to stand."
+        config["template"].warn("fixed_template", "the template never says what came in", hint)
+    if isinstance(processor, FunctionProcessor) and processor.name:
+        _check_processor_name(config["name"], processor.name)
+    return processor
+
+
+def _check_match(processor: RegexExtract, config: Part) -> None:
+    if processor.template is not None and "{match}" not in processor.template:
+        hint = "write {match}, in single braces, where it is to stand."
+        config["template"].warn("fixed_template", "the template never says what was found", hint)
+    if processor.default_value is not None and processor.on_no_match != "default":
+        message = f"`default_value` has no effect with `on_no_match: {processor.on_no_match}`"
+        config.key("default_value").warn("unused_key", message, "write `on_no_match: default` beside it.")
+
+
+def _check_processor_name(part: Part, name: str) -> None:
+    known = part.reading.known.processors
+    if known is None or name in known | PROCESSOR_FUNCTIONS:
+        return
+    passes = part.reading.dialect.unknown_functions_pass
+    instead = "; DevAll carries the output unchanged" if passes else ", and no built-in processor of that name"
+    part.report(
+        "warning" if passes else "error",
+        "unknown_function",
+        f"no function `{name}` in functions/edge_processor{instead}",
+        expected=f"one of {', '.join(sorted(known | PROCESSOR_FUNCTIONS))}",
+        hint=did_you_mean(name, [*known, *PROCESSOR_FUNCTIONS]) or "Hint: write the function first.",
+    )
+
+
+# --- map and tree -----------------------------------------------------------------------------------------
+
+_GUIDE_ONLY = {
+    "split_type": "write `split: {type: message | regex | json_path, config: {...}}` beside `config`; without it every "
+    "message is one unit.",
+    "item_name": "remove it; the unit is a message, and roles are no templates.",
+    "pattern": "write `split: {type: regex, config: {pattern: ...}}` beside `config`.",
+}
+
+
+def _dynamic(edge: Part) -> Dynamic | None:
+    part = edge.mapping_at("dynamic", "`dynamic: {type: map}`")
+    block = part and part.typed("`dynamic`", ("map", "tree"), also=("split",), needs_config=False)
+    if part is None or not block:
+        return None
+    kind, config = block
+    split = _split(part)
+    if not edge.reading.dialect.guide_keys:
+        config = config.ignored(_GUIDE_ONLY, "`dynamic`")
+    fields: MapFields = config.block(
+        TreeFields if kind == "tree" else MapFields,
+        f"the `config` of a {kind}",
+        elsewhere={"group_size": "the `config` of a tree", "split": "`dynamic`, beside `config`"},
+    )
+    if fields.split_type is not None and split is not None:
+        config["split_type"].warn("unused_key", "`split_type` has no effect beside `split`", "remove one of the two.")
+    elif fields.split_type is not None:
+        split = _guide_split(fields, config)
+    if fields.pattern is not None and fields.split_type != "regex":
+        hint = "write `split_type: regex` beside it, or put it under `config:` of `split:`."
+        config["pattern"].warn("unused_key", "`pattern` has no effect here", hint)
+    return Dynamic(
+        type="tree" if kind == "tree" else "map",
+        split=split or ByMessage(),
+        max_parallel=fields.max_parallel,
+        group_size=fields.group_size if isinstance(fields, TreeFields) else 3,
+        item_name=fields.item_name,
+    )
+
+
+def _split(dynamic: Part) -> Split | None:
+    part = dynamic.mapping_at("split", "`split: {type: regex, config: {pattern: ...}}`")
+    if part is None:
+        return None
+    kinds = list(SPLITS) if part.reading.dialect.guide_keys else ["message", "regex", "json_path"]
+    if part.get("type") is None:
+        entry = msgspec.structs.replace(
+            dynamic.entries["split"], value=Scalar("message", "message", part.node.line, part.node.column)
+        )
+        part = part.with_entries({**part.entries, "type": entry})
+    block = part.typed("a split", kinds, needs_config=part["type"].text in ("regex", "json_path"))
+    if block is None:
+        return None
+    kind, config = block
+    split: Split = config.block(SPLITS[kind], f"a {kind} split")
+    if isinstance(split, ByMatch) and split.pattern:
+        _check_pattern(config["pattern"])
+        return _with_group(split, config)
+    if isinstance(split, ByPath) and split.json_path.startswith("$"):
+        config["json_path"].warn(
+            "not_jsonpath",
+            "`json_path` is a dotted path, and no key is called `$`; nothing will be found",
+            'write `data.items` for `$.data.items[*]`, and "" for the whole list.',
+        )
+    return split
+
+
+def _guide_split(fields: MapFields, config: Part) -> Split:
+    kind = fields.split_type
+    assert kind is not None
+    if kind != "regex":
+        return GUIDE_SPLITS[kind]()  # type: ignore[call-arg] # these want nothing
+    if fields.pattern:
+        _check_pattern(config["pattern"])
+        return ByDelimiter(pattern=fields.pattern)
+    lacking = config["pattern"]
+    lacking.place = config.key("split_type").place
+    lacking.error(
+        "missing_key",
+        "missing field `pattern`: `split_type: regex` needs it",
+        expected="`pattern:` with what stands between two units",
+        hint='Hint: write `pattern: "\\n---\\n"` beside it.',
+    )
+    return ByMessage()
+
+
+# --- patterns -------------------------------------------------------------------------------------------
+
+
+def _check_pattern(part: Part) -> None:
+    """Report a regular expression that Python can't read."""
+    pattern = part.text or ""
+    try:
+        _compiled(pattern)
+    except (re.error, ValueError, OverflowError, RecursionError) as error:
+        part.error(
+            "bad_pattern",
+            f"the pattern can't be read: {error}",
+            expected="a regular expression of Python",
+            hint="Hint: put a backslash before what is meant literally: `\\(`, `\\[`, `\\*`; in single quotes YAML "
+            "leaves it alone.",
+        )
+        return
+    if found := re.search(r"\\\\([sSdDwWbBnt])", pattern):
+        part.warn(
+            "escaped_twice",
+            f"`\\\\{found[1]}` matches a backslash and the letter {found[1]}",
+            f"write `\\{found[1]}`: without quotes, and in single ones, YAML takes a backslash as it is.",
+        )
+
+
+def _with_group(block: G, config: Part) -> G:
+    """The block with `group: "1"` as a number; a group that its pattern lacks is reported."""
+    group = block.group
+    if isinstance(group, str) and group.isascii() and group.isdigit():
+        group = int(group)
+        block = msgspec.structs.replace(block, group=group)
+    if group is None or config["pattern"].is_broken:
+        return block
+    pattern = _compiled(block.pattern)
+    there = group in pattern.groupindex if isinstance(group, str) else 0 <= group <= pattern.groups
+    if not there:
+        names = [str(i) for i in range(1, pattern.groups + 1)] + list(pattern.groupindex)
+        carried = isinstance(block, RegexExtract)
+        config["group"].report(
+            "warning" if carried else "error",
+            "unknown_group",
+            f"the pattern has no group {group}" + ("; the output is carried unchanged" if carried else ""),
+            expected=f"one of {', '.join(names)}" if names else "no `group`; the pattern has none",
+            hint="Hint: put brackets around what is meant: `RESULT: (.*)`.",
+        )
+    return block
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return re.compile(pattern)

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import math
 from itertools import count
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from .....protocol.errors import NodeFailed, UpstreamError
 from .....protocol.graph.model import AgentNode
-from .....supervisors import Retry
+from .....supervisors import Actor, Retry
 from ....work.context import AgentCall
 from ....work.record import Record
 from ..failures import retold
 from ..plan import Job, Result
 from ..structured import ExtractionFailed
 from .llm import extract
-
-if TYPE_CHECKING:
-    from .....supervisors import Actor
 
 
 async def run_agent_node(me: Actor, job: Job) -> Result:

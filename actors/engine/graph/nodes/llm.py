@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from .....protocol.chat import ChatRequest, UserTurn
 from .....protocol.errors import ModelError, NodeFailed
 from .....protocol.graph.model import LlmNode
+from .....supervisors import Actor
 from ....work.tools.calls import Player
 from ....work.tools.tool import Tool
 from ...conversation.play import Conversation, OutOfTurns, Renewal, Renewed, Talk
 from ..plan import Job, Result
 from ..structured import ExtractionFailed, schema_hint, structured
-
-if TYPE_CHECKING:
-    from .....supervisors import Actor
 
 
 async def run_llm_node(me: Actor, job: Job) -> Result:

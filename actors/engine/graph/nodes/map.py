@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .....protocol.effects import RunNode
 from .....protocol.errors import GraphMistake
 from .....protocol.graph.model import MapNode
 from .....protocol.messages import MapBegun, MapEnded
+from .....supervisors import Actor
 from ...driver import drive
 from ..map_decider import MapDecider
 from ..plan import Job, Result
 from ..reducers import type_name
 from ..run import Nodes
 from ..templates import MISSING, compile_template
-
-if TYPE_CHECKING:
-    from .....supervisors import Actor
 
 
 async def run_map_node(me: Actor, job: Job) -> Result:
@@ -52,17 +50,13 @@ def _items(job: Job, node: MapNode) -> list[Any]:
 
 def _limit(job: Job, node: MapNode) -> int:
     limit = node.max_concurrency
-    if isinstance(limit, str):
-        return _whole_number(job.strict(limit), f"map node '{node.id}': max_concurrency")
-    return max(1, limit if limit is not None else job.plan.settings.max_concurrency)
-
-
-def _whole_number(text: str, what: str) -> int:
-    """A rendered template as a number >= 1; `what` names it in the error."""
+    if not isinstance(limit, str):
+        return max(1, limit if limit is not None else job.plan.settings.max_concurrency)
+    text = job.strict(limit)
     try:
         number = int(text)
     except ValueError:
         number = 0
     if number < 1:
-        raise GraphMistake(f"{what}: expected a positive integer, got '{text}'")
+        raise GraphMistake(f"map node '{node.id}': max_concurrency: expected a positive integer, got '{text}'")
     return number

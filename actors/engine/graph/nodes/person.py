@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from .....protocol.errors import NodeFailed
 from .....protocol.graph.model import ApprovalNode, InputNode
-from .....protocol.questions import Answer, Question
+from .....protocol.questions import Question
+from .....supervisors import Actor
 from .....supervisors.escalation import QuestionTimeout
 from ..plan import Job, Result
 from ..rules import parse_rule
-
-if TYPE_CHECKING:
-    from .....supervisors import Actor
 
 PREPARED = ("answers", "default")
 """Who gives answers that were fixed beforehand."""
@@ -77,10 +73,6 @@ async def run_input_node(me: Actor, job: Job) -> Result:
         if problem is None:
             targets = (node.next or ())[:1]
             return Result(output=value, scope="input", goto=targets or None)
-        if compat.input_asks_once or not _is_person(answer):
+        by_person = answer.by not in PREPARED and not answer.by.startswith("/")  # who can be asked again
+        if compat.input_asks_once or not by_person:
             raise NodeFailed(problem)
-
-
-def _is_person(answer: Answer) -> bool:
-    """Whether it came from somebody who can be asked again, not from a list, a default or another actor."""
-    return answer.by not in PREPARED and not answer.by.startswith("/")

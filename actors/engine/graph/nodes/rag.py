@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from .....protocol.errors import CallboardError
 from .....protocol.graph.model import RagNode
+from .....supervisors import Actor
 from ..failures import NEVER_TOLERATED, retold
 from ..plan import Job, Result
-
-if TYPE_CHECKING:
-    from .....protocol.knowledge import Retrieved
-    from .....supervisors import Actor
 
 
 async def run_rag_node(me: Actor, job: Job) -> Result:
@@ -25,11 +20,8 @@ async def run_rag_node(me: Actor, job: Job) -> Result:
         if isinstance(error, NEVER_TOLERATED):
             raise
         raise retold(error, f"rag node '{node.id}' retrieval failed: {error}") from error
-    return Result(output=_as_json(found), scope="output")
-
-
-def _as_json(found: Retrieved) -> dict[str, Any]:
     chunks = [
         {"text": hit.text, "source": hit.source, "score": hit.score, "lines": list(hit.lines)} for hit in found.chunks
     ]
-    return {"context": found.context, "sources": list(found.sources), "chunks": chunks}
+    output = {"context": found.context, "sources": list(found.sources), "chunks": chunks}
+    return Result(output=output, scope="output")

@@ -3,6 +3,8 @@
 They are described without being run, and each call runs in a process of its own. There they find what DevAll's own
 engine gives them: modules (`workers.devall`), and a `_context` with the run's workspace and a way to ask its person.
 What a function returns becomes text or JSON; a message or an attachment of DevAll's shows its images and files too.
+Text files are shown as text, PDFs and images as they are; anything else by its name and size, since what models take of
+it differs too much.
 """
 
 from __future__ import annotations
@@ -13,22 +15,24 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import trio
 
-from .....protocol.errors import GraphMistake
-from .....protocol.problems import did_you_mean
+from .....protocol.chat import FilePart, ImagePart, Part, TextPart
+from .....protocol.errors import GraphMistake, ToolFailed
+from .....protocol.problems import did_you_mean, errors_in
 from .....protocol.workflow.agents import FunctionTools, ToolEntry
+from ....work.models.codec import file_as_text
 from ....work.tools.files.handing import Host
 from ....work.tools.registry import Shelf, ToolOptions, read_tool_file
-from ....work.tools.tool import TIMEOUT, Arguments, Json, Tool, ToolSpec
+from ....work.tools.tool import TIMEOUT, Arguments, Json, Shown, Tool, ToolSpec
 from ..places import HOST, function_files, functions_directory, module_name, roots_of
-from .shown import shown
 
 if TYPE_CHECKING:
     from .....supervisors import Actor
     from ....work.tools.declare.declaration import Declaration, Schema
     from ....work.tools.files.environment import Home
-    from .resources import GraphResources
+    from ..plan import WorkflowRun
 
 ALL = ":All"
 """After the name of a file: every function of it."""
@@ -36,8 +40,14 @@ ALL = ":All"
 CONTEXT = "_context"
 """The parameter that is given what the run has."""
 
+LARGEST = 20 * 1024 * 1024
+"""Bytes of one file; what providers take is less."""
 
-def function_tools(resources: GraphResources, node: str, listed: FunctionTools) -> Iterator[Tool]:
+MOST = 20
+"""Files of one result."""
+
+
+def function_tools(run: WorkflowRun, node: str, listed: FunctionTools) -> Iterator[Tool]:
     """The functions that an entry of `tooling` lists.
 
     Args:
@@ -46,51 +56,46 @@ def function_tools(resources: GraphResources, node: str, listed: FunctionTools) 
     Raises:
         GraphMistake: there is no such function.
     """
-    context = resources.context
-    directory = functions_directory(resources.directory, "function_calling", context.environ)
+    context, beside = run.context, run.plan.directory
+    directory = functions_directory(beside, "function_calling", context.environ)
     files = function_files(directory)
     shelf = context.shelf or Shelf(context.config_dir, context.settings, context.environ)
     options = context.tool_options or ToolOptions()
-    home = shelf.home(directory=resources.directory, agent=None, values={}, options=options)
+    home = shelf.home(directory=beside, agent=None, values={}, options=options)
     for entry in listed.tools:
         for declaration in _declared(entry, files, directory):
-            call = _Call(resources, node, declaration, home, listed.timeout or TIMEOUT)
-            yield Tool(spec=_spec(declaration, entry), run=call.run, origin="file", timeout=None)
+            call = partial(_call, run, node, declaration, home, listed.timeout or TIMEOUT)
+            yield Tool(spec=_spec(declaration, entry), run=call, origin="file", timeout=None)
 
 
-class _Call:
-    """What calls of one function have in common."""
+async def _call(
+    run: WorkflowRun,
+    node: str,
+    declaration: Declaration,
+    home: Home,
+    timeout: float,
+    me: Actor,
+    arguments: Arguments,
+) -> Json:
+    """What the function returns, as the model reads it."""
+    from ....work.tools.files.call import play
+    from ....work.tools.files.output import DONE
 
-    def __init__(
-        self, resources: GraphResources, node: str, declaration: Declaration, home: Home, timeout: float
-    ) -> None:
-        self._resources = resources
-        self._node = node
-        self._declaration = declaration
-        self._home = home
-        self._timeout = timeout
-
-    async def run(self, me: Actor, arguments: Arguments) -> Json:
-        """What the function returns, as the model reads it."""
-        from ....work.tools.files.call import play
-        from ....work.tools.files.output import DONE
-
-        workspace = await self._resources.workspace.path()
-        with tempfile.TemporaryDirectory(prefix="callboard-parts-", ignore_cleanup_errors=True) as directory:
-            parts = Path(directory) / "parts.json"
-            given = {
-                "roots": [str(root) for root in roots_of(self._declaration.file)],
-                "directory": str(self._declaration.file.absolute().parent),
-                "workspace": str(workspace),
-                "vars": self._resources.variables,
-                "session_id": me.stream.run,
-                "node_id": self._node,
-                "parts": str(parts),
-            }
-            host = Host(HOST, given)
-            written = await play(me, self._declaration, arguments, self._home, timeout=self._timeout, host=host)
-            more = await trio.to_thread.run_sync(partial(shown, parts))
-        return more or written.text or DONE
+    workspace = await run.workspace.path()
+    with tempfile.TemporaryDirectory(prefix="callboard-parts-", ignore_cleanup_errors=True) as directory:
+        parts = Path(directory) / "parts.json"
+        given = {
+            "roots": [str(root) for root in roots_of(declaration.file)],
+            "directory": str(declaration.file.absolute().parent),
+            "workspace": str(workspace),
+            "vars": run.plan.workflow.vars,
+            "session_id": me.stream.run,
+            "node_id": node,
+            "parts": str(parts),
+        }
+        written = await play(me, declaration, arguments, home, timeout=timeout, host=Host(HOST, given))
+        more = await trio.to_thread.run_sync(_shown, parts)
+    return more or written.text or DONE
 
 
 def _declared(entry: ToolEntry, files: list[Path], directory: Path | None) -> Iterator[Declaration]:
@@ -103,14 +108,17 @@ def _declared(entry: ToolEntry, files: list[Path], directory: Path | None) -> It
         if file is None:
             hint = did_you_mean(module, named) or f"{where} has no {module}.py"
             raise GraphMistake(f"`tooling` names '{entry.name}': {hint}")
-        yield from _functions_in(file)
+        yield from read_tool_file(file, agent=True, wordless=True).declarations
         return
     known: dict[str, Declaration] = {}
     broken: list[str] = []
     for file in files:
-        for declaration in _functions_in(file):
+        read = read_tool_file(file, agent=True, wordless=True)
+        for declaration in read.declarations:
             known.setdefault(declaration.name, declaration)
-        broken += [str(problem) for problem in _errors_in(file) if f"def {entry.name}(" in _text(file)]
+        errors = [str(problem) for problem in errors_in(read.problems)]
+        if errors and f"def {entry.name}(" in file.read_text(errors="replace"):
+            broken += errors
     found = known.get(entry.name)
     if found is None:
         why = "; ".join(broken) or did_you_mean(entry.name, known) or f"no file of {where} has it"
@@ -118,25 +126,12 @@ def _declared(entry: ToolEntry, files: list[Path], directory: Path | None) -> It
     yield found
 
 
-def _functions_in(file: Path) -> list[Declaration]:
-    return read_tool_file(file, agent=True, wordless=True).declarations
-
-
-def _errors_in(file: Path) -> list[object]:
-    problems = read_tool_file(file, agent=True, wordless=True).problems
-    return [problem for problem in problems if problem.severity == "error"]
-
-
-def _text(file: Path) -> str:
-    return file.read_text(errors="replace")
-
-
 def _spec(declaration: Declaration, entry: ToolEntry) -> ToolSpec:
     """What the model reads; an entry that names a whole file says nothing about its functions."""
     if entry.name.endswith(ALL):
         entry = ToolEntry(name=entry.name)
     description = declaration.description if entry.auto_fill else ""
-    parameters = _shown(declaration.parameters) if entry.auto_fill else {"type": "object", "properties": {}}
+    parameters = _offered(declaration.parameters) if entry.auto_fill else {"type": "object", "properties": {}}
     return ToolSpec(
         name=declaration.name,
         description=entry.description or description,
@@ -144,7 +139,7 @@ def _spec(declaration: Declaration, entry: ToolEntry) -> ToolSpec:
     )
 
 
-def _shown(parameters: Schema) -> Schema:
+def _offered(parameters: Schema) -> Schema:
     """The parameters without those that DevAll's engine fills in by itself, `_context` and others with a default."""
     needed = parameters.get("required", ())
     hidden = {
@@ -157,3 +152,57 @@ def _shown(parameters: Schema) -> Schema:
     if needed:
         left["required"] = [name for name in needed if name not in hidden]
     return left
+
+
+# --- what a result shows beside its text ------------------------------------------------------------------
+
+
+class _Written(msgspec.Struct, frozen=True):
+    """A part as the function's process writes it: `text`, or a file."""
+
+    text: str = ""
+    path: str = ""
+    name: str = ""
+    media_type: str = ""
+
+
+def _shown(file: Path) -> Shown | None:
+    """The parts that stand in a file; None if there are none.
+
+    Raises:
+        ToolFailed: one of them can't be read.
+    """
+    try:
+        written = msgspec.json.decode(file.read_bytes(), type=tuple[_Written, ...])
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.DecodeError) as error:
+        raise ToolFailed(f"what the function shows can't be read: {error}") from error
+    if sum(bool(each.path) for each in written) > MOST:
+        raise ToolFailed(f"the function shows more than {MOST} files")
+    return Shown(tuple(_part(each) for each in written)) if written else None
+
+
+def _part(written: _Written) -> Part:
+    if not written.path:
+        return TextPart(written.text)
+    file = Path(written.path)
+    try:
+        size = file.stat().st_size
+        if not file.is_file() or size > LARGEST:
+            return TextPart(f"[file: {written.name}, {size} bytes; it is not shown]")
+        data = file.read_bytes()
+    except OSError as error:
+        raise ToolFailed(f"the file {file} can't be shown: {error.strerror}") from error
+    kind = written.media_type
+    if kind.startswith("image/") and kind != "image/svg+xml":
+        return ImagePart(media_type=kind, data=data)
+    if kind == "application/pdf":
+        return FilePart(name=written.name, data=data, media_type=kind)
+    try:
+        is_text = "\0" not in data.decode()
+    except UnicodeDecodeError:
+        is_text = False
+    if is_text:
+        return TextPart(file_as_text(FilePart(name=written.name, data=data)))
+    return TextPart(f"[file: {written.name}, {kind}, {size} bytes]")

@@ -1,19 +1,25 @@
-"""Translates `params` and `retry` of an agent for the model gateway."""
+"""What an agent's file says of its model, for the gateway: which one it is, `params`, `retry`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
 from .....protocol.chat import ChatRequest
 from .....protocol.errors import GraphMistake, ModelError, UpstreamError
+from .....protocol.settings import Settings
 from .....protocol.workflow.agents import Retry
+from .....protocol.workflow.model import AgentConfig
 from .....supervisors import Backoff
 from .....supervisors import Retry as Policy
 from .....supervisors.policy import is_transient
+from ....work.models.described import client_of, providers
+
+if TYPE_CHECKING:
+    from ....work.context import RunContext
 
 TEMPERATURE = 0.7
 """DevAll's, where the file says nothing; `temperature: null` leaves it to the provider."""
@@ -22,6 +28,28 @@ TOOL_LOOP = 50
 """Replies in which a model may call tools, where the file says nothing."""
 
 _Positive = Annotated[int, Meta(ge=1)]
+
+
+CALLBOARD = "callboard"
+"""The provider whose models are agents of ours."""
+
+
+def known_providers(settings: Settings) -> frozenset[str]:
+    """What may stand under `provider` without a `base_url`."""
+    return frozenset({CALLBOARD, *providers(settings)})
+
+
+def model_of(config: AgentConfig, context: RunContext) -> str:
+    """The model's id.
+
+    Raises:
+        GraphMistake: the provider is unknown.
+    """
+    client = client_of(
+        config.provider, config.base_url, config.api_key, context.settings, context.environ, also=[CALLBOARD]
+    )
+    provider = config.provider if client is None else context.gateway.catalog.adopt(client)
+    return f"{provider}:{config.name}"
 
 
 class Params(msgspec.Struct, kw_only=True):
@@ -113,11 +141,7 @@ def _passes(retry: Retry, error: ModelError) -> bool:
     if names & _plain(retry.non_retry_exception_types):
         return False
     passing = isinstance(error, UpstreamError)
-    codes, types, words = (
-        retry.retry_on_status_codes,
-        retry.retry_on_exception_types,
-        retry.retry_on_error_substrings,
-    )
+    codes, types, words = retry.retry_on_status_codes, retry.retry_on_exception_types, retry.retry_on_error_substrings
     if error.status is not None and (passing if codes is None else error.status in codes):
         return True
     if passing and error.status is None and types is None:

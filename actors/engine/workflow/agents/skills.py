@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import trio
@@ -20,10 +20,8 @@ import yaml
 from .....protocol.errors import GraphMistake, ToolFailed
 from .....protocol.problems import did_you_mean
 from .....protocol.workflow.agents import Skills
+from .....supervisors import Actor
 from ....work.tools.tool import Arguments, Json, Tool, ToolSpec, shortened
-
-if TYPE_CHECKING:
-    from .....supervisors import Actor
 
 FILE = "SKILL.md"
 READ = "skill__read"

@@ -27,10 +27,7 @@ from .functions import function_tools
 if TYPE_CHECKING:
     from .....supervisors import Actor
     from ....work.mcp.tools.view import Talk
-    from .resources import GraphResources
-
-ALL = ":All"
-"""After the name of a file: every function of it."""
+    from ..plan import Job
 
 
 def wants_servers(toolings: Iterable[Tooling]) -> bool:
@@ -38,13 +35,10 @@ def wants_servers(toolings: Iterable[Tooling]) -> bool:
     return any(not isinstance(tooling.config, FunctionTools) for tooling in toolings)
 
 
-async def tools_of_node(
-    me: Actor, resources: GraphResources, node: str, toolings: Iterable[Tooling], talk: Talk | None
-) -> list[Tool]:
+async def tools_of_node(me: Actor, job: Job, toolings: Iterable[Tooling], talk: Talk | None) -> list[Tool]:
     """Collect them.
 
     Args:
-        node: the id of the node.
         talk: what the conversation has of servers; None if `wants_servers` says that there are none.
 
     Raises:
@@ -56,12 +50,14 @@ async def tools_of_node(
     for tooling in toolings:
         prefix = f"{tooling.prefix}_" if tooling.prefix else ""
         if isinstance(tooling.config, FunctionTools):
-            tools = list(function_tools(resources, node, tooling.config))
+            tools = list(function_tools(job.shared, job.node.id, tooling.config))
         else:
             assert talk is not None
-            tools = await _served(me, resources, tooling.config, talk, prefix)
+            tools = await _served(me, job, tooling.config, talk, prefix)
         for tool in tools:
-            named = _named(tool, prefix + tool.name) if tool.origin != "mcp" else tool
+            named = tool
+            if prefix and tool.origin != "mcp":
+                named = msgspec.structs.replace(tool, spec=msgspec.structs.replace(tool.spec, name=prefix + tool.name))
             if named.name in found:
                 raise ConfigError(
                     f"two tools are called '{named.name}': give one of their entries of `tooling` another `prefix`"
@@ -73,14 +69,12 @@ async def tools_of_node(
 # --- servers ----------------------------------------------------------------------------------------------
 
 
-async def _served(
-    me: Actor, resources: GraphResources, config: McpLocalTools | McpRemoteTools, talk: Talk, prefix: str
-) -> list[Tool]:
+async def _served(me: Actor, job: Job, config: McpLocalTools | McpRemoteTools, talk: Talk, prefix: str) -> list[Tool]:
     from ....work.mcp.tools.direct import direct_tool
     from ....work.mcp.tools.names import legal
     from ....work.mcp.tools.view import View
 
-    server = resources.servers(me).bring(_server(config, resources.directory))
+    server = job.resources.servers(me).bring(_server(config, job.shared.plan.directory))
     view = View(talk=talk, server=server)
     return [direct_tool(view, tool, legal(prefix + tool.name)) for tool in await view.tools(me)]
 
@@ -127,9 +121,3 @@ def _check(config: McpRemoteTools) -> None:
 
 def _word(name: str) -> str:
     return re.sub(r"[^\w.-]", "-", name) or "server"
-
-
-def _named(tool: Tool, name: str) -> Tool:
-    if name == tool.name:
-        return tool
-    return msgspec.structs.replace(tool, spec=msgspec.structs.replace(tool.spec, name=name))

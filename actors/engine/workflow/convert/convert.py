@@ -14,19 +14,13 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import yaml
 
 from .....protocol.problems import Problem
 from .....protocol.workflow.agents import Retry
-from .....protocol.workflow.edges import Always, Edge, RegexExtract, Template
-from .....protocol.workflow.model import (
-    AgentConfig,
-    HumanConfig,
-    LiteralConfig,
-    Node,
-    PassthroughConfig,
-    Workflow,
-)
+from .....protocol.workflow.edges import Always, Edge, RegexExtract
+from .....protocol.workflow.model import AgentConfig, HumanConfig, LiteralConfig, Node, PassthroughConfig, Workflow
 from ..agents.request import TEMPERATURE
 from ..machine.structure import Place, Structure
 from ..rules import RULES, Rules
@@ -215,7 +209,11 @@ class _Conversion:
             "last": [node.id for node in self._graph.nodes if node.id not in left][:1],
             "layers": [[node.id for node in layer] for layer in self._layers],
             "nodes": {
-                node.id: {"key": self._keys[node.id], **_kind(node), "seeds": _seeds(node)}
+                node.id: {
+                    "key": self._keys[node.id],
+                    **_kind(node),
+                    "seeds": [replay.message(seed.role, seed.content) for seed in node.input],
+                }
                 for node in self._graph.nodes
             },
             "edges": edges,
@@ -239,25 +237,13 @@ def _keys(nodes: Sequence[Node]) -> dict[str, str]:
 
 
 def _edge(edge: Edge, rules: Rules) -> dict[str, Any]:
-    process: Any = None
-    if isinstance(edge.process, RegexExtract) and _has_group(edge.process):
-        flags = {"IGNORECASE": not edge.process.case_sensitive, "MULTILINE": edge.process.multiline}
-        flags["DOTALL"] = edge.process.dotall
-        process = {
-            "type": "regex_extract",
-            "pattern": edge.process.pattern,
-            "flags": [name for name, wanted in flags.items() if wanted],
-            **{
-                key: getattr(edge.process, key)
-                for key in ("group", "multiple", "template", "on_no_match", "default_value")
-            },
-        }
-    elif isinstance(edge.process, Template):
-        process = {"type": "template", "template": edge.process.template}
+    process = edge.process
+    if isinstance(process, RegexExtract) and not _has_group(process):
+        process = None
     return {
         "to": edge.target,
         "condition": condition_of(edge),
-        "process": process,
+        "process": msgspec.to_builtins(process),
         "carries": edge.carry_data,
         "triggers": edge.trigger,
         "keeps": edge.keep_message,
@@ -284,10 +270,6 @@ def _kind(node: Node) -> dict[str, Any]:
         case AgentConfig(input_mode=mode):
             return {"kind": "agent", "headed": mode == "prompt"}
     raise AssertionError(f"`reasons` lets no {type(node.config).__name__} pass")
-
-
-def _seeds(node: Node) -> list[Any]:
-    return [{"role": seed.role, "source": None, "text": seed.content, "keep": False} for seed in node.input]
 
 
 def _passes(edge: Edge) -> bool:

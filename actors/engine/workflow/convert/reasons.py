@@ -3,25 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from graphlib import TopologicalSorter
 from typing import Any, NamedTuple
 
 import msgspec
 
 from .....protocol.problems import Problem
 from .....protocol.tree import Path
-from .....protocol.workflow.cycles import components, cycles_of, successors
-from .....protocol.workflow.edges import Edge, FunctionCondition, FunctionProcessor, Template
+from .....protocol.workflow.cycles import cycles_of
+from .....protocol.workflow.edges import (
+    Always,
+    Condition,
+    Edge,
+    FunctionCondition,
+    FunctionProcessor,
+    KeywordCondition,
+    Never,
+    RegexCondition,
+    Template,
+)
 from .....protocol.workflow.model import AgentConfig, Graph, HumanConfig, LiteralConfig, Node, PassthroughConfig
 from ..edges.conditions import CODE_FAILED
 
-BUILT_IN: dict[str, dict[str, Any] | None] = {
-    "true": None,
-    "always_false": {"type": "never"},
-    "contains_keyword": {"any": ["trigger"], "exact": False},
-    "not_contains_keyword": {"none": ["trigger"], "exact": False},
-    "length_greater_than_5": {"type": "regex", "pattern": "(?s).{6}", "flags": []},
-    "code_pass": {"none": [CODE_FAILED]},
-    "code_fail": {"any": [CODE_FAILED]},
+BUILT_IN: dict[str, Condition] = {
+    "true": Always(),
+    "always_false": Never(),
+    "contains_keyword": KeywordCondition(any=("trigger",), case_sensitive=False),
+    "not_contains_keyword": KeywordCondition(none=("trigger",), case_sensitive=False),
+    "length_greater_than_5": RegexCondition(pattern="(?s).{6}"),
+    "code_pass": KeywordCondition(none=(CODE_FAILED,)),
+    "code_fail": KeywordCondition(any=(CODE_FAILED,)),
 }
 """Functions of conditions that can be said in other words."""
 
@@ -77,21 +88,11 @@ def reasons(graph: Graph, file: str, own: Collection[str] = ()) -> list[Problem]
 
 
 def condition_of(edge: Edge) -> Any:
-    """The condition, for `replay`."""
-    if isinstance(edge.condition, FunctionCondition):
-        words = BUILT_IN[edge.condition.name]
-        if words is None or "type" in words:
-            return words
-        return {
-            "type": "keyword",
-            "any": words.get("any", []),
-            "none": words.get("none", []),
-            "all": [],
-            "regex": [],
-            "case_sensitive": words.get("exact", True),
-        }
-    condition = msgspec.to_builtins(edge.condition)
-    return None if condition["type"] == "always" else condition
+    """The condition, for `replay`; None if it is always met."""
+    condition = edge.condition
+    if isinstance(condition, FunctionCondition):
+        condition = BUILT_IN[condition.name]
+    return None if isinstance(condition, Always) else msgspec.to_builtins(condition)
 
 
 def _of_node(node: Node, most: tuple[int, bool]) -> Iterator[_Reason]:
@@ -159,32 +160,23 @@ def _of_edge(edge: Edge, own: Collection[str]) -> Iterator[_Reason]:
 
 def _most_messages(graph: Graph) -> Mapping[str, tuple[int, bool]]:
     """How many messages a node may get at most, and whether all are a user's; of a graph without cycles."""
-    after = successors((node.id for node in graph.nodes), ((edge.source, edge.target) for edge in graph.edges))
-    into: dict[str, list[Edge]] = {node.id: [] for node in graph.nodes}
-    for edge in graph.edges:
-        if edge.carry_data:
-            into[edge.target].append(edge)
     nodes = {node.id: node for node in graph.nodes}
-    waits = dict.fromkeys(nodes, 0)
-    for targets in after.values():
-        for target in targets:
-            waits[target] += 1
-    ready = [id for id, count in waits.items() if not count]
+    into: dict[str, list[str]] = {id: [] for id in nodes}
+    before = TopologicalSorter[str](dict.fromkeys(nodes, ()))
+    for edge in graph.edges:
+        before.add(edge.target, edge.source)
+        if edge.carry_data:
+            into[edge.target].append(edge.source)
     gets: dict[str, tuple[int, bool]] = {}
     says: dict[str, tuple[int, bool]] = {}
-    for id in ready:  # it grows while we go
+    for id in before.static_order():
         node = nodes[id]
         begins = id in graph.start
         first = 1 if begins else len(node.input)
         users = begins or all(seed.role == "user" for seed in node.input)
-        given = [says[edge.source] for edge in into[id]]
+        given = [says[source] for source in into[id]]
         gets[id] = (first + sum(count for count, _ in given), users and all(of_users for _, of_users in given))
         says[id] = _said(node, gets[id])
-        for target in after[id]:
-            waits[target] -= 1
-            if not waits[target]:
-                ready.append(target)
-    assert len(ready) == len(components(after))
     return gets
 
 

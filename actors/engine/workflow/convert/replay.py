@@ -64,7 +64,7 @@ def spoken(name: str, node: Any, inputs: list[Any], state: Any) -> list[Any]:
     return [message("assistant" if node["kind"] == "agent" else "user", state[node["key"] + "_said"], name)]
 
 
-def message(role: str, text: str, source: str, *, fixed: bool = False) -> dict[str, Any]:
+def message(role: str, text: str, source: str | None = None, *, fixed: bool = False) -> dict[str, Any]:
     """`fixed`: edges leave its role as it is."""
     return {"role": role, "source": source, "text": text, "keep": False, "fixed": fixed}
 
@@ -116,7 +116,9 @@ def processed(process: Any, text: str) -> str | None:
         return str(process["template"]).replace("{{content}}", text)
     group = process["group"] or 0
     template = process["template"]
-    found = [match[group] for match in re.finditer(process["pattern"], text, flags_of(process["flags"]))]
+    flags = 0 if process["case_sensitive"] else re.IGNORECASE
+    flags |= (re.MULTILINE if process["multiline"] else 0) | (re.DOTALL if process["dotall"] else 0)
+    found = [match[group] for match in re.finditer(process["pattern"], text, flags)]
     found = [template.replace("{match}", each) if template else each for each in found if each is not None]
     if found:
         return "\n".join(found if process["multiple"] else found[:1])

@@ -14,8 +14,9 @@ from __future__ import annotations
 import ast
 import sys
 import warnings
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,7 @@ from ....work.tools.files.environment import inherited
 from ....work.tools.files.limits import USUAL, impose
 from ....work.tools.files.output import Printed
 from ..places import HOST, function_files, roots_of
-from .conditions import Change, Functions, Judge
+from .conditions import Change, Functions
 
 if TYPE_CHECKING:
     from .....supervisors import Actor
@@ -111,24 +112,14 @@ class EdgeFunctions:
     def functions(self, changes: Mapping[str, Change] | None = None) -> Functions:
         """For the edges of a structure; `changes` are further processors."""
         return Functions(
-            conditions={name: self._condition(name, file) for name, file in self._named.conditions.items()},
+            conditions={
+                name: partial(self._call, "condition", file, name) for name, file in self._named.conditions.items()
+            },
             processors={
                 **(changes or {}),
-                **{name: self._processor(name, file) for name, file in self._named.processors.items()},
+                **{name: partial(self._call, "processor", file, name) for name, file in self._named.processors.items()},
             },
         )
-
-    def _condition(self, name: str, file: Path) -> Judge:
-        def test(text: str) -> Coroutine[Any, Any, bool]:
-            return self._call("condition", file, name, text)
-
-        return test
-
-    def _processor(self, name: str, file: Path) -> Callable[[str], Coroutine[Any, Any, Any]]:
-        def change(text: str) -> Coroutine[Any, Any, Any]:
-            return self._call("processor", file, name, text)
-
-        return change
 
     async def _call(self, kind: str, file: Path, name: str, text: str) -> Any:
         """What the function answers.

@@ -37,7 +37,6 @@ from .....protocol.workflow.messages import Crossing, Fired, FireNode, Gate
 from ...graph.failures import together
 from ..messages import TASK, Message, Queue, carried, seeded, signed
 from .result import Delivered, Dropped, Notice, Result, Warned, majority
-from .scheduler import Scheduler
 from .structure import Cycle, Layer, Place, Structure, listed
 
 
@@ -84,7 +83,7 @@ class StateMachine:
         self.structure = structure
         self.order = order if order is not None else []
         self._tell = tell
-        self._scheduler = Scheduler()
+        self._scheduler = _Scheduler()
         self._queues = [Queue() for _ in structure.places]
         self._outputs: list[list[Message]] = [[] for _ in structure.places]
         self.under_way: dict[int, FireNode] = {}
@@ -363,3 +362,72 @@ def _error(failures: Sequence[tuple[str, CallboardError]]) -> CallboardError | N
     if len(failures) < 2:
         return failures[0][1] if failures else None
     return together(failures)
+
+
+class _Waiting:
+    __slots__ = ("answers", "coroutine", "open", "parent", "slot")
+
+    def __init__(self, coroutine: _Coroutine, parent: _Waiting | None, slot: int) -> None:
+        self.coroutine = coroutine
+        self.parent = parent
+        self.slot = slot
+        self.answers: list[Any] = []
+        self.open = 0
+
+
+class _Scheduler:
+    """Work that splits and joins, without tasks: one coroutine and all below it.
+
+    A coroutine here is a plain generator. It yields a list of what it waits for: firings, and coroutines below it. It
+    goes on with a list of what came of them, in the same order, once all are there, so what a coroutine does does not
+    depend on who is quick. Nothing is waited for here; `done` says which firings may begin next.
+
+    Attributes:
+        result: what it returned; None until then.
+        finished: whether it has.
+    """
+
+    def __init__(self) -> None:
+        self.result: Any = None
+        self.finished = False
+        self._open: dict[int, tuple[_Waiting, int]] = {}
+
+    def begin(self, coroutine: _Coroutine) -> list[FireNode]:
+        """Start; returns the jobs to begin with."""
+        return self._go_on(_Waiting(coroutine, None, 0))
+
+    def done(self, key: int, answer: Any) -> list[FireNode]:
+        """A job is done; returns those that may begin now."""
+        waiting, slot = self._open.pop(key)
+        waiting.answers[slot] = answer
+        waiting.open -= 1
+        return [] if waiting.open else self._go_on(waiting)
+
+    def _go_on(self, waiting: _Waiting) -> list[FireNode]:
+        jobs: list[FireNode] = []
+        todo = [waiting]
+        while todo:
+            current = todo.pop()
+            try:
+                wanted = current.coroutine.send(current.answers) if current.answers else next(current.coroutine)
+            except StopIteration as stop:
+                parent = current.parent
+                if parent is None:
+                    self.result, self.finished = stop.value, True
+                    continue
+                parent.answers[current.slot] = stop.value
+                parent.open -= 1
+                if not parent.open:
+                    todo.append(parent)
+                continue
+            current.answers = [None] * len(wanted)
+            current.open = len(wanted)
+            below: list[_Waiting] = []
+            for slot, each in enumerate(wanted):
+                if isinstance(each, Generator):
+                    below.append(_Waiting(each, current, slot))
+                else:
+                    self._open[each.key] = (current, slot)
+                    jobs.append(each)
+            todo.extend(reversed(below))
+        return jobs

@@ -15,21 +15,14 @@ Nothing here recurses: a chain of 10,000 nodes is a graph like any other. A `Str
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
+from graphlib import CycleError, TopologicalSorter
 from typing import TypeAlias
 
 from .....protocol.errors import GraphMistake
 from .....protocol.workflow.cycles import cyclic
-from .....protocol.workflow.edges import (
-    Always,
-    ByDelimiter,
-    ByMatch,
-    Dynamic,
-    Edge,
-    KeywordCondition,
-    Never,
-    Template,
-)
+from .....protocol.workflow.edges import Always, ByDelimiter, ByMatch, Dynamic, Edge, KeywordCondition, Never, Template
 from .....protocol.workflow.model import (
     Graph,
     HumanConfig,
@@ -233,11 +226,8 @@ class Structure:
 
 def _is_pure(edge: Edge) -> bool:
     condition = edge.condition
-    if not isinstance(condition, Always | Never) and not (
-        isinstance(condition, KeywordCondition) and not condition.regex
-    ):
-        return False
-    return edge.process is None or isinstance(edge.process, Template)
+    at_once = not condition.regex if isinstance(condition, KeywordCondition) else isinstance(condition, Always | Never)
+    return at_once and (edge.process is None or isinstance(edge.process, Template))
 
 
 def _is_quick(place: Place) -> bool:
@@ -274,24 +264,17 @@ def _layers(places: Sequence[Place], cycles: Sequence[Cycle], ways: Iterable[Way
     return [[items[i] for i in layer] for layer in _waves(following)]
 
 
-def _waves(after: Sequence[Sequence[int]]) -> list[list[int]]:
+def _waves(after: Sequence[Sequence[int]]) -> Iterator[tuple[int, ...]]:
     """Kahn's layers; a node that waits for itself is in none."""
-    waits = [0] * len(after)
-    for targets in after:
+    sorter = TopologicalSorter[int](dict.fromkeys(range(len(after)), ()))
+    for source, targets in enumerate(after):
         for target in targets:
-            waits[target] += 1
-    wave = [i for i, count in enumerate(waits) if count == 0]
-    found = []
-    while wave:
-        found.append(wave)
-        following = []
-        for i in wave:
-            for target in after[i]:
-                waits[target] -= 1
-                if waits[target] == 0:
-                    following.append(target)
-        wave = following
-    return found
+            sorter.add(target, source)
+    with suppress(CycleError):
+        sorter.prepare()
+    while wave := sorter.get_ready():
+        yield wave
+        sorter.done(*wave)
 
 
 def listed(places: Iterable[Place]) -> str:

@@ -4,85 +4,65 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 import trio
 
 from .....protocol.errors import CallboardError
 from .....protocol.workflow.agents import FileSource
+from .....supervisors import Actor
+from ....work.context import RunContext
 from ....work.knowledge.embed import local
 from ....work.knowledge.recipe import Recipe
-from .stores import Experience, Question
+from .stores import Store
 from .vectors import OrWords
-
-if TYPE_CHECKING:
-    from .....supervisors import Actor
-    from ....work.context import RunContext
 
 CHUNK, OVERLAP = 500, 50
 """Characters of a piece, and of what it shares with the next."""
 
 
-class Documents:
+class Documents(msgspec.Struct, Store):
     """See the module.
 
-    Args:
+    Attributes:
+        sources: what is looked up in.
         directory: of the base.
         base: what relative sources start from.
         model: what makes vectors, on behalf of the actor it is given; None for the user's own.
         words: whether words stand in for it.
     """
 
-    def __init__(
-        self,
-        name: str,
-        context: RunContext,
-        sources: tuple[FileSource, ...],
-        *,
-        directory: Path,
-        base: Path,
-        model: Callable[[Actor], str] | None,
-        words: OrWords,
-    ) -> None:
-        self._name = name
-        self._context = context
-        self._sources = sources
-        self._directory = directory
-        self._base = base
-        self._model = model
-        self._words = words
-        self._by_words = False
-        self._recipe: Recipe | None = None
+    name: str
+    context: RunContext
+    sources: tuple[FileSource, ...]
+    directory: Path
+    base: Path
+    model: Callable[[Actor], str] | None
+    words: OrWords
+    _by_words: bool = False
+    _recipe: Recipe | None = None
 
-    async def recall(self, me: Actor, question: Question) -> list[str]:
-        """See `Store.recall`."""
+    async def recall(self, me: Actor, text: str, *, top_k: int, threshold: float) -> list[str]:
         recipe = await self._there(me)
-        above = min(question.threshold, 0.0) if self._by_words else question.threshold
+        above = min(threshold, 0.0) if self._by_words else threshold
         above -= local.LEAST
-        found = await self._context.knowledge.of(me).retrieve(
-            me, recipe, question.text, top_k=question.top_k, min_score=above, mode="vector"
+        found = await self.context.knowledge.of(me).retrieve(
+            me, recipe, text, top_k=top_k, min_score=above, mode="vector"
         )
         return [hit.text for hit in found.chunks]
 
-    async def remember(self, me: Actor, experience: Experience) -> None:
-        """Nothing: documents are only read."""
-
-    async def aclose(self) -> None:
-        """Nothing: bases are the process's."""
-
     async def _there(self, me: Actor) -> Recipe:
         """How the base was made, which is there from then on."""
-        knowledge, recipe = self._context.knowledge, self._recipe
+        knowledge, recipe = self.context.knowledge, self._recipe
         if recipe is None:
-            model = self._model(me) if self._model else self._words.model_for(me)
+            model = self.model(me) if self.model else self.words.model_for(me)
             recipe = await trio.to_thread.run_sync(self._made, model)
         try:
             await knowledge.ready(me, [recipe])
         except CallboardError as error:
-            if not self._words.stands_in(error):
+            if not self.words.stands_in(error):
                 raise
-            self._words.warn(me, error)
+            self.words.warn(me, error)
             recipe = msgspec.structs.replace(recipe, embedding_model=local.WORDS)
             await knowledge.ready(me, [recipe])
         if self._recipe is None:
@@ -92,13 +72,13 @@ class Documents:
         return recipe
 
     def _made(self, model: str | None) -> Recipe:
-        documents = tuple(spec for source in self._sources for spec in specs(source, self._base))
+        documents = tuple(spec for source in self.sources for spec in specs(source, self.base))
         return Recipe(
-            what=f"memory '{self._name}'",
-            target=str(self._directory),
-            directory=self._directory,
+            what=f"memory '{self.name}'",
+            target=str(self.directory),
+            directory=self.directory,
             documents=documents,
-            base=self._base,
+            base=self.base,
             embedding_model=model,
             chunk_size=CHUNK,
             chunk_overlap=OVERLAP,

@@ -17,7 +17,7 @@ from .....protocol.errors import ModelError
 from .....protocol.json_values import UNREADABLE
 from .....protocol.workflow.agents import Mem0Store
 from .likeness import plain
-from .stores import Experience, Question
+from .stores import Store
 
 if TYPE_CHECKING:
     from .....supervisors import Actor
@@ -39,7 +39,7 @@ class _Found(msgspec.Struct):
     results: list[_Memory] = []
 
 
-class Mem0:
+class Mem0(Store):
     """See the module."""
 
     def __init__(self, config: Mem0Store, environ: Mapping[str, str]) -> None:
@@ -49,25 +49,22 @@ class Mem0:
         self._where = {name: value for name in ("org_id", "project_id") if (value := getattr(config, name))}
         self._endpoint: Endpoint | None = None
 
-    async def recall(self, me: Actor, question: Question) -> list[str]:  # noqa: ARG002 - a `Store`
-        """See `Store.recall`."""
-        query = plain(question.text, QUERY)
+    async def recall(self, me: Actor, text: str, *, top_k: int, threshold: float) -> list[str]:  # noqa: ARG002 - a `Store`
+        query = plain(text, QUERY)
         if not query:
             return []
         filters = {"AND": [{name: value} for name, value in self._who.items()]} if self._who else {}
-        body = {"query": query, "filters": filters, "top_k": question.top_k, **self._where}
+        body = {"query": query, "filters": filters, "top_k": top_k, **self._where}
         answer = await self._post("/v2/memories/search/", body)
-        near = [each for each in _read(answer) if each.score is None or each.score >= question.threshold]
-        return [each.memory for each in near if each.memory][: question.top_k]
+        near = [each for each in _read(answer) if each.score is None or each.score >= threshold]
+        return [each.memory for each in near if each.memory][:top_k]
 
-    async def remember(self, me: Actor, experience: Experience) -> None:  # noqa: ARG002 - a `Store`
-        """See `Store.remember`."""
-        if experience.given.strip():
-            messages = [{"role": "user", "content": experience.given[:LONGEST]}]
+    async def remember(self, me: Actor, given: str, said: str) -> None:  # noqa: ARG002 - a `Store`
+        if given.strip():
+            messages = [{"role": "user", "content": given[:LONGEST]}]
             await self._post("/v1/memories/", {"messages": messages, **self._who, **self._where})
 
-    async def aclose(self) -> None:
-        """See `Store.aclose`."""
+    def close(self) -> None:
         endpoint, self._endpoint = self._endpoint, None
         if endpoint is not None:
             endpoint.close()

@@ -22,30 +22,22 @@ import trio
 
 from .....protocol.errors import BudgetReached, CallboardError, ShuttingDown, TurnsReached
 from .....protocol.events import KnowledgeRetrieved, Warned
-from .....protocol.workflow.agents import (
-    Blackboard,
-    Embedding,
-    FileStore,
-    Mem0Store,
-    MemoryUse,
-    SimpleStore,
-    Stage,
-)
+from .....protocol.workflow.agents import Blackboard, Embedding, FileStore, Mem0Store, MemoryUse, SimpleStore, Stage
 from .....protocol.workflow.agents import Store as Described
 from .....protocol.workflow.model import AgentConfig, Graph, HumanConfig, Node
 from ....work.models.described import client_of
 from ..messages import Message
-from ..rules import Rules
-from .blackboard import Blackboard as Board
 from .documents import Documents
 from .mem0 import Mem0
-from .simple import Simple
-from .stores import Experience, Question, Store
+from .notebook import Blackboard as Board
+from .notebook import Notebook
+from .simple import MOST, Simple
+from .stores import Store
 from .vectors import OrWords
 
 if TYPE_CHECKING:
     from .....supervisors import Actor
-    from ....work.context import RunContext
+    from ..plan import WorkflowRun
 
 Recalled: TypeAlias = list[tuple[str, list[str]]]
 """What stores gave, each with its name."""
@@ -64,28 +56,20 @@ _ENDS_THE_RUN = (BudgetReached, TurnsReached, ShuttingDown)
 
 @final
 class Memories:
-    """See the module.
+    """See the module."""
 
-    Args:
-        directory: what relative paths start from.
-        workflow: the file.
-    """
-
-    def __init__(self, context: RunContext, graph: Graph, *, directory: Path, workflow: Path, rules: Rules) -> None:
-        self._context = context
+    def __init__(self, run: WorkflowRun, graph: Graph) -> None:
+        self._run = run
         self._graph = graph
-        self._directory = directory
-        self._workflow = workflow
-        self._rules = rules
         self._described = {store.name: store for store in graph.memory}
         self._open: dict[str, Store | None] = {}
 
-    async def aclose(self) -> None:
-        """Close every store. Never waits."""
+    def close(self) -> None:
+        """Close every store."""
         opened, self._open = self._open, {}
         for store in opened.values():
             if store is not None:
-                await store.aclose()
+                store.close()
 
     async def recall(
         self,
@@ -118,7 +102,7 @@ class Memories:
             except _ENDS_THE_RUN:
                 raise
             except CallboardError as error:
-                if self._rules.memories_must_answer:
+                if self._run.plan.rules.memories_must_answer:
                     raise
                 self._warn(me, node, use.name, "could not be read", error)
                 continue
@@ -132,7 +116,7 @@ class Memories:
             if store is None:
                 continue
             try:
-                await store.remember(me, Experience(given=_told(inputs), said=output))
+                await store.remember(me, _told(inputs), output)
             except _ENDS_THE_RUN:
                 raise
             except CallboardError as error:
@@ -141,10 +125,9 @@ class Memories:
     async def _recalled(self, me: Actor, use: MemoryUse, store: Store, text: str) -> list[str]:
         began = trio.current_time()
         threshold = use.similarity_threshold
-        if self._rules.zero_finds_all and threshold <= 0:
+        if self._run.plan.rules.zero_finds_all and threshold <= 0:
             threshold = EVERYTHING
-        question = Question(text=text, top_k=use.top_k, threshold=threshold)
-        items = await store.recall(me, question)
+        items = await store.recall(me, text, top_k=use.top_k, threshold=threshold)
         if me.stream.heard and not isinstance(store, Documents):  # of a base, the base tells
             me.emit(
                 KnowledgeRetrieved(
@@ -170,59 +153,54 @@ class Memories:
         return self._open[name]
 
     def _made(self, store: Described) -> Store | None:
+        run, rules, name = self._run, self._run.plan.rules, store.name
         match store.config:
             case Blackboard() as config:
-                return Board(store.name, self._path(config.memory_path), config.max_items)
+                return Board(Notebook(self._path(config.memory_path), most=config.max_items, name=name))
+            case SimpleStore() | FileStore() if store.config.embedding is None and not rules.bare_stores_work:
+                return None
             case SimpleStore() as config:
-                if config.embedding is None and not self._rules.bare_stores_work:
-                    return None
                 path = self._path(config.memory_path)
-                if path is None and self._rules.stores_persist:
-                    path = self._home(store.name, ".memory")
-                vectors = self._vectors(store.name, config.embedding)
-                return Simple(store.name, path, lambda _: vectors, whole=self._rules.memories_are_whole)
+                if path is None and rules.stores_persist:
+                    path = self._home(name, ".memory")
+                notes = Notebook(path, most=MOST, name=name)
+                return Simple(notes, self._vectors(name, config.embedding), whole=rules.memories_are_whole)
             case FileStore() as config:
-                if config.embedding is None and not self._rules.bare_stores_work:
-                    return None
-                return self._documents(store.name, config)
+                embedding = config.embedding
+                return Documents(
+                    name=name,
+                    context=run.context,
+                    sources=config.file_sources,
+                    directory=self._path(config.index_path or config.memory_path) or self._home(name, ".kb"),
+                    base=run.plan.directory,
+                    model=None if embedding is None else partial(self._model, embedding=embedding),
+                    words=self._vectors(name, embedding),
+                )
             case Mem0Store() as config:
-                return Mem0(config, self._context.environ)
+                return Mem0(config, run.context.environ)
         assert_never(store.config)
-
-    def _documents(self, name: str, config: FileStore) -> Documents:
-        path = self._path(config.index_path or config.memory_path)
-        embedding = config.embedding
-        return Documents(
-            name,
-            self._context,
-            config.file_sources,
-            directory=path or self._home(name, ".kb"),
-            base=self._directory,
-            model=None if embedding is None else lambda me: self._model(me, embedding),
-            words=self._vectors(name, embedding),
-        )
 
     def _path(self, given: str | None) -> Path | None:
         if not given or given == AUTO:
             return None
-        return self._directory / Path(given).expanduser()
+        return self._run.plan.directory / Path(given).expanduser()
 
     def _home(self, name: str, ending: str) -> Path:
         """Where a store is kept that says no path."""
-        whose = f"{self._workflow.absolute()}\0{self._graph.source.file}\0{self._graph.path}\0{name}"
+        whose = f"{self._run.plan.file.absolute()}\0{self._graph.source.file}\0{self._graph.path}\0{name}"
         digest = hashlib.sha256(whose.encode(errors="surrogateescape")).hexdigest()[:12]
         safe = "".join(letter if letter.isalnum() or letter in "._-" else "_" for letter in name)[:60]
-        return self._context.config_dir / "memory" / f"{self._workflow.stem[:60]}-{digest}" / f"{safe}{ending}"
+        return self._run.context.config_dir / "memory" / f"{self._run.plan.file.stem[:60]}-{digest}" / f"{safe}{ending}"
 
     # --- vectors ------------------------------------------------------------------------------------------
 
     def _vectors(self, name: str, embedding: Embedding | None) -> OrWords:
         named = None if embedding is None else partial(self._model, embedding=embedding)
-        return OrWords(self._context, name, named, allowed=self._rules.words_stand_in)
+        return OrWords(self._run.context, name, named, self._run.plan.rules.words_stand_in)
 
     def _model(self, me: Actor, embedding: Embedding) -> str:
         """The model's id."""
-        context = self._context
+        context = self._run.context
         client = client_of(embedding.provider, embedding.base_url, embedding.api_key, context.settings, context.environ)
         provider = embedding.provider if client is None else context.knowledge.of(me).embedders.adopt(client)
         return f"{provider}:{embedding.model}"

@@ -17,8 +17,13 @@ import msgspec
 import trio
 
 from .....protocol.errors import ConfigError
+from .....supervisors import Actor
+from .stores import Store
 
 T = TypeVar("T")
+
+LONGEST = 100_000
+"""Characters of a text that a blackboard keeps."""
 
 PATIENCE = 10.0
 """Seconds to wait for another process that writes."""
@@ -137,6 +142,23 @@ class Notebook:
             connection.execute(
                 "DELETE FROM notes WHERE id IN (SELECT id FROM notes ORDER BY id DESC LIMIT -1 OFFSET ?)", (self._most,)
             )
+
+
+class Blackboard(Store):
+    """What nodes have said, in order; a look-up returns the latest, whatever the query."""
+
+    def __init__(self, notes: Notebook) -> None:
+        self._notes = notes
+
+    async def recall(self, me: Actor, text: str, *, top_k: int, threshold: float) -> list[str]:  # noqa: ARG002 - a `Store`
+        return [note.text for note in await self._notes.latest(top_k)]
+
+    async def remember(self, me: Actor, given: str, said: str) -> None:  # noqa: ARG002 - a `Store`
+        if said.strip():
+            await self._notes.add(Note(text=said[:LONGEST]))
+
+    def close(self) -> None:
+        self._notes.close()
 
 
 def _make_ready(connection: sqlite3.Connection) -> None:

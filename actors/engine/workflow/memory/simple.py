@@ -10,22 +10,17 @@ Vectors of another model than today's are made anew when they are needed.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
-from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 import msgspec
 import trio
 
+from .....supervisors import Actor
 from ....work.knowledge.embed import local
 from .likeness import brief, likeness, plain
 from .notebook import Note, Notebook
-from .stores import Experience, Question
-
-if TYPE_CHECKING:
-    from .....supervisors import Actor
-    from .vectors import Vectorizer
+from .stores import Store
+from .vectors import OrWords
 
 MOST = 1000
 """Texts that are kept."""
@@ -41,69 +36,59 @@ BY_VECTOR = 0.7
 """Of the score; the rest is `likeness`."""
 
 
-class Simple:
+class Simple(Store):
     """See the module.
 
     Args:
-        path: where it is kept; None for as long as the run.
-        embedder: makes vectors, on behalf of the actor it is given.
+        notes: where it is kept.
+        vectors: makes them.
         whole: keep what was said; else the first sentences.
     """
 
-    def __init__(self, name: str, path: Path | None, embedder: Callable[[Actor], Vectorizer], *, whole: bool) -> None:
-        self._notes = Notebook(path, most=MOST, name=name)
-        self._embedder = embedder
+    def __init__(self, notes: Notebook, vectors: OrWords, *, whole: bool) -> None:
+        self._notes = notes
+        self._vectors = vectors
         self._whole = whole
 
-    async def recall(self, me: Actor, question: Question) -> list[str]:
-        """See `Store.recall`."""
+    async def recall(self, me: Actor, text: str, *, top_k: int, threshold: float) -> list[str]:
         notes: Mapping[int, Note] = await self._notes.all()
-        text = plain(question.text, QUERY)
+        text = plain(text, QUERY)
         if not notes or not text:
             return []
-        embedder = self._embedder(me)
-        asked = (await embedder.embed(me, [text], query=True))[0].tobytes()
-        notes = await self._with_vectors(me, embedder, notes, len(asked))
-        if embedder.model == local.WORDS:  # other cosines than those of meaning: one word in common is near enough
-            question = msgspec.structs.replace(question, threshold=min(question.threshold, local.LEAST))
-        return await trio.to_thread.run_sync(partial(_nearest, list(notes.values()), asked, text, question))
+        asked = (await self._vectors.embed(me, [text], query=True))[0].tobytes()
+        notes = await self._with_vectors(me, notes, len(asked))
+        if self._vectors.model == local.WORDS:  # other cosines than those of meaning: one word in common is near enough
+            threshold = min(threshold, local.LEAST)
+        return await trio.to_thread.run_sync(_nearest, list(notes.values()), asked, text, top_k, threshold)
 
-    async def remember(self, me: Actor, experience: Experience) -> None:
-        """See `Store.remember`."""
-        given, said = experience.given, experience.said
+    async def remember(self, me: Actor, given: str, said: str) -> None:
         if self._whole:
             text = f"Input: {given.strip()[:LONGEST]}\nOutput: {said.strip()[:LONGEST]}"
         else:
             text = brief(f"Input: {given}\nOutput: {said}")
         if not said.strip() or len(text) < SHORTEST:
             return
-        embedder = self._embedder(me)
-        vector = (await embedder.embed(me, [_bare(text)]))[0].tobytes()
+        vector = (await self._vectors.embed(me, [_bare(text)]))[0].tobytes()
         digest = hashlib.md5(text.encode(errors="replace"), usedforsecurity=False).hexdigest()
-        await self._notes.add(Note(text=text, digest=digest, model=embedder.model, vector=vector))
+        await self._notes.add(Note(text=text, digest=digest, model=self._vectors.model, vector=vector))
 
-    async def aclose(self) -> None:
-        """See `Store.aclose`."""
+    def close(self) -> None:
         self._notes.close()
 
-    async def _with_vectors(
-        self, me: Actor, embedder: Vectorizer, notes: Mapping[int, Note], size: int
-    ) -> Mapping[int, Note]:
+    async def _with_vectors(self, me: Actor, notes: Mapping[int, Note], size: int) -> Mapping[int, Note]:
         """The notes, each with a vector of this model, of so many bytes."""
+        model = self._vectors.model
         old = [
             number
             for number, note in notes.items()
-            if note.vector is None or note.model != embedder.model or len(note.vector) != size
+            if note.vector is None or note.model != model or len(note.vector) != size
         ]
         if not old:
             return notes
-        rows = await embedder.embed(me, [_bare(notes[number].text) for number in old])
-        vectors = {number: row.tobytes() for number, row in zip(old, rows, strict=True)}
-        await self._notes.set_vectors(embedder.model, vectors)
-        again = {
-            number: msgspec.structs.replace(notes[number], model=embedder.model, vector=vector)
-            for number, vector in vectors.items()
-        }
+        rows = await self._vectors.embed(me, [_bare(notes[number].text) for number in old])
+        made = {number: row.tobytes() for number, row in zip(old, rows, strict=True)}
+        await self._notes.set_vectors(model, made)
+        again = {number: msgspec.structs.replace(notes[number], model=model, vector=made[number]) for number in old}
         return {**notes, **again}
 
 
@@ -112,18 +97,18 @@ def _bare(text: str) -> str:
     return text.removeprefix("Input: ").replace("\nOutput: ", "\n", 1)
 
 
-def _nearest(notes: list[Note], asked: bytes, text: str, question: Question) -> list[str]:
+def _nearest(notes: list[Note], asked: bytes, text: str, top_k: int, threshold: float) -> list[str]:
     """The texts that answer best."""
     import numpy as np
 
     vectors = [note.vector for note in notes]
     rows = np.stack([np.frombuffer(vector or b"", dtype=np.float32) for vector in vectors])
     cosines = rows @ np.frombuffer(asked, dtype=np.float32)
-    near = np.argsort(-cosines, kind="stable")[: 3 * question.top_k]
+    near = np.argsort(-cosines, kind="stable")[: 3 * top_k]
     scored = [
         (BY_VECTOR * float(cosines[i]) + (1 - BY_VECTOR) * likeness(text, notes[i].text), i)
         for i in near
-        if cosines[i] >= question.threshold
+        if cosines[i] >= threshold
     ]
     scored.sort(key=lambda each: (-each[0], each[1]))
-    return [notes[i].text for _, i in scored[: question.top_k]]
+    return [notes[i].text for _, i in scored[:top_k]]

@@ -8,7 +8,9 @@ a warning says so, once. A key that is refused, or a server that can't be reache
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from .....protocol.errors import ConfigError, CredentialsError, ModelError, Unsupported
 from .....protocol.events import Warned
@@ -21,54 +23,35 @@ if TYPE_CHECKING:
     from ....work.models.gateway import Emitter
 
 
-class Vectorizer(Protocol):
-    """What of an `Embedder` a store needs."""
-
-    @property
-    def model(self) -> str:
-        """See `Embedder.model`."""
-        ...
-
-    async def embed(self, me: Actor, texts: Sequence[str], *, query: bool = False) -> Vectors:
-        """See `Embedder.embed`."""
-        ...
-
-
 NO_SUCH_THING = frozenset({404, 405, 501})
 """How servers answer that have no embeddings, or no such model."""
 
 
-class OrWords:
-    """A `Vectorizer` that goes over to words for good, as soon as it must.
+class OrWords(msgspec.Struct):
+    """Makes vectors as an `Embedder` does, and goes over to words for good, as soon as it must.
 
-    Args:
-        name: of the store.
+    Attributes:
+        store: its name.
         named: the id of the model that the file names; None if it names none.
         allowed: whether words may stand in at all.
     """
 
-    def __init__(self, context: RunContext, name: str, named: Callable[[Actor], str] | None, *, allowed: bool) -> None:
-        self._context = context
-        self._name = name
-        self._named = named
-        self._allowed = allowed
-        self._embedder: Embedder | None = None
+    context: RunContext
+    store: str
+    named: Callable[[Actor], str] | None
+    allowed: bool
+    _embedder: Embedder | None = None
 
     def model_for(self, me: Actor) -> str | None:
         """The model of a store whose file names none: words, if the usual one is not here; None for the usual one."""
         try:
-            self._context.knowledge.of(me).embedder()
+            self.context.knowledge.of(me).embedder()
         except ConfigError as error:
             if not self.stands_in(error):
                 return None  # who needs it learns what is wrong, and how to mend it
             self.warn(me, error)
             return local.WORDS
         return None
-
-    @property
-    def by_words(self) -> bool:
-        """Whether words stand in."""
-        return self._embedder is not None and self._embedder.model == local.WORDS
 
     @property
     def model(self) -> str:
@@ -80,26 +63,27 @@ class OrWords:
         """See `Embedder.embed`."""
         try:
             if self._embedder is None:
-                named = None if self._named is None else self._named(me)
-                self._embedder = self._context.knowledge.of(me).embedder(named)
+                named = None if self.named is None else self.named(me)
+                self._embedder = self.context.knowledge.of(me).embedder(named)
             return await self._embedder.embed(me, texts, query=query)
         except (ConfigError, ModelError, Unsupported) as error:
-            if self.by_words or not self.stands_in(error):
+            by_words = self._embedder is not None and self._embedder.model == local.WORDS
+            if by_words or not self.stands_in(error):
                 raise
             self.warn(me, error)
-            self._embedder = self._context.knowledge.of(me).embedder(local.WORDS)
+            self._embedder = self.context.knowledge.of(me).embedder(local.WORDS)
             return await self._embedder.embed(me, texts, query=query)
 
     def stands_in(self, error: Exception) -> bool:
         """Whether words stand in after such a failure."""
-        if not self._allowed:
+        if not self.allowed:
             return False
-        if self._named is None:  # what the user has chosen must work
-            chosen = self._context.settings.rag_embedding_model
+        if self.named is None:  # what the user has chosen must work
+            chosen = self.context.settings.rag_embedding_model
             return not chosen and isinstance(error, ConfigError) and not isinstance(error, CredentialsError)
         return isinstance(error, Unsupported) or (isinstance(error, ModelError) and error.status in NO_SUCH_THING)
 
     def warn(self, me: Emitter, error: Exception) -> None:
         """Tell that words stand in."""
-        text = f"the memory '{self._name}' is searched by its words, since no vectors are to be had: {error}"
+        text = f"the memory '{self.store}' is searched by its words, since no vectors are to be had: {error}"
         me.emit(Warned(code="memory_by_words", message=text))

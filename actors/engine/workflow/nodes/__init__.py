@@ -6,25 +6,20 @@ the graph it stands in (`play`).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from .....protocol.workflow.model import AgentConfig, CustomConfig, HumanConfig, NodeConfig, PythonConfig
+from .....supervisors import Actor
 from ..machine.perform import Said
 from ..plan import Code, Job
 from .custom import run_custom_node
 from .human import run_human_node
 from .python import run_python_node
 
-if TYPE_CHECKING:
-    from .....supervisors import Actor
-
 
 async def run_agent(me: Actor, job: Job) -> Said:
     """agent nodes: their room, with all it needs, is imported by workflows that have one."""
     from .agent import run_agent_node
 
-    assert job.resources is not None
-    return await run_agent_node(me, job.node, job.unit, job.resources)
+    return await run_agent_node(me, job)
 
 
 CODE: dict[type[NodeConfig], Code] = {

@@ -22,20 +22,18 @@ from .....protocol.chat import AssistantTurn, ChatRequest, Turn, UserTurn
 from .....protocol.errors import CallboardError, GraphMistake, NodeFailed, TimedOut
 from .....protocol.events import Warned
 from .....protocol.workflow.agents import Stage
-from .....protocol.workflow.model import AgentConfig, Node
+from .....protocol.workflow.model import AgentConfig
 from ....work.context import AgentCall
 from ....work.record import Record
 from ....work.tools.calls import Player
 from ...conversation.play import Conversation, OutOfTurns, Talk
-from ..agents.providers import CALLBOARD, model_of
-from ..agents.request import Params, policy_of, read_params
-from ..agents.resources import GraphResources
+from ..agents.request import CALLBOARD, Params, model_of, policy_of, read_params
 from ..agents.skills import skill_tool, skills_of, told
 from ..agents.tooling import tools_of_node, wants_servers
-from ..machine.dynamic import Unit
 from ..machine.perform import Said
 from ..memory.memories import Recalled
 from ..messages import Message
+from ..plan import Job
 from ..prompting import conversation, headed_text, reflection, remembering
 
 if TYPE_CHECKING:
@@ -44,31 +42,29 @@ if TYPE_CHECKING:
     from ....work.tools.tool import Tool
 
 
-async def run_agent_node(me: Actor, node: Node, unit: Unit, resources: GraphResources) -> Said:
+async def run_agent_node(me: Actor, job: Job) -> Said:
     """Have it answer.
 
     Raises:
         GraphMistake: what the file says can't be done: no such provider, agent or function.
         CallboardError: model, tools or memories could not be had.
     """
-    config = node.config
-    assert isinstance(config, AgentConfig)
-    memories, rules = resources.memories, resources.rules
-    inputs = unit.inputs
+    agent = _Agent(me, job)
+    config, node, inputs = agent.config, job.node, job.inputs
+    memories, rules = job.resources.memories, job.shared.plan.rules
     thinks = config.thinking is not None and config.provider != CALLBOARD
     early: Recalled = []
     if thinks and rules.early_memories_count:
         early = await memories.recall(me, node, "pre_gen_thinking", inputs)
     also: Stage | None = "pre_gen_thinking" if rules.early_memories_count and not thinks else None
     beside = await memories.recall(me, node, "gen", inputs, also=also)
-    agent = _Agent(me, node, config, resources)
-    role = unit.role(config.role) if config.role else None
+    role = job.unit.role(config.role) if config.role else None
     trace: tuple[Message, ...] = ()
     failures: tuple[CallboardError, ...] = ()
     if config.provider == CALLBOARD:
-        said, failures = await agent.by_another(role, inputs, beside)
+        said, failures = await agent.by_another(role, beside)
     else:
-        said, trace = await agent.by_model(role, inputs, beside, early)
+        said, trace = await agent.by_model(role, beside, early)
     found = await memories.recall(me, node, "finished", inputs, said) if rules.early_memories_count else []
     await memories.remember(me, node, inputs, said)
     metadata: dict[str, Any] = {"memories": {store: list(items) for store, items in found}} if found else {}
@@ -79,62 +75,59 @@ async def run_agent_node(me: Actor, node: Node, unit: Unit, resources: GraphReso
 class _Agent:
     """One answer of one agent."""
 
-    def __init__(self, me: Actor, node: Node, config: AgentConfig, resources: GraphResources) -> None:
+    def __init__(self, me: Actor, job: Job) -> None:
+        assert isinstance(job.config, AgentConfig)
+        self.config = job.config
         self._me = me
-        self._node = node
-        self._config = config
-        self._resources = resources
+        self._job = job
+        self._shared = job.shared
 
     # --- by a model
 
-    async def by_model(
-        self, role: str | None, inputs: Sequence[Message], beside: Recalled, early: Recalled
-    ) -> tuple[str, tuple[Message, ...]]:
+    async def by_model(self, role: str | None, beside: Recalled, early: Recalled) -> tuple[str, tuple[Message, ...]]:
         """The answer, and the turns of its tool loop if it called any."""
-        config, resources = self._config, self._resources
+        config, job, inputs = self.config, self._job, self._job.inputs
         params = read_params(config.params)
-        model = model_of(config, resources.context)
-        skills = skills_of(config.skills, resources.directory)
+        model = model_of(config, job.context)
+        skills = skills_of(config.skills, job.shared.plan.directory)
         system = "\n\n".join(part for part in (role, told(skills)) if part)
         messages = remembering(conversation(system, inputs, config.input_mode), beside)
         with self._talk(model) as talk:
-            tools = await tools_of_node(self._me, resources, self._node.id, config.tooling, talk)
+            tools = await tools_of_node(self._me, job, config.tooling, talk)
             if skills:
                 tools.append(skill_tool(skills))
             listed = {tool.name: tool for tool in tools}
             said, turns = await self._answer(params, model, messages, listed)
             if config.thinking is not None:
-                late = await resources.memories.recall(self._me, self._node, "post_gen_thinking", inputs, said)
+                late = await job.resources.memories.recall(self._me, job.node, "post_gen_thinking", inputs, said)
                 prompt = reflection(messages, said, _merged(early, late), config.thinking.reflection_prompt)
-                thought, _ = await self._answer(params, model, [Message(role="user", content=prompt)], listed)
-                said = thought
+                said, _ = await self._answer(params, model, [Message(role="user", content=prompt)], listed)
         return said, _trace(turns)
 
     async def _answer(
         self, params: Params, model: str, messages: Sequence[Message], tools: Mapping[str, Tool]
     ) -> tuple[str, Sequence[Turn]]:
         """What the model says at last, and all turns that came of it."""
-        resources = self._resources
         system, turns = _as_turns(messages)
-        request = params.completed(ChatRequest(model=model, system=system, messages=turns), self._config.params)
-        if not self._node.log_output:  # what streams in is emitted in pieces
+        request = params.completed(ChatRequest(model=model, system=system, messages=turns), self.config.params)
+        if not self._job.node.log_output:  # what streams in is emitted in pieces
             request = msgspec.structs.replace(request, stream=False)
         settled = Talk(
             name=self._me.name,
             tools=tools,
             max_turns=params.tool_loop_limit,
             bound="tool_loop_limit",
-            node=self._node.id,
+            node=self._job.node.id,
         )
-        context = resources.context
+        context = self._job.context
         player = Player(tools, context.permissions, meter=context.meter)
-        attempts = policy_of(self._config.retry)
-        talk = Conversation(context, settled, player, request, resources.record, attempts=attempts)
+        attempts = policy_of(self.config.retry)
+        talk = Conversation(context, settled, player, request, self._shared.record, attempts=attempts)
         try:
             await self._in_time(talk, params.timeout)
         except OutOfTurns as error:
             text = f"{error}; what the model said last is the answer"
-            self._me.emit(Warned(code="tool_loop_limit", message=text, node=self._node.id))
+            self._me.emit(Warned(code="tool_loop_limit", message=text, node=self._job.node.id))
         said = talk.messages[len(turns) :]
         texts = [turn.text for turn in said if isinstance(turn, AssistantTurn)]
         return texts[-1] if texts else "", said
@@ -146,35 +139,33 @@ class _Agent:
         with trio.move_on_after(seconds):
             await talk.reply(self._me)
             return
-        raise TimedOut(f"{self._config.name} did not answer within {seconds:g} s (`params.timeout`)")
+        raise TimedOut(f"{self.config.name} did not answer within {seconds:g} s (`params.timeout`)")
 
     @contextmanager
     def _talk(self, model: str) -> Iterator[ServersTalk | None]:
         """What the conversation has of servers; nothing is made where it has none."""
-        if not wants_servers(self._config.tooling):
+        if not wants_servers(self.config.tooling):
             yield None
             return
         from ....work.mcp.tools.view import Talk as ServersTalk
 
-        with self._resources.servers(self._me).inner(self._me.path) as scope:
-            yield ServersTalk(scope=scope, context=self._resources.context, model=model)
+        with self._job.resources.servers(self._me).inner(self._me.path) as scope:
+            yield ServersTalk(scope=scope, context=self._job.context, model=model)
 
     # --- by an agent of ours
 
-    async def by_another(
-        self, role: str | None, inputs: Sequence[Message], beside: Recalled
-    ) -> tuple[str, tuple[CallboardError, ...]]:
+    async def by_another(self, role: str | None, beside: Recalled) -> tuple[str, tuple[CallboardError, ...]]:
         """What another agent answers, and the failures that it went on over."""
-        resources, name = self._resources, self._config.name
-        context, depth = resources.context.below({}, None), resources.depth + 1
+        name, directory, inputs = self.config.name, self._shared.plan.directory, self._job.inputs
+        context, depth = self._job.context.below({}, None), self._shared.depth + 1
         is_file = name.endswith((".yaml", ".yml"))
-        unknown = None if is_file else context.unknown_agent(name, resources.directory)
+        unknown = None if is_file else context.unknown_agent(name, directory)
         if unknown is not None:
             raise GraphMistake(unknown)
         too_deep = context.too_deep(depth)
         if too_deep is not None:
             raise NodeFailed(too_deep)
-        alone = len(inputs) == 1 and self._config.input_mode == "messages"
+        alone = len(inputs) == 1 and self.config.input_mode == "messages"
         task = inputs[0].text if alone else headed_text(inputs)
         memory = [message.text for message in remembering((), beside)]
         record = Record()
@@ -183,7 +174,7 @@ class _Agent:
             prompt="\n\n".join(part for part in (role, *memory, task) if part),
             variables={},
             depth=depth,
-            near=resources.directory,
+            near=directory,
             context=context,
             record=record,
             by_file=True,

@@ -12,14 +12,12 @@ from __future__ import annotations
 
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from .....protocol.errors import GraphMistake
+from .....supervisors import Actor
 from ..machine.perform import Said
 from ..plan import Code, Job
-
-if TYPE_CHECKING:
-    from .....supervisors import Actor
 
 GROUP = "callboard.workflow_nodes"
 

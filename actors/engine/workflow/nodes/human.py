@@ -7,18 +7,15 @@ node waits. Images and files show as names and sizes: front ends show questions 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from .....protocol.chat import FilePart, ImagePart, TextPart, parts_of
 from .....protocol.questions import Question
 from .....protocol.workflow.model import HumanConfig
+from .....supervisors import Actor
 from ..machine.perform import Said
 from ..messages import Message
 from ..plan import Job
 from ..prompting import heading, remembered
-
-if TYPE_CHECKING:
-    from .....supervisors import Actor
 
 
 async def run_human_node(me: Actor, job: Job) -> Said:
@@ -27,7 +24,7 @@ async def run_human_node(me: Actor, job: Job) -> Said:
     assert isinstance(config, HumanConfig)
     blocks = [config.description.strip()] if config.description and config.description.strip() else []
     blocks += shown(job.inputs)
-    memories = job.resources.memories if job.resources is not None and config.memories else None
+    memories = job.resources.memories if config.memories else None
     if memories is not None:
         blocks += remembered(await memories.recall(me, job.node, "gen", job.inputs, also="pre_gen_thinking"))
     question = Question(id="", actor="", node=job.node.id, kind="text", text="\n\n".join(blocks))

@@ -6,12 +6,12 @@ import re
 from pathlib import Path
 
 import pytest
+from graph_checks import check_text
 
 from callboard.actors.engine.graph.compat import LOKI, STANDARD, Compat
 from callboard.actors.engine.graph.findings import Surroundings, agents_in
-from callboard.actors.engine.graph.validate import check_text, failure_text, validate
+from callboard.actors.engine.graph.validate import failure_text
 from callboard.actors.runs.tool_checks import own_tools
-from callboard.protocol.graph.read import read_graph
 from callboard.protocol.problems import Problem, errors_in
 
 AGENTS = Path(__file__).parents[3] / "fixtures" / "agents"
@@ -469,7 +469,7 @@ def test_a_graph_of_thousands_of_nodes_is_checked_without_recursion() -> None:
     assert check("\n".join([*nodes, "a1500: {type: end}"])) == []
 
 
-def test_a_graph_that_was_read_can_be_checked_later() -> None:
-    graph, _ = read_graph("name: g\nstart: a\nnodes: {a: {type: end, next: b}}", "graph.yaml")
+def test_a_next_of_an_end_node_is_told_on_its_line() -> None:
+    graph, problems = check_text("name: g\nstart: a\nnodes: {a: {type: end, next: b}}", "graph.yaml")
     assert graph is not None
-    assert [(p.code, p.line) for p in validate(graph)] == [("no_effect", 3)]
+    assert [(p.code, p.line) for p in problems] == [("no_effect", 3)]

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from graph_checks import check_text
 
 from callboard.actors.engine.graph.compat import LOKI, STANDARD, Compat
-from callboard.actors.engine.graph.validate import check_text
 from callboard.protocol.graph.model import NODE_TYPES, GraphFile, Settings
 from callboard.protocol.graph.read import read_graph
 from callboard.protocol.source import parse_mapping

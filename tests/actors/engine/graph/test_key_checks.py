@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from graph_checks import check_text
 
 from callboard.actors.engine.graph.findings import Surroundings
-from callboard.actors.engine.graph.validate import check_text
 from callboard.protocol.problems import Problem, errors_in, slip_of
 
 TALE = """\

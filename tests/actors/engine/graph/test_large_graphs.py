@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable
 
 import pytest
+from graph_checks import check_text
 
 from callboard.actors.engine.graph.findings import MOST_TOLD
-from callboard.actors.engine.graph.validate import check_text
 from callboard.protocol.problems import errors_in
 
 MANY = 10_000

@@ -9,10 +9,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from graph_checks import check_text
 
 from callboard.actors.engine.graph.compat import LOKI, STANDARD, Compat
 from callboard.actors.engine.graph.findings import Surroundings, agents_in
-from callboard.actors.engine.graph.validate import check_text
 from callboard.protocol.problems import Problem, errors_in
 
 AGENTS = Path(__file__).parents[3] / "fixtures" / "agents"

@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from callboard.actors.engine.workflow.memory.simple import Simple
-from callboard.actors.engine.workflow.memory.stores import Experience, Question
+from callboard.actors.engine.workflow.memory.notebook import Notebook
+from callboard.actors.engine.workflow.memory.simple import MOST, Simple
 
 np = pytest.importorskip("numpy", reason="the extra `embed` is not installed")
 
@@ -37,30 +37,30 @@ class Counting:
 
 
 async def found(store: Simple, text: str, **options: Any) -> list[str]:
-    return await store.recall(ME, Question(**{"text": text, "top_k": 3, "threshold": 0.1, **options}))
+    return await store.recall(ME, text, **{"top_k": 3, "threshold": 0.1, **options})
 
 
 @pytest.mark.parametrize("later", [Counting("other", WORDS), Counting("one", WORDS[:4])], ids=["model", "size"])
 async def test_vectors_of_another_model_or_size_are_made_anew_once(later: Counting) -> None:
     first = Counting("one", WORDS)
-    now = first
-    store = Simple("s", None, lambda _: cast("Any", now), whole=True)
-    await store.remember(ME, Experience(given="a cake", said="flour and eggs"))
-    await store.remember(ME, Experience(given="the moon", said="has rings of stones"))
+    notes = Notebook(None, most=MOST, name="s")
+    store = Simple(notes, cast("Any", first), whole=True)
+    await store.remember(ME, "a cake", "flour and eggs")
+    await store.remember(ME, "the moon", "has rings of stones")
     assert await found(store, "flour") == ["Input: a cake\nOutput: flour and eggs"]
     assert first.embedded == ["a cake\nflour and eggs", "the moon\nhas rings of stones"]
-    now = later
+    store = Simple(notes, cast("Any", later), whole=True)
     for _ in range(2):
         assert await found(store, "flour") == ["Input: a cake\nOutput: flour and eggs"]
     assert later.embedded == first.embedded
-    await store.aclose()
+    store.close()
 
 
 async def test_the_nearest_come_first_and_only_those_that_are_near_enough() -> None:
     embedder = Counting("one", WORDS)
-    store = Simple("s", None, lambda _: cast("Any", embedder), whole=True)
+    store = Simple(Notebook(None, most=MOST, name="s"), cast("Any", embedder), whole=True)
     for said in ("cake cake eggs", "cake of moon and stones", "only moon, moon, moon"):
-        await store.remember(ME, Experience(given="well", said=said))
+        await store.remember(ME, "well", said)
     assert [text.partition("Output: ")[2] for text in await found(store, "cake")] == [
         "cake cake eggs",
         "cake of moon and stones",
@@ -68,4 +68,4 @@ async def test_the_nearest_come_first_and_only_those_that_are_near_enough() -> N
     assert len(await found(store, "cake", top_k=1)) == 1
     assert len(await found(store, "cake", threshold=-1.0)) == 3
     assert await found(store, "  ") == []
-    await store.aclose()
+    store.close()
