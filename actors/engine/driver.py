@@ -31,7 +31,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import msgspec
 import trio
@@ -41,9 +41,7 @@ from ...protocol.errors import CallboardError, WorkCancelled, WorkCrashed
 from ...protocol.failure import Failure
 from ...protocol.kernel.messages import Message
 from ...protocol.messages import CallAnswered, FromBelow, Idle, Interrupted, TimerFired, WorkDone, WorkFailed
-
-if TYPE_CHECKING:
-    from ...supervisors import Actor, End
+from ...supervisors import Actor, End
 
 
 class Decider(Protocol):

@@ -18,8 +18,7 @@ HELD = [
         *("engine/conversation/team.py", "engine/conversation/rounds.py", "work/letters.py", "work/record.py"),
         *("work/agent/tasks.py", "work/agent/escalations.py", "work/agent/compaction.py"),
         *("engine/graph/leave.py", "engine/graph/failures.py", "engine/graph/reducers.py"),
-        *("engine/workflow/machine/machine.py", "engine/workflow/machine/scheduler.py"),
-        *("engine/workflow/machine/structure.py", "engine/workflow/machine/loops.py"),
+        *(f"engine/workflow/machine/{name}.py" for name in ("machine", "structure", "loops")),
     )
 ]
 """What deciders hold and ask: parts of what they decide, under the same rule."""

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from ....protocol.outcome import Message as Told
 from ....protocol.outcome import NodeTime
 from ..graph.decider import GraphResult
-
-if TYPE_CHECKING:
-    from .machine.result import Result
-    from .messages import Message
+from .machine.result import Result
+from .messages import Message
 
 
 class WorkflowResult(GraphResult, kw_only=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
@@ -16,10 +16,8 @@ from .....protocol.workflow.model import AgentConfig
 from .....supervisors import Backoff
 from .....supervisors import Retry as Policy
 from .....supervisors.policy import is_transient
+from ....work.context import RunContext
 from ....work.models.described import client_of, providers
-
-if TYPE_CHECKING:
-    from ....work.context import RunContext
 
 TEMPERATURE = 0.7
 """DevAll's, where the file says nothing; `temperature: null` leaves it to the provider."""

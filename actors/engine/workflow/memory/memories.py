@@ -16,7 +16,7 @@ import hashlib
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, assert_never, final
+from typing import TypeAlias, assert_never, final
 
 import trio
 
@@ -25,8 +25,10 @@ from .....protocol.events import KnowledgeRetrieved, Warned
 from .....protocol.workflow.agents import Blackboard, Embedding, FileStore, Mem0Store, MemoryUse, SimpleStore, Stage
 from .....protocol.workflow.agents import Store as Described
 from .....protocol.workflow.model import AgentConfig, Graph, HumanConfig, Node
+from .....supervisors import Actor
 from ....work.models.described import client_of
 from ..messages import Message
+from ..plan import WorkflowRun
 from .documents import Documents
 from .mem0 import Mem0
 from .notebook import Blackboard as Board
@@ -34,10 +36,6 @@ from .notebook import Notebook
 from .simple import MOST, Simple
 from .stores import Store
 from .vectors import OrWords
-
-if TYPE_CHECKING:
-    from .....supervisors import Actor
-    from ..plan import WorkflowRun
 
 Recalled: TypeAlias = list[tuple[str, list[str]]]
 """What stores gave, each with its name."""

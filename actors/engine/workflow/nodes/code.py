@@ -12,17 +12,14 @@ import shutil
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
 
 import trio
 
+from .....supervisors import Actor
 from ....work.tools.files.environment import inherited
+from ..plan import WorkflowRun
 from ..workspace import ATTACHMENTS
 from .python import Script, failure, run_script
-
-if TYPE_CHECKING:
-    from .....supervisors import Actor
-    from ..plan import WorkflowRun
 
 SECONDS = 3.0
 """For `main.py`; one that still runs then, as a game or a server does, has not failed."""

@@ -1,0 +1,40 @@
+"""Gates of loops: nodes that say nothing until a number of visits, or a time, is over.
+
+A gate's memory lasts as long as the run of the graph that it stands in: a subgraph that is run again begins anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .....protocol.workflow.messages import Gate
+from .....protocol.workflow.model import LoopCounterConfig, LoopTimerConfig
+from ..messages import Message
+from ..rules import Rules
+
+_SECONDS = {"seconds": 1.0, "minutes": 60.0, "hours": 3600.0}
+
+
+def counted(config: LoopCounterConfig, gate: Gate) -> tuple[tuple[Message, ...], Gate]:
+    """What a loop_counter says at this visit, and what it remembers then."""
+    visits = gate.visits + 1
+    if visits < config.max_iterations:
+        return (), Gate(visits)
+    text = config.message or f"Loop limit reached ({config.max_iterations})"
+    return (Message(role="assistant", content=text),), Gate(0 if config.reset_on_emit else visits)
+
+
+def timed(
+    config: LoopTimerConfig, gate: Gate, inputs: Sequence[Message], now: float, rules: Rules
+) -> tuple[tuple[Message, ...], Gate]:
+    """What a loop_timer says at this visit: nothing or its message; a passthrough its inputs or, once, its message."""
+    since = now if gate.since is None else gate.since
+    over = now - since >= config.max_duration * _SECONDS[config.duration_unit]
+    if config.passthrough and (gate.spoken or not over):
+        return tuple(inputs), Gate(since=since, spoken=gate.spoken)
+    if not over:
+        return (), Gate(since=since, spoken=gate.spoken)
+    if config.reset_on_emit and (rules.timers_start_anew or not gate.spoken):
+        since = now
+    text = config.message or f"Time limit reached ({config.max_duration} {config.duration_unit})"
+    return (Message(role="assistant", content=text),), Gate(since=since, spoken=True)
