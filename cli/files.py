@@ -86,14 +86,14 @@ def _print_text(target: str, problems: list[Problem], errors: int) -> None:
 def graph(target: str, output: str, variables: tuple[str, ...], config_dir: str | None) -> int:
     """Prints the picture of TARGET: its nodes and every way between them."""
     from .. import LoopAgent, load
-    from ..actors.engine.graph import draw
+    from ..actors.engine.graph.draw import FORMS
     from ..protocol.errors import UsageError
     from .render.text import safe
 
     agent = load(target, variables=flag_values.variables(variables), config_dir=config_dir)
     if isinstance(agent, LoopAgent):
         raise UsageError(f"{target} is not a graph: it has a config.yaml, and there is nothing to draw")
-    sys.stdout.write(safe(draw.draw(agent.picture, output)))
+    sys.stdout.write(safe(FORMS[output](agent.picture)))
     return 0
 
 
@@ -126,7 +126,7 @@ def convert(
     if home.exists() and (not home.is_dir() or any(home.iterdir())):
         raise UsageError(f"{directory} is there already, and not empty; nothing in it is overwritten")
     own = functions_in(functions_directory(flow.directory, "edge", os.environ))
-    files, reasons = convert(flow.workflow, flow.file, home.absolute().name, own)
+    files, reasons = convert(flow.workflow, home.absolute().name, own)
     if reasons:
         lines = [f"{flow.file} can't be a graph, for {counted(len(reasons), 'reason')}:", *map(str, reasons)]
         raise InvalidFile("\n".join(lines), reasons)

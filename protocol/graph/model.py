@@ -21,7 +21,6 @@ from ..no_effect import no_effect
 from ..permissions import Permissions
 from ..schema import by_tag, by_type, schema_of
 from ..source import Source
-from ..tree import Path
 
 Id: TypeAlias = Annotated[str, Meta(min_length=1)]
 Seconds: TypeAlias = Annotated[float, Meta(gt=0)]
@@ -293,10 +292,6 @@ class Graph(GraphFile, frozen=True, kw_only=True):
     """
 
     source: Source = Source()
-
-    def where(self, path: Path) -> tuple[int, int]:
-        """Line and column of the value at `path`; (0, 0) for a graph that was not read from text."""
-        return self.source.where(path)
 
 
 def graph_schema() -> dict[str, Any]:

@@ -19,11 +19,6 @@ _SINGLE = (AgentConfig, HumanConfig, LiteralConfig, PythonConfig)
 """Nodes that say one thing per run."""
 
 
-def lint(reading: WorkflowReading, graph: Graph) -> None:
-    """Report what has no effect, and what DevAll's own engine does with it in `compat: devall`."""
-    _Lint(reading, graph).check()
-
-
 class GraphChecks:
     """Looks at a graph that was read, and reports what its edges show."""
 
@@ -33,18 +28,21 @@ class GraphChecks:
         self.nodes = {node.id: node for node in graph.nodes}
 
     def _error(self, code: str, message: str, path: Path, hint: str, expected: str | None = None) -> None:
-        self.reading.report("error", code, message, path, self.graph.where(path), expected=expected, hint=hint)
+        self.reading.report("error", code, message, path, self.graph.source.where(path), expected=expected, hint=hint)
 
     def _warn(self, code: str, message: str, path: Path, hint: str) -> None:
-        self.reading.report("warning", code, message, path, self.graph.where(path, key=True), hint=hint)
+        self.reading.report("warning", code, message, path, self.graph.source.where(path, key=True), hint=hint)
 
 
-class _Lint(GraphChecks):
+class Lint(GraphChecks):
+    """Reports what has no effect, and what DevAll's own engine does with it in `compat: devall`."""
+
     def __init__(self, reading: WorkflowReading, graph: Graph) -> None:
         super().__init__(reading, graph)
         self.as_devall = not reading.dialect.guide_keys
 
     def check(self) -> None:
+        """Look at all of it."""
         items: dict[str, set[str]] = {}
         for edge in self.graph.edges:
             if edge.dynamic is not None and edge.dynamic.type == "map":
@@ -121,7 +119,7 @@ class _Lint(GraphChecks):
             names = edge.dynamic.__struct_fields__
             unlike = [name for name in names if getattr(edge.dynamic, name) != getattr(other.dynamic, name)]
             if unlike:
-                line = self.graph.where(other.path)[0]
+                line = self.graph.source.where(other.path)[0]
                 self._error(
                     "unlike_maps",
                     f"`{edge.target}` is mapped in another way by the edge on line {line}: they differ in "

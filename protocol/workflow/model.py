@@ -219,10 +219,6 @@ class Graph(GraphFields, frozen=True, kw_only=True):
     source: Source = Source()
     path: Path = ()
 
-    def where(self, path: Path, *, key: bool = False) -> tuple[int, int]:
-        """Line and column of the value at a node's or an edge's `path` (`key`: of its key); (0, 0) without a text."""
-        return self.source.where(path, key=key)
-
 
 class WorkflowFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The top level of a workflow file."""

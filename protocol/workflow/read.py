@@ -21,7 +21,7 @@ from ..source import Source, parse_mapping
 from ..tree import Entry, Mapping, Node, plain
 from .dialect import DIALECTS, STANDARD, Dialect, Known, Load, Mode
 from .edges import Edge, Id
-from .lint import lint
+from .lint import Lint
 from .loops import check_loops
 from .model import (
     NODE_TYPES,
@@ -38,7 +38,7 @@ from .model import (
 from .model import Node as WorkflowNode
 from .parts.edges import read_edge
 from .parts.ends import check_ids, check_stores, has_ends, with_ends
-from .parts.nodes import read_config, read_seeds, read_stores
+from .parts.nodes import READERS, read_seeds, read_stores
 from .parts.reading import Part, WorkflowReading
 from .variables import Resolver, as_node, told_once
 
@@ -229,7 +229,7 @@ class _Reader:
             graph = with_ends(graph, part, ids, checked=not whole_file)
         if reading.unread == before:
             check_loops(reading, graph)
-            lint(reading, graph)
+            Lint(reading, graph).check()
         return graph
 
     def _without_vars(self, part: Part) -> Part:
@@ -315,8 +315,8 @@ class _Reader:
     def _config(self, kind: str, config: Part, name: str, level: LogLevel) -> NodeConfig | None:
         if kind == "subgraph":
             return self._subgraph(config, name, level)
-        if kind in ("agent", "human", "python", "literal"):
-            return read_config(kind, config)
+        if kind in READERS:
+            return READERS[kind](config)
         if kind not in NODE_TYPES:
             return CustomConfig(values=plain(config.node))
         what = f"the `config` of a {kind}"

@@ -102,7 +102,7 @@ class Resolver:
             value = self._lookup(match[2], node, path, depth)
             if not self._grow(value.weight, node, path):
                 return ""
-            return match[1] + _as_text(value.node)
+            return match[1] + str(plain(value.node))  # as DevAll writes it: `True`, `None`, `[1, 2]`
 
         text = _REFERENCE.sub(written, node.value)
         return _Value(Scalar(text, text, node.line, node.column, quoted=True), 1 + len(text) // 32, 0)
@@ -199,11 +199,6 @@ def _as_written(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return "" if value is None else str(value)
-
-
-def _as_text(node: Node) -> str:
-    """A value inside of a longer text, as DevAll writes it: `True`, `None`, `[1, 2]`."""
-    return str(plain(node))
 
 
 _OF_VARIABLES = ("unknown_variable", "variable_cycle")

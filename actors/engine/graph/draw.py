@@ -14,11 +14,6 @@ from .layout import lay_out
 from .picture import SHAPES, Picture
 
 
-def draw(picture: Picture, form: str) -> str:
-    """The picture of a graph as text, with a newline at its end. `form` is a key of `FORMS`."""
-    return FORMS[form](picture)
-
-
 def mermaid(picture: Picture) -> str:
     """A flowchart that GitHub and other Markdown readers show."""
     names = {node_id: f"n{number}" for number, node_id in enumerate(picture.nodes)}
@@ -68,4 +63,4 @@ FORMS: dict[str, Callable[[Picture], str]] = {
     "svg": svg_picture,
     "ascii": ascii_picture,
 }
-"""The forms of `callboard graph -o`."""
+"""The forms of `callboard graph -o`: a picture as text, with a newline at its end."""

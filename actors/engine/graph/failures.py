@@ -15,6 +15,7 @@ from ....protocol.errors import (
     GraphMistake,
     InvalidFile,
     NobodyToAsk,
+    NodeFailed,
     ShuttingDown,
     TurnsReached,
     Unsupported,
@@ -38,6 +39,10 @@ MOST_TOLD = 20
 """Failures that one error tells of; a map of thousands may fail in all of them."""
 
 E = TypeVar("E", bound=CallboardError)
+
+
+class ExtractionFailed(NodeFailed):
+    """A text could not be brought into the shape of its `output_schema`."""
 
 
 def retold(error: E, text: str) -> E:

@@ -28,9 +28,8 @@ from ....protocol.failure import Failure
 from ....protocol.graph.model import Raw
 from ....protocol.messages import NodeLeft, WorkFailed
 from .compat import Compat
-from .failures import NEVER_TOLERATED, noted, retold
+from .failures import NEVER_TOLERATED, ExtractionFailed, noted, retold
 from .plan import ERRORS, Plan, Result, State, Step
-from .structured import ExtractionFailed
 from .templates import MISSING, compile_template
 
 ACCEPTING = ("continue", "collect")

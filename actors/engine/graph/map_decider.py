@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from ....protocol.effects import Effect, Emit, Finish, RunNode
 from ....protocol.errors import CallboardError, GraphMistake, NodeFailed
 from ....protocol.events import Warned
@@ -29,21 +31,18 @@ RESULT_KINDS = ("llm", "rag", "agent")
 """Kinds whose primary result is collected when the branch left nothing in `output_key`."""
 
 
-class _Item:
+class _Item(msgspec.Struct):
     """One item's way through the branch."""
 
-    __slots__ = ("at", "error", "index", "name", "number", "output", "result", "view", "visits")
-
-    def __init__(self, index: int, name: str, view: State) -> None:
-        self.index = index
-        self.name = name
-        self.view = view
-        self.at = ""
-        self.number = 0
-        self.visits: dict[str, int] = {}
-        self.output: Any = MISSING
-        self.result: Any = MISSING
-        self.error: CallboardError | None = None
+    index: int
+    name: str
+    view: State
+    at: str = ""
+    number: int = 0
+    visits: dict[str, int] = {}
+    output: Any = MISSING
+    result: Any = MISSING
+    error: CallboardError | None = None
 
 
 class MapDecider:

@@ -244,12 +244,17 @@ def _check_tools(found: Findings, node: LlmNode, around: Surroundings) -> None:
         elif any(name not in known and not _built_in(graph, name) for name in spell([tool])):
             if _of_a_server(tool, servers):
                 continue  # which tools it has shows when it is asked
+            server = None if around.servers is None else around.servers.behind(tool)
+            of_server = server and (
+                f"for the tools of MCP server '{server}': `mcp_servers: [{server}]` of the graph, "
+                f"and here `{WHOLE}{server}`."
+            )
             found.error(
                 "unknown_tool",
                 f"llm node references unknown tool '{tool}'. Agent '{graph.name}' provides: {', '.join(known)}",
                 path,
                 expected="a tool listed in the graph's `global_tools`, or `mcp:<server>`",
-                hint=_of_server(tool, around)
+                hint=of_server
                 or did_you_mean(tool, known)
                 or f"add '{tool}' to `global_tools`, or define it in a tools.sh.",
             )
@@ -272,16 +277,6 @@ def _check_lists(found: Findings, node: LlmNode, around: Surroundings) -> None:
 
 def _bare_names(names: Iterable[str]) -> list[str]:
     return [bare_name(name) for name in names]
-
-
-def _of_server(tool: str, around: Surroundings) -> str | None:
-    """How to list what is a tool of a server, or all that it has."""
-    server = None if around.servers is None else around.servers.behind(tool)
-    if server is None:
-        return None
-    return (
-        f"for the tools of MCP server '{server}': `mcp_servers: [{server}]` of the graph, and here `{WHOLE}{server}`."
-    )
 
 
 def _of_a_server(tool: str, servers: Sequence[str]) -> bool:

@@ -138,11 +138,6 @@ class Job(msgspec.Struct):
     servers: Talk | None
     failures: list[CallboardError]
 
-    @property
-    def directory(self) -> Path:
-        """The agent's own directory."""
-        return self.plan.directory
-
     def strict(self, text: str) -> str:
         """Render a template that must find every key it names, else the graph is wrong (`GraphMistake`)."""
         return compile_template(text).strict(self.state, expand_again=self.plan.compat.values_expand_again)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial, reduce
 from itertools import chain
 from typing import Any, TypeAlias
@@ -117,49 +117,41 @@ def type_name(value: Json) -> str:
 
 
 def _append(current: Json, values: list[Json]) -> Json:
-    return [*_checked("append", list, current, ()), *values]
+    return [*chain(*_checked("append", "array", current, [])), *values]
 
 
 def _extend(current: Json, values: list[Json]) -> Json:
-    return list(chain(_checked("extend", list, current, values), *values))
+    return list(chain(*_checked("extend", "array", current, values)))
 
 
 def _concat(current: Json, values: list[Json]) -> Json:
-    parts = [_checked("concat", str, current, values), *values][current is _ABSENT :]
+    parts = _checked("concat", "string", current, values)
     # An empty text gets no newline after it, however many of them come first.
     first = next((i for i, part in enumerate(parts) if part), len(parts) - 1)
     return "\n".join(parts[first:])
 
 
 def _merge(current: Json, values: list[Json]) -> Json:
-    return dict(chain.from_iterable(each.items() for each in (_checked("merge", dict, current, values), *values)))
+    return dict(chain.from_iterable(each.items() for each in _checked("merge", "object", current, values)))
 
 
 def _overwrite(_current: Json, values: list[Json]) -> Json:
     return values[-1]
 
 
-def _checked(name: str, kind: type, current: Json, values: Iterable[Json]) -> Any:
-    """What is there, or an empty one, if that and all values are of one kind."""
-    wanted = _KINDS[kind]
-    if current is not _ABSENT and type(current) is not kind:
+def _number(name: str, fold: Callable[[Any, Any], Any], current: Json, values: list[Json]) -> Json:
+    return _whole(name, reduce(fold, _checked(name, "number", current, values)))
+
+
+def _checked(name: str, kind: str, current: Json, values: list[Json]) -> list[Json]:
+    """What is there, if anything is, and the values, if all are of one kind."""
+    wanted = f"{'an' if kind[0] in 'ao' else 'a'} {kind}"
+    if current is not _ABSENT and type_name(current) != kind:
         raise _mismatch(name, wanted, current)
     for value in values:
-        if type(value) is not kind:
+        if type_name(value) != kind:
             raise _mismatch(name, wanted, value, incoming=True)
-    return kind() if current is _ABSENT else current
-
-
-_KINDS: dict[type, str] = {list: "an array", str: "a string", dict: "an object"}
-
-
-def _number(name: str, fold: Callable[[Any, Any], Any], current: Json, values: list[Json]) -> Json:
-    if current is not _ABSENT and type_name(current) != "number":
-        raise _mismatch(name, "a number", current)
-    for value in values:
-        if type_name(value) != "number":
-            raise _mismatch(name, "a number", value, incoming=True)
-    return _whole(name, reduce(fold, values if current is _ABSENT else [current, *values]))
+    return values if current is _ABSENT else [current, *values]
 
 
 REDUCERS: dict[str, Callable[[Json, list[Json]], Json]] = {

@@ -163,8 +163,3 @@ class Job(msgspec.Struct, frozen=True):
     def inputs(self) -> tuple[Message, ...]:
         """What it sees."""
         return self.unit.inputs
-
-    @property
-    def context(self) -> RunContext:
-        """The run."""
-        return self.shared.context

@@ -45,7 +45,7 @@ from .machine.result import Result
 from .machine.structure import Structure
 from .messages import signed
 from .nodes import CODE
-from .nodes.code import saves_and_runs
+from .nodes.python import saves_and_runs
 from .outcome import WorkflowResult
 from .plan import Job, Plan, WorkflowRun
 from .workspace import Workspace
@@ -116,15 +116,8 @@ def _structure(me: Actor, shared: WorkflowRun) -> Structure:
     plan = shared.plan
     if plan.structure is not None:
         return plan.structure
-    named = EdgeFunctions(
-        me,
-        plan.named,
-        shared.context.environ,
-        workspace=shared.workspace,
-        variables=plan.workflow.vars,
-    )
     changes = {"code_save_and_run": saves_and_runs(me, shared)} if plan.named.runs_code else {}
-    return Structure(plan.workflow.graph, plan.rules, named.functions(changes))
+    return Structure(plan.workflow.graph, plan.rules, EdgeFunctions(me, shared).functions(changes))
 
 
 def is_logged(level: int, graph: Graph) -> bool:

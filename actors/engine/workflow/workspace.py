@@ -9,7 +9,6 @@ import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import trio
@@ -70,9 +69,7 @@ class Workspace:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         if self._given is None and self._path is not None:
             with self._me.cleanup():
                 await trio.to_thread.run_sync(_remove, self._path)

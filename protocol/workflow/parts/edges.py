@@ -62,7 +62,7 @@ def read_edge(part: Part) -> Edge | None:
         return None
     found = _with_ends(found)
     if found.reading.dialect.guide_keys:
-        found = found.renamed({"processor": "process"}, "an edge")
+        found = found.renamed("processor", "process", "an edge")
     else:
         found = found.ignored({"processor": "write `process`."}, "an edge")
     found = found.misplaced(_MISPLACED, "an edge")

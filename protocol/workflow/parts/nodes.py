@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, get_args
 
 import msgspec
@@ -30,15 +31,6 @@ from .reading import Part
 
 ALL = ":All"
 """What a tool's name ends with that stands for a whole file."""
-
-
-def read_config(kind: str, config: Part) -> NodeConfig:
-    """The `config` of a node of one of the types that need more than their struct says."""
-    if kind == "agent":
-        return _agent(config)
-    if kind == "human":
-        return _human(config)
-    return _python(config) if kind == "python" else _literal(config)
 
 
 def _in_lower_case(config: Part, key: str) -> Part:
@@ -233,6 +225,15 @@ def _python(config: Part) -> PythonConfig:
         config = config.with_value("args", Sequence([args.node], args.node.line, args.node.column))
     hint = "did you mean 'timeout_seconds'?"
     return config.misplaced({"timeout": hint, "timeout_second": hint}, what).block(PythonConfig, what)
+
+
+READERS: dict[str, Callable[[Part], NodeConfig]] = {
+    "agent": _agent,
+    "human": _human,
+    "literal": _literal,
+    "python": _python,
+}
+"""Types of nodes that need more than their struct says, and what reads their `config`."""
 
 
 # --- seeds ------------------------------------------------------------------------------------------------

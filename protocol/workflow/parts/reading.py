@@ -220,21 +220,16 @@ class Part(Cursor):
 
     # --- keys that are not what their author thinks ---------------------------------------------------------
 
-    def renamed(self, names: Dict[str, str], what: str) -> Self:
-        """The mapping with other spellings of its keys replaced, each with a warning."""
-        entries: dict[str, Entry] = {}
-        for key, entry in self.entries.items():
-            right = names.get(key)
-            if right is None or right in self.entries:
-                entries[key] = entry
-                continue
-            self.key(key).warn(
-                "other_spelling",
-                f"DevAll's own engine does not read `{key}` in {what}",
-                f"write `{right}`, which means the same and is read by both.",
-            )
-            entries[right] = entry
-        return self.with_entries(entries)
+    def renamed(self, wrong: str, right: str, what: str) -> Self:
+        """The mapping with another spelling of one of its keys replaced, with a warning."""
+        if wrong not in self.entries or right in self.entries:
+            return self
+        self.key(wrong).warn(
+            "other_spelling",
+            f"DevAll's own engine does not read `{wrong}` in {what}",
+            f"write `{right}`, which means the same and is read by both.",
+        )
+        return self.with_entries({right if key == wrong else key: entry for key, entry in self.entries.items()})
 
     def ignored(self, keys: Dict[str, str], what: str) -> Self:
         """The mapping without the keys that this dialect passes over, each with a warning and the way to mend it."""

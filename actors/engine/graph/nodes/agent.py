@@ -12,9 +12,8 @@ from .....protocol.graph.model import AgentNode
 from .....supervisors import Actor, Retry
 from ....work.context import AgentCall
 from ....work.record import Record
-from ..failures import retold
+from ..failures import ExtractionFailed, retold
 from ..plan import Job, Result
-from ..structured import ExtractionFailed
 from .llm import extract
 
 
@@ -34,7 +33,7 @@ async def run_agent_node(me: Actor, job: Job) -> Result:
         prompt=prompt,
         variables=inputs,
         depth=depth,
-        near=job.directory,
+        near=job.plan.directory,
         context=context,
         by_file=True,
     )

@@ -3,14 +3,23 @@
 The file runs in place under the process supervisor, its working directory is ours (where the user called us), its
 stdin is /dev/null. It finds the state in `GRAPH_STATE`, or in the file that `GRAPH_STATE_FILE` names when the
 state is larger than 32 KiB; exactly one of the two is set. The rest of its environment is Loki's.
+
+Such a file is there as long as the script runs. When we are killed with SIGKILL in the meantime, it stays behind, and
+it may hold secrets: so its owner keeps it locked, and the first that needs such a file removes those of ours that no
+process holds any more. The lock says that, and no process id, which would mean nothing in the container next door.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import shutil
+import stat
+import tempfile
+import time
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +32,6 @@ from .....protocol.json_values import NotJson, decode
 from ....io.directories import root_dir
 from ....work.library import PROMPT_UTILS
 from ..plan import Job, Result
-from ..state_file import state_file
 from ..templates import render
 
 if TYPE_CHECKING:
@@ -36,6 +44,11 @@ INLINE_LIMIT = 32_768
 INTERPRETERS: dict[str, tuple[str, ...]] = {".sh": ("bash",), ".py": ("python3",), ".ts": ("npx", "tsx")}
 """By extension; a shebang is not looked at."""
 
+PREFIX, SUFFIX = "callboard-state-", ".json"
+
+SETTLED = 60.0
+"""Seconds after which a file that is not locked has no owner who is just about to lock it."""
+
 
 async def run_script_node(me: Actor, job: Job) -> Result:
     """Run the script; its keys become writes, its `_next` the way to go."""
@@ -43,7 +56,7 @@ async def run_script_node(me: Actor, job: Job) -> Result:
 
     node = job.node
     assert isinstance(node, ScriptNode)
-    path = job.directory / node.script
+    path = job.plan.directory / node.script
     argv = _command(node.script, path)
     began = trio.current_time()
     if me.stream.heard:
@@ -95,9 +108,9 @@ def _environment(job: Job, state: dict[str, str]) -> dict[str, str]:
     utils = config / "functions" / "utils" / "prompt-utils.sh"
     environ = {name: value for name, value in job.context.environ.items() if not name.startswith("GRAPH_STATE")}
     environ.update(
-        LLM_ROOT_DIR=str(root_dir(config, job.directory)),
+        LLM_ROOT_DIR=str(root_dir(config, job.plan.directory)),
         LLM_PROMPT_UTILS_FILE=str(utils if utils.is_file() else PROMPT_UTILS),
-        LLM_AGENT_DATA_DIR=str(job.directory),
+        LLM_AGENT_DATA_DIR=str(job.plan.directory),
         CLICOLOR_FORCE="1",
         FORCE_COLOR="1",
         PATH=os.pathsep.join([str(config / "functions" / "bin"), environ.get("PATH", os.defpath)]),
@@ -126,3 +139,60 @@ def _parse(script: str, done: Completed) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise NodeFailed(f"{merging}: Script output must be a JSON object, not array or primitive")
     return value
+
+
+# --- the file in which a state too large for the environment travels ------------------------------------
+
+
+@contextlib.contextmanager
+def state_file(text: bytes) -> Iterator[str]:
+    """The path of a file with this text, readable by us alone, until the end of the block.
+
+    Raises:
+        NodeFailed: it can't be written.
+    """
+    with contextlib.ExitStack() as stack:
+        name = "a temporary file"
+        try:
+            directory = tempfile.gettempdir()
+            _remove_leftovers_once(directory)
+            handle, name = tempfile.mkstemp(prefix=PREFIX, suffix=SUFFIX, dir=directory)
+            stack.callback(_remove, name)
+            file = stack.enter_context(os.fdopen(handle, "wb", buffering=0))
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            left = memoryview(text)
+            while left:
+                left = left[file.write(left) :]
+        except OSError as error:
+            raise NodeFailed(f"the state could not be written to {name}: {error.strerror or error}") from error
+        yield name
+
+
+def remove_leftovers(directory: str) -> None:
+    """Remove the files in `directory` whose owners were killed."""
+    with contextlib.suppress(OSError), os.scandir(directory) as entries:
+        for entry in entries:
+            if entry.name.startswith(PREFIX) and entry.name.endswith(SUFFIX):
+                with contextlib.suppress(OSError):  # in use, gone, or not ours to touch
+                    _remove_if_left(entry.path)
+
+
+_remove_leftovers_once = cache(remove_leftovers)
+
+
+def _remove_if_left(path: str) -> None:
+    """Raises `BlockingIOError` if its owner lives."""
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        found = os.fstat(handle)
+        ours = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()
+        if ours and time.time() - found.st_mtime > SETTLED:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _remove(path)
+    finally:
+        os.close(handle)
+
+
+def _remove(path: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        Path(path).unlink()

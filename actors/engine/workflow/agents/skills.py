@@ -50,7 +50,10 @@ def skills_of(skills: Skills | None, directory: Path) -> list[Skill]:
     places = [place / ".agents" / "skills" for place in (directory, directory.parent, Path.cwd())]
     root = next((place for place in places if place.is_dir()), None)
     there = sorted(file.parent.name for file in root.glob(f"*/{FILE}")) if root is not None else []
-    _check_allowed(skills.allow, there, root or places[0])
+    for name in skills.allow:
+        if name not in there:
+            hint = did_you_mean(name, there) or f"there is no {(root or places[0]) / name / FILE}"
+            raise GraphMistake(f"`skills` allows '{name}': {hint}")
     wanted = [name for name in there if not skills.allow or name in skills.allow]
     return [_read(root / name) for name in wanted] if root is not None else []
 
@@ -81,13 +84,6 @@ def skill_tool(skills: Collection[Skill]) -> Tool:
     }
     spec = ToolSpec(name=READ, description="Reads a skill, or a file that belongs to it.", parameters=parameters)
     return Tool(spec=spec, run=run)
-
-
-def _check_allowed(allowed: Collection[str], there: Collection[str], root: Path) -> None:
-    for name in allowed:
-        if name not in there:
-            hint = did_you_mean(name, there) or f"there is no {root / name / FILE}"
-            raise GraphMistake(f"`skills` allows '{name}': {hint}")
 
 
 def _read(directory: Path) -> Skill:

@@ -95,7 +95,11 @@ def _server(config: McpLocalTools | McpRemoteTools, directory: Path) -> Server:
                 share="per-run",
             )
         case McpRemoteTools():
-            _check(config)
+            if not is_web_address(config.server):
+                raise ConfigError(f"`mcp_remote`: '{config.server}' is no http:// or https:// address")
+            for name, value in config.headers.items():
+                if not is_header_value(value):
+                    raise ConfigError(f"`mcp_remote`: the value of header {name} {NO_HEADER_VALUE}")
             server = Server(
                 name=_word(urlsplit(config.server).netloc),
                 type="http",
@@ -109,14 +113,6 @@ def _server(config: McpLocalTools | McpRemoteTools, directory: Path) -> Server:
 
 _LEAST_TO_START = 30.0
 """Seconds that a server may take to start: DevAll's own engine waits for as long as it takes."""
-
-
-def _check(config: McpRemoteTools) -> None:
-    if not is_web_address(config.server):
-        raise ConfigError(f"`mcp_remote`: '{config.server}' is no http:// or https:// address")
-    for name, value in config.headers.items():
-        if not is_header_value(value):
-            raise ConfigError(f"`mcp_remote`: the value of header {name} {NO_HEADER_VALUE}")
 
 
 def _word(name: str) -> str:

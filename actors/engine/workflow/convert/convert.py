@@ -35,15 +35,13 @@ turn({listed})
 '''
 
 
-def convert(
-    workflow: Workflow, file: str, name: str, own: Collection[str] = ()
-) -> tuple[dict[str, str], list[Problem]]:
+def convert(workflow: Workflow, name: str, own: Collection[str] = ()) -> tuple[dict[str, str], list[Problem]]:
     """The files of the graph agent `name`, by their paths; or why there can't be one, each reason with its line.
 
     Args:
         own: the user's functions of conditions, by their names.
     """
-    found = reasons(workflow.graph, file, own)
+    found = reasons(workflow.graph, own)
     if found:
         return {}, found
     return _Conversion(workflow, name).files(), []

@@ -55,20 +55,11 @@ class _Reason(NamedTuple):
     hint: str = ""
 
 
-def reasons(graph: Graph, file: str, own: Collection[str] = ()) -> list[Problem]:
+def reasons(graph: Graph, own: Collection[str] = ()) -> list[Problem]:
     """All of them, in the order of the file; `own` are the user's functions of conditions, which win over ours."""
 
     def problem(path: Path, code: str, message: str, hint: str = "") -> Problem:
-        line, column = graph.where(path)
-        return Problem(
-            severity="error",
-            file=file,
-            line=line,
-            column=column,
-            code=code,
-            message=message,
-            hint=hint or None,
-        )
+        return graph.source.problem("error", code, message, path, hint=hint or None)
 
     found: list[Problem] = []
     if graph.is_majority_voting:

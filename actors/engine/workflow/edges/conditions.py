@@ -20,10 +20,7 @@ from .....protocol.workflow.edges import Always, Condition, FunctionCondition, K
 from .matching import Pattern
 
 Test: TypeAlias = Callable[[str], bool | Awaitable[bool]]
-"""Whether an edge is taken, given what its source said."""
-
-Judge: TypeAlias = Callable[[str], bool | Awaitable[bool]]
-"""A function of `functions/edge/`, or a built-in one."""
+"""Whether an edge is taken, given what its source said: also a function of `functions/edge/`."""
 
 Change: TypeAlias = Callable[[str], Any]
 """A function of `functions/edge_processor/`, given a text. May be awaited."""
@@ -35,7 +32,7 @@ CODE_FAILED = "==CODE EXECUTION FAILED=="
 class Functions(msgspec.Struct, frozen=True, kw_only=True):
     """The functions a workflow may name, beside the built-in ones; one of the same name comes before those."""
 
-    conditions: Mapping[str, Judge] = {}
+    conditions: Mapping[str, Test] = {}
     processors: Mapping[str, Change] = {}
 
 
@@ -120,7 +117,7 @@ def _stops(text: str) -> bool:
     return verdict is not None and verdict[1].upper() in {"STOP", "DONE"}
 
 
-BUILT_IN: dict[str, Judge] = {
+BUILT_IN: dict[str, Test] = {
     "true": lambda _text: True,
     "always_false": lambda _text: False,
     "contains_keyword": lambda text: "trigger" in text.lower(),

@@ -34,7 +34,7 @@ from .conditions import Change, Functions
 if TYPE_CHECKING:
     from .....supervisors import Actor
     from .....supervisors.process import Process
-    from ..workspace import Workspace
+    from ..plan import WorkflowRun
 
 WORKER = Path(__file__).parents[1] / "workers" / "edges.py"
 
@@ -86,38 +86,22 @@ class EdgeFunctions:
 
     Args:
         me: the run's actor, whose child the process is.
-        named: which they are.
-        environ: what the process inherits.
-        workspace: where processors find and leave files.
-        variables: the `vars` of the workflow.
     """
 
-    def __init__(
-        self,
-        me: Actor,
-        named: Named,
-        environ: Mapping[str, str],
-        *,
-        workspace: Workspace,
-        variables: Mapping[str, Any],
-    ) -> None:
+    def __init__(self, me: Actor, run: WorkflowRun) -> None:
         self._me = me
-        self._named = named
-        self._workspace = workspace
-        self._variables = variables
-        self._environ = environ
+        self._run = run
         self._turn = trio.Lock()
         self._process: Process | None = None
 
     def functions(self, changes: Mapping[str, Change] | None = None) -> Functions:
         """For the edges of a structure; `changes` are further processors."""
+        named = self._run.plan.named
         return Functions(
-            conditions={
-                name: partial(self._call, "condition", file, name) for name, file in self._named.conditions.items()
-            },
+            conditions={name: partial(self._call, "condition", file, name) for name, file in named.conditions.items()},
             processors={
                 **(changes or {}),
-                **{name: partial(self._call, "processor", file, name) for name, file in self._named.processors.items()},
+                **{name: partial(self._call, "processor", file, name) for name, file in named.processors.items()},
             },
         )
 
@@ -130,8 +114,8 @@ class EdgeFunctions:
         what = f"{kind} '{name}' of {file}"
         given: dict[str, Any] = {"roots": [str(root) for root in roots_of(file)]}
         if kind == "processor":
-            workspace = await self._workspace.path()
-            given |= {"workspace": str(workspace), "vars": self._variables, "session_id": self._me.stream.run}
+            workspace, variables = await self._run.workspace.path(), self._run.plan.workflow.vars
+            given |= {"workspace": str(workspace), "vars": variables, "session_id": self._me.stream.run}
         call = {"kind": kind, "file": str(file), "function": name, "text": text, "host": str(HOST), "given": given}
         line = msgspec.json.encode(call) + b"\n"
         answer: dict[str, Any] | None = None
@@ -191,7 +175,7 @@ class EdgeFunctions:
                 me,
                 [sys.executable, str(WORKER)],
                 name="edge-functions",
-                env=inherited(self._environ),
+                env=inherited(self._run.context.environ),
                 stdin="pipe",
                 on_stderr=Printed(me, "edge-functions", USUAL, lambda _reason: self._drop()).stderr,
             )

@@ -35,7 +35,9 @@ async def units_of(split: Split, messages: Sequence[Message]) -> list[Message]:
         case ByPath(json_path=path):
             return _pieces(messages, lambda text: _at_path(text, path)) or list(messages)
         case ByMatch():
-            matching, group = _matching(split)
+            matching, group = pattern_in(split), split.group or 0
+            if group not in matching.names if isinstance(group, str) else group > matching.groups:
+                group = 0
             none = [""] if split.on_no_match == "empty" else None
             found = [await matching.each(message.text, group) for message in messages]
             return _joined(messages, [[each or "" for each in one] or none for one in found]) or list(messages)
@@ -103,11 +105,3 @@ def _at_path(text: str, path: str) -> list[str] | None:
             return []
     items = value if isinstance(value, list) else [value]
     return [json.dumps(item, ensure_ascii=False) if isinstance(item, dict | list) else str(item) for item in items]
-
-
-def _matching(split: ByMatch) -> tuple[Pattern, int | str]:
-    """The pattern, and the group of it that is a unit."""
-    pattern = pattern_in(split)
-    group = split.group
-    known = group in pattern.names if isinstance(group, str) else (group or 0) <= pattern.groups
-    return pattern, group if known and group is not None else 0

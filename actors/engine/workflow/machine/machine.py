@@ -188,11 +188,12 @@ class StateMachine:
                     break
         rest = [i for i in range(stop) if i not in ends]
         if rest:
-            ends.update(zip(rest, (yield [self._begun(items[i], scope) for i in rest]), strict=True))
+            begun = [
+                self._round_and_round(item, scope) if isinstance(item, Cycle) else self._firing(item, scope)
+                for item in (items[i] for i in rest)
+            ]
+            ends.update(zip(rest, (yield begun), strict=True))
         return self._settled(scope, [(items[i], ends[i]) for i in range(stop)])
-
-    def _begun(self, item: Place | Cycle, scope: _Scope) -> FireNode | _Coroutine:
-        return self._round_and_round(item, scope) if isinstance(item, Cycle) else self._firing(item, scope)
 
     def _firing(self, place: Place, scope: _Scope) -> FireNode:
         """A node begins: it sees its queue, and what triggered it is used up."""
@@ -364,15 +365,12 @@ def _error(failures: Sequence[tuple[str, CallboardError]]) -> CallboardError | N
     return together(failures)
 
 
-class _Waiting:
-    __slots__ = ("answers", "coroutine", "open", "parent", "slot")
-
-    def __init__(self, coroutine: _Coroutine, parent: _Waiting | None, slot: int) -> None:
-        self.coroutine = coroutine
-        self.parent = parent
-        self.slot = slot
-        self.answers: list[Any] = []
-        self.open = 0
+class _Waiting(msgspec.Struct, eq=False):
+    coroutine: _Coroutine
+    parent: _Waiting | None
+    slot: int
+    answers: list[Any] = []
+    open: int = 0
 
 
 class _Scheduler:

@@ -28,7 +28,6 @@ from .....protocol.workflow.model import (
 from ...graph.failures import NEVER_TOLERATED, noted, together
 from ..messages import Message, carried, signed
 from ..prompting import failure_text
-from ..rules import Rules
 from .dynamic import Unit, multiplied
 from .loops import counted, timed
 from .structure import Place, Structure, Way
@@ -61,11 +60,6 @@ class Firing(msgspec.Struct, frozen=True, eq=False):
     def node(self) -> Node:
         """The node as the file has it."""
         return self.place.node
-
-    @property
-    def rules(self) -> Rules:
-        """What the guide and the program disagree about."""
-        return self.structure.rules
 
 
 class Said(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,7 +123,7 @@ async def perform(firing: Firing, work: Work) -> Fired:
                 "in a cycle give it a `context_window`, or an edge `clear_context: true`"
             )
         if place.dynamic is not None and cancelled is None:
-            all_said = await multiplied(place.dynamic, fire.inputs, run, firing.rules)
+            all_said = await multiplied(place.dynamic, fire.inputs, run, firing.structure.rules)
         else:
             (all_said,) = await run([Unit(fire.inputs)], 1)
         outputs = tuple(signed(message, place.id) for message in all_said)
@@ -177,7 +171,7 @@ def _instant(firing: Firing, unit: Unit, gate: Gate) -> tuple[tuple[Message, ...
             return counted(config, gate)
         case config:
             assert isinstance(config, LoopTimerConfig)
-            return timed(config, gate, unit.inputs, firing.now, firing.rules)
+            return timed(config, gate, unit.inputs, firing.now, firing.structure.rules)
 
 
 # --- failures ---------------------------------------------------------------------------------------------

@@ -88,7 +88,7 @@ class _Agent:
         """The answer, and the turns of its tool loop if it called any."""
         config, job, inputs = self.config, self._job, self._job.inputs
         params = read_params(config.params)
-        model = model_of(config, job.context)
+        model = model_of(config, job.shared.context)
         skills = skills_of(config.skills, job.shared.plan.directory)
         system = "\n\n".join(part for part in (role, told(skills)) if part)
         messages = remembering(conversation(system, inputs, config.input_mode), beside)
@@ -119,7 +119,7 @@ class _Agent:
             bound="tool_loop_limit",
             node=self._job.node.id,
         )
-        context = self._job.context
+        context = self._shared.context
         player = Player(tools, context.permissions, meter=context.meter)
         attempts = policy_of(self.config.retry)
         talk = Conversation(context, settled, player, request, self._shared.record, attempts=attempts)
@@ -150,14 +150,14 @@ class _Agent:
         from ....work.mcp.tools.view import Talk as ServersTalk
 
         with self._job.resources.servers(self._me).inner(self._me.path) as scope:
-            yield ServersTalk(scope=scope, context=self._job.context, model=model)
+            yield ServersTalk(scope=scope, context=self._shared.context, model=model)
 
     # --- by an agent of ours
 
     async def by_another(self, role: str | None, beside: Recalled) -> tuple[str, tuple[CallboardError, ...]]:
         """What another agent answers, and the failures that it went on over."""
         name, directory, inputs = self.config.name, self._shared.plan.directory, self._job.inputs
-        context, depth = self._job.context.below({}, None), self._shared.depth + 1
+        context, depth = self._shared.context.below({}, None), self._shared.depth + 1
         is_file = name.endswith((".yaml", ".yml"))
         unknown = None if is_file else context.unknown_agent(name, directory)
         if unknown is not None:

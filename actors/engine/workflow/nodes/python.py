@@ -16,9 +16,9 @@ import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING
 
 import msgspec
@@ -34,7 +34,8 @@ from ....work.tools.files.output import Printed
 from ..edges.conditions import CODE_FAILED
 from ..machine.perform import Said
 from ..messages import Message
-from ..plan import Job
+from ..plan import Job, WorkflowRun
+from ..workspace import ATTACHMENTS
 
 if TYPE_CHECKING:
     from .....supervisors import Actor
@@ -79,11 +80,11 @@ async def run_python_node(me: Actor, job: Job) -> Said:
     _check_encoding(config.encoding)
     directory = await job.shared.workspace.path()
     file = await trio.to_thread.run_sync(_written, directory, job.node.id, code + "\n")
-    own = config.env if job.firing.rules.python_env else {}
+    own = config.env if job.firing.structure.rules.python_env else {}
     script = Script(
         command=[config.interpreter or sys.executable, *config.args],
         file=file,
-        env={**inherited(job.context.environ), **own},
+        env={**inherited(job.shared.context.environ), **own},
         seconds=config.timeout_seconds,
         encoding=config.encoding,
     )
@@ -226,3 +227,59 @@ def _free(directory: Path, name: str) -> tuple[Path, IO[str]]:
         with suppress(FileExistsError):
             return file, file.open("x", encoding="utf-8", errors="replace")
     raise AssertionError
+
+
+# --- the processor `code_save_and_run` ------------------------------------------------------------------
+
+_FILE = re.compile(r"^[ \t#*`]*([\w./-]+\.\w+)[ \t*`:]*\n+```[^\n`]*\n(.*?)```", re.DOTALL | re.MULTILINE)
+
+RUNS_FOR = 3.0
+"""Seconds for `main.py`; one that still runs then, as a game or a server does, has not failed."""
+
+
+def saves_and_runs(me: Actor, shared: WorkflowRun) -> Callable[[str], Awaitable[str]]:
+    """The processor, for one run: files that a model has written are put into the workspace, and `main.py` runs.
+
+    A file is a line with its name and a fenced block right below. What lay in the workspace before goes, what came with
+    the task stays. What is printed, or how it failed, is added to the message, so that conditions (`code_pass`,
+    `code_fail`) and models see it.
+    """
+    turn = trio.Lock()
+
+    async def save_and_run(text: str) -> str:
+        async with turn:
+            directory = await shared.workspace.path()
+            await trio.to_thread.run_sync(_save, directory, files_in(text))
+            if not (directory / "main.py").is_file():
+                return f"{text}\n\n{failure('there is no main.py')}"
+            script = Script(
+                command=[sys.executable],
+                file=directory / "main.py",
+                env=inherited(shared.context.environ),
+                seconds=RUNS_FOR,
+                must_end=False,
+            )
+            return f"{text}\n\n{await run_script(me, script)}".rstrip()
+
+    return save_and_run
+
+
+def files_in(text: str) -> dict[str, str]:
+    """The files of a text by their names, without those that would lie elsewhere."""
+    found = {PurePosixPath(name): code for name, code in _FILE.findall(text)}
+    inside = (path for path in found if not path.is_absolute() and ".." not in path.parts)
+    return {str(path): found[path] for path in inside if path.parts[0] != ATTACHMENTS}
+
+
+def _save(directory: Path, files: dict[str, str]) -> None:
+    for old in directory.iterdir():
+        if old.name == ATTACHMENTS:
+            continue
+        if old.is_dir() and not old.is_symlink():
+            shutil.rmtree(old, ignore_errors=True)
+        else:
+            old.unlink()
+    for name, code in files.items():
+        file = directory / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(code, encoding="utf-8", errors="replace")

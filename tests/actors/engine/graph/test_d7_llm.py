@@ -10,7 +10,7 @@ import trio.testing
 from fake_models import Reply
 from stage import Stage
 
-from callboard.actors.engine.graph.structured import read_json
+from callboard.actors.engine.graph.nodes.llm import read_json
 
 LLM = """
 start: a

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from callboard.actors.engine.graph.draw import FORMS, draw
+from callboard.actors.engine.graph.draw import FORMS
 from callboard.actors.engine.graph.edges import edges
 from callboard.actors.engine.graph.layout import lay_out
 from callboard.actors.engine.graph.picture import picture_of
@@ -42,7 +42,7 @@ EVERY = Graph(
 @pytest.mark.parametrize("name", ["coder", "deep-research", "reference"])
 def test_every_node_is_in_every_picture(form: str, name: str) -> None:
     graph = graph_of(name)
-    picture = draw(picture_of(graph), form)
+    picture = FORMS[form](picture_of(graph))
     assert picture.endswith("\n")
     for node_id, node in graph.nodes.items():
         assert node_id in picture
@@ -50,7 +50,7 @@ def test_every_node_is_in_every_picture(form: str, name: str) -> None:
 
 
 def test_mermaid_tells_types_by_shape_and_doubt_by_dots() -> None:
-    picture = draw(picture_of(EVERY), "mermaid")
+    picture = FORMS["mermaid"](picture_of(EVERY))
     assert picture.startswith("flowchart TD\n")
     assert 'n0["one<br/><i>script</i>"]' in picture
     assert 'n2(["end<br/><i>end</i>"])' in picture
@@ -60,7 +60,7 @@ def test_mermaid_tells_types_by_shape_and_doubt_by_dots() -> None:
 
 
 def test_dot_is_quoted() -> None:
-    picture = draw(picture_of(EVERY), "dot")
+    picture = FORMS["dot"](picture_of(EVERY))
     assert picture.startswith('digraph "say \\"<hi>\\" & more" {')
     assert '"one" -> "end" [label="fallback", style=dashed];' in picture
     assert '"one" -> "two";' in picture
@@ -68,7 +68,7 @@ def test_dot_is_quoted() -> None:
 
 @pytest.mark.parametrize("graph", [EVERY, graph_of("deep-research")], ids=["small", "large"])
 def test_svg_is_well_formed_and_needs_nothing_from_outside(graph: Graph) -> None:
-    picture = draw(picture_of(graph), "svg")
+    picture = FORMS["svg"](picture_of(graph))
     root = ET.fromstring(picture)
     space = "{http://www.w3.org/2000/svg}"
     groups = [group for group in root.iter(f"{space}g") if group.get("id", "").startswith("node-")]
@@ -87,7 +87,7 @@ def test_svg_boxes_do_not_overlap() -> None:
 
 
 def test_ascii_is_plain_and_marks_the_start_and_the_way_back() -> None:
-    picture = draw(picture_of(graph_of("coder")), "ascii")
+    picture = FORMS["ascii"](picture_of(graph_of("coder")))
     assert picture.isascii()
     assert "| > script" in picture
     assert "fix_loop_gate ..> implement" in picture
@@ -115,4 +115,4 @@ def test_any_graph_can_be_drawn(targets: list[list[int]]) -> None:
     }
     graph = Graph(name="any", start="n0", nodes=dict(nodes))
     for form in FORMS:
-        assert draw(picture_of(graph), form)
+        assert FORMS[form](picture_of(graph))

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from callboard.actors.engine.graph.state_file import PREFIX, SETTLED, remove_leftovers, state_file
+from callboard.actors.engine.graph.nodes.script import PREFIX, SETTLED, remove_leftovers, state_file
 from callboard.protocol.errors import NodeFailed
 
 KILLED = """
 import os, signal, sys, tempfile
-from callboard.actors.engine.graph.state_file import state_file
+from callboard.actors.engine.graph.nodes.script import state_file
 tempfile.tempdir = sys.argv[1]
 with state_file(b"a secret"):
     os.kill(os.getpid(), signal.SIGKILL)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +14,7 @@ from workflow_house import House, Naps, chained, fanned_out, mapped, written
 from workflow_stage import KNOWN, Stage
 
 from callboard.actors.engine.workflow import decider, play
+from callboard.actors.engine.workflow.agents import resources
 from callboard.actors.engine.workflow.nodes import custom
 from callboard.actors.engine.workflow.outcome import WorkflowResult
 from callboard.actors.engine.workflow.plan import Job
@@ -39,7 +40,7 @@ def stub(monkeypatch: pytest.MonkeyPatch) -> Stage:
         return stage._agent(machine, job.firing, job.config, job.unit)
 
     monkeypatch.setitem(play.CODE, AgentConfig, run_stub)
-    monkeypatch.setattr(play.GraphRun, "_employed", lambda *_: nullcontext())
+    monkeypatch.setattr(resources, "GraphResources", lambda *_: SimpleNamespace(close=lambda: None))
     return stage
 
 

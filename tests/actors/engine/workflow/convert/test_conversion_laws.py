@@ -100,7 +100,7 @@ def test_the_scripts_work_out_what_each_node_is_given_and_the_result(compat: str
         flow, _ = read(text, compat)
         assume(flow is not None)  # `compat: devall` has fewer words
         assert flow is not None
-        files, reasons = convert(flow, "wf.yaml", "g")
+        files, reasons = convert(flow, "g")
         assert reasons == []
         people = [node for node in flow.graph.nodes if isinstance(node.config, HumanConfig)]
         stage = Stage(answers=["x"] * len(people))
@@ -135,7 +135,7 @@ async def both(text: str) -> tuple[Played, Played]:
         (home / "flow.yaml").write_text(text)
         flow = callboard.load(home / "flow.yaml", config_dir=config)
         assert isinstance(flow, callboard.WorkflowAgent)
-        files, _ = convert(flow.workflow, flow.file, "g")
+        files, _ = convert(flow.workflow, "g")
         for name, content in files.items():
             (home / "g" / name).parent.mkdir(parents=True, exist_ok=True)
             (home / "g" / name).write_text(content)

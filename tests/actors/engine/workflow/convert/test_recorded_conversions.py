@@ -41,7 +41,7 @@ def written(case: dict[str, Any], home: Path, compat: str) -> Path | None:
     except callboard.CallboardError:
         return None
     assert isinstance(flow, callboard.WorkflowAgent)
-    files, reasons = convert(flow.workflow, flow.file, "flow")
+    files, reasons = convert(flow.workflow, "flow")
     assert bool(files) != bool(reasons)
     for reason in reasons:
         assert reason.line > 0, reason

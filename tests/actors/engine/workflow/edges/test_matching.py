@@ -13,8 +13,7 @@ from workflow_house import House, written
 from callboard.actors.engine.workflow.edges import matching
 from callboard.actors.engine.workflow.edges.conditions import Functions, predicate_of
 from callboard.actors.engine.workflow.edges.matching import Pattern
-from callboard.actors.engine.workflow.nodes.code import files_in
-from callboard.actors.engine.workflow.nodes.python import code_in
+from callboard.actors.engine.workflow.nodes.python import code_in, files_in
 from callboard.protocol.errors import GraphMistake, NodeFailed
 from callboard.protocol.events import Warned
 from callboard.protocol.workflow.edges import KeywordCondition, RegexCondition

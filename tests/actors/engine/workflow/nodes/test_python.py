@@ -13,8 +13,7 @@ from waiting import until
 from workflow_house import House, written
 
 from callboard.actors.engine.workflow.nodes import python
-from callboard.actors.engine.workflow.nodes.code import files_in
-from callboard.actors.engine.workflow.nodes.python import code_in
+from callboard.actors.engine.workflow.nodes.python import code_in, files_in
 from callboard.actors.engine.workflow.outcome import WorkflowResult
 from callboard.actors.work.tools.files.limits import MIB, Limits
 
