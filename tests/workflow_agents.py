@@ -14,8 +14,7 @@ from fake_models import FakeModels
 
 import callboard
 from callboard.actors.engine.workflow.messages import Message
-from callboard.actors.engine.workflow.outcome import WorkflowResult
-from callboard.actors.engine.workflow.plan import compile_workflow
+from callboard.actors.engine.workflow.plan import WorkflowResult, compile_workflow
 from callboard.actors.engine.workflow.play import run_workflow
 from callboard.actors.runs.children import Children
 from callboard.actors.runs.execution import Answers

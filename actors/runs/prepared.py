@@ -182,7 +182,7 @@ class Prepared:
         """Where its result goes."""
         if self._flow is None:
             return GraphResult()
-        from ..engine.workflow.outcome import WorkflowResult
+        from ..engine.workflow.plan import WorkflowResult
 
         return WorkflowResult()
 
@@ -253,7 +253,7 @@ class Prepared:
                 run_graph, self._plan, prompt, context, depth, input.state, result, record, name=self.name, link=False
             )
         await imported(".actors.engine.workflow.play")
-        from ..engine.workflow.outcome import WorkflowResult
+        from ..engine.workflow.plan import WorkflowResult
         from ..engine.workflow.play import run_workflow
 
         assert self._flow is not None

@@ -17,8 +17,7 @@ import callboard
 from callboard.actors.engine.workflow.machine.perform import Said
 from callboard.actors.engine.workflow.messages import Message
 from callboard.actors.engine.workflow.nodes import custom
-from callboard.actors.engine.workflow.outcome import WorkflowResult
-from callboard.actors.engine.workflow.plan import Job, Plan, compile_workflow
+from callboard.actors.engine.workflow.plan import Job, Plan, WorkflowResult, compile_workflow
 from callboard.actors.engine.workflow.play import run_workflow
 from callboard.actors.work.context import RunContext
 from callboard.protocol.requests import Limits

@@ -151,7 +151,6 @@ class _Reader:
         return Graph() if graph is None else self._graph(graph, "", "DEBUG", whole_file=False)
 
     def _file(self, config: Part, level: LogLevel) -> SubgraphConfig | None:
-        """The subgraph in the file that `config` names."""
         reading = config.reading
         name = config.block(_Path, "the `config` of a subgraph in a file").path
         if not name or self._load is None:

@@ -182,16 +182,12 @@ class GraphDecider:
         self.number += 1
         self.snapshot = self.result.state
         self.result.order.extend(self.frontier)
-        self._announce(effects)
-
-    def _announce(self, effects: list[Effect]) -> None:
         if not self.heard:
             return
         state = self.snapshot
-        if self.plan.settings.log_state_snapshots:
+        event = StepStarted(step=self.number, nodes=self.frontier)
+        if plan.settings.log_state_snapshots:
             event = StepStarted(step=self.number, nodes=self.frontier, keys=sorted(state), bytes=state_size(state))
-        else:
-            event = StepStarted(step=self.number, nodes=self.frontier)
         effects.append(Emit(event))
 
     # --- nodes that were left -----------------------------------------------------------------------------
@@ -289,7 +285,6 @@ class GraphDecider:
         return self._reach[id]
 
     def _finish(self, id: str, following: list[str], effects: list[Effect]) -> None:
-        """An end node was reached."""
         end = self.plan.steps[id]
         effects.append(Emit(NodeEntered(node=end.id, type="end", visit=self._visits[end.id])))
         dropped = sorted({*following, *self._waiting})

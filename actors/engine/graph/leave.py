@@ -198,7 +198,6 @@ def _error_text(step: Step, error: CallboardError) -> str:
 
 
 def _untolerated(step: Step, error: CallboardError) -> CallboardError:
-    """The error as the run reports it."""
     if step.kind != "llm" or isinstance(error, ConfigError):
         return error
     reason = f"structured-extraction failed: {error}" if isinstance(error, ExtractionFailed) else str(error)

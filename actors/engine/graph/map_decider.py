@@ -112,11 +112,7 @@ class MapDecider:
         return RunNode(key=item.index, name=item.name, node=at, visit=visit, state=item.view, item=item.index)
 
     def _left(self, item: _Item, left: NodeLeft) -> str | None:
-        """Take over what a node came to; the next one, or None at the end of the branch.
-
-        Raises:
-            CallboardError: the item has failed.
-        """
+        """Take over what a node came to; the next one, None at the end of the branch. Raises what failed the item."""
         plan, at = self._plan, item.at
         self._unaccepted += left.unaccepted
         if left.targets is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from ....protocol.errors import GraphMistake
 from ....protocol.graph.model import (
@@ -223,7 +223,7 @@ def _check_tools(found: Findings, node: LlmNode, around: Surroundings) -> None:
     if around.directory is None:
         return
     graph = found.graph
-    spell = around.spelled_out or _bare_names
+    spell = around.spelled_out or (lambda names: [bare_name(name) for name in names])
     servers = list(graph.mcp_servers) if around.servers is None else around.servers.spelled_out(graph.mcp_servers)
     known = [*around.own_tools, *spell(graph.global_tools)]
     for i, tool in enumerate(node.tools):
@@ -273,10 +273,6 @@ def _check_lists(found: Findings, node: LlmNode, around: Surroundings) -> None:
                 ("nodes", node.id, "mcp_tools", name),
                 hint=did_you_mean(name, servers) or f"add '{name}' to `mcp_servers`.",
             )
-
-
-def _bare_names(names: Iterable[str]) -> list[str]:
-    return [bare_name(name) for name in names]
 
 
 def _of_a_server(tool: str, servers: Sequence[str]) -> bool:

@@ -117,10 +117,7 @@ class Job(msgspec.Struct):
     """One execution of one node.
 
     Attributes:
-        plan: the graph it belongs to.
-        node: its definition.
         state: the snapshot it works on; never written to.
-        context: the run.
         depth: how many agents stand above this graph.
         record: where the models' texts of the whole graph are written down.
         item: its index, if it runs for an item of a map.

@@ -57,9 +57,7 @@ async def run_graph(
     """Body of a graph's actor.
 
     Args:
-        plan: what to run.
         prompt: becomes `initial_prompt`.
-        context: the run.
         depth: how many agents stand above it.
         state: keys that replace those of `initial_state`.
         result: filled while the graph runs, so that it can be read even if this actor is cancelled.
@@ -108,7 +106,6 @@ def tell_end(
 
 @contextlib.contextmanager
 def _servers(me: Actor, plan: Plan, context: RunContext) -> Iterator[Talk | None]:
-    """What the graph has of MCP servers while it runs."""
     if not plan.servers:
         yield None
         return
@@ -122,13 +119,7 @@ def _servers(me: Actor, plan: Plan, context: RunContext) -> Iterator[Talk | None
 
 
 class Nodes(msgspec.Struct, frozen=True):
-    """What the nodes of one graph have in common while it runs.
-
-    Attributes:
-        depth: how many agents stand above the graph.
-        record: where its models' texts are written down.
-        servers: what it has of MCP servers; None if it uses none.
-    """
+    """What the nodes of one graph have in common while it runs; see `Job`."""
 
     plan: Plan
     context: RunContext

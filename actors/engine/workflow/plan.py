@@ -13,11 +13,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
+from ....protocol.outcome import Message as Told
+from ....protocol.outcome import NodeTime
 from ....protocol.workflow.edges import FunctionCondition, FunctionProcessor
 from ....protocol.workflow.model import CustomConfig, Graph, Node, NodeConfig, SubgraphConfig, Workflow
+from ..graph.decider import GraphResult
 from .edges.files import Named, functions_in
 from .machine.dynamic import Unit
 from .machine.perform import Firing, Said
+from .machine.result import Result
 from .machine.structure import Structure
 from .messages import Message
 from .places import functions_directory
@@ -28,7 +32,6 @@ if TYPE_CHECKING:
     from ...work.context import RunContext
     from ...work.record import Record
     from .agents.resources import GraphResources
-    from .outcome import WorkflowResult
     from .workspace import Workspace
 
 Code: TypeAlias = Callable[["Actor", "Job"], Awaitable[Said]]
@@ -89,7 +92,6 @@ def graphs_of(graph: Graph) -> list[Graph]:
 
 
 def _named(graph: Graph, directory: Path, environ: Mapping[str, str]) -> Named:
-    """The functions of files that the edges name."""
     edges = [edge for each in graphs_of(graph) for edge in each.edges]
     conditions = {edge.condition.name for edge in edges if isinstance(edge.condition, FunctionCondition)}
     processors = {edge.process.name for edge in edges if isinstance(edge.process, FunctionProcessor)}
@@ -104,11 +106,50 @@ def _named(graph: Graph, directory: Path, environ: Mapping[str, str]) -> Named:
     )
 
 
+class WorkflowResult(GraphResult, kw_only=True):
+    """How a workflow ended, filled in while it runs, so that what ends it early leaves how far it has come.
+
+    `output` is the result text, `order` holds the nodes of subgraphs as well.
+
+    Attributes:
+        final_messages, leftover: see `Result`.
+        outputs: what each node has said; the nodes of a subgraph are called `Team/Writer`.
+    """
+
+    final_messages: tuple[Message, ...] = ()
+    leftover: dict[str, tuple[Message, ...]] = msgspec.field(default_factory=dict)
+    outputs: dict[str, tuple[Message, ...]] = msgspec.field(default_factory=dict)
+
+    def told(self) -> tuple[list[Told], dict[str, list[Told]], dict[str, list[Told]]]:
+        """The messages as an outcome has them: what the final node said, what was left over, what each node said."""
+        left, said = (
+            {node: [_told(message) for message in messages] for node, messages in each.items()}
+            for each in (self.leftover, self.outputs)
+        )
+        return [_told(message) for message in self.final_messages], left, said
+
+    def keep(self, prefix: str, outputs: Mapping[str, tuple[Message, ...]]) -> None:
+        """Keep what the nodes of a graph have said."""
+        for id, said in outputs.items():
+            self.outputs[prefix + id] = (*self.outputs.get(prefix + id, ()), *said)
+
+    def take(self, result: Result, timing: Mapping[str, tuple[int, float, float]]) -> None:
+        """Take over how far the workflow's own machine has come; what a subgraph takes is its node's time."""
+        self.output = result.final
+        self.nodes = {id: NodeTime(visits=visits, seconds=seconds) for id, (visits, seconds, _) in timing.items()}
+        self.final_messages = result.final_messages
+        self.leftover = result.leftover
+        self.keep("", result.outputs)
+
+
+def _told(message: Message) -> Told:
+    return Told(role=message.role, content=message.text, source=message.source)
+
+
 class WorkflowRun(msgspec.Struct, frozen=True, kw_only=True):
     """What all nodes of one run share, those of subgraphs too.
 
     Attributes:
-        context: the run.
         depth: how many agents stand above it.
         record: where the models' texts are written down.
         workspace: the directory that python nodes work in.

@@ -46,8 +46,7 @@ from .machine.structure import Structure
 from .messages import signed
 from .nodes import CODE
 from .nodes.python import saves_and_runs
-from .outcome import WorkflowResult
-from .plan import Job, Plan, WorkflowRun
+from .plan import Job, Plan, WorkflowResult, WorkflowRun
 from .workspace import Workspace
 
 if TYPE_CHECKING:
@@ -174,7 +173,6 @@ class GraphRun:
     # --- one firing ---------------------------------------------------------------------------------------
 
     async def _fire(self, me: Actor, work: FireNode) -> Fired:
-        """Body of a firing's actor."""
         began = trio.current_time()
         firing = Firing(work, self._structure, began)
         heard, node = me.stream.heard, firing.node
@@ -219,7 +217,6 @@ class GraphRun:
         return [_restored(each) for each in results]
 
     async def _unit(self, firing: Firing, me: Actor, work: RunUnit) -> NodeSaid:
-        """Body of a unit's actor."""
         node, index = firing.node, work.key
         heard, began = me.stream.heard, trio.current_time()
         if heard:

@@ -279,12 +279,8 @@ def _split(dynamic: Part) -> Split | None:
     if part is None:
         return None
     kinds = list(SPLITS) if part.reading.dialect.guide_keys else ["message", "regex", "json_path"]
-    if part.get("type") is None:
-        entry = msgspec.structs.replace(
-            dynamic.entries["split"], value=Scalar("message", "message", part.node.line, part.node.column)
-        )
-        part = part.with_entries({**part.entries, "type": entry})
-    block = part.typed("a split", kinds, needs_config=part["type"].text in ("regex", "json_path"))
+    needs_config = part["type"].text in ("regex", "json_path")
+    block = part.typed("a split", kinds, needs_config=needs_config, default="message")
     if block is None:
         return None
     kind, config = block

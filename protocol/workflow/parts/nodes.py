@@ -276,7 +276,6 @@ def _content(value: Any) -> str:
 
 
 def _memories(config: Part) -> tuple[MemoryUse, ...]:
-    """The `memories` of a node."""
     found = []
     for item in config.each("memories", "memories", "name: my_store"):
         part = item.mapping("an entry of `memories`", "`{name: my_store, read: true}`")

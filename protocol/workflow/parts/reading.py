@@ -166,6 +166,7 @@ class Part(Cursor):
         also: Collection[str] | None = (),
         needs_config: bool = True,
         aliases: Dict[str, str] | None = None,
+        default: str | None = None,
     ) -> tuple[str, Self] | None:
         """The type of a block and its config; None with a problem reported.
 
@@ -173,8 +174,9 @@ class Part(Cursor):
             also: what may stand beside `type` and `config`; None if the caller looks at that.
             needs_config: no `config` is a mistake; else it is an empty one.
             aliases: names of types that are read as another, with a warning.
+            default: the type of a block that says none.
         """
-        kind = self._kind(what, kinds, aliases or {})
+        kind = default if default and self.get("type") is None else self._kind(what, kinds, aliases or {})
         config = self.get("config")
         beside = ("type", "config", *(self.entries if also is None else also))
         strays = {key: e for key, e in self.entries.items() if key not in beside and not key.startswith("x-")}

@@ -77,7 +77,6 @@ async def _call(
     me: Actor,
     arguments: Arguments,
 ) -> Json:
-    """What the function returns, as the model reads it."""
     from ....work.tools.files.call import play
     from ....work.tools.files.output import DONE
 
@@ -99,7 +98,6 @@ async def _call(
 
 
 def _declared(entry: ToolEntry, files: list[Path], directory: Path | None) -> Iterator[Declaration]:
-    """The functions that an entry means."""
     where = directory or "functions/function_calling"
     if entry.name.endswith(ALL):
         module = entry.name.removesuffix(ALL)
@@ -167,11 +165,7 @@ class _Written(msgspec.Struct, frozen=True):
 
 
 def _shown(file: Path) -> Shown | None:
-    """The parts that stand in a file; None if there are none.
-
-    Raises:
-        ToolFailed: one of them can't be read.
-    """
+    """The parts that stand in a file; None if there are none."""
     try:
         written = msgspec.json.decode(file.read_bytes(), type=tuple[_Written, ...])
     except FileNotFoundError:

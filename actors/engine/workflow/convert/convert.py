@@ -128,7 +128,6 @@ class _Conversion:
                 yield [node]
 
     def _begins(self, i: int, step: Sequence[Node]) -> str:
-        """The node that a step begins with."""
         return self._keys[step[0].id] if self._is_plain(step) else f"turn_{i + 1}"
 
     def _is_plain(self, step: Sequence[Node]) -> bool:

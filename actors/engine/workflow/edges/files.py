@@ -106,11 +106,7 @@ class EdgeFunctions:
         )
 
     async def _call(self, kind: str, file: Path, name: str, text: str) -> Any:
-        """What the function answers.
-
-        Raises:
-            ToolFailed: it failed, did not answer in time, or its process died.
-        """
+        """What the function answers. Raises ToolFailed: it failed, did not answer in time, or its process died."""
         what = f"{kind} '{name}' of {file}"
         given: dict[str, Any] = {"roots": [str(root) for root in roots_of(file)]}
         if kind == "processor":

@@ -17,7 +17,7 @@ import msgspec
 
 from .....protocol.errors import GraphMistake
 from .....protocol.workflow.edges import Dynamic
-from ..edges.names import filled
+from ..edges.processors import filled
 from ..edges.splits import units_of
 from ..messages import Message
 from ..rules import Rules

@@ -316,7 +316,6 @@ class StateMachine:
         return place.index in self._starts or any(self._triggered[way.index] for way in place.into)
 
     def _forget(self, place: Place) -> None:
-        """Nothing has triggered this place."""
         self._starts.discard(place.index)
         for way in place.into:
             self._triggered[way.index] = False

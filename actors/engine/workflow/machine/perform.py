@@ -18,13 +18,7 @@ import msgspec
 from .....protocol.errors import CallboardError, GraphMistake
 from .....protocol.failure import Failure
 from .....protocol.workflow.messages import Crossing, Fired, FireNode, Gate
-from .....protocol.workflow.model import (
-    LiteralConfig,
-    LoopCounterConfig,
-    LoopTimerConfig,
-    Node,
-    PassthroughConfig,
-)
+from .....protocol.workflow.model import LiteralConfig, LoopCounterConfig, LoopTimerConfig, Node, PassthroughConfig
 from ...graph.failures import NEVER_TOLERATED, noted, together
 from ..messages import Message, carried, signed
 from ..prompting import failure_text
@@ -178,11 +172,7 @@ def _instant(firing: Firing, unit: Unit, gate: Gate) -> tuple[tuple[Message, ...
 
 
 def _tolerated(firing: Firing, units: Sequence[Unit], results: Sequence[Said]) -> list[tuple[Message, ...]]:
-    """What each unit said, its error where the node may go on with that.
-
-    Raises:
-        CallboardError: units failed and the node may not; all of them are named.
-    """
+    """What each unit said, its error where the node may go on with that; else all that failed is raised as one."""
     said: list[tuple[Message, ...]] = []
     failures: list[tuple[str, CallboardError]] = []
     for unit, result in zip(units, results, strict=True):

@@ -35,8 +35,7 @@ from .....protocol.workflow.model import (
     SubgraphConfig,
 )
 from ..edges.conditions import Functions, Missing, Test, predicate_of
-from ..edges.names import names_in
-from ..edges.processors import Process, process_of
+from ..edges.processors import Process, names_in, process_of
 from ..rules import Rules
 
 INSTANT = (LiteralConfig, PassthroughConfig, LoopCounterConfig, LoopTimerConfig)

@@ -197,7 +197,6 @@ class Memories:
         return OrWords(self._run.context, name, named, self._run.plan.rules.words_stand_in)
 
     def _model(self, me: Actor, embedding: Embedding) -> str:
-        """The model's id."""
         context = self._run.context
         client = client_of(embedding.provider, embedding.base_url, embedding.api_key, context.settings, context.environ)
         provider = embedding.provider if client is None else context.knowledge.of(me).embedders.adopt(client)
@@ -216,5 +215,4 @@ def _stages(node: Node, use: MemoryUse) -> Sequence[Stage]:
 
 
 def _told(inputs: Sequence[Message], output: str = "") -> str:
-    """What was given and said, as one text."""
     return "\n\n".join(text for text in (*(message.text for message in inputs), output) if text)

@@ -98,7 +98,6 @@ def _bare(text: str) -> str:
 
 
 def _nearest(notes: list[Note], asked: bytes, text: str, top_k: int, threshold: float) -> list[str]:
-    """The texts that answer best."""
     import numpy as np
 
     vectors = [note.vector for note in notes]

@@ -11,6 +11,7 @@ own, and gets inputs, role and memories as one prompt. Its name may be a YAML fi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -73,8 +74,6 @@ async def run_agent_node(me: Actor, job: Job) -> Said:
 
 
 class _Agent:
-    """One answer of one agent."""
-
     def __init__(self, me: Actor, job: Job) -> None:
         assert isinstance(job.config, AgentConfig)
         self.config = job.config
@@ -124,22 +123,16 @@ class _Agent:
         attempts = policy_of(self.config.retry)
         talk = Conversation(context, settled, player, request, self._shared.record, attempts=attempts)
         try:
-            await self._in_time(talk, params.timeout)
+            with trio.move_on_after(params.timeout or math.inf) as scope:
+                await talk.reply(self._me)
+            if scope.cancelled_caught:
+                raise TimedOut(f"{self.config.name} did not answer within {params.timeout:g} s (`params.timeout`)")
         except OutOfTurns as error:
             text = f"{error}; what the model said last is the answer"
             self._me.emit(Warned(code="tool_loop_limit", message=text, node=self._job.node.id))
         said = talk.messages[len(turns) :]
         texts = [turn.text for turn in said if isinstance(turn, AssistantTurn)]
         return texts[-1] if texts else "", said
-
-    async def _in_time(self, talk: Conversation, seconds: float | None) -> None:
-        if seconds is None:
-            await talk.reply(self._me)
-            return
-        with trio.move_on_after(seconds):
-            await talk.reply(self._me)
-            return
-        raise TimedOut(f"{self.config.name} did not answer within {seconds:g} s (`params.timeout`)")
 
     @contextmanager
     def _talk(self, model: str) -> Iterator[ServersTalk | None]:

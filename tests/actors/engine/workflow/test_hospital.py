@@ -12,7 +12,7 @@ import trio
 from fake_models import Reply, Request
 from workflow_agents import Agents, said
 
-from callboard.actors.engine.workflow.outcome import WorkflowResult
+from callboard.actors.engine.workflow.plan import WorkflowResult
 
 HOSPITAL = Path(__file__).parents[4] / "examples" / "workflows" / "hospital.yaml"
 ROUND = ["environment", "PatientGenerator", "NurseIntake", "Doctor", "HumanControl"]

@@ -16,8 +16,7 @@ from workflow_stage import KNOWN, Stage
 from callboard.actors.engine.workflow import decider, play
 from callboard.actors.engine.workflow.agents import resources
 from callboard.actors.engine.workflow.nodes import custom
-from callboard.actors.engine.workflow.outcome import WorkflowResult
-from callboard.actors.engine.workflow.plan import Job
+from callboard.actors.engine.workflow.plan import Job, WorkflowResult
 from callboard.protocol.errors import GraphMistake, NobodyToAsk, NodeFailed
 from callboard.protocol.workflow import Known
 from callboard.protocol.workflow.model import AgentConfig

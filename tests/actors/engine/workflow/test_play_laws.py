@@ -17,7 +17,7 @@ from trio.testing import MockClock
 from workflow_house import Naps, a_house, written
 
 from callboard.actors.engine.workflow.nodes import custom
-from callboard.actors.engine.workflow.outcome import WorkflowResult
+from callboard.actors.engine.workflow.plan import WorkflowResult
 
 COUNT = 6
 LENGTHS = pytest.mark.parametrize("examples", [25, pytest.param(500, marks=pytest.mark.soak)])

@@ -24,8 +24,7 @@ from callboard.actors.engine.workflow.machine.perform import Said
 from callboard.actors.engine.workflow.machine.structure import Structure
 from callboard.actors.engine.workflow.messages import Message
 from callboard.actors.engine.workflow.nodes import custom
-from callboard.actors.engine.workflow.outcome import WorkflowResult
-from callboard.actors.engine.workflow.plan import Job, Plan
+from callboard.actors.engine.workflow.plan import Job, Plan, WorkflowResult
 from callboard.actors.engine.workflow.rules import DEVALL, STANDARD, Rules
 from callboard.protocol.errors import NodeFailed
 from callboard.protocol.workflow.model import (

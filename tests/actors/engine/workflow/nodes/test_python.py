@@ -14,7 +14,7 @@ from workflow_house import House, written
 
 from callboard.actors.engine.workflow.nodes import python
 from callboard.actors.engine.workflow.nodes.python import code_in, files_in
-from callboard.actors.engine.workflow.outcome import WorkflowResult
+from callboard.actors.engine.workflow.plan import WorkflowResult
 from callboard.actors.work.tools.files.limits import MIB, Limits
 
 FAILED = "==CODE EXECUTION FAILED=="
