@@ -11,7 +11,7 @@ from graph_checks import check_text
 from callboard.actors.engine.graph.compat import LOKI, STANDARD, Compat
 from callboard.actors.engine.graph.findings import Surroundings, agents_in
 from callboard.actors.engine.graph.validate import failure_text
-from callboard.actors.runs.tool_checks import own_tools
+from callboard.actors.runs.file_checks import own_tools
 from callboard.protocol.problems import Problem, errors_in
 
 AGENTS = Path(__file__).parents[3] / "fixtures" / "agents"
