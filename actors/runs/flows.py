@@ -82,7 +82,7 @@ def _environ(directory: Path) -> dict[str, str]:
 
 def _known(directory: Path, settings: Settings) -> Known:
     from ..engine.workflow.agents.request import known_providers
-    from ..work.models.described import withheld
+    from ..work.models.providers import withheld
 
     tools: dict[str, set[str]] = {}
     called = functions_directory(directory, "function_calling", os.environ)

@@ -25,8 +25,8 @@ from ..engine.graph.decider import GraphResult
 from ..engine.graph.plan import Plan
 from ..engine.graph.run import run_graph
 from ..io.imports import imported
+from ..work.agent.family import renamed
 from ..work.agent.history import History
-from ..work.agent.synonyms import renamed
 from ..work.agent.user import user_tools
 from ..work.record import Record
 from ..work.tools.registry import tools_of_agent

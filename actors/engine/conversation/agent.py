@@ -28,9 +28,9 @@ from ....protocol.messages import Stop
 from ....supervisors import Actor
 from ...io.imports import imported
 from ...work.agent.compaction import PART
+from ...work.agent.family import renamed
 from ...work.agent.history import History
 from ...work.agent.prompt import blocks, filled_in, system_prompt
-from ...work.agent.synonyms import renamed
 from ...work.agent.todo import TodoList, refusing_todo_tools, todo_tools
 from ...work.agent.user import user_tools
 from ...work.record import Record
@@ -203,7 +203,7 @@ class _Agent:
             self._said_about.append(explained(self.cast.recipes))
 
     def _add_synonyms(self) -> None:
-        """Tools by the names that Loki's successor has for them; see `synonyms`."""
+        """Tools by the names that Loki's successor has for them; see `family`."""
         others = renamed(self._tools)
         if self._children is not None:
             from ...work.agent.team_tools import available_tool

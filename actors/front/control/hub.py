@@ -31,7 +31,7 @@ from ....protocol.mcp.status import ServerStatus
 from ....protocol.outcome import Outcome
 from ....protocol.questions import Question
 from ....protocol.requests import RunRequest
-from ...io.unread import UnreadOfAll
+from ...io.outbox import UnreadOfAll
 from ...runs.loading import NO_HOOKS, Hooks
 from .actors import Actors
 from .logs.reading import LoggedEvent

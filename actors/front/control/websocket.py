@@ -24,8 +24,7 @@ from wsproto.connection import ConnectionState
 from ....protocol.control.caller import Caller
 from ....protocol.errors import CallboardError, Denied, NotFound, Saturated, Unauthorized
 from ...io.http.headers import joined
-from ...io.outbox import Gone, Outbox
-from ...io.unread import Unread
+from ...io.outbox import Gone, Outbox, Unread
 from .peer import Method, Peer
 
 if TYPE_CHECKING:

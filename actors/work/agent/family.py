@@ -12,7 +12,7 @@ readers below make one value of it.
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -127,3 +127,21 @@ def whole_number(value: Json) -> int | None:
 def refused(why: str, **more: Any) -> dict[str, Json]:
     """The result of a call that could not do what it was asked for."""
     return {"status": "error", "message": why, **more}
+
+
+OWN_NAMES = {"user__select": "user__ask", "agent__list_running": "agent__list", "rag__query": "knowledge__search"}
+"""Names that Loki's successor has for tools of the families, and ours, so that prompts written for it work.
+
+A tool is always found by them. It is offered to the model by such a name too where the agent's instructions, or a
+node's `tools`, say it: a tool twice in every request is paid for in every request.
+"""
+
+
+def renamed(tools: Iterable[Tool]) -> dict[str, Tool]:
+    """Those of the tools that have another name, by it. Permissions know them by either."""
+    there = {tool.name: tool for tool in tools}
+    return {
+        other: msgspec.structs.replace(there[own], spec=msgspec.structs.replace(there[own].spec, name=other), alias=own)
+        for other, own in OWN_NAMES.items()
+        if own in there
+    }

@@ -17,7 +17,7 @@ from .....supervisors import Backoff
 from .....supervisors import Retry as Policy
 from .....supervisors.policy import is_transient
 from ....work.context import RunContext
-from ....work.models.described import client_of, providers
+from ....work.models.providers import client_of, providers
 
 TEMPERATURE = 0.7
 """DevAll's, where the file says nothing; `temperature: null` leaves it to the provider."""

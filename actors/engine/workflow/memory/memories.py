@@ -26,7 +26,7 @@ from .....protocol.workflow.agents import Blackboard, Embedding, FileStore, Mem0
 from .....protocol.workflow.agents import Store as Described
 from .....protocol.workflow.model import AgentConfig, Graph, HumanConfig, Node
 from .....supervisors import Actor
-from ....work.models.described import client_of
+from ....work.models.providers import client_of
 from ..messages import Message
 from ..plan import WorkflowRun
 from .documents import Documents

@@ -157,17 +157,17 @@ class HttpLink(WebLink):
         self.own = own
         own.started()
         await self._gone.wait()
-        assert self._lost is not None
-        raise self._lost
+        assert self.lost is not None
+        raise self.lost
 
     async def close(self) -> None:
         """Tell the server that the session is over, if there is one, and close everything."""
-        if self._session and self._lost is None:
+        if self._session and self.lost is None:
             with trio.move_on_after(DELETE_WITHIN), suppress(McpError):  # it would find out by itself
                 response = await self._web.send("DELETE", "the end of the session", headers=self._headers(""))
                 await response.aclose()
-        if self._lost is None:
-            self._lost = McpLost(f"the connection to {self._web.who} was closed")
+        if self.lost is None:
+            self.lost = McpLost(f"the connection to {self._web.who} was closed")
         self._web.close()
         self.opened.set()
 
@@ -220,7 +220,7 @@ class HttpLink(WebLink):
         if reading.about is None or version_in(reading.about):
             raise lost
         for _ in range(TRIES):
-            if self._lost is not None or not reading.parser.last_id:
+            if self.lost is not None or not reading.parser.last_id:
                 break
             await trio.sleep(_pause(reading))
             try:

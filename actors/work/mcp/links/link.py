@@ -15,6 +15,7 @@ from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
+from .....protocol.errors import McpError
 from .....protocol.jsonrpc import Notification, Request
 from .....protocol.mcp.model import Progress
 from .....supervisors import Actor
@@ -86,10 +87,8 @@ class Link(Protocol):
     version: str
     """The revision agreed on; "" until it is known. Set by the client."""
 
-    @property
-    def lost(self) -> Exception | None:
-        """Why nothing can be sent any more; None while it can."""
-        ...
+    lost: McpError | None
+    """Why nothing can be sent any more; None while it can."""
 
     async def request(self, outgoing: Outgoing) -> msgspec.Raw:
         """Send it and wait for its result.

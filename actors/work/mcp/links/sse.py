@@ -155,7 +155,7 @@ class SseLink(WebLink):
         if isinstance(waiting.answer, Result):
             return waiting.answer.result
         if waiting.answer is None:
-            raise McpLost(str(self._lost))
+            raise McpLost(str(self.lost))
         raise refused(self._web.server.name, outgoing, waiting.answer.error)
 
     async def _post(self, method: str, body: bytes, outgoing: Outgoing | None = None) -> None:

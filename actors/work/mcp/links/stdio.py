@@ -32,7 +32,7 @@ import outcome
 import trio
 
 from .....protocol import jsonrpc
-from .....protocol.errors import McpError, McpLost, McpUnsent, ProcessError
+from .....protocol.errors import McpError, McpUnsent, ProcessError
 from .....protocol.mcp.config import Server
 from .....supervisors import Actor
 from .....supervisors.process import Process, start_process
@@ -135,7 +135,7 @@ class StdioLink:
         self._server = server
         self._receiver = receiver
         self._on_junk = on_junk
-        self._lost: McpLost | None = None
+        self.lost: McpError | None = None
         self._junk_in_row = 0
         self._outbox: deque[bytes | memoryview] = deque()
         self._queued = 0
@@ -144,10 +144,6 @@ class StdioLink:
         self._more = trio.Event()
         assert process.stdin is not None
         self._stdin = process.stdin
-
-    @property
-    def lost(self) -> Exception | None:
-        return self._lost
 
     # --- what callers do --------------------------------------------------------------------------------------
 
@@ -171,8 +167,8 @@ class StdioLink:
     # --- sending ----------------------------------------------------------------------------------------------
 
     def _send(self, message: bytes) -> None:
-        if self._lost is not None:
-            raise McpUnsent(str(self._lost))
+        if self.lost is not None:
+            raise McpUnsent(str(self.lost))
         data = message + b"\n"
         if self._queued + len(data) > OUTBOX:
             raise McpError(
@@ -207,8 +203,8 @@ class StdioLink:
                         self._outbox[0] = memoryview(first)[sent:]
         await trio.sleep(DEAF_FOR)
         self._lose("closed its input, so it hears nothing any more,", self.process.stderr_tail)
-        assert self._lost is not None
-        raise self._lost
+        assert self.lost is not None
+        raise self.lost
 
     # --- receiving --------------------------------------------------------------------------------------------
 
@@ -218,7 +214,7 @@ class StdioLink:
         stdout = self.process.stdout
         assert stdout is not None
         turn = TURN
-        while self._lost is None and (data := await stdout.receive_soon()):
+        while self.lost is None and (data := await stdout.receive_soon()):
             for line in lines.feed(data):
                 self._take(line)
             if lines.endless:
@@ -228,10 +224,10 @@ class StdioLink:
             if not turn:
                 turn = TURN
                 await trio.lowlevel.checkpoint()
-        if self._lost is None:
+        if self.lost is None:
             await self._tell_end()
-        assert self._lost is not None
-        raise self._lost
+        assert self.lost is not None
+        raise self.lost
 
     def _take(self, line: bytes | TooLong) -> None:
         if isinstance(line, TooLong):
@@ -317,10 +313,10 @@ class StdioLink:
         self._lose(what, process.stderr_tail)
 
     def _lose(self, what: str, words: str) -> None:
-        if self._lost is not None:
+        if self.lost is not None:
             return
         name = self._server.name
-        self._lost = texts.lost(name, what, words)
+        self.lost = texts.lost(name, what, words)
         waiting, self.waiting = self.waiting, {}
         read, now = self._written - self._unread, trio.current_time()
         calls = sum(each.upto <= read and each.outgoing.method == "tools/call" for each in waiting.values())

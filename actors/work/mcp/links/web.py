@@ -252,7 +252,7 @@ class WebLink(ABC):
         self.opened.set()
         self._web = web
         self._receiver = receiver
-        self._lost: McpError | None = None
+        self.lost: McpError | None = None
         self._places = trio.Semaphore(AT_ONCE)
 
     @abstractmethod
@@ -263,19 +263,15 @@ class WebLink(ABC):
     async def _post(self, method: str, body: bytes) -> None:
         """Send one message; raises `McpError` if it can't. `method` is "" for an answer."""
 
-    @property
-    def lost(self) -> Exception | None:
-        return self._lost
-
     def _lose(self, error: McpError) -> None:
-        if self._lost is None:
-            self._lost = error
+        if self.lost is None:
+            self.lost = error
             self._web.close()
             self.opened.set()
 
     def _check(self) -> None:
-        if self._lost is not None:
-            raise McpUnsent(str(self._lost))
+        if self.lost is not None:
+            raise McpUnsent(str(self.lost))
 
     async def request(self, outgoing: Outgoing) -> msgspec.Raw:
         await self.opened.wait()
@@ -287,7 +283,7 @@ class WebLink(ABC):
                 self.notify("notifications/cancelled", {"requestId": outgoing.id, "reason": "no longer needed"})
             raise
         except McpLost as error:
-            why = self._lost or error  # rather than what became of our side of it
+            why = self.lost or error  # rather than what became of our side of it
             raise (McpUnsent(str(why)) if isinstance(error, McpUnsent) else McpLost(f"{why}; {UNKNOWN}")) from error
 
     def notify(self, method: str, params: Mapping[str, Json]) -> None:

@@ -45,27 +45,21 @@ MOST_SAMPLES = 100
 
 
 class Run(Protocol):
-    """What the tools of servers need of a run; see `RunContext`."""
+    """What the tools of servers need of a run; see `RunContext`.
 
-    @property
-    def mcp(self) -> Callable[[], McpServers] | None:
-        """Makes those of `mcp.json` when it is first called; None in a run that has none."""
+    Attributes:
+        mcp: makes the servers of `mcp.json` when it is first called; None in a run that has none.
+        settings: what `config.yaml` says.
+        servers: those that the run brings along.
+        model: the one that the user asked for; "" for none.
+        permissions: which calls may go ahead.
+    """
 
-    @property
-    def settings(self) -> Settings:
-        """What `config.yaml` says."""
-
-    @property
-    def servers(self) -> tuple[Server, ...]:
-        """Those that the run brings along."""
-
-    @property
-    def model(self) -> str:
-        """The model that the user asked for; "" for none."""
-
-    @property
-    def permissions(self) -> Permissions:
-        """Which calls may go ahead."""
+    mcp: Callable[[], McpServers] | None
+    settings: Settings
+    servers: tuple[Server, ...]
+    model: str
+    permissions: Permissions
 
     async def chat(self, me: Actor, request: ChatRequest) -> ChatReply:
         """Ask it, within the run's limits and on its account."""

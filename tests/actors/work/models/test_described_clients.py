@@ -11,10 +11,10 @@ from fake_models import FakeModels, Reply
 from callboard.actors.work.models.anthropic import AnthropicCodec
 from callboard.actors.work.models.catalog import Catalog
 from callboard.actors.work.models.codec import Codec
-from callboard.actors.work.models.described import client_of, withheld
 from callboard.actors.work.models.gateway import Gateway
 from callboard.actors.work.models.ollama import OllamaCodec
 from callboard.actors.work.models.openai import OpenAiCodec
+from callboard.actors.work.models.providers import client_of, withheld
 from callboard.protocol.chat import ChatRequest, UserTurn
 from callboard.protocol.errors import CredentialsError, GraphMistake, ModelError, UpstreamError
 from callboard.protocol.settings import ClientSettings, Settings
