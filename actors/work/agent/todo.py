@@ -116,30 +116,23 @@ class TodoList:
         return {"status": "ok", "message": f"Todo {id} is done; {len(self.incomplete)} left"}
 
 
+_INIT = {"goal": text("What is reached when every item is done.")}
+_DONE = {"id": number("Id of the item, as todo__add returned it.")}
+
+
 @cache
 def todo_tools() -> tuple[Tool, ...]:
     """The `todo__*` tools."""
+    called_off = "Empty the todo list and forget its goal, when the work was called off or changed."
+    begun = "Begin a new todo list with a goal. Drops the items of the list before."
     return (
+        family_tool("todo__init", begun, None, _INIT),
         family_tool(
-            "todo__init",
-            "Begin a new todo list with a goal. Drops the items of the list before.",
-            None,
-            {"goal": text("What is reached when every item is done.")},
+            "todo__add", "Add one item to the todo list; returns its id.", None, {"task": text("What is to be done.")}
         ),
-        family_tool(
-            "todo__add",
-            "Add one item to the todo list; returns its id.",
-            None,
-            {"task": text("What is to be done.")},
-        ),
-        family_tool(
-            "todo__done",
-            "Mark an item of the todo list as done.",
-            None,
-            {"id": number("Id of the item, as todo__add returned it.")},
-        ),
+        family_tool("todo__done", "Mark an item of the todo list as done.", None, _DONE),
         family_tool("todo__list", "Show the goal and all items of the todo list."),
-        family_tool("todo__clear", "Empty the todo list and forget its goal, when the work was called off or changed."),
+        family_tool("todo__clear", called_off),
     )
 
 

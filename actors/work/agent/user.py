@@ -7,7 +7,6 @@ nobody does, the model is told so, and to go by its own judgment: no agent fails
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from functools import partial
 
 from ....protocol.errors import NobodyToAsk, Saturated, ToolFailed
@@ -15,9 +14,24 @@ from ....protocol.questions import Answer, Question, QuestionKind
 from ....supervisors import Actor
 from ....supervisors.escalation import QuestionTimeout
 from ..tools.tool import Arguments, Json, Tool
-from .family import family_tool, read_texts, text, texts
+from .family import Schema, family_tool, read_texts, text, texts
 
 FALLBACK = "Make your best judgment and proceed"
+
+_BOXES = "Ask the user to choose any number of options."
+_SEVERAL = "Ask the user to choose one of several options. The answer may also be a text of the user's own."
+_TOOLS: tuple[tuple[str, QuestionKind, str, dict[str, Schema]], ...] = (
+    ("ask", "choice", _SEVERAL, {"options": texts("What may be chosen, two or more.")}),
+    ("confirm", "confirm", "Ask the user a question of yes or no.", {}),
+    ("input", "text", "Ask the user for a text.", {}),
+    (
+        "checkbox",
+        "checkbox",
+        "Ask the user to choose any number of options.",
+        {"options": texts("What may be chosen.")},
+    ),
+)
+"""Names, kinds of questions, descriptions, and what else is given."""
 
 
 async def _ask(kind: QuestionKind, timeout: float | None, me: Actor, arguments: Arguments) -> Json:
@@ -45,33 +59,10 @@ def user_tools(*, timeout: float | None) -> list[Tool]:
         timeout: seconds a question waits for its answer; None for as long as it takes.
     """
 
-    def asks(kind: QuestionKind) -> Callable[[Actor, Arguments], Awaitable[Json]]:
-        return partial(_ask, kind, timeout)
-
     question = text("The question, as the user reads it.")
     return [
-        family_tool(
-            "user__ask",
-            "Ask the user to choose one of several options. The answer may also be a text of the user's own.",
-            asks("choice"),
-            {"question": question, "options": texts("What may be chosen, two or more.")},
-            waits=True,
-        ),
-        family_tool(
-            "user__confirm",
-            "Ask the user a question of yes or no.",
-            asks("confirm"),
-            {"question": question},
-            waits=True,
-        ),
-        family_tool("user__input", "Ask the user for a text.", asks("text"), {"question": question}, waits=True),
-        family_tool(
-            "user__checkbox",
-            "Ask the user to choose any number of options.",
-            asks("checkbox"),
-            {"question": question, "options": texts("What may be chosen.")},
-            waits=True,
-        ),
+        family_tool(f"user__{name}", about, partial(_ask, kind, timeout), {"question": question, **more}, waits=True)
+        for name, kind, about, more in _TOOLS
     ]
 
 

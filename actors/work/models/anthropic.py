@@ -17,7 +17,7 @@ import msgspec
 
 from ....protocol import chat
 from ....protocol.errors import ModelError, UpstreamError
-from .codec import EARLIER, NOTHING, Outgoing, ReplyBuilder, StreamReader, base64_of, file_as_text, given, read
+from .codec import EARLIER, NOTHING, Outgoing, ReplyBuilder, StreamReader, base64_of, blocks, file_as_text, given, read
 
 Json = Any
 
@@ -145,7 +145,7 @@ def _messages(turns: tuple[chat.Turn, ...]) -> Iterator[Json]:
             yield {"role": "user", "content": results}
             results = []
         if isinstance(turn, chat.UserTurn):
-            yield {"role": "user", "content": _content(turn.content) or NOTHING}
+            yield {"role": "user", "content": blocks(turn.content, _part) or NOTHING}
         else:
             yield {"role": "assistant", "content": list(_blocks(turn))}
     if results:
@@ -164,14 +164,8 @@ def _input(call: chat.ToolCall) -> Json:
 
 
 def _result(turn: chat.ToolTurn) -> Json:
-    result = {"type": "tool_result", "tool_use_id": turn.call, "content": _content(turn.content)}
+    result = {"type": "tool_result", "tool_use_id": turn.call, "content": blocks(turn.content, _part)}
     return {**result, "is_error": True} if turn.error else result
-
-
-def _content(content: chat.Content) -> Json:
-    if isinstance(content, str):
-        return content
-    return [_part(part) for part in chat.parts_of(content)]
 
 
 def _part(part: chat.TextPart | chat.ImagePart | chat.FilePart) -> Json:

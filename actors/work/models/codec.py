@@ -107,12 +107,11 @@ class ReplyBuilder:
         )
 
 
-class _CallInPieces:
-    def __init__(self) -> None:
-        self.id = ""
-        self.name = ""
-        self.signature = ""
-        self.arguments: list[str] = []
+class _CallInPieces(msgspec.Struct):
+    id: str = ""
+    name: str = ""
+    signature: str = ""
+    arguments: list[str] = []
 
 
 class StreamReader:
@@ -188,6 +187,11 @@ def without_files(content: chat.Content) -> chat.Content:
     if isinstance(content, str):
         return content
     return tuple(chat.TextPart(f"[{name_of(part)}]") if isinstance(part, chat.FilePart) else part for part in content)
+
+
+def blocks(content: chat.Content, block: Callable[[chat.Part], Json]) -> Json:
+    """The content of a turn where a text is a text, and parts are a list of blocks."""
+    return content if isinstance(content, str) else [block(part) for part in content]
 
 
 def name_of(part: chat.ImagePart | chat.FilePart) -> str:

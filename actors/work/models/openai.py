@@ -101,7 +101,7 @@ def _messages(turns: Sequence[chat.Turn]) -> Iterator[Json]:
 def _message(turn: chat.Turn) -> Json:
     match turn:
         case chat.UserTurn():
-            return {"role": "user", "content": _content(turn.content)}
+            return {"role": "user", "content": codec.blocks(turn.content, _part)}
         case chat.AssistantTurn():
             message: dict[str, Json] = {"role": "assistant", "content": turn.text or None}
             if turn.tool_calls:
@@ -119,12 +119,6 @@ def _message(turn: chat.Turn) -> Json:
             return message
         case chat.ToolTurn():
             return {"role": "tool", "tool_call_id": turn.call, "content": codec.result_apart(turn)[0]}
-
-
-def _content(content: chat.Content) -> Json:
-    if isinstance(content, str):
-        return content
-    return [_part(part) for part in content]
 
 
 def _part(part: chat.TextPart | chat.ImagePart | chat.FilePart) -> Json:
