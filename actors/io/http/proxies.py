@@ -41,12 +41,10 @@ class Proxies:
         if self._fixed:
             return None if self._fixed == NONE else _url(self._fixed)
         chosen = self._https if scheme == "https" else self._http
-        if not chosen or _is_loopback(host) or self._excepted(host.lower(), port):
+        excepted = any(_matches(pattern, host.lower(), port) for pattern in self._exceptions)
+        if not chosen or excepted or _is_loopback(host):
             return None
         return _url(chosen)
-
-    def _excepted(self, host: str, port: int) -> bool:
-        return any(_matches(pattern, host, port) for pattern in self._exceptions)
 
 
 def _variable(environ: Mapping[str, str], name: str) -> str:

@@ -156,11 +156,8 @@ def _blocks(turn: chat.AssistantTurn) -> Iterator[Json]:
     if turn.text:
         yield {"type": "text", "text": turn.text}
     for call in turn.tool_calls:
-        yield {"type": "tool_use", "id": call.id, "name": call.name, "input": _input(call)}
-
-
-def _input(call: chat.ToolCall) -> Json:
-    return {"malformed": call.malformed} if call.malformed else call.arguments
+        given_to = {"malformed": call.malformed} if call.malformed else call.arguments
+        yield {"type": "tool_use", "id": call.id, "name": call.name, "input": given_to}
 
 
 def _result(turn: chat.ToolTurn) -> Json:

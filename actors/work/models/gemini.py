@@ -126,13 +126,10 @@ def _contents(turns: Sequence[chat.Turn]) -> Iterator[Json]:
             continue
         for turn in together:
             if isinstance(turn, chat.UserTurn):
-                yield {"role": "user", "parts": _parts(turn.content) or [{"text": codec.NOTHING}]}
+                parts = [_part(part) for part in chat.parts_of(turn.content)]
+                yield {"role": "user", "parts": parts or [{"text": codec.NOTHING}]}
             elif isinstance(turn, chat.AssistantTurn):
                 yield {"role": "model", "parts": list(_said_before(turn)) or [{"text": ""}]}
-
-
-def _parts(content: chat.Content) -> list[Json]:
-    return [_part(part) for part in chat.parts_of(content)]
 
 
 def _part(part: chat.TextPart | chat.ImagePart | chat.FilePart) -> Json:

@@ -27,6 +27,7 @@ POSITIONS = 512
 
 _ALIGNMENT = 32
 _BLOCK = 32
+_SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 _U32, _I32, _F32, _BOOL, _STRING, _ARRAY = 4, 5, 6, 7, 8, 9
 """GGUF's types of metadata."""
@@ -145,17 +146,13 @@ def _metadata(words: list[str], width: int, inner: int) -> Iterator[bytes]:
     yield entry("tokenizer.ggml.token_type_count", _U32, struct.pack("<I", 2))
     tokens = b"".join(_text(_begun(word)) for word in words)
     yield entry("tokenizer.ggml.tokens", _ARRAY, struct.pack("<IQ", _STRING, len(words)) + tokens)
-    kinds = [3 if _is_special(word) else 1 for word in words]
+    kinds = [3 if word in _SPECIAL else 1 for word in words]
     packed = struct.pack(f"<IQ{len(words)}i", _I32, len(words), *kinds)
     yield entry("tokenizer.ggml.token_type", _ARRAY, packed)
     roles = {"bos": "[CLS]", "cls": "[CLS]", "eos": "[SEP]", "seperator": "[SEP]"}  # GGUF's spelling
     roles |= {"padding": "[PAD]", "unknown": "[UNK]", "mask": "[MASK]"}
     for role, word in roles.items():
         yield entry(f"tokenizer.ggml.{role}_token_id", _U32, struct.pack("<I", words.index(word)))
-
-
-def _is_special(word: str) -> bool:
-    return word in ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 
 def _begun(word: str) -> str:

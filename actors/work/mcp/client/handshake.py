@@ -52,7 +52,7 @@ class Abilities(msgspec.Struct, frozen=True, kw_only=True):
         return able
 
 
-class Agreed(msgspec.Struct, frozen=True, kw_only=True):
+class Agreed(msgspec.Struct, frozen=True):
     """What a server says of itself, in either era."""
 
     version: str
@@ -141,12 +141,7 @@ class Handshake:
         if model.MODERN not in found.supported_versions:
             self._choose(found.supported_versions)
             raise McpError(f"MCP server '{self._name}' speaks {', '.join(found.supported_versions)}")
-        return Agreed(
-            version=model.MODERN,
-            server=_introduced(found.meta),
-            capabilities=found.capabilities,
-            instructions=found.instructions,
-        )
+        return Agreed(model.MODERN, _introduced(found.meta), found.capabilities, found.instructions)
 
     def _choose(self, supported: tuple[str, ...]) -> None:
         """Offer the newest of these that we know."""
@@ -165,12 +160,7 @@ class Handshake:
         found = self._read(raw, model.Initialized)
         if found.protocol_version not in model.HANDSHAKE:
             self._choose((found.protocol_version,))
-        return Agreed(
-            version=found.protocol_version,
-            server=found.server_info,
-            capabilities=found.capabilities,
-            instructions=found.instructions,
-        )
+        return Agreed(found.protocol_version, found.server_info, found.capabilities, found.instructions)
 
     def _read(self, raw: msgspec.Raw, type: type[T]) -> T:
         try:

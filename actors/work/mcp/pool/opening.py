@@ -169,7 +169,7 @@ class Opening:
                 remembered="" if known is None else known.version,
             ) as client:
                 live.client = client
-                client.on_exchange = self._exchanged
+                client.on_exchange = lambda method, took: self.operations.setdefault(method, Tally()).add(took)
                 await self._learn(live)
                 live.open = True
                 live.learned.set()
@@ -197,9 +197,6 @@ class Opening:
         live = self.live[key] = Live(me, key, self.record(key.digest))
         me.ref.on_end(lambda _: self.live.__delitem__(key))
         self._tell(live, events.McpServerStarting(server=key.server.name, wait=wait))
-
-    def _exchanged(self, method: str, seconds: float) -> None:
-        self.operations.setdefault(method, Tally()).add(seconds)
 
     def _ended(self, live: Live) -> None:
         """It is about to be closed, or was lost."""

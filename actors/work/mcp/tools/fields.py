@@ -97,7 +97,8 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
             Unfit: it means nothing here.
         """
         if self.kind == "some of":
-            value = self._chosen(given if isinstance(given, list) else [part.strip() for part in given.split(",")])
+            parts = given if isinstance(given, list) else [part.strip() for part in given.split(",")]
+            value = list(dict.fromkeys(self._option(text) for text in parts if text))
             if not value and not self.required:
                 return None
         else:
@@ -105,7 +106,8 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
             if not text and not self.required:
                 return None
             value = self._read(text)
-        wrong = errors_by(validator(json.dumps(self._plain_schema())), value)
+        bounds = {key: self.schema[key] for key in _BOUNDS if _is_number(self.schema.get(key))}
+        wrong = errors_by(validator(json.dumps(bounds)), value)
         if wrong:
             raise Unfit(wrong[0].removeprefix("$: "))
         return value
@@ -131,9 +133,6 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
             raise Unfit(f"{shortened(text, 40)!r} is not {_FORMATS[form]}")
         return text
 
-    def _chosen(self, given: list[str]) -> list[str]:
-        return list(dict.fromkeys(self._option(text) for text in given if text))
-
     def _option(self, text: str) -> str:
         if text in self.options:
             return self.options[text]
@@ -141,9 +140,6 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
             if text.casefold() in (shown.casefold(), meant.casefold()):
                 return meant
         raise Unfit(f"{shortened(text, 40)!r} is not among the options")
-
-    def _plain_schema(self) -> dict[str, Json]:
-        return {key: self.schema[key] for key in _BOUNDS if _is_number(self.schema.get(key))}
 
 
 _BOUNDS = {

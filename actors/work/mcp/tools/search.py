@@ -29,7 +29,8 @@ def search(query: str, server: str, tools: Sequence[Tool], most: int) -> list[To
     if not wanted:
         return list(tools[:most])
     longest = min(_LONGEST, _ALL // max(1, len(tools)))
-    documents = [Counter(_document(server, tool, longest)) for tool in tools]
+    texts = (f"server:{server} {tool.name} {tool.title or ''} {tool.description or ''}" for tool in tools)
+    documents = [Counter(words(text[:longest])) for text in texts]
     scores = _scores(wanted, documents)
     found = sorted((i for i, score in enumerate(scores) if score > 0), key=lambda i: -scores[i])
     return [tools[i] for i in found[:most]]
@@ -43,10 +44,6 @@ def words(text: str) -> list[str]:
 
 def _singular(word: str) -> str:
     return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word
-
-
-def _document(server: str, tool: Tool, longest: int) -> list[str]:
-    return words(f"server:{server} {tool.name} {tool.title or ''} {tool.description or ''}"[:longest])
 
 
 def _scores(wanted: set[str], documents: list[Counter[str]]) -> list[float]:
