@@ -16,7 +16,7 @@ HELD = [
     ROOT / "actors" / path
     for path in (
         *("engine/conversation/team.py", "engine/conversation/rounds.py", "work/letters.py", "work/record.py"),
-        *("work/agent/tasks.py", "work/agent/escalations.py", "work/agent/compaction.py"),
+        *("work/agent/tasks.py", "work/agent/escalations.py", "work/agent/history.py"),
         *("engine/graph/leave.py", "engine/graph/failures.py", "engine/graph/reducers.py"),
         *(f"engine/workflow/machine/{name}.py" for name in ("machine", "structure", "loops")),
     )

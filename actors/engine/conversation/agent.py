@@ -27,9 +27,8 @@ from ....protocol.events import AgentFinished, AgentStarted
 from ....protocol.messages import Stop
 from ....supervisors import Actor
 from ...io.imports import imported
-from ...work.agent.compaction import PART
 from ...work.agent.family import renamed
-from ...work.agent.history import History
+from ...work.agent.history import PART, History
 from ...work.agent.prompt import blocks, filled_in, system_prompt
 from ...work.agent.todo import TodoList, refusing_todo_tools, todo_tools
 from ...work.agent.user import user_tools

@@ -28,7 +28,7 @@ from ....protocol.errors import TurnsReached
 from ....protocol.events import AgentContinued, AgentTold, HistoryCompacted, Warned
 from ....protocol.failure import Failure
 from ....protocol.kernel.messages import Message
-from ...work.agent.compaction import Compaction
+from ...work.agent.history import Compaction
 from ...work.agent.todo import TodoList
 from ...work.letters import Inbox
 from ...work.record import Record

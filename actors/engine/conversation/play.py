@@ -19,7 +19,7 @@ from ....protocol.effects import CallModel, CallTool, LookAround, Summarize, Wor
 from ....supervisors import Actor, Retry
 from ...io.imports import imported
 from ...io.json_schema import LIBRARY
-from ...work.agent.compaction import summary_request
+from ...work.agent.history import summary_request
 from ...work.agent.todo import TodoList
 from ...work.record import Record
 from ...work.tools.calls import Player
