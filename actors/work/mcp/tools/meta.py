@@ -3,11 +3,21 @@
 
 Names, arguments and results are Loki's. The server is asked for its tools when the first of the three is called, not
 before. What `mcp_invoke_*` may do is decided as if the tool it names were called by itself (`direct`).
+
+Tools are found by words: BM25 over what a server says of each of them. A tool's document is its name, title and
+description, and `server:<name>`. Words are taken apart as programmers put them together (`readFile`, `read_file`), and
+compared without case and without the `s` of a plural. Tools that share no word with the query are not found; a query
+without any word finds all, in the server's order.
+
+Source: Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond" (2009).
 """
 
 from __future__ import annotations
 
-from collections.abc import Container
+import math
+import re
+from collections import Counter
+from collections.abc import Container, Sequence
 from typing import Literal
 
 import msgspec
@@ -19,7 +29,6 @@ from .....supervisors import Actor
 from ...tools.tool import Arguments, Json, Run, Tool, ToolSpec, shortened
 from .direct import direct_tool, without_bytes
 from .names import marked, meta_name, offered_name, other_name
-from .search import search
 from .view import UNREACHABLE, View
 
 FOUND, MOST_FOUND = 8, 20
@@ -27,6 +36,12 @@ FOUND, MOST_FOUND = 8, 20
 
 _FAILED = {"search": "MCP search failed", "describe": "MCP describe failed", "invoke": "MCP tool invocation failed"}
 _LONGEST_DESCRIPTION = 1_000
+
+_K1, _B = 1.5, 0.75
+_WORD = re.compile(r"[^\W_]+")
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_SEARCHED, _ALL = 10_000, 2_000_000
+"""Characters of a description, or of a query, that are looked at; and of all descriptions together."""
 
 _TOOL = {"type": "string", "description": "Name of the tool, as the search tells it."}
 _GIVEN = {"anyOf": [{"type": "object"}, {"type": "string"}], "default": {}, "description": "As described."}
@@ -131,3 +146,43 @@ def _object(value: Json) -> Arguments:
     if not isinstance(value, dict):
         raise ToolFailed(f"{_FAILED['invoke']}: 'arguments' has to be a JSON object")
     return value
+
+
+# --- finding tools ------------------------------------------------------------------------------------------------
+
+
+def search(query: str, server: str, tools: Sequence[ServerTool], most: int) -> list[ServerTool]:
+    """The tools that fit best, the best first, `most` of them at most."""
+    wanted = set(words(query))
+    if not wanted:
+        return list(tools[:most])
+    longest = min(_SEARCHED, _ALL // max(1, len(tools)))
+    texts = (f"server:{server} {tool.name} {tool.title or ''} {tool.description or ''}" for tool in tools)
+    documents = [Counter(words(text[:longest])) for text in texts]
+    scores = _scores(wanted, documents)
+    found = sorted((i for i, score in enumerate(scores) if score > 0), key=lambda i: -scores[i])
+    return [tools[i] for i in found[:most]]
+
+
+def words(text: str) -> list[str]:
+    """The words of a text, as they are compared."""
+    parts = _WORD.findall(_HUMP.sub(" ", text[:_SEARCHED]))
+    return [_singular(part.casefold()) for part in parts]
+
+
+def _singular(word: str) -> str:
+    return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word
+
+
+def _scores(wanted: set[str], documents: list[Counter[str]]) -> list[float]:
+    count = len(documents)
+    lengths = [document.total() for document in documents]
+    mean = sum(lengths) / count if count else 1.0
+    scores = [0.0] * count
+    for word in wanted:
+        holders = [i for i, document in enumerate(documents) if word in document]
+        rarity = math.log(1 + (count - len(holders) + 0.5) / (len(holders) + 0.5))
+        for i in holders:
+            often = documents[i][word]
+            scores[i] += rarity * often * (_K1 + 1) / (often + _K1 * (1 - _B + _B * lengths[i] / mean))
+    return scores

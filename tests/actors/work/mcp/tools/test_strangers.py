@@ -22,8 +22,7 @@ from callboard.actors.work.mcp.links.link import Caller
 from callboard.actors.work.mcp.pool.leases import ROOM_WITHIN
 from callboard.actors.work.mcp.tools import view as module
 from callboard.actors.work.mcp.tools.direct import direct_tool
-from callboard.actors.work.mcp.tools.meta import meta_tools
-from callboard.actors.work.mcp.tools.search import search
+from callboard.actors.work.mcp.tools.meta import meta_tools, search
 from callboard.actors.work.mcp.tools.view import CallHost, View
 from callboard.actors.work.mcp.tools.view import Talk as Conversation
 from callboard.actors.work.tools.checking import Checks

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callboard.actors.work.mcp.tools.direct import error_of, text_of_result, without_bytes
-from callboard.actors.work.mcp.tools.search import search, words
+from callboard.actors.work.mcp.tools.meta import search, words
 from callboard.protocol.mcp.model import Tool
 
 TOOLS = [
