@@ -56,6 +56,7 @@ class Lines:
         drops: lines that find no room, or that the sink can't write, are left out. Else the first of them is the last.
 
     Attributes:
+        behind: bytes that were taken and are not written yet.
         dropped: lines that found no room since the last one that was written.
         lost: lines that the sink could not write.
         error: why nothing more can be written, or None.
@@ -73,13 +74,8 @@ class Lines:
         self._name = f"callboard {name}"
         self._queue: SimpleQueue[bytes | None] = SimpleQueue()
         self._counting = threading.Lock()
-        self._behind = 0
+        self.behind = 0
         self._thread: threading.Thread | None = None
-
-    @property
-    def behind(self) -> int:
-        """Bytes that were taken and are not written yet."""
-        return self._behind
 
     def put(self, line: str) -> None:
         """Have a line written; never waits, never raises."""
@@ -87,8 +83,8 @@ class Lines:
             return
         data = _encoded(line)
         with self._counting:  # threads log, too
-            room = self._behind + len(data) <= self._most
-            self._behind += len(data) if room else 0
+            room = self.behind + len(data) <= self._most
+            self.behind += len(data) if room else 0
             self.dropped += self._drops and not room
             if self._thread is None:
                 self._thread = threading.Thread(target=self._write, name=self._name, daemon=True)
@@ -118,7 +114,7 @@ class Lines:
                 self._out(b'{"level":"warning","message":"%d lines before this one were dropped"}' % dropped)
             self._out(data)
             with self._counting:
-                self._behind -= len(data)
+                self.behind -= len(data)
             if self.error is not None:
                 break
         with contextlib.suppress(Exception):

@@ -61,7 +61,7 @@ class Peer:
         send: where frames go that belong to no request which came with a way back of its own.
 
     Attributes:
-        me: as given.
+        me, send: as given.
         cancelling: the notification that takes a request back, in both directions.
         most: requests of the other side that are answered at the same time.
         batches: whether several messages may come in one frame.
@@ -73,7 +73,7 @@ class Peer:
 
     def __init__(self, me: Actor, send: Send) -> None:
         self.me = me
-        self._send = send
+        self.send = send
         self._under_way: dict[jsonrpc.Id, Ref[Never, None]] = {}
         self._asked: dict[jsonrpc.Id, _Asked] = {}
         self._count = 0
@@ -125,7 +125,7 @@ class Peer:
 
     async def taken_back(self, id: jsonrpc.Id) -> None:
         """The other side has cancelled its request."""
-        await self._send(jsonrpc.encode_failure(id, REQUEST_CANCELLED, "the request was cancelled"))
+        await self.send(jsonrpc.encode_failure(id, REQUEST_CANCELLED, "the request was cancelled"))
 
     # --- what comes ---------------------------------------------------------------------------------------
 
@@ -146,7 +146,7 @@ class Peer:
             why = "a batch is not taken; send one object per frame" if batch and not self.batches else str(error)
             await self._not_understood(frame, why)
         except msgspec.DecodeError as error:
-            await self._send(jsonrpc.encode_failure(None, jsonrpc.PARSE_ERROR, f"this is no JSON: {error}"))
+            await self.send(jsonrpc.encode_failure(None, jsonrpc.PARSE_ERROR, f"this is no JSON: {error}"))
         except jsonrpc.UNREADABLE as error:
             await self._not_understood(frame, str(error))
         else:
@@ -165,7 +165,7 @@ class Peer:
             The actor that answers the request; None for what is over already.
         """
         if isinstance(message, jsonrpc.Request):
-            return await self._requested(message, send or self._send)
+            return await self._requested(message, send or self.send)
         if isinstance(message, jsonrpc.Notification):
             await self._notified(message)
         else:
@@ -181,7 +181,7 @@ class Peer:
             return
         if isinstance(id, str) and len(id) > LONGEST_ID:
             id = None
-        await self._send(jsonrpc.encode_failure(id, jsonrpc.INVALID_REQUEST, f"this is no JSON-RPC message: {why}"))
+        await self.send(jsonrpc.encode_failure(id, jsonrpc.INVALID_REQUEST, f"this is no JSON-RPC message: {why}"))
 
     async def _requested(self, request: jsonrpc.Request, send: Send) -> Ref[Never, None] | None:
         try:
@@ -266,11 +266,7 @@ class Peer:
         Raises:
             Gone: it is not there any more.
         """
-        await self._send(jsonrpc.encode_notification(method, params))
-
-    async def send(self, frame: bytes) -> None:
-        """Send a frame as it is."""
-        await self._send(frame)
+        await self.send(jsonrpc.encode_notification(method, params))
 
     async def request(self, method: str, params: jsonrpc.Json, send: Send | None = None) -> jsonrpc.Json:
         """Call a method of the other side; its result. When cancelled, it notifies the other side.
@@ -286,7 +282,7 @@ class Peer:
         self._count += 1
         id = f"c{self._count}"
         asked = self._asked[id] = _Asked()
-        send = send or self._send
+        send = send or self.send
         try:
             await send(jsonrpc.encode_request(id, method, params))
             await asked.settled.wait()

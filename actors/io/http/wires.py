@@ -62,34 +62,29 @@ class PlainWire:
 class TlsWire:
     """TLS on a TCP socket, or on another TLS wire (a tunnel through an https proxy)."""
 
-    __slots__ = ("_socket", "_stream")
+    __slots__ = ("socket", "stream")
 
     def __init__(self, stream: trio.SSLStream[trio.abc.Stream], sock: socket.socket) -> None:
-        self._stream = stream
-        self._socket = sock
+        self.stream = stream
+        self.socket = sock
 
     async def send(self, data: bytes) -> None:
         """Send all of `data`."""
-        await self._stream.send_all(data)
+        await self.stream.send_all(data)
 
     async def receive(self) -> bytes:
         """Some bytes, or none at the end."""
-        return bytes(await self._stream.receive_some(RECEIVE))
+        return bytes(await self.stream.receive_some(RECEIVE))
 
     def is_stale(self) -> bool:
         """Looks without waiting and without taking anything."""
-        return _has_news(self._socket)
+        return _has_news(self.socket)
 
     def close(self) -> None:
         """Close at once, without a farewell: HTTP frames its bodies itself."""
-        if self._socket.fileno() >= 0:
-            trio.lowlevel.notify_closing(self._socket)
-            self._socket.close()
-
-    @property
-    def stream(self) -> trio.abc.Stream:
-        """For TLS inside of this."""
-        return self._stream
+        if self.socket.fileno() >= 0:
+            trio.lowlevel.notify_closing(self.socket)
+            self.socket.close()
 
 
 Wire: TypeAlias = PlainWire | TlsWire
@@ -140,9 +135,11 @@ async def encrypt(wire: Wire, context: ssl.SSLContext, host: str) -> TlsWire:
         sock = wire.socket
         below = trio.SocketStream(trio.socket.from_stdlib_socket(sock))
     else:
-        sock = wire._socket  # noqa: SLF001  (of this class)
+        sock = wire.socket
         below = wire.stream
-    stream = trio.SSLStream(below, context, server_hostname=host, https_compatible=True)
+    stream: trio.SSLStream[trio.abc.Stream] = trio.SSLStream(
+        below, context, server_hostname=host, https_compatible=True
+    )
     await stream.do_handshake()
     return TlsWire(stream, sock)
 

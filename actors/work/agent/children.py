@@ -251,11 +251,10 @@ class Children:
         if question.timeout is None:
             with contextlib.suppress(ShuttingDown):
                 self._me.spawn(self._expire, question.id, name="expiry", link=False)
-        self._me.root.questions.when_closed(question.id, partial(self._closed, id))
+        self._me.root.questions.when_closed(
+            question.id, lambda by: self.tell(EscalationClosed(id=id, answered=by == self._me.path))
+        )
         return NOTED
-
-    def _closed(self, id: str, by: str) -> None:
-        self.tell(EscalationClosed(id=id, answered=by == self._me.path))
 
     async def _expire(self, me: Actor, id: str) -> None:
         await trio.sleep(self._agent.escalation_timeout)

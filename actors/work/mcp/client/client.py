@@ -64,6 +64,7 @@ class McpClient:
         server: who the server says it is. version: the revision it speaks; modern: of which era that is.
         capabilities: what it says it can. instructions: how it says it is to be used.
         pid: of its process, if it is one of ours.
+        pending: requests under way.
         dropped: notifications about requests that are over.
         on_exchange: told a request's method and how many seconds it took, whatever came of it.
     """
@@ -103,7 +104,7 @@ class McpClient:
         self._questions = Questions(server.name, me, abilities, host)
         self._listening = Listening(self, me, on_change)
         self._count = 0
-        self._taken = 0
+        self.pending = 0
         self._line = trio.lowlevel.ParkingLot()
 
     # --- what it is -------------------------------------------------------------------------------------------
@@ -117,11 +118,6 @@ class McpClient:
     def modern(self) -> bool:
         """Whether that is one without a handshake."""
         return self.link.modern
-
-    @property
-    def pending(self) -> int:
-        """Requests under way."""
-        return self._taken
 
     async def shake_hands(self, remembered: str) -> None:
         """Agree on a revision; `connect` has this done.
@@ -293,8 +289,8 @@ class McpClient:
         caller: Caller | None,
         headers: Mapping[str, str] = MappingProxyType({}),
     ) -> msgspec.Raw:
-        if self._taken < MAX_PENDING:
-            self._taken += 1
+        if self.pending < MAX_PENDING:
+            self.pending += 1
         else:
             await self._line.park()  # the call that ends leaves us its place
         id = self.next_id()
@@ -317,7 +313,7 @@ class McpClient:
             if self._line:
                 self._line.unpark()
             else:
-                self._taken -= 1
+                self.pending -= 1
 
     async def listen(self, wanted: Mapping[str, Json]) -> None:
         """Keep a subscription of the modern era open until the server ends it. Takes no place in the line."""

@@ -85,6 +85,7 @@ class Reading:
     Attributes:
         about: the request that it answers; None for a stream that answers none.
         events: how many there were.
+        answer: once it has come.
     """
 
     def __init__(self, web: Web, receiver: Receiver, about: Outgoing | None) -> None:
@@ -94,12 +95,7 @@ class Reading:
         self.parser = SseParser(web.server.max_message_bytes)
         self._web = web
         self._receiver = receiver
-        self._answer: Result | Failure | None = None
-
-    @property
-    def answered(self) -> bool:
-        """Whether the answer has come."""
-        return self._answer is not None
+        self.answer: Result | Failure | None = None
 
     def result(self) -> msgspec.Raw:
         """The answer.
@@ -107,12 +103,12 @@ class Reading:
         Raises:
             McpError: it is a refusal, or there is none.
         """
-        if isinstance(self._answer, Result):
-            return self._answer.result
-        if self._answer is None:
+        if isinstance(self.answer, Result):
+            return self.answer.result
+        if self.answer is None:
             raise McpError(f"{self._web.who} answered {self.what} with messages that hold no answer to it")
         assert self.about is not None, "only a request is answered"
-        raise refused(self._web.server.name, self.about, self._answer.error)
+        raise refused(self._web.server.name, self.about, self.answer.error)
 
     def begin_again(self) -> None:
         """The next bytes are of another response that goes on where this one broke."""
@@ -125,7 +121,7 @@ class Reading:
             self.events += 1
             if event.kind == "message" and event.data:
                 self.take_messages(event.data.encode())
-                if self.answered:
+                if self.answer is not None:
                     return True
         return False
 
@@ -139,8 +135,8 @@ class Reading:
             self._receiver.on_notification(message, self.about)
         elif isinstance(message, Request):
             self._receiver.on_request(message, self.about)
-        elif self.about is not None and self._answer is None and _answers(message, self.about):
-            self._answer = message
+        elif self.about is not None and self.answer is None and _answers(message, self.about):
+            self.answer = message
 
 
 class HttpLink(WebLink):
@@ -211,7 +207,7 @@ class HttpLink(WebLink):
             except McpLost as error:
                 lost = error
             finally:
-                if not reading.answered:
+                if reading.answer is None:
                     await response.aclose()
             response = await self._taken_up(reading, lost)
 

@@ -47,7 +47,7 @@ LEARNED_WITHIN = 2.0
 
 @final
 class Scope:
-    """See the module. Made by `McpServers`."""
+    """See the module. Made by `McpServers`. `kept` is what it has leased between calls, too."""
 
     def __init__(
         self, servers: McpServers, run: str, agent: str, conversation: str = "", outer: Scope | None = None
@@ -60,7 +60,7 @@ class Scope:
         self._conversation = f"{run} {conversation or agent} {next(servers.numbers)}"
         self._inner: set[Scope] = set()
         self._guests: dict[str, Key] = {}
-        self._kept: dict[Key, Lease[Key, Live]] = {}
+        self.kept: dict[Key, Lease[Key, Live]] = {}
         self._closed = False
 
     def __enter__(self) -> Scope:
@@ -192,16 +192,12 @@ class Scope:
         self._keep(lease)
         return live
 
-    def keeps(self, key: Key) -> bool:
-        """Whether it has this one leased, between calls too."""
-        return key in self._kept
-
     def give_back(self, keys: set[Key] | None) -> None:
         """Return the leases that are only kept, of these keys or all; also those of the conversations."""
         for scope in self._inner:
             scope.give_back(keys)
-        for key in [key for key in self._kept if keys is None or key in keys]:
-            self._kept.pop(key).release()
+        for key in [key for key in self.kept if keys is None or key in keys]:
+            self.kept.pop(key).release()
 
     async def _lease(self, server: str, me: Actor) -> tuple[Lease[Key, Live], Live]:
         key = self._key(server)
@@ -216,10 +212,10 @@ class Scope:
         if home is None or home._closed or lease.stale:  # noqa: SLF001 - the same class
             lease.release()
         else:
-            kept = home._kept.setdefault(lease.key, lease)  # noqa: SLF001 - the same class
+            kept = home.kept.setdefault(lease.key, lease)
             if kept is not lease:
                 if kept.stale:
-                    home._kept[lease.key] = lease  # noqa: SLF001 - the same class
+                    home.kept[lease.key] = lease
                     kept.release()
                 else:
                     lease.release()

@@ -64,6 +64,7 @@ class McpServers:
         leases: what servers are leased by.
         agents, runs: all scopes: who keeps which server between calls; whole runs by their ids.
         numbers: another one each time.
+        operations: how long requests to servers took, by method.
     """
 
     def __init__(
@@ -104,6 +105,7 @@ class McpServers:
             on_first=self._may_be_asked,
             make_room=self._make_room,
         )
+        self.operations = self._opening.operations
         self.agents: set[Scope] = set()
         self.runs: dict[str, Scope] = {}
         self.numbers = count()
@@ -181,7 +183,7 @@ class McpServers:
         running = {live.key for live in self._opening.live.values() if live.open and live.key.digest in digests}
         known = {*self.config.names, *self.config.broken}
         again = {
-            each: [scope for scope in self.agents if scope.keeps(key)]
+            each: [scope for scope in self.agents if key in scope.kept]
             for each, key in old.items()
             if key in running and key.server.share == "pool" and each in known
         }
@@ -202,11 +204,6 @@ class McpServers:
         return sorted({key.server.name for key in running})
 
     # --- how it is ----------------------------------------------------------------------------------------
-
-    @property
-    def operations(self) -> dict[str, Tally]:
-        """How long requests to servers took, by method."""
-        return self._opening.operations
 
     @property
     def waits(self) -> Tally:
