@@ -111,7 +111,11 @@ class _Found:
         self.lacks: dict[str, str] = {}
         self._agent = agent
         self._declared = declared
-        _check_names(agent, declared, given)
+        names = [variable.name for variable in declared]
+        for name in given:
+            if name not in names:
+                hint = did_you_mean(name, names) or (f"it has: {', '.join(names)}" if names else "it has none")
+                raise UsageError(f"agent '{agent}' has no variable '{name}'; {hint}")
         self._from_environ = _from_environ(agent, environ)
         for variable in declared:
             said = given.get(variable.name)
@@ -119,8 +123,11 @@ class _Found:
                 self.real[variable.name] = self.shown[variable.name] = said
                 continue
             written = variable.default if said is not None else self._from_environ.get(variable.name, variable.default)
-            value = None if written is None else self._with_secrets(variable.name, written, secrets)
-            if written is None or value is None:
+            lacking: list[str] = []
+            value = None if written is None else with_secrets(written, secrets, lacking.append)
+            if lacking:
+                self.lacks[variable.name] = lacking[0]
+            if written is None or value is None or lacking:
                 self.missing.append(variable)
             else:
                 self.real[variable.name], self.shown[variable.name] = value, written
@@ -138,22 +145,6 @@ class _Found:
                 line, column = source.where(("variables", self._declared.index(variable), "default"))
                 where += f" ({source.file}:{line}:{column})"
         return f"{text}{': ' if text else ''}{where} names the secret {{{{{secret}}}}}, which is not set"
-
-    def _with_secrets(self, name: str, text: str, secrets: Secrets) -> str | None:
-        missing: list[str] = []
-        value = with_secrets(text, secrets, missing.append)
-        if missing:
-            self.lacks[name] = missing[0]
-            return None
-        return value
-
-
-def _check_names(agent: str, declared: Iterable[Variable], given: Iterable[str]) -> None:
-    names = [variable.name for variable in declared]
-    for name in given:
-        if name not in names:
-            hint = did_you_mean(name, names) or (f"it has: {', '.join(names)}" if names else "it has none")
-            raise UsageError(f"agent '{agent}' has no variable '{name}'; {hint}")
 
 
 A = TypeVar("A", Graph, Agent)

@@ -82,7 +82,7 @@ class RunKnowledge:
         if not files:
             return ""
         service = self.of(me)
-        context = SourceContext(me, Path.cwd(), service.sources, service.environ, service.environ, None)
+        context = SourceContext(me, Path.cwd(), service.sources, service.environ, None)
         return await attached(context, files, prompt, service.embedder)
 
     def of(self, me: Actor) -> Knowledge:

@@ -150,9 +150,9 @@ class Knowledge:
         """Whether a file of Loki's is there for the first build."""
         if recipe.upstream is None or not recipe.upstream.is_file():
             return False
-        from .upstream import is_upstream
+        from .loki_file import is_loki_file
 
-        return await trio.to_thread.run_sync(is_upstream, recipe.upstream)
+        return await trio.to_thread.run_sync(is_loki_file, recipe.upstream)
 
     async def _taken_over(
         self, me: Actor, recipe: Recipe, tell: Callable[[Progress], None], wait: float

@@ -26,7 +26,7 @@ from ....protocol.knowledge import Chunk, Document, Unreadable
 from ..models.gateway import Emitter
 from .base.build import build
 from .base.model import BuildReport, Progress, Settings, Source
-from .loki_file import Text, Whole, is_loki_file, read_whole
+from .loki_file import Text, Whole, read_whole
 from .reading import kinds
 from .recipe import Recipe, encoded
 from .sources.found import Held
@@ -38,9 +38,6 @@ if TYPE_CHECKING:
     from .base.model import Floats
     from .embed.embedder import Embedder
     from .embed.embedders import Embedders
-
-is_upstream = is_loki_file
-"""Whether a file is there that can be taken over."""
 
 ANEW = "--rebuild-kb"
 """What makes a base of the documents themselves, whatever Loki has left."""

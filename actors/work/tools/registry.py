@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -158,14 +158,10 @@ class Shelf:
 
         file = self.read(path, agent=True)
         dynamic = file.instructions
-
-        async def run_instructions(me: Actor) -> str:
-            assert dynamic is not None
-            return await instructions(me, dynamic, home, timeout=timeout)
-
+        run = partial(instructions, declaration=dynamic, home=home, timeout=timeout) if dynamic else None
         return AgentTools(
             tools={each.name: judged_as_ours(file_tool(each, home, timeout=timeout)) for each in file.declarations},
-            instructions=None if dynamic is None else run_instructions,
+            instructions=run,
             problems=tuple(file.problems),
         )
 

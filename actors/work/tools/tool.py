@@ -31,11 +31,8 @@ __all__ = ["Arguments", "Effect", "Json", "Meaning", "Origin", "Shown", "Tool", 
 Json: TypeAlias = Any
 Arguments: TypeAlias = dict[str, Json]
 Run: TypeAlias = Callable[["Actor", Arguments], Awaitable[Json]]
-
 RunWithin: TypeAlias = Callable[["Actor", Arguments, "FileAccess"], Awaitable[Json]]
-
 Decided: TypeAlias = Callable[["Actor", int, Arguments], Awaitable[Json]]
-
 Meaning: TypeAlias = Callable[["Actor", Arguments], Awaitable[tuple["Tool", Arguments]]]
 
 Effect: TypeAlias = Literal["none", "read", "write", "execute"]

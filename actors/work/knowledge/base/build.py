@@ -129,14 +129,9 @@ async def drop(directory: Path) -> None:
     """
     layout = Layout(directory)
     limiter = trio.CapacityLimiter(1)
-
-    def removed() -> None:
-        with told(layout):
-            layout.drop()
-
     if await trio.to_thread.run_sync(directory.is_dir, limiter=limiter):
         async with _lock(layout, limiter, 0.0):
-            await trio.to_thread.run_sync(removed, limiter=limiter)
+            await _in_thread(layout, limiter, layout.drop)
 
 
 @final
@@ -161,11 +156,7 @@ class _Build:
         self.chunks = ground.meta.chunks if ground.meta else 0
 
     async def _do(self, work: Callable[[], T]) -> T:
-        def watched() -> T:
-            with told(self._layout):
-                return work()
-
-        return await trio.to_thread.run_sync(watched, limiter=self._limiter)
+        return await _in_thread(self._layout, self._limiter, work)
 
     async def keep(self, recipe: bytes) -> None:
         await self._do(partial(self._layout.keep_recipe, recipe))
@@ -274,17 +265,22 @@ class _Build:
         self.generation = number
 
 
+async def _in_thread(layout: Layout, limiter: trio.CapacityLimiter, work: Callable[[], T]) -> T:
+    """Do something to the files of the base, in the thread of this build."""
+
+    def watched() -> T:
+        with told(layout):
+            return work()
+
+    return await trio.to_thread.run_sync(watched, limiter=limiter)
+
+
 @asynccontextmanager
 async def _lock(layout: Layout, limiter: trio.CapacityLimiter, wait: float) -> AsyncIterator[None]:
-
-    def locked() -> int:
-        with told(layout):
-            return layout.build_lock()
-
     deadline = trio.current_time() + wait
     while True:
         try:
-            handle = await trio.to_thread.run_sync(locked, limiter=limiter)
+            handle = await _in_thread(layout, limiter, layout.build_lock)
             break
         except KnowledgeBusy:
             if trio.current_time() >= deadline:

@@ -12,7 +12,6 @@ import trio
 
 from .....protocol.errors import ProcessError, TimedOut
 from .....protocol.knowledge import Document, Unreadable
-from .....protocol.references import Secrets
 from ..reading.bounds import MIB, Bounds, CantRead, megabytes
 from ..reading.read import Contents, Raw, read
 
@@ -71,8 +70,7 @@ class SourceContext(msgspec.Struct, frozen=True):
     Attributes:
         me: owner of the processes that read.
         base: what relative paths are relative to.
-        environ: for proxies, loaders and `~`.
-        secrets: what `{{NAME}}` in a loader's command stands for.
+        environ: for proxies, loaders and `~`, and what `{{NAME}}` in a loader's command stands for.
         history: a directory where crawls remember what they have seen, or None.
         limiter: of the threads that read.
     """
@@ -81,7 +79,6 @@ class SourceContext(msgspec.Struct, frozen=True):
     base: Path
     settings: SourceSettings
     environ: Mapping[str, str]
-    secrets: Secrets
     history: Path | None
     limiter: trio.CapacityLimiter = msgspec.field(default_factory=lambda: trio.CapacityLimiter(THREADS))
 
@@ -136,9 +133,6 @@ class Found(ABC):
         self.source = source
         self.size = size
         self.mtime = mtime
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.source}>"
 
     @abstractmethod
     async def digest(self) -> str | Unreadable:

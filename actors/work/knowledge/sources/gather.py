@@ -55,7 +55,7 @@ async def gather(
         history: a directory for what crawls have seen, so that the same call goes on after an interruption; the
             caller removes it after using all that was found.
     """
-    context = SourceContext(me, _normal(base), settings, environ, environ, history)
+    context = SourceContext(me, _normal(base), settings, environ, history)
     seen: set[str] = set()
     for text in specs:
         async with aclosing(_findings(context, text)) as findings:

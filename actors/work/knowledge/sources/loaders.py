@@ -129,7 +129,7 @@ def arguments(context: SourceContext, name: str, command: str, target: str, outp
         raise CantRead(f"its loader '{name}' refers to {reference}, which is not set")
 
     try:
-        words = [expanded(word, context.secrets, missing) for word in shlex.split(command)]
+        words = [expanded(word, context.environ, missing) for word in shlex.split(command)]
     except ValueError as error:
         raise CantRead(f"its loader '{name}' is no command: {error}") from error
     if not any("$1" in word for word in words):

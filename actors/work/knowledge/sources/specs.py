@@ -57,7 +57,15 @@ def parse(text: str, loaders: Collection[str] = (), *, crawls: bool = True) -> S
     if colon and name in loaders and rest and not _URL.match(text):
         return Spec(text=text, kind="loader", target=rest, loader=name)
     if _URL.match(text):
-        return _web(text, crawls=crawls)
+        recursive = text.endswith("**")
+        try:
+            url = httpx.URL(text.removesuffix("**"))
+        except (httpx.InvalidURL, ValueError) as error:
+            raise UsageError(f"Invalid website '{text}': {error}") from error
+        if not url.host or (recursive and not crawls):
+            why = "a whole site can't be read here; name one page" if url.host else "there is no host in it"
+            raise UsageError(f"Invalid website '{text}': {why}")
+        return Spec(text=text, kind="crawl" if recursive else "page", target=str(url.copy_with(fragment=None)))
     if scheme := _SCHEME.match(text):
         known = f"; known loaders: {', '.join(sorted(loaders))}" if loaders else ""
         raise UsageError(f"'{text}': there is no document loader '{scheme[1]}' in config.yaml{known}")
@@ -67,16 +75,3 @@ def parse(text: str, loaders: Collection[str] = (), *, crawls: bool = True) -> S
 def is_wild(path: str) -> bool:
     """Whether a path is a glob."""
     return _WILD.search(path) is not None
-
-
-def _web(text: str, *, crawls: bool) -> Spec:
-    recursive = text.endswith("**")
-    target = text[:-2] if recursive else text
-    try:
-        url = httpx.URL(target)
-    except (httpx.InvalidURL, ValueError) as error:
-        raise UsageError(f"Invalid website '{text}': {error}") from error
-    if not url.host or (recursive and not crawls):
-        why = "a whole site can't be read here; name one page" if url.host else "there is no host in it"
-        raise UsageError(f"Invalid website '{text}': {why}")
-    return Spec(text=text, kind="crawl" if recursive else "page", target=str(url.copy_with(fragment=None)))

@@ -170,10 +170,6 @@ class AllowedPaths:
             raise ToolFailed(f"'{text}' was not touched: the permissions deny it")
         return AllowedPath(root=root, parts=real.relative_to(root).parts, shown=text or ".", access=self._access)
 
-    def holds_a_root(self, place: AllowedPath) -> bool:
-        """Whether a root is this place or lies below it."""
-        return any(root.is_relative_to(place.path) for root in self.roots)
-
 
 async def in_thread(work: Callable[[], T], *, changes: bool = False) -> T:
     """Do blocking work beside the loop. Long work calls `check_cancelled` now and then.

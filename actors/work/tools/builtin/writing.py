@@ -138,7 +138,7 @@ def _write(place: AllowedPath, data: bytes) -> str:
 
 
 def _remove(paths: AllowedPaths, place: AllowedPath) -> str:
-    if paths.holds_a_root(place):
+    if any(root.is_relative_to(place.path) for root in paths.roots):
         raise ToolFailed(f"'{place.shown}' is, or holds, a directory that may be used as a whole; it is not removed")
     with place.above() as directory, explained(place):
         mode = os.stat(place.name, dir_fd=directory, follow_symlinks=False).st_mode

@@ -174,7 +174,15 @@ def _declaration(script: Script, module: Module, node: Node, doc: Docstring, nam
 def _property(types: Types, doc: Docstring, parameter: Node) -> tuple[str, Schema, bool]:
     pattern = parameter.child_by_field_name("pattern")
     if pattern is None or pattern.type != "identifier":
-        raise _unsupported(pattern or parameter)
+        wrong = pattern or parameter
+        kinds = {"rest_pattern": "rest", "object_pattern": "destructured object", "array_pattern": "destructured array"}
+        raise Unreadable(
+            "typescript_parameter",
+            f"{kinds.get(wrong.type, 'such')} parameters are not supported in tool functions: {text_of(wrong)[:40]}",
+            wrong.start_point.row + 1,
+            wrong.start_point.column,
+            expected="parameters with a name of their own",
+        )
     name = text_of(pattern)
     said = doc.entries.get(name)
     default = parameter.child_by_field_name("value")
@@ -190,15 +198,3 @@ def _property(types: Types, doc: Docstring, parameter: Node) -> tuple[str, Schem
     types.describe(schema, name, doc.entries)
     needed = parameter.type == "required_parameter" and default is None and not optional
     return name, schema, needed
-
-
-def _unsupported(pattern: Node) -> Unreadable:
-    kinds = {"rest_pattern": "rest", "object_pattern": "destructured object", "array_pattern": "destructured array"}
-    kind = kinds.get(pattern.type, "such")
-    return Unreadable(
-        "typescript_parameter",
-        f"{kind} parameters are not supported in tool functions: {text_of(pattern)[:40]}",
-        pattern.start_point.row + 1,
-        pattern.start_point.column,
-        expected="parameters with a name of their own",
-    )

@@ -34,7 +34,7 @@ class Desk:
 
     async def __call__(self, *files: str, query: str = "") -> str:
         async def body(me: Actor) -> str:
-            context = SourceContext(me, self.here, self.settings, self.environ, self.environ, None)
+            context = SourceContext(me, self.here, self.settings, self.environ, None)
             return await attached(context, files, query, self.embedder)
 
         stream = self.root.bus.open("run-1")

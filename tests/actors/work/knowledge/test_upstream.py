@@ -21,10 +21,10 @@ from callboard.actors.work.knowledge import loki_file
 from callboard.actors.work.knowledge.base.base import Base, changes
 from callboard.actors.work.knowledge.base.model import BuildReport
 from callboard.actors.work.knowledge.embed.embedders import Embedders
-from callboard.actors.work.knowledge.loki_file import Head, read_head, read_whole
+from callboard.actors.work.knowledge.loki_file import Head, is_loki_file, read_head, read_whole
 from callboard.actors.work.knowledge.recipe import Recipe, read_recipe
 from callboard.actors.work.knowledge.sources.gather import gather
-from callboard.actors.work.knowledge.upstream import imported, is_upstream
+from callboard.actors.work.knowledge.upstream import imported
 from callboard.protocol.errors import ActorFailed, KnowledgeError
 from callboard.protocol.knowledge import Chunk
 from callboard.protocol.settings import ClientSettings, Settings
@@ -374,8 +374,8 @@ async def test_the_head_is_read_without_the_rest(tmp_path: Path) -> None:
 async def test_the_yaml_of_something_else_is_not_taken_for_one(text: str, is_one: bool, tmp_path: Path) -> None:
     path = tmp_path / "graph.yaml"
     path.write_text(text)
-    assert await trio.to_thread.run_sync(is_upstream, path) is is_one
-    assert await trio.to_thread.run_sync(is_upstream, tmp_path / "none.yaml") is False
+    assert await trio.to_thread.run_sync(is_loki_file, path) is is_one
+    assert await trio.to_thread.run_sync(is_loki_file, tmp_path / "none.yaml") is False
 
 
 async def test_a_broken_file_has_no_head_and_is_no_reason_to_fail_before_it_is_wanted(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ async def test_redirects_share_the_seconds_of_a_page(autojump_clock: trio.testin
         return httpx.Response(302, headers={"location": f"/{seconds}"})
 
     nobody: Any = None
-    context = SourceContext(nobody, tmp_path, SourceSettings(page_seconds=10.0, delay=0.0), {}, {}, None)
+    context = SourceContext(nobody, tmp_path, SourceSettings(page_seconds=10.0, delay=0.0), {}, None)
     async with Web(context) as web:
         await web._client.aclose()
         web._client = httpx.AsyncClient(transport=httpx.MockTransport(redirect))
