@@ -46,7 +46,7 @@ def prompt_text(prompt: str | None, *, quiet: bool = False, fd: int = 0) -> str:
 
 def piped_text(*, quiet: bool = False, fd: int = 0) -> str:
     """All of standard input, without the newline at its end. Raises as `prompt_text` does."""
-    from ..actors.work.knowledge.reading.encodings import binary, decoded
+    from ..actors.io.encodings import binary, decoded
 
     try:
         with _interruptible():

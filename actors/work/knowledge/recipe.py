@@ -1,8 +1,7 @@
 """A recipe: what a knowledge base is made of, and how.
 
-With one, `service` builds the base, looks things up in it and brings it up to date. Recipes come from the rag
-nodes of graphs and the `documents` of agents (`recipes`) and from the shelf of bases with names of their own. Each base
-keeps the one that it was built by, as `recipe.json`, so that its directory alone is enough to build it again.
+They come from the rag nodes of graphs, from the `documents` of agents, and from bases with names of their own. Each
+base keeps the one that it was built by, as `recipe.json`, so that its directory alone is enough to build it again.
 """
 
 from __future__ import annotations

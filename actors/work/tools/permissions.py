@@ -32,6 +32,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
@@ -227,16 +228,14 @@ class _Call:
         self.forms = forms_of(text, here) if path else ()
         self.fold = (path or tool.reads) and folds(self.forms[-1] if self.forms else here.real)
         self._arguments = arguments
-        self._values: list[tuple[str, tuple[str, ...]]] | None = None
 
-    @property
+    @cached_property
     def values(self) -> list[tuple[str, tuple[str, ...]]]:
         """The other texts among the arguments, and the paths that each may stand for. Of our own tools none counts."""
-        if self._values is None:
-            others = {name: value for name, value in self._arguments.items() if name != self.tool.subject}
-            texts = [] if self.tool.origin == "builtin" and self.tool.subject else _texts_in(others)
-            self._values = [(text, _as_path(text, self.here)) for text in texts]
-        return self._values
+        if self.tool.origin == "builtin" and self.tool.subject:
+            return []
+        others = {name: value for name, value in self._arguments.items() if name != self.tool.subject}
+        return [(text, _as_path(text, self.here)) for text in _texts_in(others)]
 
 
 def _ruled(rules: Rules, call: _Call) -> Verdict | None:

@@ -18,11 +18,11 @@ import trio
 
 from .....protocol.errors import ProcessError, TimedOut
 from .....protocol.knowledge import Document
+from ....io.encodings import binary, cleaned, declared_inside, decoded
 from ....io.html.markdown import TooLong
 from ....io.html.page import page_of
 from ..reading import kinds
 from .bounds import TOO_MUCH, Bounds, CantRead, megabytes, watch
-from .encodings import binary, cleaned, declared_inside, decoded
 
 if TYPE_CHECKING:
     from .....supervisors.actor import Actor

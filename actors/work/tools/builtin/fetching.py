@@ -6,7 +6,6 @@ Private addresses are allowed, since a developer's own servers live there.
 
 from __future__ import annotations
 
-import codecs
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ import msgspec
 import trio
 
 from .....protocol.errors import ToolFailed
+from ....io.encodings import declared_inside, decoded
 from ....io.html.page import Reader
 from ....io.http import guarded
 from ..tool import Arguments
@@ -31,9 +31,6 @@ LARGEST = 4 * 1024 * 1024
 """Bytes of a page that are read."""
 
 SHOWN = 500
-
-_NO_CHARSETS = frozenset(("idna", "punycode", "undefined", "unicode-escape", "raw-unicode-escape"))
-"""Codecs of Python's that are not for pages: they fail where others replace, or take for ever."""
 
 _TEXTS = ("text/", "application/json", "application/xml", "application/xhtml", "application/javascript")
 
@@ -99,28 +96,15 @@ async def _page(response: httpx.Response, url: httpx.URL) -> Page:
         raise ToolFailed(f"{guarded.short(url)} answered {words}", stderr=shown)
     if not _is_text(kind, body):
         raise ToolFailed(f"{guarded.short(url)} is {kind or 'binary data'}, not text")
-    text = body[:LARGEST].decode(_encoding(response, body), errors="replace")
+    if cut:  # after a whole line: half a character would make all of it look like another encoding
+        body = body[:LARGEST].rpartition(b"\n")[0] or body[:LARGEST]
+    text = await in_thread(lambda: decoded(body, response.charset_encoding or declared_inside(body)))
     return Page(url=str(url), kind=kind, text=text, cut=cut)
 
 
 def _is_text(kind: str, body: bytes) -> bool:
     named = kind.startswith(_TEXTS) or kind.endswith(("+json", "+xml"))
     return named or (kind in ("", "application/octet-stream") and b"\0" not in body[:8192])
-
-
-def _encoding(response: httpx.Response, body: bytes) -> str:
-    named = response.charset_encoding
-    if named is None:
-        head = body[:2048].lower()
-        at = head.find(b"charset=")
-        named = head[at + 8 : at + 40].strip(b"\"' ").split(b'"')[0].split(b"'")[0].split(b">")[0].decode("latin-1")
-        named = named if at >= 0 else None
-    try:
-        known = codecs.lookup(named or "utf-8").name
-        b"a".decode(known, "replace")
-    except (LookupError, ValueError):  # not there, or no charset at all: `hex`
-        return "utf-8"
-    return "utf-8" if known in _NO_CHARSETS else known
 
 
 RESULT = 128 * 1024

@@ -13,7 +13,7 @@ import os
 import signal
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -173,18 +173,11 @@ class _Call:
         except ProcessError as error:
             raise ToolFailed(f"Tool '{self._tool}' can't be run: {error}") from error
 
-    @contextmanager
-    def _terminal(self, printed: Printed) -> Iterator[Terminal | None]:
-        if self._language != "bash" or not wants_one(self._file):
-            yield None
-            return
-        try:
-            terminal = Terminal(printed.show)
-        except OSError:  # this machine has none to give
-            yield None
-            return
-        with terminal:
-            yield terminal
+    def _terminal(self, printed: Printed) -> AbstractContextManager[Terminal | None]:
+        if self._language == "bash" and wants_one(self._file):
+            with suppress(OSError):  # this machine has none to give
+                return Terminal(printed.show)
+        return nullcontext()
 
     async def _follow(
         self, process: Process, printed: Printed, clock: Clock, beside: Sequence[Callable[[], Awaitable[None]]]
