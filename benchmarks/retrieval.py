@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -146,7 +147,7 @@ async def compare_all(options: argparse.Namespace, documents: Path, questions: S
     with tempfile.TemporaryDirectory() as place:
         async with (
             Root() as root,
-            Embedders(settings, os.environ, owner=root, cache=cache) as embedders,
+            aclosing(Embedders(settings, os.environ, owner=root, cache=cache)) as embedders,
         ):
             try:
                 rerank = partial(embedders.reranker(MINILM).rerank, root.actor) if options.rerank else None

@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -44,7 +44,7 @@ THREADS = 2
 
 
 class Embedders:
-    """All embedders and rerankers of a process. Call `aclose` at the end, or use it as an async context manager.
+    """All embedders and rerankers of a process. Call `aclose` at the end.
 
     Args:
         settings: what `config.yaml` says.
@@ -76,12 +76,6 @@ class Embedders:
         self._embedders: dict[tuple[str, int | None], Embedder] = {}
         self._rerankers: dict[str, Reranker] = {}
         self._engines: LocalEngines | None = None
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
 
     async def aclose(self) -> None:
         """Close every connection and the cache. The engine ends with its owner."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import aclosing
 from importlib.util import find_spec
 from typing import Any
 
@@ -25,13 +26,13 @@ def pulled() -> None:
 
 
 async def test_without_weights_the_command_is_named(tmp_path: Any) -> None:
-    async with Embedders(Settings(), {"XDG_CACHE_HOME": str(tmp_path)}) as embedders:
+    async with aclosing(Embedders(Settings(), {"XDG_CACHE_HOME": str(tmp_path)})) as embedders:
         with pytest.raises(ConfigError, match="callboard models pull minilm"):
             embedders.of(MINILM)
 
 
 async def test_without_an_owner_no_engine_is_started(pulled: None) -> None:
-    async with Embedders(Settings(), os.environ) as embedders:
+    async with aclosing(Embedders(Settings(), os.environ)) as embedders:
         with pytest.raises(ConfigError, match="no local engine can be started"):
             embedders.of(MINILM)
 
@@ -39,7 +40,7 @@ async def test_without_an_owner_no_engine_is_started(pulled: None) -> None:
 async def test_the_vectors_are_those_of_the_original_model(pulled: None, ears: Any) -> None:
     """The similarities are the ones that its publisher shows for these sentences."""
     texts = ["That is a happy person", "That is a very happy person", "That is a happy dog", "Today is a sunny day"]
-    async with Root() as root, Embedders(Settings(), os.environ, owner=root) as embedders:
+    async with Root() as root, aclosing(Embedders(Settings(), os.environ, owner=root)) as embedders:
         embedder = embedders.of(MINILM)
         vectors = await embedder.embed(ears, texts)
         assert embedder.dimension == 384

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 import httpx
@@ -98,7 +98,7 @@ async def test_the_models_real_name_is_what_the_provider_hears(provider: FakeMod
 
 async def test_a_proxy_is_used_as_for_chats(provider: FakeModels, ears: Any) -> None:
     client = ClientSettings(type="openai-compatible", name="far", api_base="http://far.test/v1", api_key="k")
-    async with Embedders(Settings(clients=(client,)), {"HTTP_PROXY": provider.url}) as embedders:
+    async with aclosing(Embedders(Settings(clients=(client,)), {"HTTP_PROXY": provider.url})) as embedders:
         await embedders.of("far:m").embed(ears, ["q"])
     assert provider.requests[0].path == "http://far.test/v1/embeddings"
 
@@ -381,7 +381,7 @@ async def test_the_size_of_chunks_that_suits_a_model_is_what_the_settings_say() 
         ModelSettings(name="f", type="embedding"),
     )
     client = ClientSettings(type="openai-compatible", name="lab", api_base="http://x", models=models)
-    async with Embedders(Settings(clients=(client,)), {}) as embedders:
+    async with aclosing(Embedders(Settings(clients=(client,)), {})) as embedders:
         assert (embedders.chunk_size("lab:e"), embedders.chunk_size("lab:f")) == (700, None)
         assert embedders.chunk_size() is None
 
@@ -426,7 +426,7 @@ async def test_a_model_that_cannot_be_had_is_refused_with_what_to_do(model: str,
             models=(ModelSettings(name="c"), ModelSettings(name="e", type="embedding")),
         ),
     )
-    async with Embedders(Settings(clients=clients), {}) as embedders:
+    async with aclosing(Embedders(Settings(clients=clients), {})) as embedders:
         with pytest.raises(error, match=words):
             embedders.of(model)
 
@@ -442,7 +442,7 @@ async def test_a_model_that_cannot_be_had_is_refused_with_what_to_do(model: str,
     ],
 )
 async def test_providers_are_known_by_their_names(model: str, variable: str, url: str) -> None:
-    async with Embedders(Settings(), {variable: "k"}) as embedders:
+    async with aclosing(Embedders(Settings(), {variable: "k"})) as embedders:
         access = embedders._catalog.access(model, "embedding")
         assert httpx.URL(access.api_base).host == httpx.URL(url).host.replace(
             "127.0.0.1", httpx.URL(access.api_base).host

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import aclosing
 from typing import Any
 
 import numpy as np
@@ -196,7 +197,7 @@ async def test_a_model_that_cannot_be_had_is_refused_with_what_to_do(
     models = (ModelSettings(name="c"), ModelSettings(name="r", type="reranker"))
     clients = (ClientSettings(type="openai-compatible", name="listed", api_base="http://x", models=models),)
     settings, environ = Settings(clients=clients), {"XDG_CACHE_HOME": str(tmp_path)}
-    async with Embedders(settings, environ) as embedders:
+    async with aclosing(Embedders(settings, environ)) as embedders:
         with pytest.raises(error, match=words):
             embedders.reranker(model)
 
@@ -206,5 +207,5 @@ async def test_a_model_that_cannot_be_had_is_refused_with_what_to_do(
 )
 async def test_providers_are_known_by_their_names(model: str, variable: str) -> None:
     environ = {variable: "k"}
-    async with Embedders(Settings(), environ) as embedders:
+    async with aclosing(Embedders(Settings(), environ)) as embedders:
         assert embedders.reranker(model).model == model

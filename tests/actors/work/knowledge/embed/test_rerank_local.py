@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import aclosing
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ async def test_what_answers_comes_before_what_shares_words(tmp_path: Path, ears:
     cache = EmbeddingCache(tmp_path / "embeddings.sqlite")
     async with (
         Root() as root,
-        Embedders(Settings(), os.environ, owner=root, cache=cache) as embedders,
+        aclosing(Embedders(Settings(), os.environ, owner=root, cache=cache)) as embedders,
     ):
         reranker = embedders.reranker("local:minilm")
         scores = await reranker.rerank(ears, QUERY, TEXTS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ def unit(row: Any) -> Any:
 
 
 async def test_a_text_is_the_mean_of_its_words(environ: dict[str, str], matrix: Any, ears: Any) -> None:
-    async with Embedders(Settings(), environ) as embedders:
+    async with aclosing(Embedders(Settings(), environ)) as embedders:
         embedder = embedders.of()
         assert (embedder.model, embedder.dimension) == ("local:static", 256)
         vectors = await embedder.embed(ears, ["a", "a b", "b a", "", "c c c", "\ud800"])
@@ -52,7 +53,7 @@ async def test_any_number_of_texts_keeps_its_order(
 ) -> None:
     monkeypatch.setattr(local, "_AT_A_TIME", 50)
     texts = ["a b c"[: 1 + 2 * (n % 3)] for n in range(120)]
-    async with Embedders(Settings(), environ) as embedders:
+    async with aclosing(Embedders(Settings(), environ)) as embedders:
         vectors = await embedders.of().embed(ears, texts)
         assert (await embedders.of().embed(ears, [])).shape == (0, 256)
     np.testing.assert_array_equal(vectors, vectors[[n % 3 for n in range(120)]])
@@ -69,14 +70,14 @@ async def test_the_event_loop_goes_on_meanwhile(
         return vectors(self, texts)
 
     monkeypatch.setattr(local._Weights, "vectors", waiting)
-    async with Embedders(Settings(), environ) as embedders, trio.open_nursery() as nursery:
+    async with aclosing(Embedders(Settings(), environ)) as embedders, trio.open_nursery() as nursery:
         nursery.start_soon(embedders.of().embed, ears, ["a"])
         await trio.testing.wait_all_tasks_blocked()
         goes_on.set()
 
 
 async def test_without_weights_the_command_is_named(tmp_path: Path) -> None:
-    async with Embedders(Settings(), {"XDG_CACHE_HOME": str(tmp_path)}) as embedders:
+    async with aclosing(Embedders(Settings(), {"XDG_CACHE_HOME": str(tmp_path)})) as embedders:
         with pytest.raises(ConfigError, match="'local:static' are not here yet; run: callboard models pull wordllama"):
             embedders.of("local:static")
 
@@ -86,7 +87,7 @@ async def test_without_weights_the_command_is_named(tmp_path: Path) -> None:
 async def test_weights_that_went_or_broke_meanwhile_are_told(
     environ: dict[str, str], ears: Any, number: int, data: bytes | None
 ) -> None:
-    async with Embedders(Settings(), environ) as embedders:
+    async with aclosing(Embedders(Settings(), environ)) as embedders:
         embedder = embedders.of()
         path = weights.pulled("wordllama", environ, kind="embedding")[number]
         path.unlink()
@@ -98,7 +99,7 @@ async def test_weights_that_went_or_broke_meanwhile_are_told(
 
 async def test_without_tokenizers_the_extra_is_named(environ: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local, "find_spec", lambda name: None)
-    async with Embedders(Settings(), environ) as embedders:
+    async with aclosing(Embedders(Settings(), environ)) as embedders:
         with pytest.raises(ConfigError, match=r"pip install 'callboard\[embed\]'"):
             embedders.of("local:static")
 
@@ -107,6 +108,6 @@ async def test_the_real_weights_know_what_is_alike(ears: Any) -> None:
     if not weights.KNOWN["wordllama"].are_in(weights.directory(os.environ)):
         pytest.skip("run: callboard models pull wordllama")
     texts = ["The doctor examined the patient", "A physician saw a sick man", "The train leaves at noon"]
-    async with Embedders(Settings(), os.environ) as embedders:
+    async with aclosing(Embedders(Settings(), os.environ)) as embedders:
         vectors = await embedders.of().embed(ears, texts)
     assert vectors[0] @ vectors[1] > vectors[0] @ vectors[2] + 0.15

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from typing import Any, cast
 
 import numpy as np
@@ -15,7 +16,7 @@ ME = cast("Any", None)
 
 
 async def vectors(*texts: str) -> Any:
-    async with Embedders(Settings(), {}) as embedders:
+    async with aclosing(Embedders(Settings(), {})) as embedders:
         embedder = embedders.of(MODEL)
         rows = await embedder.embed(ME, texts)
         assert rows.shape == (len(texts), embedder.dimension)
