@@ -26,7 +26,7 @@ from typing import final
 
 from ....protocol.errors import UsageError
 from ....protocol.events import Warned
-from ....protocol.knowledge import Document, Retrieved, Unreadable
+from ....protocol.knowledge import Document, Unreadable
 from ....supervisors.actor import Actor
 from ...io.last_reply import last_reply
 from .base.base import Base
@@ -199,22 +199,20 @@ async def _passages(me: Actor, reading: _Reading, query: str, embedder: Embedder
             f" prompt whole: of them, the {PASSAGES} passages that fit the prompt best are taken",
         )
     )
-    with tempfile.TemporaryDirectory(prefix="callboard-attached-", ignore_cleanup_errors=True) as home:
-        found = await _looked_up(me, Path(home) / "attached.kb", reading, as_query(query), embedder)
-    if not found.chunks:
-        raise UsageError("-f: nothing in the attached files has to do with the prompt")
-    return f"Passages from the attached files that may help, not all of their text:\n\n{found.context}"
 
-
-async def _looked_up(me: Actor, home: Path, reading: _Reading, query: str, embedder: Embedder) -> Retrieved:
     async def sources() -> AsyncIterator[Held]:
         for source, documents in reading.sources.items():
             yield Held(source, hashlib.sha256(os.fsencode(source)).hexdigest(), documents)
 
-    await build(me, home, sources(), embedder=embedder, splitter=split)
-    [vector] = await embedder.embed(me, [query], query=True)
-    base = await Base.open(home)
-    try:
-        return await base.retrieve(query, vector, top_k=PASSAGES)
-    finally:
-        base.close()
+    with tempfile.TemporaryDirectory(prefix="callboard-attached-", ignore_cleanup_errors=True) as home:
+        place, query = Path(home) / "attached.kb", as_query(query)
+        await build(me, place, sources(), embedder=embedder, splitter=split)
+        [vector] = await embedder.embed(me, [query], query=True)
+        base = await Base.open(place)
+        try:
+            found = await base.retrieve(query, vector, top_k=PASSAGES)
+        finally:
+            base.close()
+    if not found.chunks:
+        raise UsageError("-f: nothing in the attached files has to do with the prompt")
+    return f"Passages from the attached files that may help, not all of their text:\n\n{found.context}"

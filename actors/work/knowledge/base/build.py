@@ -332,7 +332,7 @@ class Ground:
                 catalogue = Catalogue(layout.generation(self.meta.generation) / "catalogue.sqlite")
                 self.before = catalogue.known()
                 catalogue.close()
-            if self.meta is None or self._resplit(self.meta):
+            if self.meta is None or not self.settings.splits_as(self.meta.settings):
                 self.begin()
             self.known = self.work.known() if self.work else self.before
 
@@ -340,12 +340,9 @@ class Ground:
         """The unfinished generation, which is made if there is none yet."""
         if self.work is None:
             base = self.meta.generation if self.meta else 0
-            resplit = self.meta is not None and self._resplit(self.meta)
+            resplit = self.meta is not None and not self.settings.splits_as(self.meta.settings)
             self.work = begin(self._layout, base, self._model, self.settings, resplit=resplit)
         return self.work
-
-    def _resplit(self, meta: Meta) -> bool:
-        return not self.settings.splits_as(meta.settings)
 
     def _check(self, meta: Meta, dimension: int | None) -> None:
         for what, was, wanted in (

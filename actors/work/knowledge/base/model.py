@@ -31,30 +31,24 @@ class Source(Protocol):
     @property
     def source(self) -> str:
         """Its name, unique among the sources of a build."""
-        ...
 
     @property
     def size(self) -> int | None:
         """Bytes, if that is known without reading it."""
-        ...
 
     @property
     def mtime(self) -> float | None:
         """When it was changed last, in seconds since 1970, if that is known without reading it."""
-        ...
 
     @property
     def reader(self) -> str:
         """What its digest begins with: another reader makes another text of the same bytes. Mostly ""."""
-        ...
 
     async def digest(self) -> str | Unreadable:
         """SHA-256 of its bytes: the same as last time means that nothing has to be done."""
-        ...
 
     async def documents(self) -> Sequence[Document | Unreadable]:
         """What it says; most sources are one document."""
-        ...
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):

@@ -60,11 +60,6 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     model: str
     settings: Settings
 
-    def fits(self, model: str, settings: Settings) -> bool:
-        """Whether a build with these would end in the same."""
-        mine = (self.format, self.model, self.settings.language)
-        return mine == (FORMAT, model, settings.language) and self.settings.splits_as(settings)
-
 
 def unfinished(layout: Layout, base: int, model: str, settings: Settings | None, *, rebuild: bool) -> Work | None:
     """What an interrupted build has left, if it may be gone on with; else it is removed.
@@ -75,7 +70,10 @@ def unfinished(layout: Layout, base: int, model: str, settings: Settings | None,
     """
     try:
         plan = msgspec.json.decode((layout.building / "plan.json").read_bytes(), type=Plan)
-        if plan.fits(model, settings or plan.settings) and (plan.base == 0 or (plan.base == base and not rebuild)):
+        wanted = settings or plan.settings
+        same = (plan.format, plan.model, plan.settings.language) == (FORMAT, model, wanted.language)
+        upon = plan.base == 0 or (plan.base == base and not rebuild)
+        if same and upon and plan.settings.splits_as(wanted):
             return Work(layout, plan)
     except (FileNotFoundError, msgspec.DecodeError, sqlite3.DatabaseError):
         pass  # killed before it was begun, or not ours, or broken: nothing is lost that can't be made again

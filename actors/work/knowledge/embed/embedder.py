@@ -21,12 +21,10 @@ class Embedder(Protocol):
     @property
     def model(self) -> str:
         """Its id, `client:model`."""
-        ...
 
     @property
     def dimension(self) -> int | None:
         """Numbers per vector; None until a text is embedded, unless the model states it."""
-        ...
 
     async def embed(self, me: Emitter, texts: Sequence[str], *, query: bool = False) -> Vectors:
         """The texts' vectors, one row each, of length one (all zeros where a text says nothing to the model).
@@ -44,7 +42,6 @@ class Embedder(Protocol):
             UpstreamError: the tries are spent.
             BudgetReached: the run's budget is used up.
         """
-        ...
 
 
 def normalised(rows: ArrayLike, model: str) -> Vectors:

@@ -279,7 +279,3 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     environ: Mapping[str, str]
     paths: AllowedPaths
     timeout: float
-
-    def within(self, access: FileAccess) -> Setting:
-        """The same for one call, which may see no more than that."""
-        return msgspec.structs.replace(self, paths=self.paths.within(access))

@@ -188,7 +188,8 @@ def _tool(name: str, spec: Spec, setting: Setting) -> Tool:
         module = f"{__package__}.{spec.module}"
         await imported(module)
         function = getattr(import_module(module), name)
-        return await function(me, setting if access is None else setting.within(access), arguments)
+        paths = setting.paths if access is None else setting.paths.within(access)
+        return await function(me, msgspec.structs.replace(setting, paths=paths), arguments)
 
     return Tool(
         spec=ToolSpec(name=name, description=spec.description, parameters=spec.schema()),
