@@ -21,7 +21,6 @@ from .declaration import Declaration, Schema
 from .docstrings import Docstring, read_docstring
 from .python_types import Module, Types
 from .schemas import NO_VALUE, Draft
-from .schemas import parameter as parameter_schema
 from .script import Script, Unreadable
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -119,11 +118,5 @@ def _with_defaults(arguments: ast.arguments) -> list[tuple[ast.arg, ast.expr | N
 def _property(types: Types, docstring: Docstring, parameter: ast.arg, default: ast.expr | None) -> tuple[Schema, bool]:
     entry = docstring.entries.get(parameter.arg)
     value = NO_VALUE if default is None else types.module.value(default)
-    if parameter.annotation is not None:
-        schema = types.schema(parameter.annotation)
-    elif entry is not None and entry.type:
-        schema = types.named(entry.type)
-    else:
-        schema = types.of_value(value)
-    schema, optional = parameter_schema(schema, entry, value, annotated=parameter.annotation is not None)
+    schema, optional = types.parameter(parameter.annotation, entry, value)
     return schema, default is None and not optional

@@ -131,21 +131,6 @@ def with_default(schema: Schema, value: Any) -> Schema:
     return {**schema, "default": value} if fits else schema
 
 
-def parameter(schema: Schema, said: Entry | None, value: Any, *, annotated: bool) -> tuple[Schema, bool]:
-    """A parameter's schema with what its comment and its default say, and whether it may be left out for that.
-
-    Args:
-        said: what the comment says of it.
-        value: its default, or `NO_VALUE`.
-        annotated: the schema is that of an annotation, which knows better than the comment.
-    """
-    schema, optional = without_null(schema)
-    schema = described(schema, said.text if said is not None else "")
-    if value is not NO_VALUE:
-        schema = with_default(schema, value)
-    return schema, optional or (not annotated and said is not None and said.optional)
-
-
 class TypeReader(ABC, Generic[Node]):
     """Reads the types of one function, which are written out in place: no circle, no explosion."""
 
@@ -162,7 +147,29 @@ class TypeReader(ABC, Generic[Node]):
         """An error at this place."""
 
     @abstractmethod
+    def named(self, text: str) -> Schema:
+        """The schema of a type in a comment; text if it is none that we know."""
+
+    @abstractmethod
     def _schema(self, node: Node) -> Schema: ...
+
+    def parameter(self, annotation: Node | None, said: Entry | None, value: Any) -> tuple[Schema, bool]:
+        """The schema of a parameter, and whether its type or its comment let it be left out.
+
+        Args:
+            annotation: its type, which knows better than the comment.
+            said: what the comment says of it.
+            value: its default, or `NO_VALUE`.
+        """
+        if annotation is not None:
+            schema = self.schema(annotation)
+        else:
+            schema = self.named(said.type) if said is not None and said.type else self.of_value(value)
+        schema, optional = without_null(schema)
+        schema = described(schema, said.text if said is not None else "")
+        if value is not NO_VALUE:
+            schema = with_default(schema, value)
+        return schema, optional or (annotation is None and said is not None and said.optional)
 
     def schema(self, node: Node) -> Schema:
         """The schema of a type; null is an alternative of its own.

@@ -23,7 +23,6 @@ from .....protocol.errors import ConfigError
 from .declaration import Declaration, Schema
 from .docstrings import Docstring, read_jsdoc
 from .schemas import NO_VALUE, Draft
-from .schemas import parameter as parameter_schema
 from .script import Script, Unreadable
 from .typescript_types import Module, Types, parsed, text_of
 
@@ -188,13 +187,7 @@ def _property(types: Types, doc: Docstring, parameter: Node) -> tuple[str, Schem
     default = parameter.child_by_field_name("value")
     value = NO_VALUE if default is None else types.module.value(default)
     annotation = parameter.child_by_field_name("type")
-    if annotation is not None:
-        schema = types.schema(annotation.named_children[0])
-    elif said is not None and said.type:
-        schema = types.named(said.type)
-    else:
-        schema = types.of_value(value)
-    schema, optional = parameter_schema(schema, said, value, annotated=annotation is not None)
+    schema, optional = types.parameter(None if annotation is None else annotation.named_children[0], said, value)
     types.describe(schema, name, doc.entries)
     needed = parameter.type == "required_parameter" and default is None and not optional
     return name, schema, needed
