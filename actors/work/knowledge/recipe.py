@@ -168,13 +168,11 @@ def recipes_of(
     base = directory or Path.cwd()
     target = _target(agent.name, base, config_dir)
 
-    def recipe(name: str, upstream: str, **said: Any) -> Recipe:
-        return Recipe(
-            directory=_place(agent.name, directory, name, environ),
-            base=base,
-            upstream=_upstream(directory, upstream),
-            **said,
-        )
+    def recipe(name: str, file: str, **said: Any) -> Recipe:
+        is_file_name = "/" not in file and len(file.encode(errors="surrogatepass")) <= LONGEST
+        upstream = directory.absolute() / f"{file}.yaml" if directory is not None and is_file_name else None
+        place = _place(agent.name, directory, name, environ)
+        return Recipe(directory=place, base=base, upstream=upstream, **said)
 
     if isinstance(agent, Graph):
         asks = (compat or agent.settings.compat) == "loki"
@@ -223,8 +221,3 @@ def _as_file(name: str) -> str:
     if len(quoted) <= LONGEST:
         return quoted
     return f"{quoted[:LONGEST]}-{hashlib.sha256(name.encode(errors='surrogatepass')).hexdigest()[:16]}"
-
-
-def _upstream(directory: Path | None, name: str) -> Path | None:
-    is_file_name = "/" not in name and len(name.encode(errors="surrogatepass")) <= LONGEST
-    return directory.absolute() / f"{name}.yaml" if directory is not None and is_file_name else None

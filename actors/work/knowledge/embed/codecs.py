@@ -11,13 +11,12 @@ Where a provider would cut long texts silently, the request forbids it, so that 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 from ...models.codec import bearer, read
 
-Json = Any
 Rows = list[list[float]]
 T = TypeVar("T")
 

@@ -17,8 +17,8 @@ from __future__ import annotations
 import ast
 import warnings
 
-from .declaration import Declaration, Schema
-from .docstrings import Docstring, read_docstring
+from .declaration import Declaration
+from .docstrings import read_docstring
 from .python_types import Module, Types
 from .schemas import NO_VALUE, Draft
 from .script import Script, Unreadable
@@ -96,7 +96,9 @@ def _declaration(
     types = Types(module)
     for parameter, default in _with_defaults(node.args):
         try:
-            schema, needed = _property(types, docstring, parameter, default)
+            value = NO_VALUE if default is None else module.value(default)
+            schema, optional = types.parameter(parameter.annotation, docstring.entries.get(parameter.arg), value)
+            needed = default is None and not optional
         except Unreadable as wrong:
             if not wordless:
                 draft.refuse(wrong)
@@ -113,10 +115,3 @@ def _with_defaults(arguments: ast.arguments) -> list[tuple[ast.arg, ast.expr | N
     defaults = [None] * missing + list(arguments.defaults)
     plain = zip(arguments.args, defaults[len(arguments.posonlyargs) :], strict=True)
     return [*plain, *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)]
-
-
-def _property(types: Types, docstring: Docstring, parameter: ast.arg, default: ast.expr | None) -> tuple[Schema, bool]:
-    entry = docstring.entries.get(parameter.arg)
-    value = NO_VALUE if default is None else types.module.value(default)
-    schema, optional = types.parameter(parameter.annotation, entry, value)
-    return schema, default is None and not optional
