@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
@@ -196,22 +196,13 @@ def read(
         unchecked, _ = read_graph(found.text, found.file)
         if unchecked is not None and not unchecked.settings.validate_before_run:
             thing, problems = unchecked, []
+    about: dict[str, Any] = {"directory": found.directory, "file": found.file, "problems": tuple(problems)}
     if isinstance(thing, Graph):
-        return GraphAgent(
-            name=thing.name, directory=found.directory, file=found.file, graph=thing, problems=tuple(problems)
-        )
+        return GraphAgent(name=thing.name, graph=thing, **about)
     if isinstance(thing, Agent):
-        return LoopAgent(
-            name=thing.name, directory=found.directory, file=found.file, agent=thing, problems=tuple(problems)
-        )
+        return LoopAgent(name=thing.name, agent=thing, **about)
     if thing is not None:
-        return WorkflowAgent(
-            name=thing.graph.id or Path(found.file).stem,
-            directory=found.directory,
-            file=found.file,
-            workflow=thing,
-            problems=tuple(problems),
-        )
+        return WorkflowAgent(name=thing.graph.id or Path(found.file).stem, workflow=thing, **about)
     text = failure_text(problems) if found.dialect == "graph" else text_of_problems(problems, found.file)
     raise InvalidFile(text, problems)
 

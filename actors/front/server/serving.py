@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 
@@ -36,7 +37,6 @@ from ..control.opening import open_hub
 from ..control.runs.live_run import HubOptions
 from ..http.health import Health
 from .listener import GOODBYE_WITHIN, Opened, listen, serve_port
-from .notify import notify
 from .speaking import say_missing, speaker_of
 from .token_file import ServerFile, new_token, remove_server, write_server
 
@@ -311,3 +311,16 @@ def _websocket(me: Actor, hub: Hub, access: AccessControl) -> Callable[[Opened],
             log.error("a websocket connection crashed", exc_info=end.error)
 
     return websocket
+
+
+def notify(state: str, environ: Mapping[str, str] = os.environ) -> bool:
+    """Send our state (`READY=1`) to systemd, for a unit of `Type=notify`; whether that took it. Never waits."""
+    address = environ.get("NOTIFY_SOCKET", "")
+    if not address.startswith(("/", "@")):
+        return False
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as link:
+            link.sendto(state.encode(), "\0" + address[1:] if address.startswith("@") else address)
+    except OSError:
+        return False
+    return True

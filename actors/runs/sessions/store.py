@@ -81,43 +81,26 @@ class SessionStore:
         return id_of(scope_of(self.config_dir, agent), checked_alias(alias), self.warn)
 
     @_on_disk
-    def resolve(self, name: str, agent: str | None = None, *, caller: Caller | None = None) -> str:
-        """The id of the session `name`, an id or an alias. Hints name only sessions of `caller`.
-
-        Raises:
-            NotFound: there is none.
-            UsageError: nothing can be called so.
-        """
-        id = as_id(name) or self.resolve_alias(name, agent)
-        if id is not None and is_there(scope_of(self.config_dir, agent), id):
-            return id
-        aliases = [each.alias for each in self.list(agent, caller=caller) if each.alias]
-        of = f" of agent '{agent}'" if agent is not None else ""
-        hint = did_you_mean(name, aliases) or "callboard sessions list shows those there are"
-        raise NotFound(f"there is no session '{name}'{of}; {hint}")
-
-    @_on_disk
-    def locate(self, id: str) -> str | None:
-        """Whose session this is: the agent's name, or None for no agent.
-
-        Raises:
-            NotFound: there is none with this id.
-        """
-        wanted = as_id(id)
-        if wanted is not None:
-            for scope in all_scopes(self.config_dir):
-                if is_there(scope, wanted):
-                    return scope.agent
-        raise NotFound(f"there is no session '{id}'")
-
     def find(self, name: str, agent: str | None = None, *, caller: Caller | None = None) -> tuple[str, str | None]:
         """Id and agent of the session with this id, whosever it is, or with this alias among those of `agent`.
 
         Raises:
-            NotFound: there is none.
+            NotFound: there is none; the hint names only sessions of `caller`.
+            UsageError: nothing can be called so.
         """
         id = as_id(name)
-        return (id, self.locate(id)) if id is not None else (self.resolve(name, agent, caller=caller), agent)
+        if id is not None:
+            for scope in all_scopes(self.config_dir):
+                if is_there(scope, id):
+                    return id, scope.agent
+            raise NotFound(f"there is no session '{name}'")
+        id = self.resolve_alias(name, agent)
+        if id is not None and is_there(scope_of(self.config_dir, agent), id):
+            return id, agent
+        aliases = [each.alias for each in self.list(agent, caller=caller) if each.alias]
+        of = f" of agent '{agent}'" if agent is not None else ""
+        hint = did_you_mean(name, aliases) or "callboard sessions list shows those there are"
+        raise NotFound(f"there is no session '{name}'{of}; {hint}")
 
     @_on_disk
     def list(

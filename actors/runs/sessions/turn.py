@@ -54,15 +54,8 @@ class Turn:
             session.compressed_messages = [*session.compressed_messages, *session.messages]
             session.messages = messages_of(turns)
         self.history = tuple(turns)
+        session.todo = self.todos.told()
         self.dirty = True
-        self.note_todos()
-
-    def note_todos(self) -> None:
-        """The todo list is what it is now."""
-        told = self.todos.told()
-        if told != self.session.todo:
-            self.session.todo = told
-            self.dirty = True
 
     def variables(self, given: Mapping[str, str] | None) -> dict[str, str]:
         """The values of the agent's variables: those of the session, and those given now, which are kept."""

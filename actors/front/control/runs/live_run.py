@@ -10,6 +10,7 @@ import json
 import logging
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 import msgspec
@@ -43,44 +44,33 @@ class HubOptions(msgspec.Struct, frozen=True, kw_only=True):
     keep_runs: int = 1000
 
 
+@dataclass(eq=False)
 class LiveRun:
     """See the module.
 
-    Args:
+    Attributes:
         info: the run's summary, which is kept up to date.
         log: where it is written down.
         on_disk: called when it is over and the log is complete.
         options: how much of it stays in memory.
         redact: takes secrets out of an encoded event.
-
-    Attributes:
-        info: see above.
         view: what its events come to; in what the summary tells there are no secrets, in the rest as they are.
-        log: its log.
         ring: its newest events, without gaps.
         first: number of the first event in the ring.
         over: whether it has ended: nothing will be added.
     """
 
-    def __init__(
-        self,
-        info: RunInfo,
-        log: RunLog,
-        on_disk: Callable[[], None],
-        options: HubOptions,
-        redact: Callable[[bytes], bytes] | None = None,
-    ) -> None:
-        self.info = info
-        self.view = RunView()
-        self.log = log
-        self.ring: deque[LoggedEvent] = deque()
-        self.first = 1
-        self.over = False
-        self._on_disk = on_disk
-        self._redact = redact
-        self._options = options
-        self._bytes = 0
-        self._news = trio.lowlevel.ParkingLot()
+    info: RunInfo
+    log: RunLog
+    on_disk: Callable[[], None]
+    options: HubOptions
+    redact: Callable[[bytes], bytes] | None = None
+    view: RunView = field(default_factory=RunView)
+    ring: deque[LoggedEvent] = field(default_factory=deque)
+    first: int = 1
+    over: bool = False
+    _bytes: int = 0
+    _news: trio.lowlevel.ParkingLot = field(default_factory=trio.lowlevel.ParkingLot)
 
     @property
     def seq(self) -> int:
@@ -93,12 +83,12 @@ class LiveRun:
             return
         data = event.data
         line = _encoded(event)
-        if self._redact is not None:
-            line, told = self._redact(line), line
+        if self.redact is not None:
+            line, told = self.redact(line), line
             if type(data) in CONCERNS and line != told:  # the summary is shown as well
                 event = decode(line) or event
         logged = LoggedEvent(event.seq, event.kind, line, event.actor)
-        ring, options = self.ring, self._options
+        ring, options = self.ring, self.options
         ring.append(logged)
         self._bytes += len(line)
         while len(ring) > options.ring_events or (self._bytes > options.ring_bytes and len(ring) > 1):
@@ -144,7 +134,7 @@ class LiveRun:
 
     def _end(self) -> None:
         self.over = True
-        self.log.close(self.info, self._on_disk)
+        self.log.close(self.info, self.on_disk)
 
 
 def _encoded(event: Event) -> bytes:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from callboard.actors.front.server.notify import notify
+from callboard.actors.front.server.serving import notify
 
 
 @pytest.mark.parametrize("abstract", [False, True])

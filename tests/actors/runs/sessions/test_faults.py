@@ -38,7 +38,7 @@ DEEDS = {
     "rename": lambda store: store.rename(id, "other"),
     "delete": lambda store: store.delete(id),
     "migrate": lambda store: store.open_or_create_by_alias("my-project"),
-    "delete-old": lambda store: store.delete(store.resolve("my-project")),
+    "delete-old": lambda store: store.delete(*store.find("my-project")),
 }
 
 def play(home, deed, at):

@@ -72,7 +72,7 @@ def test_lokis_sessions_of_an_agent_and_those_that_nobody_named_are_found(shelf:
     shelf.legacy(f"_/{UNNAMED}.yaml")
     of_agent = shelf.store.open_or_create_by_alias("my-project", agent="sisyphus")
     assert shelf.store.path(of_agent.id, "sisyphus").is_relative_to(shelf.home / "agents" / "sisyphus" / "sessions")
-    assert shelf.store.locate(of_agent.id) == "sisyphus"
+    assert shelf.store.find(of_agent.id) == (of_agent.id, "sisyphus")
     assert shelf.store.resolve_alias("my-project") is None
     unnamed = shelf.store.open_or_create_by_alias(f"_/{UNNAMED}")
     assert unnamed.alias == UNNAMED
@@ -105,7 +105,7 @@ def test_an_agent_without_a_directory_keeps_its_sessions_where_they_hide_no_agen
     made = shelf.store.create("explore", alias="x")
     assert not (shelf.home / "agents" / "explore").exists()
     (shelf.home / "agents" / "explore").mkdir(parents=True)  # it has one from now on
-    assert shelf.again().resolve("x", "explore") == made.id
+    assert shelf.again().find("x", "explore") == (made.id, "explore")
 
 
 def test_delete_removes_the_state_every_alias_and_lokis_file(shelf: Shelf) -> None:
@@ -309,9 +309,9 @@ def test_processes_that_open_the_same_alias_at_once_get_one_session(shelf: Shelf
 def test_who_looks_for_a_session_that_is_not_there_is_told_which_are(shelf: Shelf) -> None:
     shelf.store.create(alias="bridges")
     with pytest.raises(NotFound, match="did you mean 'bridges'"):
-        shelf.store.resolve("bridge")
+        shelf.store.find("bridge")
     with pytest.raises(NotFound):
-        shelf.store.locate("0b6f2d4c-8e11-4c0c-9d7e-7d2b5e0e9a35")
+        shelf.store.find("0b6f2d4c-8e11-4c0c-9d7e-7d2b5e0e9a35")
 
 
 def test_a_session_is_a_struct_that_can_be_shown(shelf: Shelf) -> None:
