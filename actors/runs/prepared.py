@@ -268,7 +268,7 @@ class Prepared:
             record,
             input.workspace,
             input.attachments,
-            name=_label(self.name),
+            name=self.name.replace("/", "_"),  # a part of a path; a workflow's may hold anything
             link=False,
         )
 
@@ -297,11 +297,6 @@ class Prepared:
         if how != "tool" and (prompt or input.files):
             prompt = await knowledge.prompt(me, asked, prompt)
         return f"{attached}\n\n{prompt}".strip() if attached else prompt, asked if how != "prompt" else ()
-
-
-def _label(name: str) -> str:
-    """A workflow's name as part of a path; it may hold anything."""
-    return name.replace("/", "_")
 
 
 def _told(file: str, absent: Mapping[str, str], compat: str | None) -> tuple[Problem, ...]:

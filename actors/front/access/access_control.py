@@ -19,6 +19,7 @@ import math
 import os
 import secrets
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import TYPE_CHECKING, Any, NoReturn, final
@@ -30,7 +31,7 @@ from ....protocol.errors import CallboardError, Denied, RateLimited, Saturated, 
 from ....protocol.settings.api import ApiSettings, AuditSettings
 from .audit import Audit, Result
 from .keys import KeyRing, caller_of
-from .limits import ConcurrencyLimiter, Connections, RateLimiter
+from .limits import ConcurrencyLimiter, RateLimiter, counted
 from .origins import Headers, Origins, is_loopback, network_of, peer_of
 from .scopes import EVERYTHING, METHODS, Rule, need
 from .signed import KeySet, SignedCaller, SignedTokens, looks_signed
@@ -101,7 +102,8 @@ class AccessControl:
         self._lines = RateLimiter(LINES_PER_ADDRESS)
         self._reported: set[str] = set()
         limits = settings.limits
-        self._connections = Connections()
+        self._open: dict[trio.CancelScope, Caller] = {}
+        self._websockets: Counter[str] = Counter()
         self.requests = ConcurrencyLimiter(limits.per_subject_concurrency, limits.max_concurrent_requests)
         self.rates = self._new_rates(settings)
         self.origins = Origins(settings, loopback=loopback)
@@ -270,10 +272,10 @@ class AccessControl:
             Saturated: the subject has as many as may be. The server's own user has no limit.
         """
         most = self.settings.limits.websockets_per_subject
-        if caller != LOCAL and self._connections.websockets_of(caller.subject) >= most:
+        if caller != LOCAL and self._websockets[caller.subject] >= most:
             self._count_rejection("connections")
             raise Saturated(f"{caller.subject} has {most} websockets open, which is the most")
-        with self._connections.websocket(caller.subject):
+        with counted(self._websockets, caller.subject):
             yield
 
     @contextlib.contextmanager
@@ -285,12 +287,22 @@ class AccessControl:
             static = self.settings.auth.static
             left = math.inf if caller == LOCAL or any(caller_of(key) == caller for key in static) else 0.0
         open = contextlib.nullcontext() if self.metrics is None else self.metrics.websockets.track_inprogress()
-        with open, self._connections.lasting(caller, seconds=max(0.0, left)) as scope:
+        with open, self._lasting(caller, max(0.0, left)) as scope:
             yield scope
 
     def request(self, caller: Caller) -> AbstractContextManager[trio.CancelScope]:
         """The same for a request; a signed token that expires meanwhile was valid when it came."""
-        return self._connections.lasting(caller)
+        return self._lasting(caller, math.inf)
+
+    @contextlib.contextmanager
+    def _lasting(self, caller: Caller, seconds: float) -> Iterator[trio.CancelScope]:
+        """Runs that a websocket has started, which may be open for days, go on after it and stay its subject's."""
+        with trio.CancelScope(deadline=trio.current_time() + seconds) as scope:
+            self._open[scope] = caller
+            try:
+                yield scope
+            finally:
+                del self._open[scope]
 
     def frame(self, direction: str) -> None:
         """Count a frame of a websocket."""
@@ -342,10 +354,9 @@ class AccessControl:
         kept = {caller_of(key) for key in self.settings.auth.static if key in before.auth.static}
         same = before.auth.signed == self.settings.auth.signed
 
-        def is_valid(caller: Caller) -> bool:
-            return caller == LOCAL or (same if isinstance(caller, SignedCaller) else caller in kept)
-
-        self._connections.end(is_valid)
+        for scope, caller in self._open.items():
+            if caller != LOCAL and not (same if isinstance(caller, SignedCaller) else caller in kept):
+                scope.cancel()
 
     def _new_rates(self, settings: ApiSettings) -> RateLimiter:
         return RateLimiter(*_rate(settings, loopback=self._loopback))

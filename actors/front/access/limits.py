@@ -8,13 +8,12 @@ import math
 import resource
 from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import final
 
 import trio
 
-from ....protocol.control.caller import Caller
 from ....protocol.errors import Saturated
 from ....protocol.settings.api import ApiSettings
 from .origins import is_loopback, is_within, network_of
@@ -213,7 +212,8 @@ class ConcurrencyLimiter:
 
 
 @contextmanager
-def _counted(counts: Counter[str], key: str) -> Iterator[None]:
+def counted(counts: Counter[str], key: str) -> Iterator[None]:
+    """A block that counts; what counts nothing is forgotten."""
     counts[key] += 1
     try:
         yield
@@ -249,7 +249,7 @@ class ConnectionLimiter:
         """A connection from there, for as long as the block lasts; whether there is room for it."""
         where = network_of(peer)
         if self._has_room(peer, where):
-            with _counted(self._from, ALL), _counted(self._from, where):
+            with counted(self._from, ALL), counted(self._from, where):
                 yield True
             return
         now = trio.current_time()
@@ -267,39 +267,3 @@ class ConnectionLimiter:
             return False
         free = is_loopback(peer) or is_within(peer, settings.trusted_proxies)
         return free or self._from[where] < settings.limits.connections_per_address
-
-
-@final
-class Connections:
-    """The websockets and requests of callers, which are cancelled when the caller's key is revoked or expires.
-
-    A websocket may be open for days. The runs that it has started go on after it, and stay its subject's.
-    """
-
-    def __init__(self) -> None:
-        self._open: dict[trio.CancelScope, Caller] = {}
-        self._websockets: Counter[str] = Counter()
-
-    def websockets_of(self, subject: str) -> int:
-        """How many websockets the subject has open, or is about to."""
-        return self._websockets[subject]
-
-    def websocket(self, subject: str) -> AbstractContextManager[None]:
-        """A block for a websocket of the subject's, which counts from its handshake on."""
-        return _counted(self._websockets, subject)
-
-    @contextmanager
-    def lasting(self, caller: Caller, *, seconds: float = math.inf) -> Iterator[trio.CancelScope]:
-        """A block that is cancelled when the caller's key is revoked, and after so many seconds."""
-        with trio.CancelScope(deadline=trio.current_time() + seconds) as scope:
-            self._open[scope] = caller
-            try:
-                yield scope
-            finally:
-                del self._open[scope]
-
-    def end(self, is_valid: Callable[[Caller], bool]) -> None:
-        """Cancel the blocks of callers whose key is not valid any more."""
-        for scope, caller in self._open.items():
-            if not is_valid(caller):
-                scope.cancel()

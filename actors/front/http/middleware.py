@@ -56,7 +56,12 @@ def guarded(app: ASGIApp, access: AccessControl, *, metrics: Metrics | None = No
     """The application with everything before it."""
     settings = access.settings
     bounded = Bounds(app, max_body=settings.limits.max_body_bytes, timeout=settings.request_timeout_seconds)
-    return Frame(Admission(bounded, access), force_https=settings.force_https, metrics=metrics)
+    framed = Frame(Admission(bounded, access), force_https=settings.force_https, metrics=metrics)
+
+    async def layers(scope: Scope, receive: Receive, send: Send) -> None:
+        await (framed if scope["type"] == "http" else app)(scope, receive, send)
+
+    return layers
 
 
 @final
@@ -74,9 +79,6 @@ class Frame:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """As an ASGI application."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
         id = _request_id(scope)
         scope = {**scope, "state": {**scope.get("state", {}), "request_id": id}}
         status = GONE
@@ -144,9 +146,6 @@ class Admission:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """As an ASGI application."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
         headers = joined(scope["headers"])
         origin = headers.get("origin")
         if origin is not None and self._access.origins.is_allowed(origin):
@@ -242,9 +241,6 @@ class Bounds:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """As an ASGI application."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
         bounded = _Bounded(self._max, receive, send)
         if not bounded.announced_too_much(scope):
             with trio.move_on_after(self._timeout) as bounded.scope:

@@ -134,7 +134,7 @@ class Metrics:
         Args:
             journal: what writes the logs of runs.
         """
-        collector = StateCollector(root, self._names, self._mail, journal, self._current_rates)
+        collector = StateCollector(root, self._names, self._mail, journal, lambda: self.rates and self.rates())
         self._registry.register(collector)
         before, root.kernel.mailbox = root.kernel.mailbox, timed_by(self._mail)
         try:
@@ -143,9 +143,6 @@ class Metrics:
         finally:
             root.kernel.mailbox = before
             self._registry.unregister(collector)
-
-    def _current_rates(self) -> Iterable[tuple[str, float]] | None:
-        return self.rates and self.rates()
 
     async def watch_lag(self, me: Actor) -> None:
         """An actor's body: measure how late the loop is, for ever."""

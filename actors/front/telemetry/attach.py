@@ -75,16 +75,12 @@ def listening(
     from .listener import Listener
     from .spans import Content
 
-    wanted = wants_content(environ) if content is None else content
-    told = Content(Redactor(secrets_of(root.settings, environ))) if wanted else None
+    if content is None:
+        content = environ.get(VARIABLE, "").strip().lower() in _YES
+    told = Content(Redactor(secrets_of(root.settings, environ))) if content else None
     listener = Listener(tracers, meters, told, VERSION)
     try:
         with root.bus.listen(listener.hear):
             yield
     finally:
         listener.close()
-
-
-def wants_content(environ: Mapping[str, str]) -> bool:
-    """Whether the environment asks for words of people and models."""
-    return environ.get(VARIABLE, "").strip().lower() in _YES

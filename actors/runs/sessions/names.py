@@ -71,21 +71,17 @@ def checked_agent(text: str) -> str:
 
 
 def _wrong(name: str) -> str | None:
-    if not name.strip():
-        return "it is empty"
-    if name != name.strip():
-        return "it begins or ends with a space"
-    if name.startswith("."):
-        return "it begins with a dot"
-    if any(letter in "/\\" for letter in name):
-        return "it holds a slash"
-    if not name.isprintable():  # control characters, half surrogates, other kinds of spaces
-        return "it holds a character that can't be shown"
-    if len(name.encode()) > LONGEST:
-        return f"it is longer than {LONGEST} bytes"
-    if name.endswith((".part", ".tmp", ".lock")):
-        return "files that end so are not sessions"
-    return None
+    checks = (
+        (not name.strip(), "it is empty"),
+        (name != name.strip(), "it begins or ends with a space"),
+        (name.startswith("."), "it begins with a dot"),
+        ("/" in name or "\\" in name, "it holds a slash"),
+        # control characters, half surrogates, other kinds of spaces
+        (not name.isprintable(), "it holds a character that can't be shown"),
+        (len(name.encode("utf-8", "surrogatepass")) > LONGEST, f"it is longer than {LONGEST} bytes"),
+        (name.endswith((".part", ".tmp", ".lock")), "files that end so are not sessions"),
+    )
+    return next((what for is_so, what in checks if is_so), None)
 
 
 def _shown(text: str) -> str:
