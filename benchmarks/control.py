@@ -214,7 +214,7 @@ async def cost_of_watching(place: Path, events: int, rounds: int) -> float:
         async def control(me: Actor) -> None:
             for number in range(rounds):
                 alone.append(await published(root, f"run-a{number}", events, nobody))
-                async with open_hub(me, root, directory=place / f"cost{number}") as hub:
+                async with open_hub(root, directory=place / f"cost{number}") as hub:
                     peer = Peer(me, hub, LOCAL, never)
                     both = [(heard, nobody), (stalled, partial(watched_by, peer))]
                     for times, subscribe in both if number % 2 else reversed(both):

@@ -72,7 +72,7 @@ async def hub_of(
 
     async def control(me: Actor) -> None:
         directory, held = state / "runs", HubOptions(**options)
-        async with open_hub(me, root, directory=directory, options=held, redact=redact) as hub:
+        async with open_hub(root, directory=directory, options=held, redact=redact) as hub:
             opened.append(hub)
             up.set()
             await down.wait()

@@ -151,7 +151,7 @@ async def _serve(tmp_path: Path, ready: queue.Queue[House | BaseException]) -> N
 
 async def _control(house: House, ready: queue.Queue[House | BaseException], me: Actor) -> None:
     access = AccessControl(ApiSettings(), local_token=house.token, loopback=True)
-    async with open_hub(me, house.root) as house.hub, trio.open_nursery() as nursery:
+    async with open_hub(house.root) as house.hub, trio.open_nursery() as nursery:
 
         async def serve(stream: trio.SocketStream) -> None:
             stream.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)  # a reader who stands still is felt soon

@@ -80,8 +80,8 @@ async def main(config: Path, state: Path, runs: int, token: str) -> None:
     """Serve until stdin ends."""
     async with callboard.Root(config_dir=config, patient=True) as root:
 
-        async def control(me: Actor) -> None:
-            async with open_hub(me, root, directory=state / "runs") as hub, trio.open_nursery() as nursery:
+        async def control(_: Actor) -> None:
+            async with open_hub(root, directory=state / "runs") as hub, trio.open_nursery() as nursery:
                 made = Made(root, runs)
                 access = AccessControl(ApiSettings(), local_token=token, loopback=True)
                 hub.methods |= {

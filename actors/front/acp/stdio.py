@@ -25,7 +25,7 @@ async def serve_acp(root: Root, agent: str | None = None, *, pipes: tuple[int, i
     """
 
     async def body(me: Actor) -> None:
-        async with open_hub(me, root) as hub, over_pipes(me, source, sink) as (messages, outbox):
+        async with open_hub(root) as hub, over_pipes(me, source, sink) as (messages, outbox):
             peer = Peer(me, hub, LOCAL, outbox.put, methods=lambda peer: AcpAgent(peer, agent).methods)
             try:
                 async for line in messages:

@@ -209,9 +209,9 @@ def chunk(kind: str, text: str) -> Update:
     return {"sessionUpdate": kind, "content": text_block(text)}
 
 
-def tool_call(id: str, title: str, *, kind: str, raw: Json = None, status: str = "in_progress") -> Update:
+def tool_call(id: str, title: str, *, kind: str, raw: Json = None) -> Update:
     """A call begins."""
-    update: Update = {"sessionUpdate": "tool_call", "toolCallId": id, "title": title, "kind": kind, "status": status}
+    update = {"sessionUpdate": "tool_call", "toolCallId": id, "title": title, "kind": kind, "status": "in_progress"}
     return update if raw is None else {**update, "rawInput": raw}
 
 

@@ -1,6 +1,6 @@
 """The hub: what all front ends of a process share, however they are reached.
 
-    async with open_hub(me, root) as hub:
+    async with open_hub(root) as hub:
         info = await hub.start(caller, StartRun(target="researcher", prompt="..."))
         with hub.subscribe(caller, info.run) as events:
             async for event in events:
@@ -44,7 +44,6 @@ from .runs.summary import outcome_of
 from .subscription import Lagged, Subscription
 
 if TYPE_CHECKING:
-    from ....supervisors import Actor
     from ...runs.root import Root
     from .peer import Method
     from .sessions import HubSessions
@@ -84,22 +83,19 @@ class Hub:
 
     def __init__(
         self,
-        me: Actor,
         root: Root,
         logs: RunLogs,
-        *,
-        options: HubOptions | None = None,
-        redact: Callable[[bytes], bytes] | None = None,
+        options: HubOptions,
+        redact: Callable[[bytes], bytes] | None,
     ) -> None:
         self.root = root
         self.logs = logs
-        self.options = options or HubOptions()
+        self.options = options
         self.sessions: HubSessions
         self.methods: dict[str, Method] = {}
         self.since = trio.current_time()
         self.closing = False
         self.unread = UnreadOfAll()
-        self._me = me
         self._open_questions = OpenQuestions(self.options.questions)
         self._pictures: dict[str, GraphPicture] = {}
         self._runs = Running(root, logs, self.options, redact)

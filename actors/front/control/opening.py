@@ -16,13 +16,11 @@ from .runs.live_run import HubOptions
 from .sessions import HubSessions
 
 if TYPE_CHECKING:
-    from ....supervisors import Actor
     from ...runs.root import Root
 
 
 @contextlib.asynccontextmanager
 async def open_hub(
-    me: Actor,
     root: Root,
     *,
     directory: Path | None = None,
@@ -32,7 +30,6 @@ async def open_hub(
     """The hub of a process, for as long as the block lasts; runs that are under way at its end are interrupted.
 
     Args:
-        me: the actor whose block it is.
         directory: where the logs lie; by default `runs` of the state directory.
         redact: takes secrets out of an encoded event, before a reader gets it.
 
@@ -43,7 +40,7 @@ async def open_hub(
     logs = RunLogs(directory or state_dir(os.environ) / "runs", keep=options.keep_runs)
     await logs.__aenter__()
     try:
-        hub = Hub(me, root, logs, options=options, redact=redact)
+        hub = Hub(root, logs, options, redact)
         async with hub.at_work() as nursery:
             hub.sessions = HubSessions(hub, nursery)
             hub.methods = dict(METHODS)

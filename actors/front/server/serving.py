@@ -154,7 +154,7 @@ class Server:
         port: int = listener.socket.getsockname()[1]
         redactor = Redactor([self._token, *secrets_of(root.settings, os.environ)])
         options = HubOptions(keep_runs=settings.keep_runs)
-        async with open_hub(me, root, options=options, redact=redactor.data) as hub:
+        async with open_hub(root, options=options, redact=redactor.data) as hub:
             self.under_way = lambda: hub.under_way
             self._being_told = lambda: bool(hub.being_told)
             with ExitStack() as stack:

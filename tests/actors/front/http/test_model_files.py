@@ -92,8 +92,7 @@ async def test_with_the_scope_it_has_to_lie_in_a_directory_of_the_settings(
 async def test_by_the_websocket_it_is_the_same(keys: tuple[House, str, str], tmp_path: Path) -> None:
     house = keys[0]
     anna = Caller(subject="anna", scopes=frozenset(SCOPES))
-    actor = house.stage.root.kernel.actor
-    async with open_hub(actor, house.stage.root, directory=tmp_path / "runs") as hub:
+    async with open_hub(house.stage.root, directory=tmp_path / "runs") as hub:
         for path in ("/etc/passwd", "/etc/nothing"):
             with pytest.raises(Denied, match="run:files"):
                 await hub.start(anna, StartRun(target="clerk", prompt="x", model=f"local:{path}"))
