@@ -10,10 +10,9 @@ import click
 import msgspec
 
 from .. import Root
-from ..actors.runs.batch.batch import run_batch
+from ..actors.runs.batch.batch import Target, run_batch
 from ..actors.runs.batch.decider import GivenUp
 from ..actors.runs.batch.journal import Journal
-from ..actors.runs.batch.targets import Target
 from ..actors.runs.batch.tasks import read_tasks
 from ..protocol.errors import ConfigError
 from ..protocol.requests import RunRequest

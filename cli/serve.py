@@ -42,7 +42,7 @@ def acp(agent: str | None, config_dir: str | None) -> int:
     with no tools. What is said is kept as sessions (callboard sessions).
     """
     from .. import Root
-    from ..actors.front.acp.stdio import serve_acp
+    from ..actors.front.acp.agent import serve_acp
     from ..actors.runs.finding import find
     from ..actors.runs.target import read
     from .frame import exit_code_of, play

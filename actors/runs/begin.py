@@ -27,14 +27,13 @@ from ..work.context import RunContext
 from ..work.meter import Meter
 from ..work.tools.permissions import Permissions
 from ..work.tools.registry import ToolOptions
-from .attachments import attached
 from .children import Children
 from .execution import Answers, Execution
 from .file_checks import check_user
+from .files import Saved, attached
 from .loading import Hooks
 from .prepared import Input, Prepared
 from .root import Root
-from .saved import Saved
 from .target import GraphAgent, Loaded, LoopAgent, WorkflowAgent
 
 if TYPE_CHECKING:

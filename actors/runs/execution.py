@@ -21,9 +21,9 @@ from ..engine.graph.failures import ended_with
 from ..work.agent.history import History
 from ..work.context import RunContext
 from ..work.record import Record
+from .files import Saved
 from .prepared import Input, Prepared
 from .root import Root
-from .saved import Saved
 
 if TYPE_CHECKING:
     from ...supervisors import Actor, End

@@ -32,7 +32,7 @@ from ..work.record import Record
 from ..work.tools.registry import tools_of_agent
 from ..work.tools.tool import Tool
 from ..work.variables import Values, overridden, resolve_variables
-from .attachments import task_of
+from .files import task_of
 from .target import GraphAgent, Loaded, LoopAgent, WorkflowAgent
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from fake_models import FakeModels
 
 from callboard.actors.runs.batch.batch import Ended
 from callboard.actors.runs.batch.tasks import Task
-from callboard.actors.runs.saved import Saved
+from callboard.actors.runs.files import Saved
 from callboard.cli.render import batch as batch_bar
 from callboard.cli.render.batch import BatchBar, roughly
 from callboard.protocol.outcome import ErrorReport, Outcome

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ....protocol.control import acp
+from ....protocol.control.caller import LOCAL
 from ....protocol.control.errors import Refused
 from ....protocol.control.own import StartRun
 from ....protocol.errors import CallboardError, Conflict, NotFound, UsageError
 from ....protocol.jsonrpc import INVALID_PARAMS, Json
 from ....protocol.version import VERSION
-from ..control.peer import Method
+from ...io.stdio import over_pipes, private_stdio
+from ...runs.root import Root, played
+from ..control.opening import open_hub
+from ..control.peer import Method, Peer
 from ..control.requests import check_model
 from .prompting import Prompting, Shows
 from .session import MODEL, MODES, AcpSession, workspace_of
 from .updates import replay
 
 if TYPE_CHECKING:
-    from ...runs.root import Root
+    from ....supervisors import Actor
     from ...runs.sessions.live import Sessions
     from ...runs.sessions.store import Stored
-    from ..control.peer import Peer
 
 PAGE = 100
 
@@ -264,3 +268,24 @@ def _checked_id(id: str) -> str:
     if known is None:
         raise NotFound(f"there is no session '{id[:60]}'")
     return known
+
+
+async def serve_acp(root: Root, agent: str | None = None, *, pipes: tuple[int, int] | None = None) -> None:
+    """Serve until the client closes our stdin, or the root stops. All runs are this client's, and end with it.
+
+    Args:
+        agent: whose sessions are made, where the client names no agent.
+        pipes: two descriptors in place of stdin and stdout, which are closed at the end.
+    """
+
+    async def body(me: Actor) -> None:
+        async with open_hub(root) as hub, over_pipes(me, source, sink) as (messages, outbox):
+            peer = Peer(me, hub, LOCAL, outbox.put, methods=lambda peer: AcpAgent(peer, agent).methods)
+            try:
+                async for line in messages:
+                    await peer.receive(line)
+            finally:
+                peer.close()
+
+    with private_stdio() if pipes is None else nullcontext(pipes) as (source, sink):
+        await played(root, body, name="control")

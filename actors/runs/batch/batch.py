@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
+from functools import lru_cache, partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import trio
 
 from ....protocol.effects import RunTask
-from ....protocol.errors import CallboardError, ShuttingDown
+from ....protocol.errors import CallboardError, ShuttingDown, UsageError
 from ....protocol.events import SCHEMA_VERSION
 from ....protocol.messages import BatchBegun, TaskEnded
 from ....protocol.outcome import ErrorReport, Outcome
+from ....protocol.problems import Problem
+from ....protocol.requests import RunRequest
 from ...engine.driver import drive
+from ...work.variables import resolve_variables
+from ..begin import perform as perform_run
+from ..loading import NO_HOOKS, Hooks
+from ..root import Root
+from ..target import GraphAgent, Loaded, LoopAgent, WorkflowAgent
 from .decider import BatchDecider, GivenUp
 from .journal import Journal, ResultsLost
-from .tasks import Task
+from .tasks import Task, refuse
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
+
+_KEPT = 64
+"""Readings of one workflow with different vars."""
 
 WRITTEN_WITHIN = 10.0
 """Seconds that the disk gets for the results that wait for it when a batch is stopped."""
@@ -125,3 +137,94 @@ def _line(ended: Ended, target: str) -> dict[str, Any]:
         "seconds": round(ended.seconds, 3),
         "usage": wire["usage"],
     }
+
+
+class Target:
+    """The target of a batch, read once for all tasks; a workflow once per vars, since `${NAME}` is part of its text.
+
+    Args:
+        request: what holds for all tasks; a task's own variables win.
+    """
+
+    def __init__(self, request: RunRequest, root: Root) -> None:
+        self._request = request
+        self._root = root
+        self._with = lru_cache(maxsize=_KEPT)(self._read)
+        self._agent: Loaded | None = None
+        self._problems: tuple[Problem, ...] | None = None
+
+    @property
+    def warnings(self) -> tuple[Problem, ...]:
+        """What is odd about the target's files, as they were read first."""
+        return self._problems or ()
+
+    async def check(self, file: Path, tasks: Sequence[Task]) -> str:
+        """The name that results are kept under, if every task can be begun.
+
+        Raises:
+            CallboardError: there is no such target, or it has errors of its own.
+            InvalidFile: tasks that it can't be given, each with its line.
+        """
+        if not any(task.vars for task in tasks):
+            await self._found(tasks[0])
+        problems: list[Problem] = []
+        name = str(self._request.target)
+        for task in tasks:
+            await trio.lowlevel.checkpoint()
+            try:
+                name = (await self._found(task)).name
+            except CallboardError as error:
+                told, _, more = str(error).partition("\n")
+                message = f"task '{task.id}' can't be begun: {told}"
+                problems.append(
+                    Problem(
+                        severity="error",
+                        file=str(file),
+                        code="unfit_task",
+                        message=message,
+                        line=task.line,
+                        column=1,
+                        hint=more or None,
+                    )
+                )
+        refuse(file, problems)
+        return name
+
+    async def perform(self, task: Task) -> Outcome:
+        """One run."""
+        agent = await self._found(task)
+        attached = tuple(task.attachments)
+        flows = isinstance(agent, WorkflowAgent)
+        request = msgspec.structs.replace(
+            self._request,
+            prompt=task.prompt,
+            variables={**self._request.variables, **task.vars},
+            attach=attached if flows else (),
+            files=() if flows else attached,
+        )
+        return await perform_run(request, Hooks(loaded=agent), self._root)
+
+    async def _found(self, task: Task) -> Loaded:
+        """What this task is for; a workflow is read for each of them, in a thread."""
+        if self._agent is not None:
+            return self._of(task)
+        return await self._root.loader.threaded(lambda: self._of(task))
+
+    def _of(self, task: Task) -> Loaded:
+        values = {**self._request.variables, **task.vars}
+        agent = self._agent or self._with(tuple(sorted(values.items())))
+        if isinstance(agent, WorkflowAgent):
+            return agent
+        self._agent = agent
+        file = agent.graph if isinstance(agent, GraphAgent) else agent.agent
+        resolve_variables(agent.name, file.variables, values, os.environ, source=file.source)
+        if isinstance(agent, LoopAgent) and not task.prompt.strip() and not task.attachments:
+            raise UsageError(f"'{agent.name}' is an LLM agent: it needs a `task` to answer")
+        return agent
+
+    def _read(self, values: tuple[tuple[str, str], ...]) -> Loaded:
+        request = msgspec.structs.replace(self._request, variables=dict(values))
+        agent = self._root.loader.loaded(request, NO_HOOKS)
+        if self._problems is None:
+            self._problems = agent.problems
+        return agent

@@ -24,7 +24,7 @@ from trio_websocket import open_websocket_url
 import callboard
 from callboard.actors.front.mcp_server.offers import read_agents
 from callboard.actors.front.mcp_server.serving import serve_stdio
-from callboard.actors.runs.batch.targets import Target
+from callboard.actors.runs.batch.batch import Target
 from callboard.actors.runs.batch.tasks import Task
 from callboard.cli.frame import open_frame
 from callboard.cli.render.progress import Progress

@@ -16,7 +16,7 @@ from stage import Stage
 from waiting import until
 
 import callboard
-from callboard.actors.front.acp.stdio import serve_acp
+from callboard.actors.front.acp.agent import serve_acp
 
 Json = Any
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import callboard
-from callboard.actors.runs.saved import Saved
+from callboard.actors.runs.files import Saved
 from callboard.protocol.events import Event, Warned
 from callboard.protocol.outcome import Outcome
 

@@ -1,4 +1,6 @@
-"""Saves a run as files (`--save DIR`): `DIR/<run id>/`, readable by its owner alone.
+"""The files of a workflow's task, which models get as images and files, and those that a run leaves.
+
+A run that is saved (`--save DIR`) leaves `DIR/<run id>/`, readable by its owner alone:
 
 log.jsonl       every event, as it came
 outcome.json    what `-o json` prints
@@ -10,18 +12,81 @@ workspace/      of a workflow, where its python nodes have worked
 from __future__ import annotations
 
 import json
+import mimetypes
+import os
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
+import trio
 
+from ...protocol.chat import FilePart, ImagePart, Part, TextPart
 from ...protocol.errors import UsageError
 from ...protocol.events import Event, encode, to_wire
 from ...protocol.outcome import Message, Outcome
 
+if TYPE_CHECKING:
+    from ..engine.workflow.messages import Message as Said
+
+LARGEST = 32 * 1024 * 1024
+"""Bytes of one of them."""
+
+
+def attached(paths: Iterable[str | os.PathLike[str]]) -> tuple[Path, ...]:
+    """The files.
+
+    Raises:
+        UsageError: one of them is not there, too large, or has the name of another.
+    """
+    found: dict[str, Path] = {}
+    for each in paths:
+        path = Path(each).expanduser().absolute()
+        if not path.is_file():
+            raise UsageError(f"there is no file {each} to attach")
+        if path.stat().st_size > LARGEST:
+            raise _too_large(each)
+        if path.name in found:
+            raise UsageError(f"two attachments are called '{path.name}': {found[path.name]} and {path}")
+        found[path.name] = path
+    return tuple(found.values())
+
+
+async def task_of(prompt: str, attachments: Sequence[Path]) -> tuple[Said, ...]:
+    """The message that a workflow begins with.
+
+    Raises:
+        UsageError: a file can't be read.
+    """
+    from ..engine.workflow.messages import Message as Said
+
+    if not attachments:
+        return (Said(role="user", content=prompt),)
+    text: list[Part] = [TextPart(prompt)] if prompt else []
+    files = [await trio.to_thread.run_sync(_part, path) for path in attachments]
+    return (Said(role="user", content=(*text, *files)),)
+
+
+def _part(path: Path) -> Part:
+    kind = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
+    try:
+        with path.open("rb") as file:
+            data = file.read(LARGEST + 1)
+    except OSError as error:
+        raise UsageError(f"{path} can't be attached: {error.strerror or error}") from error
+    if len(data) > LARGEST:  # one that grows, or does not know its size
+        raise _too_large(path)
+    if kind.startswith("image/"):
+        return ImagePart(media_type=kind, data=data)
+    return FilePart(name=path.name, data=data, media_type=kind)
+
+
+def _too_large(path: str | os.PathLike[str]) -> UsageError:
+    return UsageError(f"{path} is larger than the {LARGEST // 1024 // 1024} MiB that an attachment may have")
+
 
 class Saved:
-    """See the module. What can't be written ends the saving, never the run.
+    """A run that is saved. What can't be written ends the saving, never the run.
 
     Attributes:
         error: why it is not all there, or None.
