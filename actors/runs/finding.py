@@ -30,6 +30,7 @@ from ..io.stamps import look
 from ..work.library import AGENTS
 
 Dialect = Literal["graph", "agent", "workflow"]
+_BY_NAME: dict[str, Dialect] = {"config.yaml": "agent", "graph.yaml": "graph"}
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,15 +127,13 @@ def built_in_agents() -> list[str]:
 
 def _in_file(path: Path, shown: str) -> Found:
     text = _text(path, shown)
-    directory = path.absolute().parent
-    if path.name == "graph.yaml":
-        return Found(dialect="graph", file=shown, directory=directory, text=text)
-    if path.name == "config.yaml":
-        return Found(dialect="agent", file=shown, directory=directory, text=text)
-    root, problems = parse_mapping(text, shown)
-    if root is None:
-        raise InvalidFile(text_of_problems(problems, shown), problems)
-    return Found(dialect=_dialect(root), file=shown, directory=directory, text=text)
+    dialect = _BY_NAME.get(path.name)
+    if dialect is None:
+        root, problems = parse_mapping(text, shown)
+        if root is None:
+            raise InvalidFile(text_of_problems(problems, shown), problems)
+        dialect = _dialect(root)
+    return Found(dialect=dialect, file=shown, directory=path.absolute().parent, text=text)
 
 
 def _dialect(root: YamlMapping) -> Dialect:
@@ -159,7 +158,7 @@ def _in_directory(path: Path, name: str) -> Found:
 
 
 def _agent_files(path: Path) -> list[Path]:
-    return [path / name for name in ("config.yaml", "graph.yaml") if look(path / name).is_file()]
+    return [path / name for name in _BY_NAME if look(path / name).is_file()]
 
 
 def _text(path: Path, shown: str) -> str:

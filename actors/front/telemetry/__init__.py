@@ -18,7 +18,7 @@ forgotten. What is measured is recorded where a span ends, whether or not that s
 Words of people and models (prompts, answers, arguments, results, error messages) are left out unless
 OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT says otherwise, and then secrets are taken out of them.
 
-Who turns nothing on pays nothing: no listener is there, and opentelemetry is not imported. Read `listener` first, then
-`spans`; `conventions` has names and histograms, `export` is for the command line, `attach` is the Python API. The room
-knows `protocol`, the root of `runs`, `views` and the redactor; only `cli` and `callboard` itself know the room.
+Who turns nothing on pays nothing: no listener is there, and opentelemetry is not imported. Read `spans` first;
+`conventions` has names and histograms, `export` is for the command line, `attach` is the Python API. The room knows
+`protocol`, the root of `runs`, `views` and the redactor; only `cli` and `callboard` itself know the room.
 """

@@ -72,15 +72,18 @@ def listening(
 ) -> Iterator[None]:
     """Turn the events of a root's runs into spans and measurements while the block lasts."""
     from ...io.redact import Redactor, secrets_of
-    from .listener import Listener
-    from .spans import Content
+    from .spans import Content, Listener
 
-    if content is None:
-        content = environ.get(VARIABLE, "").strip().lower() in _YES
-    told = Content(Redactor(secrets_of(root.settings, environ))) if content else None
+    wanted = wants_content(environ) if content is None else content
+    told = Content(Redactor(secrets_of(root.settings, environ))) if wanted else None
     listener = Listener(tracers, meters, told, VERSION)
     try:
         with root.bus.listen(listener.hear):
             yield
     finally:
         listener.close()
+
+
+def wants_content(environ: Mapping[str, str]) -> bool:
+    """Whether the environment asks for words of people and models."""
+    return environ.get(VARIABLE, "").strip().lower() in _YES

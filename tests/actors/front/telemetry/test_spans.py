@@ -14,7 +14,7 @@ from stage import Stage
 from traced import Traced
 
 import callboard
-from callboard.actors.front.telemetry.listener import Listener
+from callboard.actors.front.telemetry.spans import Listener
 from callboard.actors.runs.trace_context import continue_trace
 from callboard.protocol.events import Event
 from callboard.protocol.requests import RunRequest
@@ -272,7 +272,7 @@ async def test_nothing_of_a_run_stays_behind(stage: Stage, traced: Traced, monke
             super().__init__(*args)  # type: ignore[arg-type]  # whatever it is given
             listeners.append(self)
 
-    monkeypatch.setattr("callboard.actors.front.telemetry.listener.Listener", Kept)
+    monkeypatch.setattr("callboard.actors.front.telemetry.spans.Listener", Kept)
     stage.plain(KID, name="kid")
     with traced.of(stage.root):
         for _ in range(3):
