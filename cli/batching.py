@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -22,70 +21,67 @@ from .render.batch import BatchProgress, choose_for_batch
 from .render.text import counted, json_object, safe, with_node
 
 
-@dataclass(frozen=True, kw_only=True)
-class BatchFlags:
-    """The flags of `callboard batch` that are not about the runs, as click read them."""
-
-    tasks: str
-    max_parallel: int
-    max_failures: int | None
-    results: str | None
-    as_json: bool
-    quiet: bool
-    config_dir: str | None
-
-
-def run_tasks(request: RunRequest, flags: BatchFlags) -> int:
+def run_tasks(
+    request: RunRequest,
+    *,
+    tasks: str,
+    max_parallel: int,
+    max_failures: int | None,
+    results: str | None,
+    as_json: bool,
+    quiet: bool,
+    config_dir: str | None,
+) -> int:
     """Runs the request for each task; returns 1 if a task has failed, 3 if all of them would.
 
     Raises:
         CallboardError: it could not begin, or results can't be written any more.
         click.exceptions.Exit: it was interrupted.
     """
-    file = Path(flags.tasks)
-    progress = choose_for_batch(sys.stderr, quiet=flags.quiet)
-    path = Path(flags.results) if flags.results else file.with_suffix(".results.jsonl")
+    file = Path(tasks)
+    progress = choose_for_batch(sys.stderr, quiet=quiet)
+    path = Path(results) if results else file.with_suffix(".results.jsonl")
 
     async def batch(me: Actor, root: Root) -> GivenUp | None:
-        tasks = await read_tasks(file)
+        rows = await read_tasks(file)
         target = Target(request, root)
-        name = await target.check(file, tasks)
+        name = await target.check(file, rows)
         for problem in (*root.problems, *target.warnings):
             progress.note(str(problem))
         with journal:
-            left = journal.left(tasks, name)
+            left = journal.left(rows, name)
             journal.begin()
-            progress.begin(len(tasks), len(tasks) - len(left))
+            progress.begin(len(rows), len(rows) - len(left))
             return await run_batch(
                 me,
                 left,
                 target.perform,
                 journal,
                 target=name,
-                max_parallel=flags.max_parallel,
-                max_failures=flags.max_failures,
+                max_parallel=max_parallel,
+                max_failures=max_failures,
                 on_begin=progress.began,
                 on_end=progress.ended,
             )
 
     journal = Journal(path)
     try:
-        given_up = act(batch, config_dir=flags.config_dir, progress=progress, traced=True)
+        given_up = act(batch, config_dir=config_dir, progress=progress, traced=True)
     except click.exceptions.Exit:
         sys.stderr.write("callboard: what is done is kept; the same command goes on from there\n")
-        if flags.as_json:
-            _tell(flags, journal, progress, None)
+        if as_json:
+            _tell(as_json, journal, progress, None)
         raise
-    _tell(flags, journal, progress, given_up)
+    _tell(as_json, journal, progress, given_up)
     if given_up is not None and given_up.shared:
         return ConfigError.exit_code
     return 1 if journal.failed else 0
 
 
-def _tell(flags: BatchFlags, journal: Journal, progress: BatchProgress, given_up: GivenUp | None) -> None:
+def _tell(as_json: bool, journal: Journal, progress: BatchProgress, given_up: GivenUp | None) -> None:
     if given_up is not None:
         sys.stderr.write(_why(given_up, journal.failed, progress.left))
-    if flags.as_json:
+    if as_json:
         wire = json_object(
             tasks=progress.total,
             done=progress.done,

@@ -10,7 +10,6 @@ import json
 import os
 import shlex
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,48 +34,44 @@ from .tool_catalog import Toolbox, rules_of
 from .variables import declared, with_missing
 
 
-@dataclass(frozen=True, kw_only=True)
-class CallRequest:
-    """The flags of `callboard tools call`, as click read them."""
-
-    name: str
-    arguments: str
-    agent: str | None
-    variables: tuple[str, ...]
-    yes: bool
-    allow: tuple[str, ...]
-    roots: tuple[str, ...]
-    no_input: bool
-    verbose: bool
-    config_dir: str | None
-
-
-def call_tool(request: CallRequest) -> int:
-    """Calls the tool; returns the exit code.
+def call_tool(
+    *,
+    name: str,
+    arguments: str,
+    agent: str | None,
+    variables: tuple[str, ...],
+    yes: bool,
+    allow: tuple[str, ...],
+    roots: tuple[str, ...],
+    no_input: bool,
+    verbose: bool,
+    config_dir: str | None,
+) -> int:
+    """Calls the tool; returns the exit code. The arguments are the flags of `callboard tools call`.
 
     Raises:
         UsageError: there is no such tool, or the arguments don't fit.
         CallboardError: a file has errors.
     """
-    person = person_at_terminal(no_input=request.no_input)
-    arguments = flag_values.arguments(piped_text() if request.arguments == "-" else request.arguments)
-    flag_values.directories(request.roots)
-    agent = None if request.agent is None else load_agent(request.agent, config_dir=request.config_dir)
-    values = {} if agent is None else _values(agent, request, person)
-    options = ToolOptions(yes=request.yes, roots=tuple(Path(path) for path in request.roots))
+    person = person_at_terminal(no_input=no_input)
+    given = flag_values.arguments(piped_text() if arguments == "-" else arguments)
+    flag_values.directories(roots)
+    of = None if agent is None else load_agent(agent, config_dir=config_dir)
+    values = {} if of is None else _values(of, variables, person)
+    options = ToolOptions(yes=yes, roots=tuple(Path(path) for path in roots))
 
     async def by_hand(me: Actor, root: Root) -> ToolTurn:
-        tool = Toolbox(request.config_dir, shelf=root.shelf, options=options).one(request.name, agent, values).tool
-        mine = f" --agent {shlex.quote(request.agent)}" if request.agent else ""
-        check(arguments, tool.spec.parameters, f"callboard tools show {tool.name}{mine}")
+        tool = Toolbox(config_dir, shelf=root.shelf, options=options).one(name, of, values).tool
+        mine = f" --agent {shlex.quote(agent)}" if agent else ""
+        check(given, tool.spec.parameters, f"callboard tools show {tool.name}{mine}")
         shelf = root.shelf
-        rules, allowed = shelf.permissions(root.settings.permissions), shelf.spelled_out(request.allow)
-        permissions = Permissions(rules, allowed=allowed, yes=request.yes, once=True)
-        return await play(me, tool, arguments, permissions, shelf.permissions(rules_of(agent)))
+        rules, allowed = shelf.permissions(root.settings.permissions), shelf.spelled_out(allow)
+        permissions = Permissions(rules, allowed=allowed, yes=yes, once=True)
+        return await play(me, tool, given, permissions, shelf.permissions(rules_of(of)))
 
     # The result says it all, and so does an error; the story is for who wants to see how it comes about.
-    progress = choose(sys.stderr, quiet=not request.verbose, verbose=True, prompting=person)
-    return tell(act(by_hand, config_dir=request.config_dir, progress=progress, person=person))
+    progress = choose(sys.stderr, quiet=not verbose, verbose=True, prompting=person)
+    return tell(act(by_hand, config_dir=config_dir, progress=progress, person=person))
 
 
 def check(arguments: dict[str, Any], schema: dict[str, Any], where: str) -> None:
@@ -94,8 +89,8 @@ async def play(
     return (await calls.play(me, [ToolCall(id="call", name=tool.name, arguments=arguments)]))[0]
 
 
-def _values(agent: GraphAgent | LoopAgent, request: CallRequest, person: bool) -> dict[str, str]:
-    values = flag_values.variables(request.variables)
+def _values(agent: GraphAgent | LoopAgent, variables: tuple[str, ...], person: bool) -> dict[str, str]:
+    values = flag_values.variables(variables)
     if person:
         values = with_missing(agent, values)
     source = (agent.graph if isinstance(agent, GraphAgent) else agent.agent).source

@@ -135,9 +135,9 @@ def search(**given: Any) -> int:
 
     It is what an agent would find. Exit code 1 if there is nothing.
     """
-    from .bases.commands import Search, search_bases
+    from .bases.commands import search_bases
 
-    return search_bases(Search(**given))
+    return search_bases(**given)
 
 
 @command.command("export", short_help="Print all chunks as lines of JSON.")

@@ -25,14 +25,14 @@ _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """How a write to stdout fails through no fault of ours."""
 
 COMMANDS = {
-    **dict.fromkeys(("run", "ask"), "run"),
-    **{name: name for name in ("batch", "agents", "tools", "mcp", "kb", "sessions")},
-    **dict.fromkeys(("serve", "acp"), "serve"),
-    "keys": "keys",
+    **dict.fromkeys(("run", "ask", "batch"), "run"),
+    **{name: name for name in ("agents", "tools", "mcp", "kb", "sessions")},
+    **dict.fromkeys(("serve", "acp", "keys"), "serve"),
     **dict.fromkeys(("ps", "top", "attach", "answer", "stop", "logs"), "remote"),
     "runs": "runs",
     **dict.fromkeys(("validate", "graph", "convert", "schema"), "files"),
-    **{name: name for name in ("init", "demo", "models", "doctor")},
+    **{name: name for name in ("init", "demo")},
+    **dict.fromkeys(("models", "doctor"), "models"),
 }
 """Command name to module of this package, in the order `--help` shows them.
 

@@ -92,9 +92,9 @@ def call(**given: Any) -> int:
     \b
     callboard mcp call time get_current_time --json '{"timezone": "Asia/Tokyo"}'
     """
-    from .mcp_calling import McpCall, call_tool
+    from .mcp_calling import call_tool
 
-    return call_tool(McpCall(**given))
+    return call_tool(**given)
 
 
 @command.command("status", short_help="Show the servers that run now.")
@@ -141,6 +141,6 @@ def serve(**given: Any) -> int:
     of_http = [f"--{name.replace('_', '-')}" for name in ("host", "port", "token_file") if given[name] is not None]
     if of_http and not given["http"]:
         raise click.UsageError(f"{', '.join(of_http)} can't be without --http.")
-    from .mcp_serving import ServeRequest, serve_agents
+    from .mcp_serving import serve_agents
 
-    return serve_agents(ServeRequest(**given))
+    return serve_agents(**given)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from dataclasses import dataclass
 
 from .. import Limits, Root
 from ..actors.work.context import AgentCall, RunContext
@@ -34,30 +33,26 @@ _SHOWN = 2_000
 """Characters of the names that an error lists."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class McpCall:
-    """The flags of `callboard mcp call`, as click read them."""
-
-    server: str
-    tool: str
-    arguments: str
-    yes: bool
-    allow: tuple[str, ...]
-    no_input: bool
-    verbose: bool
-    as_json: bool
-    config_dir: str | None
-
-
-def call_tool(request: McpCall) -> int:
-    """Calls the tool; returns the exit code.
+def call_tool(
+    *,
+    server: str,
+    tool: str,
+    arguments: str,
+    yes: bool,
+    allow: tuple[str, ...],
+    no_input: bool,
+    verbose: bool,
+    as_json: bool,
+    config_dir: str | None,
+) -> int:
+    """Calls the tool; returns the exit code. The arguments are the flags of `callboard mcp call`.
 
     Raises:
         UsageError: there is no such server or tool, or the arguments don't fit.
         McpError, McpLost, ConfigError: the server can't be reached.
     """
-    person = person_at_terminal(no_input=request.no_input)
-    arguments = flag_values.arguments(piped_text() if request.arguments == "-" else request.arguments)
+    person = person_at_terminal(no_input=no_input)
+    given = flag_values.arguments(piped_text() if arguments == "-" else arguments)
     unanswered: list[str] = []
 
     def hear(event: Event) -> None:
@@ -65,45 +60,45 @@ def call_tool(request: McpCall) -> int:
             unanswered.append(event.data.message)
 
     async def by_hand(me: Actor, root: Root) -> ToolTurn:
-        server, context = root.mcp.config.get(request.server), _context(root, request)
+        entry, context = root.mcp.config.get(server), _context(root, yes, allow)
         tell_if_off(root)
         with me.stream.listen(hear), root.mcp.scope(run=me.stream.run, agent=me.path) as scope:
-            found = await _tool(me, scope, request)
-            show = f"callboard mcp tools {shlex.quote(request.server)} -o json"
-            check(arguments, found.input_schema, show)
-            view = View(talk=Talk(scope=scope, context=context), server=server)
-            return await play(me, direct_tool(view, found), arguments, context.permissions)
+            found = await _tool(me, scope, server, tool)
+            show = f"callboard mcp tools {shlex.quote(server)} -o json"
+            check(given, found.input_schema, show)
+            view = View(talk=Talk(scope=scope, context=context), server=entry)
+            return await play(me, direct_tool(view, found), given, context.permissions)
 
-    quiet = not (request.verbose or redrawable(sys.stderr))
-    progress = choose(sys.stderr, quiet=quiet, verbose=request.verbose, prompting=person, by_hand=True)
-    turn = act(by_hand, config_dir=request.config_dir, progress=progress, person=person)
+    quiet = not (verbose or redrawable(sys.stderr))
+    progress = choose(sys.stderr, quiet=quiet, verbose=verbose, prompting=person, by_hand=True)
+    turn = act(by_hand, config_dir=config_dir, progress=progress, person=person)
     for text in unanswered if quiet else ():
         sys.stderr.write(f"callboard: {safe(text)}\n")
-    code = tell(turn, as_json=request.as_json)
+    code = tell(turn, as_json=as_json)
     return NobodyToAsk.exit_code if code and unanswered else code
 
 
-async def _tool(me: Actor, scope: Scope, request: McpCall) -> Tool:
+async def _tool(me: Actor, scope: Scope, server: str, name: str) -> Tool:
     """The tool, under its own name or the one that models know it by, as the running server has it."""
-    async with scope.client(request.server, me):
-        catalog = await scope.catalog(request.server, me)
+    async with scope.client(server, me):
+        catalog = await scope.catalog(server, me)
     for tool in catalog.tools:
-        if request.tool in (tool.name, offered_name(request.server, tool.name)):
+        if name in (tool.name, offered_name(server, tool.name)):
             return tool
     names = [tool.name for tool in catalog.tools]
-    hint = did_you_mean(request.tool, names) or f"there are: {shortened(', '.join(names), _SHOWN) or 'none'}"
-    raise UsageError(f"MCP server '{request.server}' has no tool '{request.tool}'; {hint}")
+    hint = did_you_mean(name, names) or f"there are: {shortened(', '.join(names), _SHOWN) or 'none'}"
+    raise UsageError(f"MCP server '{server}' has no tool '{name}'; {hint}")
 
 
-def _context(root: Root, request: McpCall) -> RunContext:
-    rules, allowed = root.shelf.permissions(root.settings.permissions), root.shelf.spelled_out(request.allow)
+def _context(root: Root, yes: bool, allow: tuple[str, ...]) -> RunContext:
+    rules, allowed = root.shelf.permissions(root.settings.permissions), root.shelf.spelled_out(allow)
     return RunContext(
         gateway=root.gateway,
         limits=Limits(),
         config_dir=root.config_dir,
         environ=os.environ,
         run_agent=_no_agents,
-        permissions=Permissions(rules, allowed=allowed, yes=request.yes, once=True),
+        permissions=Permissions(rules, allowed=allowed, yes=yes, once=True),
         settings=root.settings,
         mcp=lambda: root.mcp,
     )

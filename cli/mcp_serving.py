@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 import trio
@@ -20,54 +19,52 @@ from .render.text import safe
 HOST, PORT = "127.0.0.1", 8808
 
 
-@dataclass(frozen=True, kw_only=True)
-class ServeRequest:
-    """The flags of `callboard mcp serve`, as click read them."""
-
-    agents: tuple[str, ...]
-    http: bool
-    host: str | None
-    port: int | None
-    token_file: str | None
-    model: str | None
-    yes: bool
-    allow: tuple[str, ...]
-    roots: tuple[str, ...]
-    quiet: bool
-    config_dir: str | None
-
-
-def serve_agents(request: ServeRequest) -> int:
+def serve_agents(
+    *,
+    agents: tuple[str, ...],
+    http: bool,
+    host: str | None,
+    port: int | None,
+    token_file: str | None,
+    model: str | None,
+    yes: bool,
+    allow: tuple[str, ...],
+    roots: tuple[str, ...],
+    quiet: bool,
+    config_dir: str | None,
+) -> int:
     """Serves until the client has gone, or a signal comes; returns the exit code.
+
+    The arguments are the flags of `callboard mcp serve`.
 
     Raises:
         UsageError: there is no such agent, or the address can't be listened on.
         ConfigError: what serving over HTTP needs is not installed.
     """
-    flag_values.directories(request.roots)
-    token = None if request.token_file is None else _token(Path(request.token_file))
-    options = Options(model=request.model, allow=request.allow, yes=request.yes, roots=request.roots)
+    flag_values.directories(roots)
+    token = None if token_file is None else _token(Path(token_file))
+    options = Options(model=model, allow=allow, yes=yes, roots=roots)
 
     def say(text: str) -> None:
-        if not request.quiet:
+        if not quiet:
             sys.stderr.write(f"callboard: {safe(text)}\n")
             sys.stderr.flush()
 
     async def serve(root: Root) -> int:
-        offers, problems = await trio.to_thread.run_sync(read_agents, root, request.agents)
+        offers, problems = await trio.to_thread.run_sync(read_agents, root, agents)
         for problem in problems:
             say(f"warning: {problem}")
         names = ", ".join(offers)
         if root.settings.mcp_server_support:
             root.kernel.spawn(lambda _: root.mcp.warm(), name="warm", link=False)
-        if request.http:
+        if http:
             from ..actors.front.mcp_server.serving import serve_http
 
             await serve_http(
                 root,
                 offers,
-                host=request.host or HOST,
-                port=PORT if request.port is None else request.port,
+                host=host or HOST,
+                port=PORT if port is None else port,
                 token=token,
                 options=options,
                 on_listening=lambda url: say(f"serving {names} at {url} (Ctrl-C ends it)"),
@@ -80,7 +77,7 @@ def serve_agents(request: ServeRequest) -> int:
             await serve_stdio(root, offers, options=options)
         return exit_code_of(root)
 
-    return play(serve, Progress(), config_dir=request.config_dir, person=False, serving=True)
+    return play(serve, Progress(), config_dir=config_dir, person=False, serving=True)
 
 
 def _token(file: Path) -> str:

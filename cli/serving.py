@@ -17,7 +17,6 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import final
 
 import trio
@@ -35,18 +34,7 @@ from .render.text import safe
 from .settings_warnings import already_printed, line_about
 
 
-@dataclass(frozen=True, kw_only=True)
-class ServeRequest:
-    """The flags of `callboard serve`, as click read them."""
-
-    host: str | None
-    port: int | None
-    ui: bool
-    quiet: bool
-    config_dir: str | None
-
-
-def serve_until_signal(request: ServeRequest) -> int:
+def serve_until_signal(*, host: str | None, port: int | None, ui: bool, quiet: bool, config_dir: str | None) -> int:
     """Serves until a signal comes; returns the exit code.
 
     Raises:
@@ -54,7 +42,7 @@ def serve_until_signal(request: ServeRequest) -> int:
         ConfigError: the settings forbid it, or are wrong.
     """
     logging.configure()
-    ended = trio.run(_serve, request)
+    ended = trio.run(_serve, ServeOptions(host=host, port=port, read=sys.stderr.isatty()), ui, quiet, config_dir)
     if isinstance(ended, CallboardError):
         raise ended
     return ended
@@ -108,12 +96,12 @@ def tell_page(served: Served, run: str, note: Callable[[str], None], *, quiet: b
         note(text)
 
 
-async def _serve(request: ServeRequest, /) -> CallboardError | int:
-    server = Server(ServeOptions(host=request.host, port=request.port, read=sys.stderr.isatty()))
+async def _serve(options: ServeOptions, ui: bool, quiet: bool, config_dir: str | None, /) -> CallboardError | int:
+    server = Server(options)
     terminal = TerminalLife()
 
     def say(text: str) -> None:
-        if request.quiet:
+        if quiet:
             return
         try:
             sys.stderr.write(f"callboard: {safe(text)}\n")
@@ -133,7 +121,7 @@ async def _serve(request: ServeRequest, /) -> CallboardError | int:
 
     raise_file_limit()
     root = Root(
-        config_dir=request.config_dir,
+        config_dir=config_dir,
         signals=True,
         patient=True,
         serving=True,
@@ -151,7 +139,7 @@ async def _serve(request: ServeRequest, /) -> CallboardError | int:
             if root.settings.mcp_server_support:
                 root.kernel.spawn(lambda _: root.mcp.warm(), name="warm", link=False)
             root.kernel.spawn(lambda _: terminal.watch(), name="terminal", link=False)
-            await server.serve(root, lambda served: _say_where(request, served, say))
+            await server.serve(root, lambda served: _say_where(served, say, ui=ui))
         except CallboardError as error:
             return error
         finally:
@@ -163,12 +151,12 @@ async def _serve(request: ServeRequest, /) -> CallboardError | int:
     raise AssertionError("unreachable: the root swallows no errors")
 
 
-def _say_where(request: ServeRequest, served: Served, say: Callable[[str], None]) -> None:
+def _say_where(served: Served, say: Callable[[str], None], *, ui: bool) -> None:
     gc.freeze()  # else Python's collector goes through all modules now and then, which takes 50 ms
     say(f"serving at {served.url}" + ("" if served.http else " (the websocket only)"))
     if not served.http and sys.stderr.isatty():
         say(MISSING)
-    if served.http and (request.ui or sys.stderr.isatty()):
+    if served.http and (ui or sys.stderr.isatty()):
         say(f"the page: {served.page}")
     if sys.stderr.isatty():
         say("from other terminals: callboard ps, top, attach, answer, stop")

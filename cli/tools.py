@@ -68,6 +68,6 @@ def call(**given: Any) -> int:
     \b
     callboard tools call fs_ls --json '{"path": "."}'
     """
-    from .calling import CallRequest, call_tool
+    from .calling import call_tool
 
-    return call_tool(CallRequest(**given))
+    return call_tool(**given)

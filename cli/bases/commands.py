@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import click
@@ -240,50 +239,46 @@ def _some(names: Sequence[str]) -> str:
 _NONE = "none"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Search:
-    """The flags of `callboard kb search`, as click read them."""
-
-    target: str
-    query: str
-    top_k: int | None
-    sources: tuple[str, ...]
-    min_score: float
-    mode: Mode
-    rerank: str | None
-    as_json: bool
-    config_dir: str | None
-
-
-def search_bases(request: Search) -> int:
+def search_bases(
+    *,
+    target: str,
+    query: str,
+    top_k: int | None,
+    sources: tuple[str, ...],
+    min_score: float,
+    mode: Mode,
+    rerank: str | None,
+    as_json: bool,
+    config_dir: str | None,
+) -> int:
     """Looks the query up in every base that is meant, and prints what was found; returns 1 if that is nothing.
 
     Raises:
         UsageError: the query is empty.
         KnowledgeMissing: one of them is not built.
     """
-    if not request.query.strip():
+    if not query.strip():
         raise UsageError("QUERY is empty: say what to look for")
-    found = [_reranked(recipe, request.rerank) for recipe in _built(request.target, request.config_dir)]
+    found = [_reranked(recipe, rerank) for recipe in _built(target, config_dir)]
 
     async def look_up(me: Actor, root: Root) -> list[Retrieved]:
         return [
             await root.knowledge.retrieve(
                 me,
                 recipe,
-                request.query,
-                top_k=request.top_k,
-                filters=request.sources,
-                min_score=request.min_score,
-                mode=request.mode,
-                rerank=request.rerank != _NONE,
+                query,
+                top_k=top_k,
+                filters=sources,
+                min_score=min_score,
+                mode=mode,
+                rerank=rerank != _NONE,
             )
             for recipe in found
         ]
 
     progress = choose(sys.stderr, quiet=not redrawable(sys.stderr), verbose=False, by_hand=True)
-    answers = act(look_up, config_dir=request.config_dir, progress=progress)
-    if request.as_json:
+    answers = act(look_up, config_dir=config_dir, progress=progress)
+    if as_json:
         rows = [_found_wire(recipe, answer) for recipe, answer in zip(found, answers, strict=True)]
         sys.stdout.write(json_object(bases=rows))
     else:
@@ -293,7 +288,7 @@ def search_bases(request: Search) -> int:
             sys.stdout.write(title + _hits_text(answer))
     if any(answer.chunks for answer in answers):
         return 0
-    if not request.as_json:
+    if not as_json:
         sys.stderr.write("callboard: nothing was found\n")
     return 1
 

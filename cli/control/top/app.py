@@ -19,12 +19,12 @@ from ....protocol.control import own
 from ....protocol.control.things import ActorDetail, ActorInfo
 from ....protocol.errors import CallboardError
 from ....protocol.questions import Question
-from ...render.text import colours, counted, one_line, safe
+from ...render.text import colours, counted, json_object, one_line, safe, table
 from ..client import Client, find_run, with_client
 from ..figures import amount, money
 from ..servers import Where
 from ..subscriptions import QuestionWatch, TreeWatch
-from .table import Row, Table, about, below, total
+from .table import Row, Table, about, below, full, total
 from .terminal import Keys, Screen
 
 _GAP = 0.2
@@ -50,6 +50,20 @@ def watch(where: Where, run: str | None) -> int:
         return 0
 
     return with_client(where, show)
+
+
+def snapshot(where: Where, run: str | None, *, as_json: bool) -> str:
+    """The text for stdout, where there is no terminal: the actors that are there now."""
+
+    async def ask(client: Client) -> tuple[str, own.Actors]:
+        of = None if run is None else (await find_run(client, run)).run
+        return client.server.url, await client.ask("_actor/tree", own.Actors, run=of)
+
+    url, tree = with_client(where, ask)
+    if as_json:
+        shown = [msgspec.to_builtins(actor) for actor in tree.actors]
+        return json_object(server=url, memory=tree.memory, actors=shown)
+    return table(full(tree.actors)) if tree.actors else "no actor is at work\n"
 
 
 class Top:
