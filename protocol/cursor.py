@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, Unpack
 
-from .problems import Severity
-from .tree import Entry, Mapping, Node, Path, Scalar, Sequence, is_null
+from .problems import Remedy, Severity
+from .tree import Entry, Mapping, Node, Path, Scalar, Sequence, describe, dotted, is_null
 
 if TYPE_CHECKING:
     from .reading import Reading
@@ -69,15 +69,18 @@ class Cursor:
         """Whether an error was reported about this value, or about one inside of it."""
         return any(broken[: len(self.path)] == self.path for broken in self.reading.broken)
 
-    def report(
-        self, severity: Severity, code: str, message: str, *, expected: str | None = None, hint: str | None = None
-    ) -> None:
+    def report(self, severity: Severity, code: str, message: str, **remedy: Unpack[Remedy]) -> None:
         """Report a problem of this value."""
-        self.reading.report(severity, code, message, self.path, self.place, expected=expected, hint=hint)
+        self.reading.report(severity, code, message, self.path, self.place, **remedy)
 
-    def error(self, code: str, message: str, *, expected: str | None = None, hint: str | None = None) -> None:
+    def error(self, code: str, message: str, **remedy: Unpack[Remedy]) -> None:
         """Report an error about this value."""
-        self.report("error", code, message, expected=expected, hint=hint)
+        self.report("error", code, message, **remedy)
+
+    def misfit(self, expected: str) -> None:
+        """Report that this value has another type than it should."""
+        message = f"invalid type: `{dotted(self.path)}` is {describe(self.node)}"
+        self.error("wrong_type", message, expected=expected)
 
     def warn(self, code: str, message: str, hint: str | None = None) -> None:
         """Report a warning about this value."""

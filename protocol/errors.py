@@ -14,7 +14,7 @@ Whose fault it is shows in the name: a `GraphMistake` is the author's, an `Upstr
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from .kernel.errors import *  # noqa: F403 - what the kernel names is public here as well
@@ -289,9 +289,14 @@ class ServerLost(CallboardError):
 def exit_codes() -> dict[str, int]:
     """What the command line ends with, by the `code` of the error that ended a run."""
     codes: dict[str, int] = {}
+    for kind in kinds():
+        codes.setdefault(kind.code, kind.exit_code)
+    return codes
+
+
+def kinds() -> Iterator[type[CallboardError]]:
+    """Every class of error there is by now, each behind the one it is derived from."""
     waiting: list[type[CallboardError]] = [CallboardError]
     while waiting:
-        kind = waiting.pop()
-        codes.setdefault(kind.code, kind.exit_code)
+        yield (kind := waiting.pop())
         waiting += kind.__subclasses__()
-    return codes

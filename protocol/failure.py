@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from .errors import CallboardError
+from .errors import CallboardError, kinds
 
 LONGEST_CAUSE = 500
 """Characters of what is told of a cause."""
@@ -43,17 +43,8 @@ class Failure(msgspec.Struct, frozen=True):
 
     def restore(self) -> CallboardError:
         """An error of the nearest class that is known, with the same text and attributes."""
-        kind = next((known for name in self.kinds if (known := _named(name)) is not None), CallboardError)
+        known = {kind.__name__: kind for kind in reversed(list(kinds()))}
+        kind = next((known[name] for name in self.kinds if name in known), CallboardError)
         error = kind.__new__(kind, self.text)  # what its `__init__` wants beside the text is among the attributes
         error.__dict__.update(self.attributes)
         return error
-
-
-def _named(name: str) -> type[CallboardError] | None:
-    waiting: list[type[CallboardError]] = [CallboardError]
-    while waiting:
-        kind = waiting.pop()
-        if kind.__name__ == name:
-            return kind
-        waiting += kind.__subclasses__()
-    return None

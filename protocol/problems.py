@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 from itertools import islice
-from typing import Literal
+from typing import Literal, TypedDict
 
 import msgspec
 
 Severity = Literal["error", "warning"]
+
+
+class Remedy(TypedDict, total=False):
+    """What may be said beside the message of a problem; see there."""
+
+    expected: str | None
+    hint: str | None
+
 
 MOST_KNOWN = 500
 """Names that are compared with one that is unknown; to compare takes its time, and a stranger may list any number."""

@@ -15,13 +15,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from collections.abc import Mapping as Dict
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 import msgspec
 from msgspec import inspect
 
 from .no_effect import why_without_effect
-from .problems import Problem, Severity, did_you_mean
+from .problems import Problem, Remedy, Severity, did_you_mean
 from .tree import Entry, Mapping, Node, Path, Scalar, Sequence, describe, dotted, is_null, plain
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -96,9 +96,7 @@ class Reading:
         message: str,
         path: Path,
         place: tuple[int, int] | Node,
-        *,
-        expected: str | None = None,
-        hint: str | None = None,
+        **remedy: Unpack[Remedy],
     ) -> None:
         """Add a problem about `path`; an error also marks it as broken."""
         line, column = place if isinstance(place, tuple) else (place.line, place.column)
@@ -112,8 +110,7 @@ class Reading:
                 message=message,
                 node=self.node_at(path),
                 key=dotted(path) or None,
-                expected=expected,
-                hint=hint,
+                **remedy,
             )
         )
         if severity == "error":

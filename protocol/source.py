@@ -6,10 +6,11 @@ How YAML becomes a tree, and what is refused on the way, stands in `yaml_tree`; 
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Unpack
 
 import msgspec
 
-from .problems import Problem, Severity
+from .problems import Problem, Remedy, Severity
 from .tree import Mapping, Node, Path, Sequence, describe, dotted
 from .yaml_tree import parse
 
@@ -54,8 +55,7 @@ class Source(msgspec.Struct, frozen=True):
         *,
         at_key: bool = False,
         node: str | None = None,
-        expected: str | None = None,
-        hint: str | None = None,
+        **remedy: Unpack[Remedy],
     ) -> Problem:
         """A `Problem` about the value at `path` (`at_key`: about its key)."""
         line, column = self.where(path, key=at_key)
@@ -68,8 +68,7 @@ class Source(msgspec.Struct, frozen=True):
             message=message,
             node=node,
             key=dotted(path) or None,
-            expected=expected,
-            hint=hint,
+            **remedy,
         )
 
 

@@ -99,7 +99,6 @@ class _Builder:
     def build(self, text: str) -> Node:
         documents = 0
         for event in self._events(text):
-            mark = event.start_mark
             if isinstance(event, yaml.ScalarEvent):
                 self._note_span(event)
                 self._value(self._scalar(event), 1 + len(event.value) // 32, 0, event.anchor)
@@ -112,15 +111,9 @@ class _Builder:
             elif isinstance(event, yaml.DocumentStartEvent):
                 documents += 1
                 if documents > 1:
-                    self._stop(
-                        mark,
-                        "many_documents",
-                        "a second document starts here",
-                        "one document in the file",
-                        "remove the `---` line, or put what follows into a file of its own.",
-                    )
+                    self._stop(event.start_mark, "many_documents", "a second document starts here")
         if self.root is None or (isinstance(self.root, Scalar) and self.root.value is None):
-            self._stop(None, "empty_file", "the file is empty", "`key: value` lines", "")
+            self._stop(None, "empty_file", "the file is empty")
         assert self.root is not None
         return self.root
 
@@ -147,13 +140,7 @@ class _Builder:
     def _value(self, node: Node, weight: int, height: int, anchor: str | None = None) -> None:
         self.total += weight
         if self.total > MAX_WEIGHT:
-            self._stop(
-                node,
-                "too_large",
-                "the file is too large once its aliases are copied out",
-                f"at most {MAX_WEIGHT:,} values",
-                "use fewer aliases (`*name`), or move data out of the file.",
-            )
+            self._stop(node, "too_large", "the file is too large once its aliases are copied out")
         if anchor is not None:
             self.anchors[anchor] = _Anchored(node, weight, height)
         if not self.open:
@@ -180,30 +167,13 @@ class _Builder:
             name = node.value
         elif isinstance(node, Scalar) and node.value is not None:
             name = node.text
-            self._report(
-                node,
-                "non_string_key",
-                f"the key {node.text} is {_json_type(node.value)}, not text",
-                "a text as key",
-                f'put quotes around it: "{node.text}":',
-            )
+            what = f"the key {node.text} is {_json_type(node.value)}, not text"
+            self._report(node, "non_string_key", what, hint=f'put quotes around it: "{node.text}":')
         else:
-            self._report(
-                node,
-                "non_string_key",
-                f"{describe(node)} can't be a key",
-                "a text as key",
-                "write `key: value`.",
-            )
+            self._report(node, "non_string_key", f"{describe(node)} can't be a key")
         if name is not None and name in parent.entries:
-            self._report(
-                node,
-                "duplicate_key",
-                f"duplicate entry with key '{name}'; the first is on line {parent.entries[name].line}",
-                "every key once",
-                "remove or rename one of the two.",
-                key=name,
-            )
+            what = f"duplicate entry with key '{name}'; the first is on line {parent.entries[name].line}"
+            self._report(node, "duplicate_key", what, key=name)
             name = None
         return _Key(name, node.line, node.column)
 
@@ -219,13 +189,7 @@ class _Builder:
         else:
             self._unknown_tag(mark, tag)
         if isinstance(value, float) and not math.isfinite(value):
-            self._report(
-                Scalar(text, text, line, column),
-                "bad_scalar",
-                f"{short(text) or tag} is not a number that JSON knows",
-                "a finite number",
-                "put quotes around it if a text is meant.",
-            )
+            self._report(mark, "bad_scalar", f"{short(text) or tag} is not a number that JSON knows")
             value = text
         return Scalar(value, text, line, column, quoted=not event.implicit[0])
 
@@ -256,27 +220,14 @@ class _Builder:
 
     def _check_depth(self, event: Any, height: int) -> None:
         if len(self.open) + height > MAX_DEPTH:
-            self._stop(
-                event.start_mark,
-                "too_deep",
-                f"mappings and lists are nested more than {MAX_DEPTH} deep",
-                f"at most {MAX_DEPTH} levels",
-                "flatten this part, or keep it in a file of its own.",
-            )
+            self._stop(event.start_mark, "too_deep", f"mappings and lists are nested more than {MAX_DEPTH} deep")
 
     def _merge(self, entries: dict[str, Entry], node: Node, key: _Key) -> None:
         sources = node.items if isinstance(node, Sequence) else [node]
         for source in sources:
             if not isinstance(source, Mapping):
                 place = Scalar(None, "", key.line, key.column)
-                self._report(
-                    place,
-                    "bad_merge",
-                    f"`<<` is given {describe(source)}",
-                    "a mapping, or a list of mappings",
-                    "write `<<: *name`.",
-                    key="<<",
-                )
+                self._report(place, "bad_merge", f"`<<` is given {describe(source)}", key="<<")
                 continue
             for name, entry in source.entries.items():
                 entries.setdefault(name, entry)
@@ -285,13 +236,7 @@ class _Builder:
         anchored = self.anchors.get(event.anchor)
         if anchored is None or anchored.node is None:
             what = "is never defined" if anchored is None else "contains itself"
-            self._stop(
-                event.start_mark,
-                "bad_alias",
-                f"the alias *{event.anchor} {what}",
-                f"an anchor &{event.anchor} that ends before this line",
-                "copy the value instead.",
-            )
+            self._stop(event.start_mark, "bad_alias", f"the alias *{event.anchor} {what}", name=event.anchor)
         assert anchored is not None
         assert anchored.node is not None
         self._check_depth(event, anchored.height)
@@ -299,7 +244,10 @@ class _Builder:
 
     # problems
 
-    def _report(self, at: Any, code: str, message: str, expected: str, hint: str, key: str | None = None) -> None:
+    def _report(
+        self, at: Any, code: str, message: str, *, hint: str = "", key: str | None = None, name: str = ""
+    ) -> None:
+        """A problem with its remedy (`_REMEDIES`), in which `name` stands for the anchor that is meant."""
         if at is None:
             line, column = 0, 0
         elif isinstance(at, Scalar | Sequence | Mapping):
@@ -309,6 +257,8 @@ class _Builder:
         path = [step.key.name for step in self.open if step.key is not None and step.key.name is not None]
         if key is not None:
             path.append(key)
+        expected, usual = _REMEDIES[code]
+        hint = hint or usual
         self.problems.append(
             Problem(
                 severity="error",
@@ -319,23 +269,23 @@ class _Builder:
                 message=_SYNTAX + message,
                 key=".".join(path) or None,
                 node=path[1] if len(path) > 1 and path[0] == "nodes" else None,
-                expected=expected or None,
+                expected=expected.replace("NAME", name),
                 hint=f"Hint: {hint}" if hint else None,
             )
         )
 
-    def _stop(self, at: Any, code: str, message: str, expected: str, hint: str) -> NoReturn:
-        self._report(at, code, message, expected, hint)
+    def _stop(self, at: Any, code: str, message: str, *, name: str = "") -> NoReturn:
+        self._report(at, code, message, name=name)
         raise _UnreadableError
 
     def _unknown_tag(self, mark: Any, tag: str) -> None:
         shown = tag.replace("tag:yaml.org,2002:", "!!")
-        self._report(mark, "unknown_tag", f"the tag {shown} is not known", "a value without a tag", "remove the tag.")
+        self._report(mark, "unknown_tag", f"the tag {shown} is not known")
 
     def _unreadable(self, text: str, error: Exception) -> NoReturn:
         mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
         message = getattr(error, "problem", None) or str(error).splitlines()[0]
-        hint = "check the indentation, and put quotes around text that holds `: `, ` #`, `{`, `[` or `*`."
+        hint = ""
         bad = _NOT_YAML.search(text)
         if bad is not None:
             before = text[: bad.start()]
@@ -350,7 +300,7 @@ class _Builder:
             hint = f"close it where the text ends, with {quote}."
         elif mark is not None and "\t" in _indent(text, mark.line):
             message, hint = "a tab stands where YAML wants spaces", "replace tabs by spaces."
-        self._report(mark, "yaml_syntax", message, "valid YAML", hint)
+        self._report(mark, "yaml_syntax", message, hint=hint)
         raise _UnreadableError
 
     def _note_span(self, event: Any) -> None:
@@ -371,6 +321,27 @@ class _Builder:
             return self.spanning.start_mark
         return begun
 
+
+_REMEDIES = {
+    "many_documents": (
+        "one document in the file",
+        "remove the `---` line, or put what follows into a file of its own.",
+    ),
+    "empty_file": ("`key: value` lines", ""),
+    "too_large": (f"at most {MAX_WEIGHT:,} values", "use fewer aliases (`*name`), or move data out of the file."),
+    "non_string_key": ("a text as key", "write `key: value`."),
+    "duplicate_key": ("every key once", "remove or rename one of the two."),
+    "bad_scalar": ("a finite number", "put quotes around it if a text is meant."),
+    "too_deep": (f"at most {MAX_DEPTH} levels", "flatten this part, or keep it in a file of its own."),
+    "bad_merge": ("a mapping, or a list of mappings", "write `<<: *name`."),
+    "bad_alias": ("an anchor &NAME that ends before this line", "copy the value instead."),
+    "unknown_tag": ("a value without a tag", "remove the tag."),
+    "yaml_syntax": (
+        "valid YAML",
+        "check the indentation, and put quotes around text that holds `: `, ` #`, `{`, `[` or `*`.",
+    ),
+}
+"""By code: what was expected, and what usually helps."""
 
 _QUOTES = ("'", '"')
 _NOT_YAML = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

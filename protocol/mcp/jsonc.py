@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from typing import NoReturn
+from typing import NoReturn, Unpack
 
 import msgspec
 
-from ..problems import Problem, Severity
+from ..problems import Problem, Remedy, Severity
 from ..tree import Entry, Mapping, Node, Scalar, Sequence, short
 
 MAX_DEPTH = 50
@@ -153,32 +153,15 @@ class _Parser:
     def found(self) -> str:
         return f"`{short(self.word)}`" if self.word else "the end of the file"
 
-    def mistake(self, code: str, message: str, *, expected: str | None = None, hint: str | None = None) -> NoReturn:
-        self.report("error", code, message, self.at, expected=expected, hint=hint)
+    def mistake(self, code: str, message: str, **remedy: Unpack[Remedy]) -> NoReturn:
+        self.report("error", code, message, self.at, **remedy)
         raise _MistakeError
 
-    def report(
-        self,
-        severity: Severity,
-        code: str,
-        message: str,
-        at: int,
-        *,
-        expected: str | None = None,
-        hint: str | None = None,
-    ) -> None:
+    def report(self, severity: Severity, code: str, message: str, at: int, **remedy: Unpack[Remedy]) -> None:
         line, column = self.place(at)
-        problem = Problem(
-            severity=severity,
-            file=self.file,
-            line=line,
-            column=column,
-            code=code,
-            message=message,
-            expected=expected,
-            hint=hint,
+        self.problems.append(
+            Problem(severity=severity, file=self.file, line=line, column=column, code=code, message=message, **remedy)
         )
-        self.problems.append(problem)
 
     def place(self, at: int) -> tuple[int, int]:
         line = bisect_right(self.lines, at)

@@ -18,7 +18,7 @@ from ..problems import Problem, errors_in
 from ..reading import YAML_ERROR, Reading, in_file_order
 from ..references import REFERENCE
 from ..schema import schema_of
-from ..tree import Entry, Mapping, Node, Scalar, Sequence, describe, dotted, is_null, plain
+from ..tree import Entry, Mapping, Node, Scalar, Sequence, describe, is_null, plain
 from . import jsonc
 from .config import NO_HEADER_VALUE, McpConfig, Server, ToolList, Transport, is_header_value, is_web_address
 
@@ -129,7 +129,7 @@ class _Reader:
             return None
         if not isinstance(entry.node, Mapping):
             entry.place = (entry.node.line, entry.node.column)
-            self.misfit(entry, 'an object with "command" or "url"')
+            entry.misfit('an object with "command" or "url"')
             return None
         entry = self.understood(entry)
         kind = self.kind(name, entry)
@@ -182,7 +182,7 @@ class _Reader:
         if "type" in entry.entries:
             kind = TYPES.get(entry["type"].text or "")
             if kind is None:
-                self.misfit(entry["type"], "one of stdio, http, sse")
+                entry["type"].misfit("one of stdio, http, sse")
             return kind
         if starts and reached:
             entry.error("bad_server", f'{who} both "command" and "url"', expected="one of them")
@@ -225,18 +225,14 @@ class _Reader:
             return {}
         part = entry[key]
         if not isinstance(part.node, Mapping):
-            self.misfit(part, "an object with texts")
+            part.misfit("an object with texts")
         texts: dict[str, str] = {}
         for name, each in part.entries.items():
             if isinstance(each.value, Scalar) and each.value.value is not None:
                 texts[name] = each.value.text
             else:
-                self.misfit(part[name], "text, a number, true or false")
+                part[name].misfit("text, a number, true or false")
         return texts
-
-    def misfit(self, part: Cursor, expected: str) -> None:
-        what = f"invalid type: `{dotted(part.path)}` is {describe(part.node)}"
-        part.error("wrong_type", what, expected=expected)
 
 
 _FIELDS = {

@@ -16,7 +16,7 @@ from ..problems import Problem, did_you_mean
 from ..reading import Reading, fields_of, in_file_order
 from ..references import REFERENCE, expanded
 from ..source import parse_mapping
-from ..tree import Entry, Mapping, Node, Path, Scalar, describe, dotted, is_null
+from ..tree import Entry, Mapping, Node, Path, Scalar, is_null
 from .api import ApiSettings
 from .api_checks import api_problems
 from .keys import KEPT, Scalars, bare, from_text
@@ -119,7 +119,7 @@ class _Reading(Reading):
 
     def _client(self, part: Cursor) -> ClientSettings | None:
         if not isinstance(part.node, Mapping):
-            self._misfit_of(part, "a mapping")
+            part.misfit("a mapping")
             return None
         expected = "one of " + ", ".join(CLIENT_TYPES)
         if part.get("type") is None:
@@ -153,7 +153,7 @@ class _Reading(Reading):
             if item.text is not None:
                 yield ModelSettings(name=item.text)
             elif not isinstance(item.node, Mapping):
-                self._misfit_of(item, "a mapping")
+                item.misfit("a mapping")
             elif item.get("name") is None:
                 item.error("missing_key", "this model has no `name`", expected="`name: ...`")
             else:
@@ -176,11 +176,8 @@ class _Reading(Reading):
     def _items(self, part: Cursor, key: str) -> list[Cursor]:
         found = part.get(key)
         if found is not None and not found.is_list:
-            self._misfit_of(found, "a list")
+            found.misfit("a list")
         return [] if found is None else found.items
-
-    def _misfit_of(self, part: Cursor, expected: str) -> None:
-        part.error("wrong_type", f"invalid type: `{dotted(part.path)}` is {describe(part.node)}", expected=expected)
 
     # --- how this file differs from others ------------------------------------------------------------------
 
