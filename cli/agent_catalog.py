@@ -26,7 +26,7 @@ from ..protocol.problems import Problem, did_you_mean, errors_in
 from .init import PROMPTS, copied, write_files
 from .render.text import columns, counted, json_object, one_line, safe
 from .tool_catalog import Toolbox, ToolInfo
-from .variables import declared
+from .variables import definition
 
 Kind = Literal["agent", "graph"]
 
@@ -72,7 +72,7 @@ class Shown:
         """As JSON shows it."""
         import msgspec
 
-        about = _about(self.agent)
+        about = definition(self.agent)
         return {
             "name": self.agent.name,
             "kind": _kind(self.agent),
@@ -80,7 +80,7 @@ class Shown:
             "description": about.description.strip(),
             "model": about.model,
             "file": self.agent.file,
-            "variables": msgspec.to_builtins(list(declared(self.agent))),
+            "variables": msgspec.to_builtins(list(about.variables)),
             "tools": [tool.to_wire() for tool in self.tools],
             "mcp_servers": list(about.mcp_servers),
             "mcp_tools": about.mcp_tools if isinstance(about.mcp_tools, str) else self.mode,
@@ -91,7 +91,7 @@ class Shown:
 
     def as_text(self) -> str:
         """For people."""
-        agent, about = self.agent, _about(self.agent)
+        agent, about = self.agent, definition(self.agent)
         lines = [f"{safe(agent.name)} ({_kind(agent)}, {_origin(self.directory)})"]
         lines += [f"  {line}" for line in safe(about.description.strip()).splitlines()]
         facts = [("file", agent.file), ("model", about.model or "the default one")]
@@ -103,9 +103,10 @@ class Shown:
         if documents := _documents(agent):
             facts.append(("documents", f"{one_line(', '.join(documents), 200)} (callboard kb status {self.target})"))
         lines += ["", *columns([[name, safe(value)] for name, value in facts if value])]
-        lines += _section("variables", [[_assignment(each), one_line(each.description)] for each in declared(agent)])
+        lines += _section("variables", [[_assignment(each), one_line(each.description)] for each in about.variables])
         lines += _section("tools", [[tool.name, self._near(tool.source), tool.summary] for tool in self.tools])
-        starters = [f"  callboard run {self.target} {shlex.quote(one_line(text, 200))}" for text in _starters(agent)]
+        prompts = [shlex.quote(one_line(text, 200)) for text in about.conversation_starters]
+        starters = [f"  callboard run {self.target} {prompt}" for prompt in prompts]
         lines += ["", "to begin with", *starters] if starters else []
         lines += ["", "problems", *(f"  {safe(str(each))}" for each in self.problems)] if self.problems else []
         return "\n".join(lines) + "\n"
@@ -141,7 +142,7 @@ def _listed(directory: Path, origin: Literal["yours", "built in"], config_dir: s
     file = directory / ("graph.yaml" if kind == "graph" else "config.yaml")
     description, model, error = "", None, None
     try:
-        about = _about(load_agent(directory, config_dir=config_dir))
+        about = definition(load_agent(directory, config_dir=config_dir))
         description, model = one_line(about.description, 200), about.model
     except CallboardError as failed:
         error = _why_not(failed, directory.name)
@@ -164,15 +165,6 @@ def _rows(agents: list[dict[str, Any]]) -> list[str]:
         model = f" [{agent['model']}]" if agent["model"] else ""
         rows.append([safe(agent["name"]), agent["kind"], text + safe(model)])
     return columns(rows)
-
-
-def _about(agent: GraphAgent | LoopAgent) -> Any:
-    return agent.graph if isinstance(agent, GraphAgent) else agent.agent
-
-
-def _starters(agent: GraphAgent | LoopAgent) -> tuple[str, ...]:
-    starters: tuple[str, ...] = _about(agent).conversation_starters
-    return starters
 
 
 def _kind(agent: GraphAgent | LoopAgent) -> Kind:

@@ -31,7 +31,7 @@ from .render.plain import choose
 from .render.text import json_object, safe, uncoloured
 from .stdin import piped_text
 from .tool_catalog import Toolbox, rules_of
-from .variables import declared, with_missing
+from .variables import definition, with_missing
 
 
 def call_tool(
@@ -93,8 +93,8 @@ def _values(agent: GraphAgent | LoopAgent, variables: tuple[str, ...], person: b
     values = flag_values.variables(variables)
     if person:
         values = with_missing(agent, values)
-    source = (agent.graph if isinstance(agent, GraphAgent) else agent.agent).source
-    return resolve_variables(agent.name, declared(agent), values, os.environ, source=source).real
+    file = definition(agent)
+    return resolve_variables(agent.name, file.variables, values, os.environ, source=file.source).real
 
 
 def tell(turn: ToolTurn, *, as_json: bool = False) -> int:

@@ -24,6 +24,7 @@ from ..protocol.errors import InvalidFile, UsageError
 from ..protocol.permissions import Permissions as Rules
 from ..protocol.problems import Problem, did_you_mean
 from .render.text import columns, json_object, one_line, safe
+from .variables import definition
 
 BUILT_IN = "built in"
 _EFFECTS = {
@@ -105,9 +106,8 @@ class Toolbox:
     ) -> tuple[list[ToolInfo], list[Problem]]:
         """What the agent may call: its own tools, then the global ones that it lists; broken files of those."""
         own = self.own(agent, values=values)
-        file = agent.graph if isinstance(agent, GraphAgent) else agent.agent
         taken = {tool.name for tool in own}
-        listed = [name for name in self._shelf.spelled_out(file.global_tools) if name not in taken]
+        listed = [name for name in self._shelf.spelled_out(definition(agent).global_tools) if name not in taken]
         tools, problems = self._named(listed, agent, values or {})
         return [*own, *tools], problems
 
@@ -179,9 +179,7 @@ class Toolbox:
 
 def rules_of(agent: GraphAgent | LoopAgent | None) -> Rules:
     """`permissions` of the agent's file."""
-    if agent is None:
-        return {}
-    return (agent.graph if isinstance(agent, GraphAgent) else agent.agent).permissions
+    return {} if agent is None else definition(agent).permissions
 
 
 def _hint(name: str, of_all: str, own: list[str] | None) -> str:

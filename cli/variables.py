@@ -16,7 +16,8 @@ from ..protocol.questions import Question
 from ..protocol.requests import RunRequest
 
 if TYPE_CHECKING:
-    from ..protocol.graph.model import Variable
+    from ..protocol.agent import Agent
+    from ..protocol.graph.model import Graph, Variable
 
 
 def asked_for(request: RunRequest, config_dir: str | None) -> RunRequest:
@@ -48,7 +49,7 @@ def with_missing(agent: GraphAgent | LoopAgent, given: dict[str, str]) -> dict[s
         KeyboardInterrupt: on Ctrl-C.
     """
     values = dict(given)
-    for variable in missing_variables(agent.name, declared(agent), given, os.environ):
+    for variable in missing_variables(agent.name, definition(agent).variables, given, os.environ):
         try:
             values[variable.name] = _ask(agent.name, variable)
         except EOFError:
@@ -71,9 +72,9 @@ def _task_of(flow: WorkflowAgent) -> str:
     return task
 
 
-def declared(agent: GraphAgent | LoopAgent) -> tuple[Variable, ...]:
-    """The variables of either kind of agent."""
-    return agent.graph.variables if isinstance(agent, GraphAgent) else agent.agent.variables
+def definition(agent: GraphAgent | LoopAgent) -> Graph | Agent:
+    """What the file of either kind of agent says."""
+    return agent.graph if isinstance(agent, GraphAgent) else agent.agent
 
 
 def _ask(agent: str, variable: Variable) -> str:

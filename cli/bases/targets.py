@@ -32,6 +32,7 @@ from ...protocol.knowledge import Unreadable
 from ...protocol.problems import did_you_mean
 from ..render.lines import ago
 from ..render.text import columns, counted, json_object, one_line, safe
+from ..variables import definition
 
 
 def recipes(target: str, config_dir: str | None) -> list[Recipe]:
@@ -64,8 +65,7 @@ def recipes(target: str, config_dir: str | None) -> list[Recipe]:
 
 def of_agent(agent: GraphAgent | LoopAgent, base: Path) -> dict[str, Recipe]:
     """What an agent looks things up in, by node; `base` is the configuration directory."""
-    thing = agent.graph if isinstance(agent, GraphAgent) else agent.agent
-    return recipes_of(thing, agent.directory, base, os.environ)
+    return recipes_of(definition(agent), agent.directory, base, os.environ)
 
 
 def _agent(target: str, config_dir: str | None, base: Path) -> GraphAgent | LoopAgent:

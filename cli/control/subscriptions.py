@@ -35,7 +35,25 @@ _PLACE = msgspec.json.Decoder(_Place)
 _CHANGED = msgspec.json.Decoder(own.ActorsChanged)
 
 
-class RunEvents:
+class _Subscription:
+    """What the subscriptions share: the feed of the moment; None before it was begun, and when it has to be anew."""
+
+    def __init__(self, client: Client, run: str | None) -> None:
+        self._client = client
+        self._run = run
+        self._feed: Feed | None = None
+
+    async def _heard(self) -> tuple[str, msgspec.Raw]:
+        """The next notification; one without a name if the feed has ended."""
+        assert self._feed is not None
+        try:
+            return await self._feed.get()
+        except FeedCut:
+            self._feed = None
+            return "", msgspec.Raw()
+
+
+class RunEvents(_Subscription):
     """The events of a run after a number, in order, each once, until the run's last: `async for event in ...`.
 
     Attributes:
@@ -46,13 +64,11 @@ class RunEvents:
     """
 
     def __init__(self, client: Client, run: str, *, after: int = 0) -> None:
+        super().__init__(client, run)
         self.seq = after
         self.newest = 0
         self.missing = 0
         self.status = ""
-        self._client = client
-        self._run = run
-        self._feed: Feed | None = None
 
     async def begin(self) -> None:
         """Subscribe, unless that is done.
@@ -73,12 +89,7 @@ class RunEvents:
         """The next event in its wire form."""
         while not self.status:
             await self.begin()
-            assert self._feed is not None
-            try:
-                method, params = await self._feed.get()
-            except FeedCut:
-                self._feed = None
-                continue
+            method, params = await self._heard()
             if method == "_run/event":
                 event = _EVENT.decode(params).event
                 seq = _PLACE.decode(event).seq
@@ -96,7 +107,7 @@ class RunEvents:
         raise StopAsyncIteration
 
 
-class TreeWatch:
+class TreeWatch(_Subscription):
     """The actors of a server, or of one run of it: each `await watch.change()` brings `actors` up to date.
 
     Attributes:
@@ -105,12 +116,10 @@ class TreeWatch:
     """
 
     def __init__(self, client: Client, run: str | None, *, interval: float) -> None:
+        super().__init__(client, run)
         self.actors: dict[str, ActorInfo] = {}
         self.memory = 0
-        self._client = client
-        self._run = run
         self._interval = interval
-        self._feed: Feed | None = None
 
     async def change(self) -> None:
         """Wait for the next change; the first is the whole tree."""
@@ -122,11 +131,7 @@ class TreeWatch:
                 self.actors = {actor.path: actor for actor in tree.actors}
                 self.memory = tree.memory
                 return
-            try:
-                method, params = await self._feed.get()
-            except FeedCut:
-                self._feed = None
-                continue
+            method, params = await self._heard()
             if method == "_actor/changed":
                 change = _CHANGED.decode(params)
                 for path in change.gone:
@@ -144,7 +149,7 @@ class QuestionChange(NamedTuple):
     by: str = ""
 
 
-class QuestionWatch:
+class QuestionWatch(_Subscription):
     """The open questions of a run, or of all: first those that are open, then every change: `async for change in ...`.
 
     Attributes:
@@ -152,10 +157,8 @@ class QuestionWatch:
     """
 
     def __init__(self, client: Client, run: str | None = None) -> None:
+        super().__init__(client, run)
         self.open: dict[str, Question] = {}
-        self._client = client
-        self._run = run
-        self._feed: Feed | None = None
         self._untold: deque[QuestionChange] = deque()
 
     def __aiter__(self) -> QuestionWatch:
@@ -166,11 +169,7 @@ class QuestionWatch:
             if self._feed is None:
                 await self._begin()
                 continue
-            try:
-                method, params = await self._feed.get()
-            except FeedCut:
-                self._feed = None
-                continue
+            method, params = await self._heard()
             if method == "_question/asked":
                 self._asked(msgspec.json.decode(params, type=_Asked).question)
             elif method == "_question/closed":

@@ -1,14 +1,13 @@
-"""The keys of `config.yaml` that hold one value each, what may stand there, and which of them have no effect yet."""
+"""The keys of `config.yaml` that are no fields of `Settings`, and which keys have no effect yet."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
-from msgspec import Meta, inspect
+from msgspec import inspect
 
-from ..languages import Language
-from ..mcp.config import PoolSettings, ToolMode
+from ..mcp.config import PoolSettings
 from ..no_effect import why_without_effect
 from ..problems import Problem
 from ..reading import fields_of
@@ -19,7 +18,6 @@ from .model import Settings
 Text: TypeAlias = str | None
 Flag: TypeAlias = bool | None
 Whole: TypeAlias = int | None
-Number: TypeAlias = float | None
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,31 +54,6 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
     escalation_timeout: Whole = None
     max_concurrent_agents: Whole = None
     max_agent_depth: Whole = None
-
-
-class Scalars(Kept, frozen=True, kw_only=True):
-    """All keys with one value: those above, and those that are fields of `Settings`."""
-
-    model: Text = None
-    temperature: Number = None
-    top_p: Number = None
-    max_output_tokens: Whole = None
-    stream: Flag = None
-    dry_run: Flag = None
-    user_agent: Text = None
-    enabled_tools: Text = None
-    mcp_server_support: Flag = None
-    enabled_mcp_servers: Text = None
-    mcp_tools: ToolMode | None = None
-    mcp_tools_budget: Whole = None
-    rag_embedding_model: Text = None
-    rag_reranker_model: Text = None
-    rag_top_k: Annotated[int, Meta(ge=1)] | None = None
-    rag_chunk_size: Annotated[int, Meta(ge=1)] | None = None
-    rag_chunk_overlap: Annotated[int, Meta(ge=0)] | None = None
-    rag_language: Language | None = None
-    rag_private_pages: Flag = None
-    rag_template: Text = None
 
 
 KEPT = Kept.__struct_fields__

@@ -19,9 +19,10 @@ callboard does not use yet are kept in `Settings.other`; unknown keys cause warn
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
 from ..languages import Language
 from ..mcp.config import PoolSettings, ToolMode
@@ -146,11 +147,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     mcp_tools: ToolMode = "auto"
     mcp_tools_budget: int = 8000
     rag_embedding_model: str = ""
-    rag_chunk_size: int | None = None
-    rag_chunk_overlap: int | None = None
+    rag_chunk_size: Annotated[int, Meta(ge=1)] | None = None
+    rag_chunk_overlap: Annotated[int, Meta(ge=0)] | None = None
     rag_language: Language | None = None
     rag_reranker_model: str = ""
-    rag_top_k: int | None = None
+    rag_top_k: Annotated[int, Meta(ge=1)] | None = None
     rag_private_pages: bool = False
     rag_template: str = ""
     document_loaders: dict[str, str] = {}

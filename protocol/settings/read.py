@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from collections.abc import Mapping as Dict
 from typing import Any
 
@@ -10,36 +10,33 @@ import msgspec
 from msgspec import inspect
 
 from ..cursor import Cursor
-from ..mcp.config import PoolSettings
-from ..permissions import Permissions
 from ..problems import Problem, did_you_mean
 from ..reading import Reading, fields_of, in_file_order
 from ..references import REFERENCE, expanded
+from ..schema import as_read
 from ..source import parse_mapping
 from ..tree import Entry, Mapping, Node, Path, Scalar, is_null
-from .api import ApiSettings
 from .api_checks import api_problems
-from .keys import KEPT, Scalars, bare, from_text
+from .keys import KEPT, Kept, bare, from_text
 from .model import CLIENT_TYPES, KNOWLEDGE_TYPES, LATER_TYPES, MODEL_TYPES, ClientSettings, ModelSettings, Settings
 
 Json = Any
 
 
-class _File(Scalars, frozen=True, kw_only=True):
-    """All keys: those with one value, and those that are no scalars."""
+class _Aliases(msgspec.Struct, frozen=True):
+    """Keys whose values are texts in `Settings`, and may be lists in the file."""
 
-    permissions: Permissions = msgspec.field(default_factory=dict)
-    visible_tools: tuple[str, ...] | None = None
-    mapping_tools: dict[str, str | tuple[str, ...]] = msgspec.field(default_factory=dict)
-    tool_roots: tuple[str, ...] = ()
-    mapping_mcp_servers: dict[str, str | tuple[str, ...]] = msgspec.field(default_factory=dict)
-    mcp_pool: PoolSettings = PoolSettings()
-    document_loaders: dict[str, str] = msgspec.field(default_factory=dict)
-    api: ApiSettings = ApiSettings()
-    clients: tuple[ClientSettings, ...] = ()
+    mapping_tools: dict[str, str | tuple[str, ...]] = {}
+    mapping_mcp_servers: dict[str, str | tuple[str, ...]] = {}
 
 
-_NESTED = tuple(key for key in _File.__struct_fields__ if key not in (*Scalars.__struct_fields__, "clients"))
+_OURS = ("model_from", "other", "file")
+"""Fields of `Settings` that are no keys of the file."""
+
+_NESTED = ("permissions", "visible_tools", "tool_roots", "mcp_pool", "document_loaders", "api")
+"""Keys that are no scalars and refer to nothing."""
+
+_NO_SCALARS = (*_OURS, *_NESTED, *_Aliases.__struct_fields__, "clients")
 _IGNORED = {
     "patch": "patches of requests are not applied yet",
     "auth": "signing in is not possible yet; use `api_key`",
@@ -64,14 +61,15 @@ def read_settings(text: str, file: str, environ: Dict[str, str]) -> tuple[Settin
     root = root or Mapping({}, 0, 0)
     reading = _Reading(file, environ)
     given = {"clients": tuple(reading.clients(Cursor(reading, root))), **_nested(root, file, reading.problems)}
-    values = _without_none(reading.fill(_File, root, what="the settings", given=given))
+    settings = reading.fill(Settings, _part(root, without=KEPT), what="the settings", given=given, hidden=_OURS)
+    kept = msgspec.structs.asdict(reading.fill(Kept, _part(root, KEPT)))
     overrides = _overrides(environ, reading.problems)
-    model_from = "CALLBOARD_MODEL" if "model" in overrides else file if values.get("model") else ""
-    values |= overrides
-    settings = Settings(
-        **{key: value for key, value in values.items() if key not in KEPT},
+    model_from = "CALLBOARD_MODEL" if "model" in overrides else file if settings.model else ""
+    settings = msgspec.structs.replace(
+        settings,
+        **{key: value for key, value in overrides.items() if key not in KEPT},
         model_from=model_from,
-        other={key: value for key, value in values.items() if key in KEPT},
+        other={key: value for key in KEPT if (value := overrides.get(key, kept[key])) is not None},
         file=file,
     )
     return settings, in_file_order([*problems, *reading.problems])
@@ -79,17 +77,19 @@ def read_settings(text: str, file: str, environ: Dict[str, str]) -> tuple[Settin
 
 def json_schema() -> dict[str, Json]:
     """JSON Schema (2020-12) of `config.yaml`, for editors."""
-    _, components = msgspec.json.schema_components([_File], ref_template="#/$defs/{name}")
+    _, components = msgspec.json.schema_components([Settings, Kept, _Aliases], ref_template="#/$defs/{name}")
     client = components["ClientSettings"]
     client["properties"]["type"] = {"enum": [*CLIENT_TYPES, *LATER_TYPES]}
     components["ModelSettings"]["properties"]["type"] = {"enum": [*MODEL_TYPES], "default": "chat"}
     for name in ("patch", "auth"):
         client["properties"][name] = {"description": f"Loki's; {_IGNORED[name]}"}
+    tops = (as_read(components.pop(top.__name__))["properties"] for top in (Settings, Kept, _Aliases))
+    keys = {key: schema for top in tops for key, schema in top.items() if key not in _OURS}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Callboard settings (config.yaml)",
         "type": "object",
-        "properties": components.pop("_File")["properties"],
+        "properties": keys,
         "$defs": components,
     }
 
@@ -213,23 +213,27 @@ class _Reading(Reading):
         elsewhere: Dict[str, str],  # noqa: ARG002
     ) -> None:
         """Warn of a key that nothing reads."""
-        place, hint = (entry.line, entry.column), did_you_mean(key, known)
+        place, hint = (entry.line, entry.column), did_you_mean(key, [*known, *(KEPT if not path else ())])
         self.report("warning", "unknown_key", f"unknown key '{key}'", (*path, key), place, hint=hint)
 
 
-def _without_none(file: _File) -> dict[str, Json]:
-    return {key: value for key, value in msgspec.structs.asdict(file).items() if value is not None}
+def _part(root: Mapping, keys: Container[str] | None = None, *, without: Container[str] = ()) -> Mapping:
+    """The mapping with these keys alone, or without some."""
+    meant = {key: entry for key, entry in root.entries.items() if (keys is None or key in keys) and key not in without}
+    return Mapping(meant, root.line, root.column)
 
 
 def _overrides(environ: Dict[str, str], problems: list[Problem]) -> dict[str, Json]:
     """The scalars that the environment sets. An empty variable counts as not set."""
     values: dict[str, Json] = {}
-    for field in fields_of(Scalars):
+    structs: tuple[type[msgspec.Struct], ...] = (Settings, Kept)
+    scalars = ((cls, field) for cls in structs for field in fields_of(cls) if field.name not in _NO_SCALARS)
+    for cls, field in scalars:
         name = f"CALLBOARD_{field.name.upper()}"
         if text := environ.get(name, ""):
             reading = Reading("environment")
             entry = Entry(Scalar(from_text(text, field.type), text, 0, 0), 0, 0)
-            found = reading.fill(Scalars, Mapping({field.name: entry}, 0, 0))
+            found = reading.fill(cls, Mapping({field.name: entry}, 0, 0))
             values |= {} if reading.problems else {field.name: getattr(found, field.name)}
             for problem in reading.problems:
                 message = f"{name} is {text!r}"
@@ -240,14 +244,12 @@ def _overrides(environ: Dict[str, str], problems: list[Problem]) -> dict[str, Js
 def _nested(root: Mapping, file: str, problems: list[Problem]) -> dict[str, Any]:
     """The values of the keys that are no scalars and refer to nothing."""
     reading = Reading(file)
-    entries = {key: root.entries[key] for key in _NESTED if key in root.entries}
-    nested = reading.fill(_File, Mapping(entries, root.line, root.column))
+    nested = reading.fill(Settings, _part(root, _NESTED))
+    aliases = msgspec.structs.asdict(reading.fill(_Aliases, _part(root, _Aliases.__struct_fields__)))
     # `without_effect` tells these where they are asked for; every run would be too often
     found = [problem for problem in reading.problems if problem.code != "ignored_key"]
-    problems += api_problems(nested.api, entries["api"].value, file, found) if "api" in entries else found
-    values = {key: getattr(nested, key) for key in _NESTED}
-    for key in ("mapping_tools", "mapping_mcp_servers"):
-        values[key] = {
-            alias: names if isinstance(names, str) else ",".join(names) for alias, names in values[key].items()
-        }
-    return values
+    problems += api_problems(nested.api, root.entries["api"].value, file, found) if "api" in root.entries else found
+    return {key: getattr(nested, key) for key in _NESTED} | {
+        key: {alias: names if isinstance(names, str) else ",".join(names) for alias, names in values.items()}
+        for key, values in aliases.items()
+    }
