@@ -17,13 +17,15 @@ from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+import msgspec
+
 from callboard.actors.engine.workflow.edges.conditions import CODE_FAILED, Functions
 from callboard.actors.engine.workflow.machine.dynamic import Unit
 from callboard.actors.engine.workflow.machine.machine import StateMachine
 from callboard.actors.engine.workflow.machine.perform import Firing, Said, perform
-from callboard.actors.engine.workflow.machine.result import Notice, Result
+from callboard.actors.engine.workflow.machine.result import Result, Warned
 from callboard.actors.engine.workflow.machine.structure import Structure
-from callboard.actors.engine.workflow.messages import Message
+from callboard.actors.engine.workflow.messages import Message, Queue
 from callboard.actors.engine.workflow.prompting import conversation, remembering
 from callboard.actors.engine.workflow.rules import RULES
 from callboard.protocol.errors import CallboardError, GraphMistake, NobodyToAsk, NodeFailed
@@ -36,6 +38,50 @@ from callboard.protocol.workflow.read import read_workflow
 T = TypeVar("T")
 Seen = tuple[str, tuple[Message, ...]]
 """A node that was fired, and what it saw."""
+
+
+class Delivered(msgspec.Struct, frozen=True):
+    """A message was put into a node's queue."""
+
+    target: str
+    message: Message
+
+
+class Dropped(msgspec.Struct, frozen=True):
+    """Messages were taken out of a node's queue, by an edge or by its window."""
+
+    target: str
+    messages: tuple[Message, ...]
+
+
+Notice = Delivered | Dropped | Warned
+
+
+class HeardQueue(Queue):
+    """A queue that tells what comes and goes."""
+
+    __slots__ = ("target", "tell")
+
+    def __init__(self, target: str, tell: Callable[[Notice], None]) -> None:
+        super().__init__()
+        self.target = target
+        self.tell = tell
+
+    def add(self, message: Message) -> None:
+        super().add(message)
+        self.tell(Delivered(self.target, message))
+
+    def clear(self, *, context: bool, kept: bool) -> list[Message]:
+        return self._dropped(super().clear(context=context, kept=kept))
+
+    def trim(self, window: int) -> list[Message]:
+        return self._dropped(super().trim(window))
+
+    def _dropped(self, messages: list[Message]) -> list[Message]:
+        if messages:
+            self.tell(Dropped(self.target, tuple(messages)))
+        return messages
+
 
 KNOWN = Known(tools={"city": frozenset({"get_city_num"})}, providers=None)
 
@@ -115,8 +161,14 @@ class Stage:
         self._directory = directory
 
     def run(self, found: Structure, given: Sequence[Message] | None = None) -> Result:
-        machine = StateMachine(found, tell=self._tell)
+        machine = self._heard(StateMachine(found, warn=self._tell))
         return self.play(machine, given if given is not None else task())
+
+    def _heard(self, machine: StateMachine) -> StateMachine:
+        """The machine, whose queues tell what comes and goes."""
+        if self._tell is not None:
+            machine._queues = [HeardQueue(place.id, self._tell) for place in machine.structure.places]
+        return machine
 
     def play(self, machine: StateMachine, given: Sequence[Message]) -> Result:
         """Run a machine to its end; `pick` says which of the nodes under way is done next."""
@@ -148,7 +200,8 @@ class Stage:
             if isinstance(config, PythonConfig):
                 return Said(outputs=(Message(role="assistant", content=self._python(config, unit)),))
             assert isinstance(config, SubgraphConfig)
-            inner = StateMachine(machine.structure.within(firing.place), tell=self._tell, order=machine.order)
+            within = machine.structure.within(firing.place)
+            inner = self._heard(StateMachine(within, warn=self._tell, order=machine.order))
             return self.play(inner, unit.inputs).said()
         except CallboardError as error:
             return Said(error=error)

@@ -23,7 +23,7 @@ from ....protocol.messages import Interrupted, TimerFired, WorkFailed
 from ....protocol.workflow.messages import Fired, FireNode, NodeSaid, UnitsBegun, WorkflowBegun
 from .machine.machine import StateMachine
 from .machine.perform import Firing, performed
-from .machine.result import Notice, Warned
+from .machine.result import Warned
 from .machine.structure import Structure
 
 TURN = 64
@@ -43,7 +43,7 @@ class WorkflowDecider:
 
     def __init__(self, structure: Structure, *, warns: bool = True, order: list[str] | None = None) -> None:
         self.heard = True
-        self.machine = StateMachine(structure, tell=self._told if warns else None, order=order)
+        self.machine = StateMachine(structure, warn=self._warned if warns else None, order=order)
         self.timing: dict[str, tuple[int, float, float]] = {}
         self._structure = structure
         self._todo: deque[FireNode] = deque()
@@ -126,10 +126,10 @@ class WorkflowDecider:
         visits, total, longest = self.timing.get(id, (0, 0.0, 0.0))
         self.timing[id] = (visits + 1, total + message.seconds, max(longest, message.seconds))
 
-    def _told(self, notice: Notice) -> None:
-        if isinstance(notice, Warned) and self.heard:
-            warned = WarnedEvent(code=notice.code, message=notice.message, node=notice.node)
-            self._effects.append(Emit(warned))
+    def _warned(self, warned: Warned) -> None:
+        if self.heard:
+            event = WarnedEvent(code=warned.code, message=warned.message, node=warned.node)
+            self._effects.append(Emit(event))
 
 
 def exited(structure: Structure, work: FireNode, fired: Fired) -> NodeExited:

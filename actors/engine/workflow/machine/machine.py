@@ -36,7 +36,7 @@ from .....protocol.errors import CallboardError, GraphMistake
 from .....protocol.workflow.messages import Crossing, Fired, FireNode, Gate
 from ...graph.failures import together
 from ..messages import TASK, Message, Queue, carried, seeded, signed
-from .result import Delivered, Dropped, Notice, Result, Warned, majority
+from .result import Result, Warned, majority
 from .structure import Cycle, Layer, Place, Structure, listed
 
 
@@ -66,7 +66,7 @@ class StateMachine:
 
     Args:
         structure: the graph.
-        tell: gets messages and warnings as they come.
+        warn: gets warnings as they come.
         order: where fired nodes are written down, and never read here; a subgraph shares its parent's.
 
     Attributes:
@@ -77,12 +77,12 @@ class StateMachine:
         self,
         structure: Structure,
         *,
-        tell: Callable[[Notice], None] | None = None,
+        warn: Callable[[Warned], None] | None = None,
         order: list[str] | None = None,
     ) -> None:
         self.structure = structure
         self.order = order if order is not None else []
-        self._tell = tell
+        self._tell = warn
         self._scheduler = _Scheduler()
         self._queues = [Queue() for _ in structure.places]
         self._outputs: list[list[Message]] = [[] for _ in structure.places]
@@ -114,7 +114,7 @@ class StateMachine:
                 self._warn("unknown_function", f"{way}: {missing}, so it is passed over", way.source)
         for place in structure.places if structure.voting else structure.start:
             self._starts.add(place.index)
-            self._told_dropped(place, self._queues[place.index].clear(context=True, kept=True))
+            self._queues[place.index].clear(context=True, kept=True)
             for message in task:
                 self._put(place, signed(message, TASK))
         return self._scheduler.begin(self._whole())
@@ -242,7 +242,7 @@ class StateMachine:
                     passed.crossings.append(crossing)
             if isinstance(item, Place) and remembers[item.index]:
                 for message in end.outputs:
-                    self._put(item, carried(message, item.id, item.id), item.id)
+                    self._put(item, carried(message, item.id, item.id))
         scope.said.update(said)
         return passed
 
@@ -325,9 +325,9 @@ class StateMachine:
         edge, target = way.edge, way.target
         if edge.clear_context or edge.clear_kept_context:
             kept = edge.clear_kept_context and (edge.clear_context or not self.structure.rules.kept_needs_clear)
-            self._told_dropped(target, self._queues[target.index].clear(context=edge.clear_context, kept=kept))
+            self._queues[target.index].clear(context=edge.clear_context, kept=kept)
         if crossing.message is not None:
-            self._put(target, crossing.message, way.source.id)
+            self._put(target, crossing.message)
         if crossing.fires:
             self._triggered[way.index] = True
 
@@ -336,18 +336,12 @@ class StateMachine:
         window, queue = place.node.context_window, self._queues[place.index]
         turns = [turn for turn in fired.trace if turn.role in ("user", "assistant")] if window and fired.outputs else []
         for turn in turns:
-            self._put(place, signed(turn, place.id), place.id)
-        self._told_dropped(place, queue.trim(window))
+            self._put(place, signed(turn, place.id))
+        queue.trim(window)
         return bool(window and not turns)
 
-    def _put(self, place: Place, message: Message, source: str | None = None) -> None:
+    def _put(self, place: Place, message: Message) -> None:
         self._queues[place.index].add(message)
-        if self._tell is not None:
-            self._tell(Delivered(source, place.id, message))
-
-    def _told_dropped(self, place: Place, messages: list[Message]) -> None:
-        if messages and self._tell is not None:
-            self._tell(Dropped(place.id, tuple(messages)))
 
     def _warn(self, code: str, message: str, place: Place) -> None:
         if self._tell is not None:

@@ -1,10 +1,9 @@
-"""The notices of a run under way, and its result."""
+"""The warnings of a run under way, and its result."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import TypeAlias
 
 import msgspec
 
@@ -13,30 +12,12 @@ from ..messages import Message
 from .perform import Said
 
 
-class Delivered(msgspec.Struct, frozen=True):
-    """A message was put into a node's queue; `source` is None for what the run begins with."""
-
-    source: str | None
-    target: str
-    message: Message
-
-
-class Dropped(msgspec.Struct, frozen=True):
-    """Messages were taken out of a node's queue, by an edge or by its window."""
-
-    target: str
-    messages: tuple[Message, ...]
-
-
 class Warned(msgspec.Struct, frozen=True):
     """Something the author of the file should know."""
 
     code: str
     message: str
     node: str | None = None
-
-
-Notice: TypeAlias = Delivered | Dropped | Warned
 
 
 class Result(msgspec.Struct, kw_only=True):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -36,7 +36,7 @@ CREATE TABLE IF NOT EXISTS notes (
 """
 
 
-class Note(msgspec.Struct, frozen=True, kw_only=True):
+class Note(msgspec.Struct, frozen=True):
     """One text.
 
     Attributes:
@@ -79,13 +79,13 @@ class Notebook:
         """The newest texts, in the order in which they came. Raises like `add`."""
         query = "SELECT id, text, digest, model, vector FROM notes ORDER BY id DESC LIMIT ?"
         rows = await self._in_thread(lambda connection: connection.execute(query, (count,)).fetchall())
-        return [_note(row) for row in reversed(rows)]
+        return [Note(*row[1:]) for row in reversed(rows)]
 
     async def all(self) -> dict[int, Note]:
         """Every text by its number, oldest first. Raises like `add`."""
         query = "SELECT id, text, digest, model, vector FROM notes ORDER BY id"
         rows = await self._in_thread(lambda connection: connection.execute(query).fetchall())
-        return {row[0]: _note(row) for row in rows}
+        return {row[0]: Note(*row[1:]) for row in rows}
 
     async def set_vectors(self, model: str, vectors: Mapping[int, bytes]) -> None:
         """Give texts the vectors of another model. Raises like `add`."""
@@ -177,8 +177,3 @@ def _make_ready(connection: sqlite3.Connection) -> None:
 def _is_ours(connection: sqlite3.Connection) -> bool:
     ((application,),) = connection.execute("PRAGMA application_id")
     return bool(application == _APPLICATION)
-
-
-def _note(row: Sequence[object]) -> Note:
-    _, text, digest, model, vector = row
-    return Note(text=text, digest=digest, model=model, vector=vector)  # type: ignore[arg-type] # a row of our table

@@ -11,9 +11,8 @@ import yaml
 from fake_models import Reply
 from workflow_agents import Agents
 from workflow_guide import EXAMPLES, example
-from workflow_stage import Stage, structure, workflow
+from workflow_stage import Delivered, Notice, Stage, structure, workflow
 
-from callboard.actors.engine.workflow.machine.result import Delivered, Notice
 from callboard.protocol.workflow import read_workflow
 
 TWO = '[{"name": "Ann"}, {"name": "Bob"}]'

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from workflow_stage import Stage, structure, workflow
+from workflow_stage import Notice, Stage, structure, workflow
 
 from callboard.actors.engine.workflow.edges.conditions import Functions, predicate_of
-from callboard.actors.engine.workflow.machine.result import Notice, Warned
+from callboard.actors.engine.workflow.machine.result import Warned
 from callboard.protocol.errors import BudgetReached, GraphMistake
 from callboard.protocol.workflow.edges import (
     Always,

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from workflow_graphs import IDS, graphs
-from workflow_stage import Stage, first, last, shuffled, task
+from workflow_stage import Delivered, Dropped, Notice, Stage, first, last, shuffled, task
 
 from callboard.actors.engine.workflow.machine.machine import StateMachine
-from callboard.actors.engine.workflow.machine.result import Delivered, Dropped, Notice, Result
+from callboard.actors.engine.workflow.machine.result import Result
 from callboard.actors.engine.workflow.machine.structure import Structure
 from callboard.actors.engine.workflow.messages import Message
 from callboard.actors.engine.workflow.rules import DEVALL, STANDARD, Rules

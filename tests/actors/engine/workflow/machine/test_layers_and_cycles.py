@@ -6,11 +6,11 @@ import textwrap
 from collections.abc import Sequence
 
 import pytest
-from workflow_stage import Stage, shuffled, structure, task, workflow
+from workflow_stage import Delivered, Dropped, Notice, Stage, shuffled, structure, task, workflow
 
 from callboard.actors.engine.workflow.machine.machine import StateMachine
 from callboard.actors.engine.workflow.machine.perform import Firing, performed
-from callboard.actors.engine.workflow.machine.result import Delivered, Dropped, Notice, Result, Warned, majority
+from callboard.actors.engine.workflow.machine.result import Result, Warned, majority
 from callboard.actors.engine.workflow.machine.structure import Structure
 from callboard.actors.engine.workflow.rules import STANDARD
 from callboard.protocol.errors import GraphMistake
