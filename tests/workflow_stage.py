@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from callboard.actors.engine.workflow.edges.conditions import CODE_FAILED, Functions
-from callboard.actors.engine.workflow.machine.dynamic import Unit
+from callboard.actors.engine.workflow.machine.dynamic import role_of
 from callboard.actors.engine.workflow.machine.machine import StateMachine
 from callboard.actors.engine.workflow.machine.perform import Firing, Said, perform
 from callboard.actors.engine.workflow.machine.result import Result, Warned
@@ -31,7 +31,7 @@ from callboard.actors.engine.workflow.rules import RULES
 from callboard.protocol.errors import CallboardError, GraphMistake, NobodyToAsk, NodeFailed
 from callboard.protocol.problems import Problem
 from callboard.protocol.workflow.dialect import Known
-from callboard.protocol.workflow.messages import FireNode
+from callboard.protocol.workflow.messages import FireNode, Unit
 from callboard.protocol.workflow.model import AgentConfig, HumanConfig, PythonConfig, SubgraphConfig, Workflow
 from callboard.protocol.workflow.read import read_workflow
 
@@ -230,7 +230,7 @@ class Stage:
 
     def _agent(self, machine: StateMachine, firing: Firing, config: AgentConfig, unit: Unit) -> Said:
         id = firing.place.id
-        role = unit.role(config.role) if config.role else None
+        role = role_of(unit, config.role) if config.role else None
         sent = conversation(role, unit.inputs, config.input_mode)
         sent = remembering(
             sent, [(use.name, self._read(machine, use.name, use.top_k)) for use in config.memories if use.read]

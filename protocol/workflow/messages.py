@@ -76,16 +76,24 @@ class FireNode(Work, frozen=True, kw_only=True):
     failure: Failure | None = None
 
 
-class RunUnit(Work, frozen=True, kw_only=True):
-    """Run a node's own code for one unit of a map or tree; `key` is the unit's number.
+class Unit(msgspec.Struct, frozen=True):
+    """One run of a node's own code: all of its inputs, or the share of one unit of a map or tree.
 
     Attributes:
+        index: its number in the batch; None for a node that does not run per unit.
         item, item_name: the unit's text, and how the node's role calls it.
     """
 
     inputs: tuple[Message, ...]
+    index: int | None = None
     item: str | None = None
     item_name: str = "item"
+
+
+class RunUnit(Work, frozen=True, kw_only=True):
+    """Run a node's own code for one unit; `key` is the unit's number."""
+
+    unit: Unit
 
 
 # --- what deciders receive --------------------------------------------------------------------------------

@@ -16,10 +16,10 @@ import msgspec
 from ....protocol.outcome import Message as Told
 from ....protocol.outcome import NodeTime
 from ....protocol.workflow.edges import FunctionCondition, FunctionProcessor
+from ....protocol.workflow.messages import Unit
 from ....protocol.workflow.model import CustomConfig, Graph, Node, NodeConfig, SubgraphConfig, Workflow
 from ..graph.decider import GraphResult
 from .edges.files import Named, functions_in
-from .machine.dynamic import Unit
 from .machine.perform import Firing, Said
 from .machine.result import Result
 from .machine.structure import Structure

@@ -30,7 +30,16 @@ from ....protocol.errors import CallboardError, NodeFailed, code_of
 from ....protocol.events import GraphStarted, NodeEntered, NodeExited
 from ....protocol.failure import Failure
 from ....protocol.kernel.errors import EndOfMail
-from ....protocol.workflow.messages import Fired, FireNode, Message, NodeSaid, RunUnit, UnitsBegun, WorkflowBegun
+from ....protocol.workflow.messages import (
+    Fired,
+    FireNode,
+    Message,
+    NodeSaid,
+    RunUnit,
+    Unit,
+    UnitsBegun,
+    WorkflowBegun,
+)
 from ....protocol.workflow.model import AgentConfig, Graph, HumanConfig, SubgraphConfig
 from ...io.imports import imported
 from ...work.record import Record
@@ -39,7 +48,6 @@ from ..graph.failures import ended_with
 from ..graph.run import log_summary, tell_end
 from .decider import UnitsDecider, WorkflowDecider, exited
 from .edges.files import EdgeFunctions
-from .machine.dynamic import Unit
 from .machine.perform import Firing, Said, perform
 from .machine.result import Result
 from .machine.structure import Structure
@@ -198,16 +206,7 @@ class GraphRun:
         if units[0].index is None:
             return [await self._one(me, firing, units[0])]
         name, decider = firing.work.name, UnitsDecider()
-        batch = tuple(
-            RunUnit(
-                key=index,
-                name=f"{name}[{index}]",
-                inputs=unit.inputs,
-                item=unit.item,
-                item_name=unit.item_name,
-            )
-            for index, unit in enumerate(units)
-        )
+        batch = tuple(RunUnit(key=i, name=f"{name}[{i}]", unit=unit) for i, unit in enumerate(units))
         performers: dict[type[Work], Performer] = {RunUnit: partial(self._unit, firing)}
         driver = Driver(me, decider, performers, at_once=limit, afresh=UnitsDecider)
         try:
@@ -221,7 +220,7 @@ class GraphRun:
         heard, began = me.stream.heard, trio.current_time()
         if heard:
             me.emit(NodeEntered(node=node.id, type=node.type, visit=1, item=index))
-        said = await self._one(me, firing, Unit(work.inputs, index, work.item, work.item_name))
+        said = await self._one(me, firing, work.unit)
         if heard:
             told, code = (None, "") if said.error is None else (str(said.error), code_of(said.error))
             seconds = trio.current_time() - began

@@ -17,6 +17,7 @@ import msgspec
 
 from .....protocol.errors import GraphMistake
 from .....protocol.workflow.edges import Dynamic
+from .....protocol.workflow.messages import Unit
 from ..edges.processors import filled
 from ..edges.splits import units_of
 from ..messages import Message
@@ -29,28 +30,13 @@ DEEPEST_TREE = 100
 """Layers of a tree. Only a target that says as much as it gets comes that far; what is left then is the result."""
 
 
-class Unit(msgspec.Struct, frozen=True):
-    """One run of a node's own code: all of its inputs, or the share of one unit.
-
-    Attributes:
-        index: its number in the batch; None for a node that does not run per unit.
-        item, item_name: the unit's text, and how the node's role calls it.
-    """
-
-    inputs: tuple[Message, ...]
-    index: int | None = None
-    item: str | None = None
-    item_name: str = "item"
-
-    def role(self, text: str) -> str:
-        """A node's role with this unit in it."""
-        if self.item is None:
-            return text
-        return filled(text, {"item": self.item, self.item_name: self.item}.get)
-
-
 Run: TypeAlias = Callable[[Sequence[Unit], int], Awaitable[Sequence[tuple[Message, ...]]]]
 """Runs a node's own code for each unit of a batch, so many at once; what each said, in their order."""
+
+
+def role_of(unit: Unit, text: str) -> str:
+    """A node's role with this unit in it."""
+    return text if unit.item is None else filled(text, {"item": unit.item, unit.item_name: unit.item}.get)
 
 
 async def multiplied(dynamic: Dynamic, inputs: Sequence[Message], run: Run, rules: Rules) -> tuple[Message, ...]:

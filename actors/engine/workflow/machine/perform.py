@@ -17,12 +17,12 @@ import msgspec
 
 from .....protocol.errors import CallboardError, GraphMistake
 from .....protocol.failure import Failure
-from .....protocol.workflow.messages import Crossing, Fired, FireNode, Gate
+from .....protocol.workflow.messages import Crossing, Fired, FireNode, Gate, Unit
 from .....protocol.workflow.model import LiteralConfig, LoopCounterConfig, LoopTimerConfig, Node, PassthroughConfig
 from ...graph.failures import NEVER_TOLERATED, noted, together
 from ..messages import Message, carried, signed
 from ..prompting import failure_text
-from .dynamic import Unit, multiplied
+from .dynamic import multiplied
 from .loops import counted, timed
 from .structure import Place, Structure, Way
 

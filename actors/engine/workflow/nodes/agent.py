@@ -31,6 +31,7 @@ from ...conversation.play import Conversation, OutOfTurns, Talk
 from ..agents.request import CALLBOARD, Params, model_of, policy_of, read_params
 from ..agents.skills import skill_tool, skills_of, told
 from ..agents.tooling import tools_of_node, wants_servers
+from ..machine.dynamic import role_of
 from ..machine.perform import Said
 from ..memory.memories import Recalled
 from ..messages import Message
@@ -59,7 +60,7 @@ async def run_agent_node(me: Actor, job: Job) -> Said:
         early = await memories.recall(me, node, "pre_gen_thinking", inputs)
     also: Stage | None = "pre_gen_thinking" if rules.early_memories_count and not thinks else None
     beside = await memories.recall(me, node, "gen", inputs, also=also)
-    role = job.unit.role(config.role) if config.role else None
+    role = role_of(job.unit, config.role) if config.role else None
     trace: tuple[Message, ...] = ()
     failures: tuple[CallboardError, ...] = ()
     if config.provider == CALLBOARD:
