@@ -109,8 +109,6 @@ class _Reader:
         self._files: list[str] = []
         self._graphs: dict[tuple[str, bytes], Graph | None] = {}
 
-    # --- files ------------------------------------------------------------------------------------------------
-
     def workflow(self, root: Mapping, text: str, file: str, given: dict[str, Node]) -> Workflow:
         top = self._opened(root, Source(file, text), {}, given)
         given_here: dict[str, Any] = {"graph": self._root_graph(top), "dialect": self._dialect}
@@ -202,8 +200,6 @@ class _Reader:
         if fields.compat is not None and DIALECTS[fields.compat] != self._dialect:
             message = "`compat` has no effect in a subgraph's file"
             top["compat"].warn("unused_key", message, "write it into the workflow that is run.")
-
-    # --- one graph --------------------------------------------------------------------------------------------
 
     def _graph(self, part: Part, prefix: str, level: LogLevel, *, whole_file: bool) -> Graph:
         """The graph at `part`; `prefix` is how its nodes are called before their id."""

@@ -82,9 +82,6 @@ def _loosened(schema: Schema) -> Schema:
     return {**about, **(choices[0] if len(choices) == 1 else {"anyOf": choices})}
 
 
-# --- how the structs hang together ------------------------------------------------------------------------
-
-
 def _join(parts: dict[str, Schema]) -> None:
     """Put the blocks of a `type` and a `config` in their places, and the graph into itself."""
     parts["Condition"] = {

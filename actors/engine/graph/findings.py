@@ -85,8 +85,6 @@ MOST_TOLD = 500
 MOST_NAMED = 20
 """Names that a hint lists."""
 
-_IN_A_NODE = 3
-
 
 def listed(names: Iterable[str]) -> str:
     """Names for a hint, not all of them if there are many."""
@@ -119,7 +117,7 @@ class Findings:
     def readable(self, keys: frozenset[str]) -> bool:
         """Whether every node could be read, as far as these of its keys go; an error elsewhere hides nothing."""
         return not self.unread and not any(
-            path[:1] == ("nodes",) and (len(path) < _IN_A_NODE or path[2] in keys) for path in self.broken
+            path[:1] == ("nodes",) and (len(path) < 3 or path[2] in keys) for path in self.broken
         )
 
     def sound(self, *paths: Path) -> bool:

@@ -99,8 +99,6 @@ class MapDecider:
         self._under_way -= 1
         return effects if self._under_way else [*effects, *self._collected()]
 
-    # --- one item -----------------------------------------------------------------------------------------
-
     def remembers(self) -> tuple[object, ...]:
         """See `Decider`."""
         return (self._items,)
@@ -151,8 +149,6 @@ class MapDecider:
         if result is MISSING:
             raise NodeFailed(f"did not write `output_key` '{self._node.output_key}'")
         return result
-
-    # --- all of them --------------------------------------------------------------------------------------
 
     def _collected(self) -> list[Effect]:
         node = self._node

@@ -324,9 +324,6 @@ def _is_wanted(graph: Graph, names: set[str]) -> bool:
     return any(tool.removeprefix(WHOLE) in names or _of_a_server(tool, sorted(names)) for tool in listed)
 
 
-# --- templates --------------------------------------------------------------------------------------------
-
-
 def _check_updates(found: Findings, node: AnyNode) -> None:
     for key, update in node.updates.items():
         if isinstance(update, Raw) and compile_template(update.raw).single is None:

@@ -14,15 +14,14 @@ import msgspec
 from ....protocol.errors import GraphMistake
 
 _SUBJECT = "len(input)"
-_OPERATORS: dict[str, Callable[[int, int], bool]] = {
+_OPERATORS: dict[str, tuple[Callable[[int, int], bool], str]] = {
     # Two-character operators first: `>=` begins with `>`.
-    ">=": operator.ge,
-    "<=": operator.le,
-    "==": operator.eq,
-    ">": operator.gt,
-    "<": operator.lt,
+    ">=": (operator.ge, "at least"),
+    "<=": (operator.le, "at most"),
+    "==": (operator.eq, "exactly"),
+    ">": (operator.gt, "more than"),
+    "<": (operator.lt, "fewer than"),
 }
-_WORDS = {">=": "at least {n}", "<=": "at most {n}", "==": "exactly {n}", ">": "more than {n}", "<": "fewer than {n}"}
 
 
 class LengthRule(msgspec.Struct, frozen=True):
@@ -35,14 +34,13 @@ class LengthRule(msgspec.Struct, frozen=True):
     def problem(self, answer: str, *, in_bytes: bool = False) -> str | None:
         """Why the answer does not do, or None if it does. `in_bytes` measures UTF-8 bytes, as Loki 0.4.0 did."""
         length = len(answer.encode("utf-8", "surrogatepass")) if in_bytes else len(answer)
-        if _OPERATORS[self.op](length, self.n):
+        if _OPERATORS[self.op][0](length, self.n):
             return None
         return f"Input failed validation '{self.text}' (got {len(answer)} chars)"
 
     def sentence(self) -> str:
         """The rule for people: `at least 3 characters`."""
-        noun = "character" if self.n == 1 else "characters"
-        return f"{_WORDS[self.op].format(n=self.n)} {noun}"
+        return f"{_OPERATORS[self.op][1]} {self.n} {'character' if self.n == 1 else 'characters'}"
 
 
 def parse_rule(text: str) -> LengthRule:

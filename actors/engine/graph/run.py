@@ -115,9 +115,6 @@ def _servers(me: Actor, plan: Plan, context: RunContext) -> Iterator[Talk | None
         yield servers
 
 
-# --- one node, once -------------------------------------------------------------------------------------------
-
-
 class Nodes(msgspec.Struct, frozen=True):
     """What the nodes of one graph have in common while it runs; see `Job`."""
 
@@ -182,9 +179,6 @@ def _timeout_text(step: Step) -> str:
         return f"Agent '{agent}' timed out after {seconds}s"
     which = f" '{step.id}'" if step.kind == "rag" else ""
     return f"{step.kind} node{which} timed out after {seconds}s"
-
-
-# --- the log --------------------------------------------------------------------------------------------------
 
 
 class _StepLog:

@@ -72,9 +72,6 @@ class Template:
         alone = len(pieces) == 1 and not (pieces[0][0] + self._tail).strip()
         self.single: str | None = pieces[0][1] if alone else None
 
-    def __repr__(self) -> str:
-        return f"Template({self.text!r})"
-
     def strict(self, state: State, *, expand_again: bool = False) -> str:
         """The rendered text.
 

@@ -17,7 +17,7 @@ from ....protocol.outcome import Message as Told
 from ....protocol.outcome import NodeTime
 from ....protocol.workflow.edges import FunctionCondition, FunctionProcessor
 from ....protocol.workflow.messages import Unit
-from ....protocol.workflow.model import CustomConfig, Graph, Node, NodeConfig, SubgraphConfig, Workflow
+from ....protocol.workflow.model import CustomConfig, Graph, Node, SubgraphConfig, Workflow
 from ..graph.decider import GraphResult
 from .edges.files import Named, functions_in
 from .machine.perform import Firing, Said
@@ -53,11 +53,6 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     rules: Rules
     structure: Structure | None
     named: Named
-
-    @property
-    def directory(self) -> Path:
-        """The directory of the file."""
-        return self.file.parent
 
 
 def compile_workflow(workflow: Workflow, file: Path, environ: Mapping[str, str]) -> Plan:
@@ -190,15 +185,11 @@ class Job(msgspec.Struct, frozen=True):
         return self.firing.place.node
 
     @property
-    def config(self) -> NodeConfig:
-        """What its file says for its type."""
-        return self.node.config
-
-    @property
     def values(self) -> dict[str, Any]:
         """The `config` of a node whose type a plugin brings."""
-        assert isinstance(self.config, CustomConfig)
-        return self.config.values
+        config = self.node.config
+        assert isinstance(config, CustomConfig)
+        return config.values
 
     @property
     def inputs(self) -> tuple[Message, ...]:

@@ -178,8 +178,6 @@ class GraphRun:
         tell_end(me, self._name, depth, began, decider.timing, ended_with(result.unaccepted, result.error))
         return result
 
-    # --- one firing ---------------------------------------------------------------------------------------
-
     async def _fire(self, me: Actor, work: FireNode) -> Fired:
         began = trio.current_time()
         firing = Firing(work, self._structure, began)

@@ -141,9 +141,6 @@ def _parse(script: str, done: Completed) -> dict[str, Any]:
     return value
 
 
-# --- the file in which a state too large for the environment travels ------------------------------------
-
-
 @contextlib.contextmanager
 def state_file(text: bytes) -> Iterator[str]:
     """The path of a file with this text, readable by us alone, until the end of the block.

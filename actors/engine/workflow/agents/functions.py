@@ -56,7 +56,7 @@ def function_tools(run: WorkflowRun, node: str, listed: FunctionTools) -> Iterat
     Raises:
         GraphMistake: there is no such function.
     """
-    context, beside = run.context, run.plan.directory
+    context, beside = run.context, run.plan.file.parent
     directory = functions_directory(beside, "function_calling", context.environ)
     files = function_files(directory)
     shelf = context.shelf or Shelf(context.config_dir, context.settings, context.environ)
@@ -150,9 +150,6 @@ def _offered(parameters: Schema) -> Schema:
     if needed:
         left["required"] = [name for name in needed if name not in hidden]
     return left
-
-
-# --- what a result shows beside its text ------------------------------------------------------------------
 
 
 class _Written(msgspec.Struct, frozen=True):

@@ -66,15 +66,12 @@ async def tools_of_node(me: Actor, job: Job, toolings: Iterable[Tooling], talk: 
     return list(found.values())
 
 
-# --- servers ----------------------------------------------------------------------------------------------
-
-
 async def _served(me: Actor, job: Job, config: McpLocalTools | McpRemoteTools, talk: Talk, prefix: str) -> list[Tool]:
     from ....work.mcp.tools.direct import direct_tool
     from ....work.mcp.tools.names import legal
     from ....work.mcp.tools.view import View
 
-    server = job.resources.servers(me).bring(_server(config, job.shared.plan.directory))
+    server = job.resources.servers(me).bring(_server(config, job.shared.plan.file.parent))
     view = View(talk=talk, server=server)
     return [direct_tool(view, tool, legal(prefix + tool.name)) for tool in await view.tools(me)]
 

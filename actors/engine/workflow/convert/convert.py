@@ -114,8 +114,6 @@ class _Conversion:
             files["scripts/workflow.json"] = json.dumps(self._flow, indent=1, ensure_ascii=False) + "\n"
         return files
 
-    # --- what runs when
-
     def _steps(self, layer: Sequence[Node]) -> Iterator[list[Node]]:
         """Those of a layer that surely run, together; those that may, and people, one after the other."""
         asking = [node for node in layer if isinstance(node.config, AgentConfig | HumanConfig)]
@@ -146,8 +144,6 @@ class _Conversion:
                 if any(edge.trigger and edge.source in sure and _passes(edge) for edge in into):
                     sure.add(node.id)
         return plain, sure
-
-    # --- the nodes
 
     def _node(self, node: Node, after: str, *, plain: bool) -> dict[str, Any]:
         key = self._keys[node.id]
@@ -187,8 +183,6 @@ class _Conversion:
         told = ", ".join(self._keys[name] for name in names) or "the end"
         self._written[path] = _CODE.format(names=told, listed=json.dumps(names, ensure_ascii=True))
         return path
-
-    # --- for `replay`
 
     def _names(self) -> dict[str, str]:
         """A state that holds the templates of its own values."""

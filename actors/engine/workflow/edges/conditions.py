@@ -105,9 +105,6 @@ async def _any_of_the_rest(first: Awaitable[bool], tests: Sequence[Test], text: 
     return await met if isawaitable(met) else met
 
 
-# --- the built-in functions -------------------------------------------------------------------------------
-
-
 _VERDICT = re.compile(r"verdict\s*:\s*(\w+)", re.IGNORECASE)
 
 

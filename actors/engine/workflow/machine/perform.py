@@ -168,9 +168,6 @@ def _instant(firing: Firing, unit: Unit, gate: Gate) -> tuple[tuple[Message, ...
             return timed(config, gate, unit.inputs, firing.now, firing.structure.rules)
 
 
-# --- failures ---------------------------------------------------------------------------------------------
-
-
 def _tolerated(firing: Firing, units: Sequence[Unit], results: Sequence[Said]) -> list[tuple[Message, ...]]:
     """What each unit said, its error where the node may go on with that; else all that failed is raised as one."""
     said: list[tuple[Message, ...]] = []
@@ -198,9 +195,6 @@ def _unaccepted(node: Node, results: Sequence[Said]) -> list[CallboardError]:
         if result.error is not None and node.on_error == "continue" and not isinstance(result.error, NEVER_TOLERATED):
             found.append(noted(result.error.at(node.id)))
     return found
-
-
-# --- edges ------------------------------------------------------------------------------------------------
 
 
 async def _cross(firing: Firing, outputs: Sequence[Message], crossings: list[Crossing], warnings: list[str]) -> None:

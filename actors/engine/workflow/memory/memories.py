@@ -141,8 +141,6 @@ class Memories:
     def _warn(self, me: Actor, node: Node, name: str, what: str, error: CallboardError) -> None:
         me.emit(Warned(code="memory", message=f"the memory '{name}' {what}: {error}", node=node.id))
 
-    # --- opening ------------------------------------------------------------------------------------------
-
     def _store(self, name: str) -> Store | None:
         """The store; None for one that stays empty."""
         if name not in self._open:
@@ -170,7 +168,7 @@ class Memories:
                     context=run.context,
                     sources=config.file_sources,
                     directory=self._path(config.index_path or config.memory_path) or self._home(name, ".kb"),
-                    base=run.plan.directory,
+                    base=run.plan.file.parent,
                     model=None if embedding is None else partial(self._model, embedding=embedding),
                     words=self._vectors(name, embedding),
                 )
@@ -181,7 +179,7 @@ class Memories:
     def _path(self, given: str | None) -> Path | None:
         if not given or given == AUTO:
             return None
-        return self._run.plan.directory / Path(given).expanduser()
+        return self._run.plan.file.parent / Path(given).expanduser()
 
     def _home(self, name: str, ending: str) -> Path:
         """Where a store is kept that says no path."""
@@ -189,8 +187,6 @@ class Memories:
         digest = hashlib.sha256(whose.encode(errors="surrogateescape")).hexdigest()[:12]
         safe = "".join(letter if letter.isalnum() or letter in "._-" else "_" for letter in name)[:60]
         return self._run.context.config_dir / "memory" / f"{self._run.plan.file.stem[:60]}-{digest}" / f"{safe}{ending}"
-
-    # --- vectors ------------------------------------------------------------------------------------------
 
     def _vectors(self, name: str, embedding: Embedding | None) -> OrWords:
         named = None if embedding is None else partial(self._model, embedding=embedding)

@@ -104,8 +104,6 @@ class Notebook:
         if connection is not None:
             connection.close()
 
-    # --- in the thread
-
     async def _in_thread(self, work: Callable[[sqlite3.Connection], T]) -> T:
         return await trio.to_thread.run_sync(self._safely, work, limiter=self._turn)
 

@@ -76,20 +76,18 @@ async def run_agent_node(me: Actor, job: Job) -> Said:
 
 class _Agent:
     def __init__(self, me: Actor, job: Job) -> None:
-        assert isinstance(job.config, AgentConfig)
-        self.config = job.config
+        assert isinstance(job.node.config, AgentConfig)
+        self.config = job.node.config
         self._me = me
         self._job = job
         self._shared = job.shared
-
-    # --- by a model
 
     async def by_model(self, role: str | None, beside: Recalled, early: Recalled) -> tuple[str, tuple[Message, ...]]:
         """The answer, and the turns of its tool loop if it called any."""
         config, job, inputs = self.config, self._job, self._job.inputs
         params = read_params(config.params)
         model = model_of(config, job.shared.context)
-        skills = skills_of(config.skills, job.shared.plan.directory)
+        skills = skills_of(config.skills, job.shared.plan.file.parent)
         system = "\n\n".join(part for part in (role, told(skills)) if part)
         messages = remembering(conversation(system, inputs, config.input_mode), beside)
         with self._talk(model) as talk:
@@ -146,11 +144,9 @@ class _Agent:
         with self._job.resources.servers(self._me).inner(self._me.path) as scope:
             yield ServersTalk(scope=scope, context=self._shared.context, model=model)
 
-    # --- by an agent of ours
-
     async def by_another(self, role: str | None, beside: Recalled) -> tuple[str, tuple[CallboardError, ...]]:
         """What another agent answers, and the failures that it went on over."""
-        name, directory, inputs = self.config.name, self._shared.plan.directory, self._job.inputs
+        name, directory, inputs = self.config.name, self._shared.plan.file.parent, self._job.inputs
         context, depth = self._shared.context.below({}, None), self._shared.depth + 1
         is_file = name.endswith((".yaml", ".yml"))
         unknown = None if is_file else context.unknown_agent(name, directory)
@@ -174,9 +170,6 @@ class _Agent:
             by_file=True,
         )
         return await context.run_agent(self._me, call), tuple(record.failures)
-
-
-# --- messages as turns ------------------------------------------------------------------------------------
 
 
 def _as_turns(messages: Sequence[Message]) -> tuple[str, tuple[Turn, ...]]:

@@ -20,7 +20,7 @@ from ..prompting import heading, remembered
 
 async def run_human_node(me: Actor, job: Job) -> Said:
     """Ask, and remember the answer where the node's memories say so."""
-    config = job.config
+    config = job.node.config
     assert isinstance(config, HumanConfig)
     blocks = [config.description.strip()] if config.description and config.description.strip() else []
     blocks += shown(job.inputs)

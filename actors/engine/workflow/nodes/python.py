@@ -71,7 +71,7 @@ class Script(msgspec.Struct, frozen=True, kw_only=True):
 
 async def run_python_node(me: Actor, job: Job) -> Said:
     """Run the code; what it printed, or how it failed, as one message."""
-    config = job.config
+    config = job.node.config
     assert isinstance(config, PythonConfig)
     text = config.code if config.code is not None else code_in(job.inputs[-1].text if job.inputs else "")
     code = textwrap.dedent(text).strip()
@@ -228,8 +228,6 @@ def _free(directory: Path, name: str) -> tuple[Path, IO[str]]:
             return file, file.open("x", encoding="utf-8", errors="replace")
     raise AssertionError
 
-
-# --- the processor `code_save_and_run` ------------------------------------------------------------------
 
 _FILE = re.compile(r"^[ \t#*`]*([\w./-]+\.\w+)[ \t*`:]*\n+```[^\n`]*\n(.*?)```", re.DOTALL | re.MULTILINE)
 

@@ -34,9 +34,9 @@ def stub(monkeypatch: pytest.MonkeyPatch) -> Stage:
     stage = Stage()
 
     async def run_stub(me: Any, job: Job) -> Any:
-        assert isinstance(job.config, AgentConfig)
+        assert isinstance(job.node.config, AgentConfig)
         machine = type("B", (), {"structure": type("S", (), {"graph": stage.graph})})
-        return stage._agent(machine, job.firing, job.config, job.unit)
+        return stage._agent(machine, job.firing, job.node.config, job.unit)
 
     monkeypatch.setitem(play.CODE, AgentConfig, run_stub)
     monkeypatch.setattr(resources, "GraphResources", lambda *_: SimpleNamespace(close=lambda: None))
