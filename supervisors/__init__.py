@@ -46,16 +46,15 @@ from .supervisor import ChildSpec, Supervisor
 if TYPE_CHECKING:
     from .census import pause, resume
     from .child import ProcessEnd, ProcessStop
-    from .lease import Lease
+    from .lease import Lease, PoolStatistics
     from .pool import Pool
     from .process import Completed, Process, run_process, start_process
-    from .statistics import PoolStatistics
 
 _HOMES = {
     "Completed": ".process",
     "Lease": ".lease",
     "Pool": ".pool",
-    "PoolStatistics": ".statistics",
+    "PoolStatistics": ".lease",
     "Process": ".process",
     "ProcessEnd": ".child",
     "ProcessStop": ".child",

@@ -78,8 +78,36 @@ class Feed:
         return self._events.popleft()
 
 
+class _Heard:
+    """What listeners listen to."""
+
+    __slots__ = ("listeners",)
+
+    def __init__(self) -> None:
+        self.listeners: tuple[Listener, ...] = ()
+
+    @contextlib.contextmanager
+    def listen(self, listener: Listener) -> Iterator[None]:
+        """Call `listener` for every event, of this run or of every run, while the block lasts."""
+        self.listeners = (*self.listeners, listener)
+        self.retune()
+        try:
+            yield
+        finally:
+            self.drop(listener)
+
+    def drop(self, listener: Listener) -> None:
+        """Stop calling `listener`."""
+        self.listeners = tuple(kept for kept in self.listeners if kept is not listener)
+        self.retune()
+
+    def retune(self) -> None:
+        """Find out again who listens."""
+        raise NotImplementedError
+
+
 @final
-class Stream:
+class Stream(_Heard):
     """The events of one run, numbered from 1 without gaps.
 
     Attributes:
@@ -87,12 +115,12 @@ class Stream:
         heard: whether it has listeners. Ask before building an event.
     """
 
-    __slots__ = ("_behind", "_bus", "_hearers", "_listeners", "_seq", "_telling", "heard", "run")
+    __slots__ = ("_behind", "_bus", "_hearers", "_seq", "_telling", "heard", "run")
 
     def __init__(self, bus: Bus, run: str) -> None:
+        super().__init__()
         self.run = run
         self._bus = bus
-        self._listeners: tuple[Listener, ...] = ()
         self._behind: list[Event] = []
         self._telling = False
         self._seq = 0
@@ -133,34 +161,19 @@ class Stream:
         finally:
             self._telling = False
 
-    @contextlib.contextmanager
-    def listen(self, listener: Listener) -> Iterator[None]:
-        """Call `listener` for every event of this run while the block lasts."""
-        self._listeners = (*self._listeners, listener)
-        self.retune()
-        try:
-            yield
-        finally:
-            self.drop(listener)
-
-    def drop(self, listener: Listener) -> None:
-        """Stop calling `listener`."""
-        self._listeners = tuple(kept for kept in self._listeners if kept is not listener)
-        self.retune()
-
     def retune(self) -> None:
-        """Find out again who listens."""
-        mine = [(listener, self.drop) for listener in self._listeners]
+        """See `_Heard`."""
+        mine = [(listener, self.drop) for listener in self.listeners]
         self._hearers = (*mine, *((listener, self._bus.drop) for listener in self._bus.listeners))
         self.heard = bool(self._hearers)
 
 
 @final
-class Bus:
+class Bus(_Heard):
     """Everything that happens under one root: all runs' streams, and the kernel's own (`run` = "")."""
 
     def __init__(self) -> None:
-        self.listeners: tuple[Listener, ...] = ()
+        super().__init__()
         self._streams: dict[str, Stream] = {}
         self.kernel = self.open("")
 
@@ -178,16 +191,6 @@ class Bus:
         self._streams.pop(stream.run, None)
 
     @contextlib.contextmanager
-    def listen(self, listener: Listener) -> Iterator[None]:
-        """Call `listener` for every event of every run while the block lasts."""
-        self.listeners = (*self.listeners, listener)
-        self._retune()
-        try:
-            yield
-        finally:
-            self.drop(listener)
-
-    @contextlib.contextmanager
     def feed(self, bound: int = 10_000, overflow: Overflow = "drop_oldest") -> Iterator[Feed]:
         """A queue of all events for a reader that may be slow."""
         feed = Feed(bound, overflow)
@@ -197,11 +200,7 @@ class Bus:
             finally:
                 feed.close()
 
-    def drop(self, listener: Listener) -> None:
-        """Stop calling `listener`."""
-        self.listeners = tuple(kept for kept in self.listeners if kept is not listener)
-        self._retune()
-
-    def _retune(self) -> None:
+    def retune(self) -> None:
+        """See `_Heard`."""
         for stream in self._streams.values():
             stream.retune()

@@ -1,6 +1,6 @@
 """Looking at the tree from outside, and making parts of it pause.
 
-A census is a snapshot: every actor below one, as it stands at this moment. Actors are found by their paths.
+A census names every actor below one, as the tree stands at this moment. Actors are found by their paths.
 
 A paused actor, and all actors below it, ends the step it is in and begins nothing new. What a step is, those who take
 them say: they call `passed` before each, which costs an attribute look-up as long as nothing is paused:
@@ -17,7 +17,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, final
 
-import msgspec
 import trio
 
 from ..protocol.kernel.events import ActorPaused, ActorResumed
@@ -27,32 +26,6 @@ if TYPE_CHECKING:
     from .life import Life
     from .ref import End
     from .root import Root
-
-
-class Seen(msgspec.Struct, frozen=True, gc=False):
-    """One actor at the moment of a census.
-
-    Attributes:
-        path, parent, name: its place; the parent of one at the top is "".
-        run: id of the run whose stream it reports to; "" for none.
-        state: see `ref.State`.
-        paused: itself, or an ancestor.
-        mailbox: messages that wait.
-        received: messages that it has taken so far.
-        sent: messages that its task has told, asked and signalled since `count_sent`; 0 while that is not counted.
-        children: how many actors are right below it.
-    """
-
-    path: str
-    parent: str
-    name: str
-    run: str
-    state: str
-    paused: bool
-    mailbox: int
-    received: int
-    sent: int
-    children: int
 
 
 def find(root: Root, path: str) -> Actor | None:
@@ -85,21 +58,16 @@ def census(root: Root, top: Actor | None = None) -> Iterator[Actor]:
         waiting.extend(reversed(actor.below))
 
 
-def look_at(actor: Actor) -> Seen:
-    """One actor."""
-    pauses, parent = actor.root.pauses, actor.parent
-    return Seen(
-        path=actor.path,
-        parent=parent.path if parent is not None and parent.parent is not None else "",
-        name=actor.name,
-        run=actor.stream.run,
-        state=actor.state,
-        paused=pauses is not None and pauses.holds(actor),
-        mailbox=len(actor.mailbox),
-        received=actor.mailbox.received,
-        sent=actor.root.sent.get(actor, 0) if actor.root.sent is not None else 0,
-        children=actor.child_count,
-    )
+def is_paused(actor: Life) -> bool:
+    """Whether it is paused, itself or by an ancestor."""
+    pauses = actor.root.pauses
+    return pauses is not None and pauses.holds(actor)
+
+
+def sent_by(actor: Life) -> int:
+    """How many messages its task has told, asked and signalled since `count_sent`; 0 while that is not counted."""
+    sent = actor.root.sent
+    return sent.get(actor, 0) if sent is not None else 0
 
 
 @contextmanager
@@ -140,18 +108,27 @@ class Sent(dict["Life", int]):
 
 def pause(actor: Actor) -> bool:
     """Let it and all below it begin nothing new. False if it is paused itself already, or has ended."""
-    if actor.end is not None:
-        return False
     root = actor.root
+    if actor.end is not None or (root.pauses is not None and actor in root.pauses.paused):
+        return False
     if root.pauses is None:
         root.pauses = Pauses(root)
-    return root.pauses.add(actor)
+    root.pauses.paused.add(actor)
+    actor.on_end(root.pauses.ended)
+    actor.emit(ActorPaused())
+    return True
 
 
 def resume(actor: Actor) -> bool:
     """Let it go on, unless an ancestor is paused as well. False if it was not paused itself."""
     pauses = actor.root.pauses
-    return pauses is not None and pauses.remove(actor)
+    if pauses is None or actor not in pauses.paused:
+        return False
+    pauses.paused.discard(actor)
+    actor.not_on_end(pauses.ended)
+    pauses.let_go()
+    actor.emit(ActorResumed())
+    return True
 
 
 @final
@@ -160,14 +137,14 @@ class Pauses:
 
     def __init__(self, root: Root) -> None:
         self._root = root
-        self._paused: set[Life] = set()
+        self.paused: set[Life] = set()
         self._lot = trio.lowlevel.ParkingLot()
 
     def holds(self, actor: Life) -> bool:
         """Whether it is paused, itself or by an ancestor."""
         above: Life | None = actor
         while above is not None:
-            if above in self._paused:
+            if above in self.paused:
                 return True
             above = above.parent
         return False
@@ -180,31 +157,13 @@ class Pauses:
         if later is not None and later is not self:  # all were resumed, then an actor was paused again
             await later.passed(actor)
 
-    def add(self, actor: Actor) -> bool:
-        """See `pause`."""
-        if actor in self._paused:
-            return False
-        self._paused.add(actor)
-        actor.on_end(self._ended)
-        actor.emit(ActorPaused())
-        return True
+    def ended(self, _: End) -> None:
+        """One of them has ended."""
+        self.paused = {actor for actor in self.paused if actor.end is None}
+        self.let_go()
 
-    def remove(self, actor: Actor) -> bool:
-        """See `resume`."""
-        if actor not in self._paused:
-            return False
-        self._paused.discard(actor)
-        actor.not_on_end(self._ended)
-        self._let_go()
-        actor.emit(ActorResumed())
-        return True
-
-    def _ended(self, _: End) -> None:
-        self._paused = {actor for actor in self._paused if actor.end is None}
-        self._let_go()
-
-    def _let_go(self) -> None:
+    def let_go(self) -> None:
         """Those who wait look again whether they still have to."""
         self._lot.unpark_all()
-        if not self._paused and self._root.pauses is self:
+        if not self.paused and self._root.pauses is self:
             self._root.pauses = None

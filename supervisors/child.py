@@ -165,7 +165,7 @@ class Child:
         Its group is killed at once, since `end` may not have come to that.
         """
         self.signal_group(signal.SIGKILL)
-        self._processes.finish(self)
+        self._processes.start_task(self.sweep_on)
         try:
             seen = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:
@@ -226,24 +226,17 @@ class Child:
             told.update(seen.pid for seen in new)
             await all_dead(left)
 
-    async def _left(self, *, seize: bool = False) -> list[Seen]:
-        """Who lives of it now. Those seen once are remembered: their parents may be gone at the next look."""
-        known = {self.pid: self.start, **self._strays}
-        left = await self._processes.strays(self.token, known, seize=seize)
-        self._strays.update((seen.pid, seen.start) for seen in left if seen.pid != self.pid)
-        return left
-
     async def _seized(self) -> list[Seen]:
         return await self._leftovers(seize=True)
 
     async def _leftovers(self, *, seize: bool = False) -> list[Seen]:
         """Who of it outlived its leader."""
-        left = await self._left(seize=seize)
+        left = self.living(await self._processes.census(self.token.encode() if seize else None))
         self._swept.update(seen.pid for seen in left if seen.pid != self.pid)
         return left
 
     async def _look(self) -> None:
-        self._at_first = len(await self._left())
+        self._at_first = len(self.living(await self._processes.census()))
 
     async def _writers_gone(self) -> None:
         outputs = [output for output in (self.stdout, self._stderr) if output is not None]

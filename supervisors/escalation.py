@@ -303,19 +303,16 @@ class Desk:
                     self._detach(front_end)
 
 
-class _Open:
+class _Open(msgspec.Struct, eq=False):
     """An open question, and how far it has come."""
 
-    __slots__ = ("actor", "callbacks", "holder", "noted", "on_desk", "question", "request")
-
-    def __init__(self, question: Question, request: Request, actor: Actor) -> None:
-        self.question = question
-        self.request = request
-        self.actor = actor
-        self.callbacks: list[Callable[[str], None]] = []
-        self.holder: Actor | None = None
-        self.noted = False
-        self.on_desk = False
+    question: Question
+    request: Request
+    actor: Actor
+    callbacks: list[Callable[[str], None]] = []
+    holder: Actor | None = None
+    noted: bool = False
+    on_desk: bool = False
 
 
 def _ask_policy(actor: Actor, policy: Policy, question: Question) -> Answer | Verdict:

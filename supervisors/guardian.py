@@ -15,7 +15,7 @@ as its stdin. One packet is one line, each answered by `ok`:
 
 When the socket reaches its end, or the host's pidfd says it is dead (a forked copy of the host may hold the
 socket open), it kills: every registered session, everything that carries the root's token in its environment
-(see `cookie.py`), the whole sessions of those, and all their descendants; again and again until three looks in
+(see `spawn.py`), the whole sessions of those, and all their descendants; again and again until three looks in
 a row find nothing. All of them are stopped before the first is killed: what is stopped does not fork. The token is
 known from the start, thus before any exec: a child whose `group` line the host did not live to send is found all the
 same.

@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import trio
@@ -35,33 +36,28 @@ _DEAF_TO = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal
 _NEEDED = ("PATH", "LD_LIBRARY_PATH")
 
 
+@dataclass(eq=False)
 class GuardianLink:
     """Keeps one guardian for one root.
 
-    Args:
+    Attributes:
         token: the root's.
         start_task: runs a task that may be cancelled when the root stops; it watches the guardian.
         warn: told `(code, message)`.
+        limiter: bounds the threads that fork.
     """
 
-    def __init__(
-        self,
-        token: str,
-        start_task: Callable[[Callable[[], Awaitable[None]]], None],
-        warn: Callable[[str, str], None],
-        limiter: trio.CapacityLimiter,
-    ) -> None:
-        self._token = token
-        self._start_task = start_task
-        self._warn = warn
-        self._limiter = limiter
-        self._lock = trio.Lock()
-        self._leaders: dict[int, int] = {}
-        self._births: list[float] = []
-        self._process: subprocess.Popen[bytes] | None = None
-        self._socket: trio.socket.SocketType | None = None
-        self._watched = False
-        self._leaving = False
+    token: str
+    start_task: Callable[[Callable[[], Awaitable[None]]], None]
+    warn: Callable[[str, str], None]
+    limiter: trio.CapacityLimiter
+    _lock: trio.Lock = field(default_factory=trio.Lock)
+    _leaders: dict[int, int] = field(default_factory=dict)
+    _births: list[float] = field(default_factory=list)
+    _process: subprocess.Popen[bytes] | None = None
+    _socket: trio.socket.SocketType | None = None
+    _watched: bool = False
+    _leaving: bool = False
 
     @property
     def pid(self) -> int | None:
@@ -79,7 +75,7 @@ class GuardianLink:
                 await self._replace()
         if not self._watched:
             self._watched = True
-            self._start_task(self._watch)
+            self.start_task(self._watch)
 
     async def register(self, pid: int, start: int) -> None:
         """The guardian knows this leader when this returns.
@@ -141,13 +137,13 @@ class GuardianLink:
         with theirs:
             try:
                 self._process = await spawn(
-                    [sys.executable, "-I", "-S", str(SCRIPT), str(os.getpid()), self._token],
+                    [sys.executable, "-I", "-S", str(SCRIPT), str(os.getpid()), self.token],
                     stdin=theirs.fileno(),
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
                     env={name: os.environ[name] for name in _NEEDED if name in os.environ},
                     cwd="/",
-                    limiter=self._limiter,
+                    limiter=self.limiter,
                     block=_DEAF_TO,
                 )
             except BaseException:  # also when cancelled: the socket must not leak
@@ -192,9 +188,9 @@ class GuardianLink:
             async with self._lock:
                 if process is not self._process or self._leaving:
                     continue
-                self._warn("guardian_died", "the guardian process was killed; another one is started")
+                self.warn("guardian_died", "the guardian process was killed; another one is started")
                 try:
                     await self._replace()
                 except ProcessError as error:
-                    self._warn("guardian_lost", f"{error}; a SIGKILL of this process would leave its children behind")
+                    self.warn("guardian_lost", f"{error}; a SIGKILL of this process would leave its children behind")
                     return

@@ -20,6 +20,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Literal
 
+import msgspec
 import outcome
 import trio
 
@@ -62,26 +63,21 @@ NO_SCOPE = trio.CancelScope()
 """Stands for the scope of an actor whose body does not run; cancelling it does nothing."""
 
 
-class ChildEnded:
+class ChildEnded(msgspec.Struct, eq=False):
     """Signal to a supervisor: one of its children ended by itself."""
 
-    __slots__ = ("child", "end")
-
-    def __init__(self, child: Life, end: End) -> None:
-        self.child = child
-        self.end = end
+    child: Life
+    end: End
 
 
 class Life:
     """The kernel's side of an actor; `Actor` adds what its body sees."""
 
     __slots__ = (
-        "_bond",
         "_callbacks",
         "_children",
         "_context",
         "_count",
-        "_crash",
         "_in_hand",
         "_over",
         "_ready",
@@ -92,6 +88,8 @@ class Life:
         "args",
         "asks",
         "body",
+        "bond",
+        "crashed_with",
         "dormant",
         "end",
         "keeps",
@@ -145,14 +143,15 @@ class Life:
         """Answers questions that pass on their way to the root (see `escalation`)."""
         self.body = body
         self.args = args
-        self._bond: Bond = bond
+        self.bond: Bond = bond
         self._children: dict[str, Actor] | None = None
         self._count = 0
         self._callbacks: list[Callable[[End], None]] | None = None
         self._scope = NO_SCOPE
         self._reason: Reason = "normal"
         self._stop_at = 0.0
-        self._crash: BaseException | None = None
+        self.crashed_with: BaseException | None = None
+        """What a linked child of mine crashed with, if one did."""
         self._in_hand: Request | None = None
         self.keeps: Remembers | None = None
         """Says what my body remembers, for who measures it (see `memory`)."""
@@ -178,21 +177,16 @@ class Life:
         return ref
 
     @property
-    def has_one_life(self) -> bool:
-        """Whether my end is for good, since no supervisor starts me again."""
-        return self._bond != "supervised"
-
-    @property
     def stopping(self) -> bool:
         """Whether I was told to stop or am being interrupted."""
-        return self._reason != "normal" or self._crash is not None
+        return self._reason != "normal" or self.crashed_with is not None
 
     def launch(self, context: contextvars.Context | None = None) -> None:
         """Run my body in a task of the root's nursery, with these context variables, by default those of the caller."""
         stream = self.stream
         if stream.heard:
             stream.publish(self, _SPAWNED)
-        if self._bond == "supervised":
+        if self.bond == "supervised":
             # A restart runs in the context of the first start, not in that of whatever crashed.
             if self._context is None:
                 self._context = contextvars.copy_context()
@@ -254,8 +248,8 @@ class Life:
 
     def crash(self, error: BaseException) -> None:
         """End me as if my body had raised `error` (a linked child did)."""
-        if self.end is None and self._crash is None and not self.stopping:
-            self._crash = error
+        if self.end is None and self.crashed_with is None and not self.stopping:
+            self.crashed_with = error
             if self._stop_at == 0.0:
                 self._stop_at = trio.current_time() + self.stop_within
             self._scope.cancel()
@@ -297,7 +291,7 @@ class Life:
         self._scope = NO_SCOPE
         self._reason = "normal"
         self._stop_at = 0.0
-        self._crash = None
+        self.crashed_with = None
         self.policy = None
         signals = self.mailbox.signals
         if signals and STOP in signals:
@@ -335,11 +329,6 @@ class Life:
         """Whether a child of mine lives."""
         return bool(self._children)
 
-    @property
-    def crashed_with(self) -> BaseException | None:
-        """What a linked child of mine crashed with, if one did."""
-        return self._crash
-
     def enter(self, scope: trio.CancelScope) -> Awaitable[Any]:
         """My body is about to run in `scope`, which is mine until I leave it: its coroutine."""
         self._scope = scope
@@ -373,13 +362,13 @@ class Life:
         if final:
             for child in list((self._children or {}).values()):
                 child.bury()  # one that ended when no body was left to decide about it
-        if self._bond == "supervised" and parent is not None and not final:
+        if self.bond == "supervised" and parent is not None and not final:
             self.dormant = end
             self.state = "stopping"
             parent.mailbox.signal(ChildEnded(self, end))
         else:
             self._farewell(end)
-            if error is not None and self._bond == "linked" and parent is not None and not somebody_starts_me:
+            if error is not None and self.bond == "linked" and parent is not None and not somebody_starts_me:
                 parent.crash(_failure(self, end))
         over, self._over = self._over, None
         for task in over or ():

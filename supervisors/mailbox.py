@@ -64,7 +64,8 @@ class Mailbox:
         self.reader: trio.lowlevel.Task | None = None
         self.turn = TURN
         self.earlier = 0
-        """What `received` counts, as of the last time that `turn` was set: so a message costs no counting."""
+        """What `received` counts, as of the last time that `turn` was set: so a message costs no counting. One that was
+        handled for the actor while it slept is added here."""
         self.closed = False
         self.kind: type | None = None
         """Class of the last message told, while nothing but the room has to be looked at for another one of it: there
@@ -111,10 +112,6 @@ class Mailbox:
         self.mail.append(item)
         if self.reader is not None:
             self.wake()
-
-    def count_one(self) -> None:
-        """A message was handled for the actor while it slept: it counts as received."""
-        self.earlier += 1
 
     def take_out(self, item: Any) -> bool:
         """Remove this very object from the mail; False if it is not there any more."""

@@ -58,13 +58,6 @@ def concerned(strategy: Strategy, names: Iterable[str], failed: str) -> list[str
     return order[order.index(failed) :]
 
 
-def shuts_down(auto: AutoShutdown, *, significant: bool, others_significant_alive: bool) -> bool:
-    """Whether a child's own end (not one caused by a sibling or by request) ends the supervisor."""
-    if auto == "never" or not significant:
-        return False
-    return auto == "any_significant" or not others_significant_alive
-
-
 class Intensity:
     """Counts restarts in a sliding window of `period` seconds."""
 

@@ -46,13 +46,11 @@ import trio
 from ..protocol.kernel.errors import ActorError, ActorFailed, PoolClosed, ShuttingDown, TooManyRestarts
 from ..protocol.kernel.events import ResourceClosed, ResourceOpened
 from .actor import Actor
-from .idle import Idle, passes
-from .lease import Holder, Lease
+from .lease import Holder, Idle, Lease, PoolStatistics, passes
 from .life import STOP_WITHIN
 from .policy import Breaker
 from .ref import End, describe
 from .root import Root
-from .statistics import PoolStatistics
 from .tally import Tally
 
 K = TypeVar("K", bound=Hashable)

@@ -17,10 +17,12 @@ An exit status other than 0 is not a crash of that actor: it is its result.
 
 from __future__ import annotations
 
+import errno
 import os
+import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Literal, final
+from typing import TYPE_CHECKING, Literal, Self, final
 
 import msgspec
 import trio
@@ -29,8 +31,10 @@ from ..protocol.kernel.errors import ActorFailed, ProcessError, TimedOut
 from ..protocol.kernel.events import Warned
 from .actor import Actor
 from .child import Child, ProcessEnd, ProcessStop
-from .fork import fork
+from .guardian import Seen, look
+from .pipes import Input, Output
 from .processes import Processes
+from .spawn import child_environment, new_token, refusal, spawn
 from .tail import Tail
 
 if TYPE_CHECKING:
@@ -41,22 +45,16 @@ __all__ = ["Completed", "Process", "ProcessEnd", "ProcessStop", "Processes", "ru
 OUTPUT_LIMIT = 8 * 1024 * 1024
 
 
-class Completed(msgspec.Struct, frozen=True, kw_only=True):
+class Completed(ProcessEnd, frozen=True, kw_only=True):
     """What became of a process that was run to its end.
 
     Attributes:
-        status, signal, stderr_tail, swept, unswept: as in `ProcessEnd`.
         stdout: what it wrote, up to the limit.
         truncated: whether it wrote more.
     """
 
-    status: int | None
-    signal: int | None
     stdout: bytes
-    stderr_tail: str
     truncated: bool
-    swept: int = 0
-    unswept: bool = False
 
 
 @final
@@ -134,7 +132,7 @@ async def start_process(
     Args:
         argv: program and arguments; no shell.
         name: last part of the actor's path; by default the program's name.
-        env: its whole environment; None for ours. A cookie is added (see `cookie`).
+        env: its whole environment; None for ours. A cookie is added (see `spawn`).
         cwd: where it starts; None for our working directory.
         stdin: `pipe` to send to it; `null` and it reads the end of its input at once.
         stdout: `pipe` to receive from it. Do so: the process blocks when 64 KiB are unread.
@@ -152,7 +150,7 @@ async def start_process(
     processes, tail = me.root.processes, Tail(on_stderr)
 
     async def live(own: Actor) -> ProcessEnd:
-        child = await fork(
+        child = await _fork(
             processes, command, env=env, cwd=cwd, stdin=stdin, stdout=stdout, stop=stop, tail=tail, pass_fds=pass_fds
         )
         process = Process(command, child, own.ref)
@@ -228,15 +226,7 @@ async def run_process(
                 await process.ref.wait()
     if limit.cancelled_caught:
         raise TimedOut(f"{process.argv[0]!r} did not end within {timeout:g} s and was ended{_said(process)}")
-    return Completed(
-        status=end.status,
-        signal=end.signal,
-        stdout=output,
-        stderr_tail=end.stderr_tail,
-        truncated=truncated,
-        swept=end.swept,
-        unswept=end.unswept,
-    )
+    return Completed(**msgspec.structs.asdict(end), stdout=output, truncated=truncated)
 
 
 async def _until_exit_or_stop(own: Actor, child: Child) -> None:
@@ -304,3 +294,99 @@ def _late(program: str, pid: int, end: ProcessEnd | None) -> str:
 def _said(process: Process) -> str:
     tail = process.stderr_tail.strip()
     return f"; it wrote to stderr: {tail[-500:]}" if tail else ""
+
+
+async def _fork(
+    processes: Processes,
+    argv: Sequence[str],
+    *,
+    env: Mapping[str, str] | None,
+    cwd: str | os.PathLike[str] | None,
+    stdin: Literal["null", "pipe"],
+    stdout: Literal["null", "pipe"],
+    stop: ProcessStop,
+    tail: Tail,
+    pass_fds: Sequence[int] = (),
+) -> Child:
+    """Guardian, cookie, pipes, fork and exec. No checkpoint after the fork, so a cancelled caller still gets its child.
+
+    The guardian is there before anything is executed and knows the root's token, so that there is no moment at which a
+    child could outlive a host that is killed.
+
+    Raises:
+        ProcessError: it could not be started.
+    """
+    if not argv:
+        raise ProcessError("can't start a process: its command line is empty")
+    await processes.link.ensure()
+    token = new_token()
+    with _Pipes(argv[0], stdin, stdout) as pipes:
+        popen = await spawn(
+            argv,
+            stdin=pipes.stdin,
+            stdout=pipes.stdout,
+            stderr=pipes.stderr,
+            env=child_environment(env, processes.token, token),
+            cwd=cwd,
+            limiter=processes.limiter,
+            pass_fds=pass_fds,
+        )
+        leader = _seen(popen, argv[0])
+        child = Child(processes, popen, leader, token, stop, pipes.streams(), tail)
+        processes.live[child.pid] = child
+        processes.prime()
+    return child
+
+
+def _seen(popen: subprocess.Popen[bytes], program: str) -> Seen:
+    try:
+        leader = look(popen.pid)
+        if leader is not None:
+            return leader
+        error = OSError(errno.ENOSYS, "no /proc")
+    except OSError as full:
+        error = full
+    popen.kill()
+    popen.wait()
+    raise refusal(error, program) from error
+
+
+class _Pipes:
+    """The pipes of a child that is about to be forked; what was not handed over is closed at the end of the block."""
+
+    def __init__(self, program: str, stdin: str, stdout: str) -> None:
+        self._open: list[int] = []
+        self._ours: list[int | None] = [None, None, None]
+        self.stdin = self.stdout = self.stderr = subprocess.DEVNULL
+        try:
+            if stdin == "pipe":
+                self.stdin, self._ours[0] = self._pipe()
+            if stdout == "pipe":
+                self._ours[1], self.stdout = self._pipe()
+            self._ours[2], self.stderr = self._pipe()
+        except OSError as error:
+            self.__exit__()
+            raise refusal(error, program) from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for fd in self._open:
+            os.close(fd)
+
+    def streams(self) -> tuple[Input | None, Output | None, Output]:
+        """Our ends, which from now on belong to the caller."""
+        stdin, stdout, stderr = self._ours
+        assert stderr is not None
+        self._open = [fd for fd in self._open if fd not in self._ours]
+        return (
+            None if stdin is None else Input(stdin),
+            None if stdout is None else Output(stdout),
+            Output(stderr),
+        )
+
+    def _pipe(self) -> tuple[int, int]:
+        ends = os.pipe()
+        self._open += ends
+        return ends

@@ -11,14 +11,14 @@ import os
 import signal
 from typing import TYPE_CHECKING, final
 
+import msgspec
 import trio
 
 from ..protocol.kernel.events import Warned
-from .cookie import new_token
 from .forks import ForkWatch
 from .guardian import Census, Seen, Strangers, freeze, kill
 from .guardian_link import GuardianLink
-from .spawn import AT_ONCE, POLL, wait_for_death
+from .spawn import AT_ONCE, POLL, new_token, wait_for_death
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -78,10 +78,6 @@ class Processes:
         finally:
             self.link.abandon()
 
-    def abandon(self) -> None:
-        """Leave everything to the guardian at once. Harmless after `close`."""
-        self.link.abandon()
-
     async def strays(self, token: str, known: dict[int, int], *, seize: bool = False) -> list[Seen]:
         """The living that belong to this token or to those known (pid -> start), as of now; see `Census.belonging`.
 
@@ -118,15 +114,11 @@ class Processes:
                 self.tell(left, signal.SIGKILL)
                 await all_dead(left)
 
-    def finish(self, child: Child) -> None:
-        """Go on ending what this child left behind, since the time of its own actor was not enough."""
-        self._root.nursery.start_soon(child.sweep_on)
-
     def prime(self) -> None:
         """Look at all strangers once, before the first process ends, so that no end has to wait for that."""
         if not self._primed:
             self._primed = True
-            self._root.nursery.start_soon(self._prime)
+            self.start_task(self.census)
 
     async def census(self, seize: bytes | None = None) -> Census:
         """A look at `/proc` that begins after this call. Those who ask meanwhile share the next one.
@@ -161,9 +153,6 @@ class Processes:
         finally:
             self._looking = False
 
-    async def _prime(self) -> None:
-        await self.census()
-
     async def _look(self, seize: frozenset[bytes]) -> Census:
         while True:
             try:
@@ -185,7 +174,7 @@ class Processes:
         """Tell the world on the kernel's event stream."""
         self._root.actor.emit(Warned(code=code, message=message))
 
-    def start_task(self, body: Callable[[], Awaitable[None]]) -> None:
+    def start_task(self, body: Callable[[], Awaitable[object]]) -> None:
         """Run a task that may be cancelled when the tree is down."""
         self._root.nursery.start_soon(body)
 
@@ -213,14 +202,11 @@ class Processes:
         self._ours = {(pid, start) for pid, start in self._ours if pid in census.seen}
 
 
-class _Round:
-    __slots__ = ("census", "over", "seize", "wanted")
-
-    def __init__(self) -> None:
-        self.wanted = False
-        self.over = trio.Event()
-        self.seize: set[bytes] = set()
-        self.census: Census | None = None
+class _Round(msgspec.Struct, eq=False):
+    wanted: bool = False
+    over: trio.Event = msgspec.field(default_factory=trio.Event)
+    seize: set[bytes] = set()
+    census: Census | None = None
 
 
 async def all_dead(strays: list[Seen]) -> None:

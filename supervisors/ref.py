@@ -370,7 +370,7 @@ class Ref(Generic[M_contra, T_co]):
     def wait(self) -> Coroutine[Any, Any, End]:
         """Wait for its end, whatever that is. Does not raise for a crash."""
         actor = self._actor
-        return actor.wait_over() if actor.end is None and actor.has_one_life else self._wait()
+        return actor.wait_over() if actor.end is None and actor.bond != "supervised" else self._wait()
 
     async def _wait(self) -> End:
         actor = self._actor

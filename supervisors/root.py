@@ -178,7 +178,7 @@ class Root:
         An actor of the tree that calls this does not come back: its own end is part of what is waited for.
         """
         self.begin_stop()
-        if self.actor_of(trio.lowlevel.current_task()) is not None:
+        if trio.lowlevel.current_task() in self.tasks:
             await trio.sleep_forever()  # it is being interrupted
         with self.shield(self.stop_within):
             await self.actor.wait_over()
@@ -188,10 +188,6 @@ class Root:
         return _Shield(self, self._shields, seconds)
 
     # --- looking ------------------------------------------------------------------------------------------
-
-    def actor_of(self, task: trio.lowlevel.Task) -> Life | None:
-        """The actor whose body this task runs, if it runs one."""
-        return self.tasks.get(task)
 
     def stack_of(self, actor: Life) -> str:
         """Where the actor's task stands, innermost call last."""
@@ -242,7 +238,7 @@ class Root:
         except BaseExceptionGroup as group:
             raise _only(group) from None
         if self._processes is not None:
-            self._processes.abandon()  # harmless after `close`; what that did not get to is the guardian's now
+            self._processes.link.abandon()  # harmless after `close`; what that did not get to is the guardian's now
         if self.actor.end is not None and self.actor.end.error is not None:
             outer.cancel_scope.cancel()  # as a nursery does when a child crashes
         elif self.signal is not None:
@@ -283,7 +279,8 @@ class Root:
         """
         if number == signal.SIGHUP == self.signal:
             return  # a terminal that is closed sends it more than once: by the kernel, and by its shell
-        if number == signal.SIGHUP and self._on_hangup is not None and not self._stops_at_hangup():
+        ends = self._hangup_ends
+        if number == signal.SIGHUP and self._on_hangup is not None and not (ends is not None and ends()):
             self._soon(self._on_hangup)
             return
         if self._on_drain is not None and self.signal is None:
@@ -298,9 +295,6 @@ class Root:
         if self._count >= 3:
             os._exit(128 + self.signal)
         self._soon(self._react, number, self._count)
-
-    def _stops_at_hangup(self) -> bool:
-        return self._hangup_ends is not None and self._hangup_ends()
 
     def _soon(self, call: Callable[..., object], *args: object) -> None:
         """Have the event loop call this; without memory for that, it is the guard that ends the process."""

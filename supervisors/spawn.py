@@ -3,12 +3,22 @@
 `wait_for_death` never reaps. As long as the leader of a session is a zombie, its pid can't go to another
 process, so no signal to its group hits another; the leader is reaped last, when its session is proven empty.
 That, and the choice of signals blocked in the child, is what trio's own `Process` does not offer.
+
+Our children carry a mark in their environment, so that those who leave their session are found. `CALLBOARD_COOKIE`
+holds tokens joined by colons, outermost first:
+
+    <tokens of an outer Callboard>:<token of the root>:<token of the process>
+
+All descendants of a child inherit it, in any session, until one clears its environment. Because it nests, an outer
+Callboard finds the children of an inner one; because the last token is the process' own, the strays of one process
+differ from its siblings'. The host never puts it into its own environment: it would hunt itself.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import secrets
 import signal
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,6 +28,8 @@ import trio
 
 from ..protocol.kernel.errors import ProcessError
 from .guardian import look
+
+VARIABLE = "CALLBOARD_COOKIE"
 
 AT_ONCE = 8
 """Forks (and looks at `/proc`) going on at the same time in one root."""
@@ -35,6 +47,19 @@ WHY = {
     errno.ETXTBSY: "somebody is still writing to the file",
 }
 """Why something could not be started, in words that say what to do."""
+
+
+def new_token() -> str:
+    """A token that no other process has."""
+    return secrets.token_hex(8)
+
+
+def child_environment(given: Mapping[str, str] | None, *tokens: str) -> dict[str, str]:
+    """The environment of a child: `given`, or ours if None, with the cookie that nests `tokens` in our own."""
+    environment = dict(os.environ if given is None else given)
+    outer = os.environ.get(VARIABLE)
+    environment[VARIABLE] = ":".join(filter(None, (outer, *tokens)))
+    return environment
 
 
 async def spawn(

@@ -32,7 +32,7 @@ from .actor import Actor
 from .ending import end_lives
 from .life import STOP_WITHIN, ChildEnded, Life
 from .mailbox import BOUND
-from .policy import AutoShutdown, Backoff, Intensity, Restart, Strategy, concerned, shuts_down, verdict
+from .policy import AutoShutdown, Backoff, Intensity, Restart, Strategy, concerned, verdict
 from .ref import End, Ref, describe
 
 
@@ -59,16 +59,13 @@ class ChildSpec(msgspec.Struct, frozen=True, kw_only=True):
     bound: int = BOUND
 
 
-class _Child:
-    __slots__ = ("actor", "attempts", "held", "spec", "static", "unwanted")
-
-    def __init__(self, spec: ChildSpec, *, static: int = 0) -> None:
-        self.spec = spec
-        self.static = static
-        self.actor: Actor | None = None
-        self.attempts = 0  # restarts in a row, for the back-off
-        self.held = False  # ended for a sibling's restart, and about to be started with it
-        self.unwanted = False  # being stopped on request
+class _Child(msgspec.Struct, eq=False):
+    spec: ChildSpec
+    static: int = 0
+    actor: Actor | None = None
+    attempts: int = 0  # restarts in a row, for the back-off
+    held: bool = False  # ended for a sibling's restart, and about to be started with it
+    unwanted: bool = False  # being stopped on request
 
 
 @final
@@ -259,10 +256,8 @@ class Supervisor:
             await self._restart(child, end)
             return False
         self._let_go(child)
-        if not child.spec.significant:
-            return False
         others = any(other.spec.significant and other.actor is not None for other in self._children.values())
-        return shuts_down(self._auto, significant=True, others_significant_alive=others)
+        return child.spec.significant and (self._auto == "any_significant" or not others)
 
     async def _restart(self, child: _Child, end: End) -> None:
         assert self._me is not None

@@ -194,7 +194,7 @@ class Driver:
         if self._finish or self._in_place or self._idle is not None or self._error:
             box.put_own(_LOOK)
         else:
-            box.count_one()
+            box.earlier += 1  # it has received one more
 
     def tell(self, message: FromBelow) -> None:
         """See the module; from any task."""

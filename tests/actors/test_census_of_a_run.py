@@ -83,7 +83,7 @@ class Census:
             self._actors.append(actor)
 
     def _tape(self, decider: Decider, afresh: Callable[[], Decider]) -> Tape:
-        actor = self._root.actor_of(trio.lowlevel.current_task())
+        actor = self._root.tasks.get(trio.lowlevel.current_task())
         assert actor is not None
         kinds = self.told[named(actor.path)] = []
 

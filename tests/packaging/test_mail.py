@@ -61,7 +61,9 @@ def ways(path: str) -> dict[str, Counter[str]]:
     for file in sorted((ROOT / path).rglob("*.py")):
         if "library/agents" in str(file):  # programs for agents: they run as processes of their own
             continue
-        calls = [node.func for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Call)]
+        nodes = list(ast.walk(ast.parse(file.read_text())))
+        calls = [node.func for node in nodes if isinstance(node, ast.Call)]
+        calls += [node.value for node in nodes if isinstance(node, ast.keyword) and node.arg == "default_factory"]
         names = [call.attr if isinstance(call, ast.Attribute) else getattr(call, "id", "") for call in calls]
         if taken := Counter(name for name in names if name in AROUND):
             found[str(file.relative_to(ROOT / path).with_suffix(""))] = taken

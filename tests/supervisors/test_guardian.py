@@ -20,10 +20,9 @@ import trio.testing
 from callboard.protocol.errors import ProcessError
 from callboard.protocol.events import Event, Warned
 from callboard.supervisors import Actor, Root, guardian_link
-from callboard.supervisors.cookie import VARIABLE
 from callboard.supervisors.guardian import Census, Seen, kill, look
 from callboard.supervisors.process import Process, run_process, start_process
-from callboard.supervisors.spawn import wait_for_death
+from callboard.supervisors.spawn import VARIABLE, wait_for_death
 
 sys.path.insert(0, str(Path(__file__).parent / "faults"))
 

@@ -21,8 +21,8 @@ import trio.testing
 
 from callboard.protocol.errors import ProcessError, TimedOut
 from callboard.supervisors import Actor, Root
-from callboard.supervisors.cookie import VARIABLE
 from callboard.supervisors.process import ProcessStop, run_process, start_process
+from callboard.supervisors.spawn import VARIABLE
 
 sys.path.insert(0, str(Path(__file__).parent / "faults"))
 

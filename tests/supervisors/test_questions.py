@@ -13,7 +13,7 @@ from callboard.protocol.errors import ActorError, NobodyToAsk, Saturated
 from callboard.protocol.events import Event
 from callboard.protocol.questions import Answer, Question
 from callboard.supervisors import HOLD, NOTED, PASS, Actor, Desk, QuestionTimeout, Ref, Root
-from callboard.supervisors.census import count_sent, find, look_at
+from callboard.supervisors.census import count_sent, find, sent_by
 
 
 class Person:
@@ -426,8 +426,8 @@ async def test_102_a_question_is_one_message_to_the_root_and_its_answer_one_to_t
 
     def count(event: Event) -> None:
         if event.kind == "question.answered":
-            seen = look_at(find(root, event.actor) or root.actor)
-            counted[seen.name] = seen.received, seen.sent
+            seen = find(root, event.actor) or root.actor
+            counted[seen.name] = seen.mailbox.received, sent_by(seen)
 
     with root.questions.attach(Person()), count_sent(root), root.bus.listen(count):
         ref = root.spawn(parent)
@@ -439,9 +439,9 @@ async def test_102_a_question_is_one_message_to_the_root_and_its_answer_one_to_t
         await wait_all_tasks_blocked()
         assert root.questions.answer(id_of(root, "with mail waiting?"), "past it")
         assert await busy.result() == ["past it", "some mail"]
-        seen = look_at(root.actor)
+        received, sent = root.actor.mailbox.received, sent_by(root.actor)
     assert counted == {"known?": (1, 1), "by a person?": (1, 1), "reads_later": (1, 1)}
-    assert (seen.received, seen.sent) == (4, 3), "four questions, of which three were answered"
+    assert (received, sent) == (4, 3), "four questions, of which three were answered"
 
 
 async def test_102_the_reply_to_an_ask_is_one_message_to_the_asker(root: Root) -> None:
@@ -452,7 +452,7 @@ async def test_102_the_reply_to_an_ask_is_one_message_to_the_asker(root: Root) -
     async def asker(me: Actor, to: Ref) -> int:
         for _ in range(3):
             await to.ask(question("?"))
-        return look_at(me).received
+        return me.mailbox.received
 
     assert await root.spawn(asker, root.spawn(echo)).result() == 3
 

@@ -23,7 +23,7 @@ from ....protocol.errors import Conflict, Denied, NotFound, UsageError
 from ....protocol.events import Event
 from ....protocol.messages import PersonSays
 from ....supervisors import census
-from ....supervisors.census import count_sent, look_at
+from ....supervisors.census import count_sent
 from ....supervisors.memory import Memory
 from ...views.activity import ActorView
 from ...views.run_view import RunView
@@ -190,18 +190,18 @@ class Actors:
         await self._memory.measure([actor for path in paths if (actor := census.find(self._root, path)) is not None])
 
     def _shown(self, actor: Actor) -> ActorInfo:
-        seen = look_at(actor)
+        parent = actor.parent
         info = ActorInfo(  # one by one: a tree may have ten thousand
-            path=seen.path,
-            parent=seen.parent,
-            name=seen.name,
-            run=seen.run,
-            state=seen.state,
-            paused=seen.paused,
-            mailbox=seen.mailbox,
-            received=seen.received,
-            sent=seen.sent,
-            children=seen.children,
+            path=actor.path,
+            parent=parent.path if parent is not None and parent.parent is not None else "",
+            name=actor.name,
+            run=actor.stream.run,
+            state=actor.state,
+            paused=census.is_paused(actor),
+            mailbox=len(actor.mailbox),
+            received=actor.mailbox.received,
+            sent=census.sent_by(actor),
+            children=actor.child_count,
             memory=self._memory.of(actor),
         )
         known = self._known(info.path, info.run)

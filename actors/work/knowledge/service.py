@@ -28,8 +28,8 @@ from ....protocol.errors import ActorFailed, CallboardError, KnowledgeError, Usa
 from ....protocol.events import KnowledgeRetrieved, UsageUpdate, Warned
 from ....protocol.knowledge import Retrieved, Unreadable
 from ....protocol.settings import Settings as UserSettings
+from ....supervisors.lease import PoolStatistics
 from ....supervisors.pool import Pool
-from ....supervisors.statistics import PoolStatistics
 from ...io.directories import cache_dir
 from .base import build as building
 from .base.base import TOP_K, Base, Changes, changes

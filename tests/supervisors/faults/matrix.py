@@ -19,8 +19,8 @@ import trio
 from kinds import ROLES, SCRIPTS, STUBBORN
 from lifeline import Lifeline, heard
 
-from callboard.supervisors.cookie import VARIABLE, new_token
 from callboard.supervisors.guardian import KILL, Census, kill
+from callboard.supervisors.spawn import VARIABLE, new_token
 
 HERE = Path(__file__).parent
 

@@ -105,7 +105,7 @@ async def test_a_client_that_goes_before_the_answer_leaves_no_watch(hub: Hub, li
     assert not hub.actors._watches
     line.gone = False
     await line.peer.receive(b'{"id":2,"method":"_actor/subscribe"}')
-    while not line.peer._subscriptions:
+    while not line.peer._subscriptions:  # in the very turn in which there is one
         await trio.lowlevel.checkpoint()
     assert len(hub.actors._watches) == 1
     line.peer.close()  # before the subscription's actor has done anything
