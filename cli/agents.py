@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from .options import ListByDefault, complete_agent, complete_target, config_dir, text_or_json
+from .options import ListByDefault, complete_agent, complete_target, config_dir, output_and_config
 
 
 @click.group("agents", cls=ListByDefault, short_help="List, show and make agents.")
@@ -19,8 +19,7 @@ def command() -> None:
 
 
 @command.command("list", short_help="List the agents that can be named.")
-@text_or_json
-@config_dir
+@output_and_config
 def list_all(as_json: bool, config_dir: str | None) -> str:
     """Lists your agents and the built-in ones, each with its kind, what it is for, and the model it names."""
     from .agent_catalog import list_agents
@@ -30,8 +29,7 @@ def list_all(as_json: bool, config_dir: str | None) -> str:
 
 @command.command("show", short_help="Show all about an agent.")
 @click.argument("target", metavar="NAME", shell_complete=complete_target)
-@text_or_json
-@config_dir
+@output_and_config
 def show(target: str, as_json: bool, config_dir: str | None) -> int:
     """Shows what an agent is for, its file, variables, tools, prompts to begin with, and problems.
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from . import flag_values
-from .options import compat, complete_target, config_dir, strict, text_or_json, variables
+from .options import compat, complete_target, config_dir, output_and_config, strict, variables
 
 if TYPE_CHECKING:
     from ..protocol.problems import Problem
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 @variables
 @compat
 @strict
-@text_or_json
-@config_dir
+@output_and_config
 def validate(
     target: str, variables: tuple[str, ...], compat: str | None, strict: bool, as_json: bool, config_dir: str | None
 ) -> int:

@@ -60,8 +60,7 @@ def new(**given: Any) -> str:
 
 
 @command.command("list", short_help="List the knowledge bases.")
-@options.text_or_json
-@options.config_dir
+@options.output_and_config
 def list_all(as_json: bool, config_dir: str | None) -> str:
     """Lists the bases with names of their own and those of your agents, and what is built of them."""
     from .bases.targets import list_bases
@@ -72,8 +71,7 @@ def list_all(as_json: bool, config_dir: str | None) -> str:
 @command.command("build", short_help="Build a base, or bring it up to date.")
 @_target
 @_quiet
-@options.text_or_json
-@options.config_dir
+@options.output_and_config
 def build(target: str, quiet: bool, as_json: bool, config_dir: str | None) -> int:
     """Builds what TARGET has: reads what is new or has changed, and embeds that alone.
 
@@ -87,8 +85,7 @@ def build(target: str, quiet: bool, as_json: bool, config_dir: str | None) -> in
 @command.command("rebuild", short_help="Build a base anew, from nothing.")
 @_target
 @_quiet
-@options.text_or_json
-@options.config_dir
+@options.output_and_config
 def rebuild(target: str, quiet: bool, as_json: bool, config_dir: str | None) -> int:
     """Builds what TARGET has anew, as after a change of the embedding model. Until it is done the old one is used."""
     from .bases.commands import build_bases
@@ -99,8 +96,7 @@ def rebuild(target: str, quiet: bool, as_json: bool, config_dir: str | None) -> 
 @command.command("status", short_help="Show what is built, and whether it is up to date.")
 @_target
 @click.option("--pages", is_flag=True, help="Get web pages too, to see whether they have changed.")
-@options.text_or_json
-@options.config_dir
+@options.output_and_config
 def status(target: str, pages: bool, as_json: bool, config_dir: str | None) -> int:
     """Shows size, model and age of a base, what could not be read, and which of its sources have changed since."""
     from .bases.commands import show_status
@@ -128,8 +124,7 @@ def status(target: str, pages: bool, as_json: bool, config_dir: str | None) -> i
     help="By meaning, by words, or both.",
 )
 @click.option("--rerank", metavar="MODEL", help="The model that looks again at what was found, or none.")
-@options.text_or_json
-@options.config_dir
+@options.output_and_config
 def search(**given: Any) -> int:
     """Shows what QUERY finds in TARGET, best first: score, source and lines, headings, text.
 

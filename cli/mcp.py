@@ -29,8 +29,7 @@ def init(force: bool, config_dir: str | None) -> str:
 
 
 @command.command("list", short_help="List the servers of mcp.json.")
-@options.text_or_json
-@options.config_dir
+@options.output_and_config
 def list_all(as_json: bool, config_dir: str | None) -> int:
     """Lists the servers: how each is reached, who shares it, and what is known of its tools. Starts none of them.
 
@@ -45,8 +44,7 @@ def list_all(as_json: bool, config_dir: str | None) -> int:
 
 @command.command("test", short_help="Start servers, shake hands, see what they offer.")
 @click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=options.complete_server)
-@options.text_or_json
-@options.config_dir
+@options.output_and_config
 def test(names: tuple[str, ...], as_json: bool, config_dir: str | None) -> int:
     """Starts or reaches each server, shakes hands, asks what it offers, and ends it; without NAME, all of them.
 
@@ -62,8 +60,7 @@ def test(names: tuple[str, ...], as_json: bool, config_dir: str | None) -> int:
 @command.command("tools", short_help="List the tools of a server.")
 @click.argument("name", shell_complete=options.complete_server)
 @click.option("--cached", is_flag=True, help="As remembered from the last time; the server is not started.")
-@options.text_or_json
-@options.config_dir
+@options.output_and_config
 def tools(name: str, cached: bool, as_json: bool, config_dir: str | None) -> int:
     """Lists the tools that agents may use of a server: names, parameters (those with ? may be left out), whether a call
     asks first, and what they are for.
@@ -80,8 +77,7 @@ def tools(name: str, cached: bool, as_json: bool, config_dir: str | None) -> int
 @options.yes_and_allow
 @options.no_input
 @click.option("-v", "--verbose", is_flag=True, help="Tell on stderr what happens meanwhile.")
-@options.text_or_json
-@options.config_dir
+@options.output_and_config
 def call(**given: Any) -> int:
     """Calls TOOL of SERVER as a model would, and prints on stdout what the model would read.
 

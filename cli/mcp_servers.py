@@ -42,7 +42,7 @@ from .init import write_files
 from .render.lines import duration
 from .render.plain import choose
 from .render.progress import Progress
-from .render.text import columns, counted, fitted, json_object, one_line, redrawable, safe
+from .render.text import ASKS, columns, counted, fitted, json_object, one_line, redrawable, safe
 
 HIDDEN = "***"
 _SECRET_NAME = re.compile(r"token|key|secret|passw|auth|credential|bearer", re.IGNORECASE)
@@ -361,9 +361,8 @@ def list_tools(name: str, config_dir: str | None, *, cached: bool, as_json: bool
         return 0
     who = f"{catalog.server.name} {catalog.server.version}".strip()
     sys.stdout.write(safe(f"{name} ({who}): {counted(len(rows), 'tool')}\n"))
-    asks = {"allow": "", "ask": "asks first", "deny": "denied"}
     cells = [
-        [safe(_signature(row["name"], row["parameters"])), asks[row["permission"]], one_line(row["description"], _TOLD)]
+        [safe(_signature(row["name"], row["parameters"])), ASKS[row["permission"]], one_line(row["description"], _TOLD)]
         for row in rows
     ]
     sys.stdout.write(fitted(columns(cells)))

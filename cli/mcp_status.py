@@ -12,6 +12,7 @@ import trio
 from ..actors.io.directories import cache_dir
 from ..actors.work.mcp.pool.status import Counters, ask_all, socket_dir
 from ..protocol.mcp.status import ServerStatus
+from .control.figures import age
 from .render.text import columns, counted, json_object, one_line, safe
 
 _NONE = "no callboard that uses MCP servers runs now\n"
@@ -81,9 +82,9 @@ def _error(answer: dict[str, Any]) -> str:
 
 
 def _row(server: ServerStatus) -> list[str]:
-    what = [f"up {_age(server.uptime)}"] if server.uptime else []
+    what = [f"up {age(server.uptime)}"] if server.uptime else []
     if server.state == "down":
-        what.append(f"next try in {_age(server.retry_seconds)}")
+        what.append(f"next try in {age(server.retry_seconds)}")
     if server.leases:
         what.append(counted(server.leases, "lease"))
     if server.pending:
@@ -122,13 +123,6 @@ def _sum(count: Counters) -> str:
         counted(count.reloads, "reload"): count.reloads,
     }
     return "servers: " + (", ".join(text for text, number in told.items() if number) or "none was used")
-
-
-def _age(seconds: float) -> str:
-    if seconds < 60:
-        return f"{seconds:.0f}s"
-    minutes = int(seconds // 60)
-    return f"{minutes}m" if minutes < 60 else f"{minutes // 60}h {minutes % 60}m"
 
 
 def _command(pid: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from .options import config_dir, text_or_json
+from .options import output_and_config
 
 
 @click.group("models", short_help="Fetch and list the weights of local models.")
@@ -23,8 +23,7 @@ def pull(name: str, quiet: bool) -> str:
 
 
 @models.command("list", short_help="List the models that can be used.")
-@text_or_json
-@config_dir
+@output_and_config
 def list_command(as_json: bool, config_dir: str | None) -> str:
     """Lists the local models that can be pulled or are here, and the models of the clients that can be used: those of
     config.yaml, and those that the environment has a key for.
@@ -40,8 +39,7 @@ def list_command(as_json: bool, config_dir: str | None) -> str:
 
 
 @click.command("doctor", short_help="Show what is installed, which keys and interpreters are found.")
-@text_or_json
-@config_dir
+@output_and_config
 def doctor(as_json: bool, config_dir: str | None) -> str:
     """Shows versions, API keys (whether they are set, never what they are), interpreters for scripts and tools, the
     local model, and the config directory and where it was named.

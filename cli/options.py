@@ -69,6 +69,7 @@ def several(*options: Decorator) -> Decorator:
     return decorate
 
 
+output_and_config = several(text_or_json, config_dir)
 model = click.option("-m", "--model", metavar="MODEL", help="Model id (client:model) for everything that names none.")
 variables = click.option(
     "--var", "variables", metavar="NAME=VALUE", multiple=True, help="Sets a variable of the agent; repeatable."

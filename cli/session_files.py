@@ -86,9 +86,13 @@ def path_of(session: str, agent: str | None, config_dir: str | None) -> Path:
     """Where a session's file is."""
     store = _store(config_dir)
     id, whose = store.find(session, agent)
-    path = store.path(id, whose)
+    return _there(store, id, whose)
+
+
+def _there(store: SessionStore, id: str, agent: str | None) -> Path:
+    path = store.path(id, agent)
     if not path.is_file():
-        store.open(id, whose)  # an older program's, which is copied now
+        store.open(id, agent)  # an older program's, which is copied now
     return path
 
 
@@ -106,8 +110,7 @@ def delete_sessions(sessions: tuple[str, ...], agent: str | None, config_dir: st
     store = _store(config_dir)
     found = [(name, *store.find(name, agent)) for name in sessions]  # all are there before the first one goes
     for name, id, whose in found:
-        if not store.path(id, whose).is_file():
-            store.open(id, whose)  # an older program's, which is copied now
+        _there(store, id, whose)
         lock = store.try_hold(id, whose)
         if lock is None:
             raise store.in_use(store.open(id, whose))

@@ -27,8 +27,7 @@ def command() -> None:
 
 @command.command("list", short_help="List the sessions.")
 @_agent
-@options.text_or_json
-@options.config_dir
+@options.output_and_config
 def list_all(agent: str | None, as_json: bool, config_dir: str | None) -> str:
     """Lists the sessions, newest first: those of all agents, or of one."""
     from .session_files import list_sessions
@@ -39,8 +38,7 @@ def list_all(agent: str | None, as_json: bool, config_dir: str | None) -> str:
 @command.command("show", short_help="Show what was said.")
 @_session
 @_agent
-@options.text_or_json
-@options.config_dir
+@options.output_and_config
 def show(session: str, agent: str | None, as_json: bool, config_dir: str | None) -> str:
     """Shows what was said in SESSION."""
     from .session_files import show_session

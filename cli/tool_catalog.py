@@ -23,7 +23,7 @@ from ..actors.work.tools.tool import Tool
 from ..protocol.errors import InvalidFile, UsageError
 from ..protocol.permissions import Permissions as Rules
 from ..protocol.problems import Problem, did_you_mean
-from .render.text import columns, json_object, one_line, safe
+from .render.text import ASKS, columns, json_object, one_line, safe
 from .variables import definition
 
 BUILT_IN = "built in"
@@ -241,5 +241,4 @@ def _listed(agent: str | None, own: list[ToolInfo], tools: list[ToolInfo], folde
 
 
 def _rows(tools: list[ToolInfo]) -> list[str]:
-    asks = {"allow": "", "ask": "asks first", "deny": "denied"}
-    return columns([[tool.name, asks[tool.permission], tool.summary] for tool in tools])
+    return columns([[tool.name, ASKS[tool.permission], tool.summary] for tool in tools])

@@ -27,8 +27,7 @@ def command() -> None:
 
 @command.command("list", short_help="List the tools.")
 @_of_agent
-@options.text_or_json
-@options.config_dir
+@options.output_and_config
 def list_all(agent: str | None, as_json: bool, config_dir: str | None) -> int:
     """Lists all tools, with what they do; with --agent, its own ones first."""
     from .tool_catalog import list_tools
@@ -41,8 +40,7 @@ def list_all(agent: str | None, as_json: bool, config_dir: str | None) -> int:
 @command.command("show", short_help="Show a tool as models see it.")
 @click.argument("name")
 @_of_agent
-@options.text_or_json
-@options.config_dir
+@options.output_and_config
 def show(name: str, agent: str | None, as_json: bool, config_dir: str | None) -> str:
     """Shows what a tool is for, what it does to the world, where it comes from, and the schema of its arguments."""
     from .tool_catalog import show_tool

@@ -48,15 +48,7 @@ def read_yaml(text: str, file: str) -> Json:
 
 def write_yaml(value: Json) -> str:
     """The text of a document; what it holds twice is written twice, what nests too deeply to be read is left out."""
-    shown = value if _fits(value, DEEPEST) else _cut(value, DEEPEST)
-    return yaml.dump(shown, Dumper=_Dumper, allow_unicode=True, sort_keys=False, width=120)
-
-
-def _fits(value: Json, levels: int) -> bool:
-    if not isinstance(value, dict | list):
-        return True
-    inner = value.values() if isinstance(value, dict) else value
-    return levels > 0 and all(_fits(each, levels - 1) for each in inner)
+    return yaml.dump(_cut(value, DEEPEST), Dumper=_Dumper, allow_unicode=True, sort_keys=False, width=120)
 
 
 def _cut(value: Json, levels: int) -> Json:

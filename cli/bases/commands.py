@@ -147,8 +147,6 @@ def _agreed(there: Sequence[BaseInfo]) -> bool:
 _NAMES = 5
 """Sources that a line names."""
 
-_UNREADABLE = 20
-
 
 def show_status(target: str, config_dir: str | None, *, pages: bool, as_json: bool) -> int:
     """Prints the status of all bases that are meant; returns the exit code: that of the first that can't be used."""

@@ -84,6 +84,9 @@ def paint(text: str, style: str) -> str:
     return f"\x1b[{code}m{text}\x1b[0m" if code else text
 
 
+ASKS = {"allow": "", "ask": "asks first", "deny": "denied"}
+"""What lists of tools say of the permission of each."""
+
 _WIDEST = 40
 
 

@@ -18,21 +18,8 @@ from .bounds import MOST, Json, Name, Object, Objects, Path, Paths, Value
 
 VERSION = 1
 
-METHODS = frozenset(
-    {
-        "initialize",
-        "authenticate",
-        "session/new",
-        "session/load",
-        "session/resume",
-        "session/list",
-        "session/prompt",
-        "session/close",
-        "session/delete",
-        "session/set_mode",
-        "session/set_config_option",
-    }
-)
+_OF_SESSIONS = ("new", "load", "resume", "list", "prompt", "close", "delete", "set_mode", "set_config_option")
+METHODS = frozenset({"initialize", "authenticate", *(f"session/{name}" for name in _OF_SESSIONS)})
 """Requests that an agent answers; `session/cancel` is a notification."""
 
 StopReason = Literal["end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled"]

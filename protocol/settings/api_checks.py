@@ -118,11 +118,8 @@ def _keys(api: ApiSettings, report: Report) -> None:
             int(cost) > most
             for cost, most in zip(costs.groups(), (_MOST_MEMORY, _MOST_PASSES, _MOST_LANES), strict=True)
         ):
-            report(
-                (*path, "key_hash"),
-                "is too costly to check, and any caller makes the server check it",
-                f"at most m={_MOST_MEMORY}, t={_MOST_PASSES}, p={_MOST_LANES}",
-            )
+            what = "is too costly to check, and any caller makes the server check it"
+            report((*path, "key_hash"), what, f"at most m={_MOST_MEMORY}, t={_MOST_PASSES}, p={_MOST_LANES}")
         if key.id and not re.fullmatch(r"[A-Za-z0-9-]{1,64}", key.id):
             report((*path, "id"), f"is '{key.id}'", "at most 64 letters, digits and hyphens")
         elif key.id in seen:
@@ -144,12 +141,8 @@ def _keys(api: ApiSettings, report: Report) -> None:
 def _modes(api: ApiSettings, report: Report) -> None:
     auth = api.auth
     if auth.mode == "StaticKeys" and not auth.keys:
-        report(
-            ("auth", "mode"),
-            "is StaticKeys, and `api.auth.keys` has none",
-            "at least one key",
-            "`callboard keys new SUBJECT` makes one.",
-        )
+        hint = "`callboard keys new SUBJECT` makes one."
+        report(("auth", "mode"), "is StaticKeys, and `api.auth.keys` has none", "at least one key", hint)
     if auth.mode == "Jwt" and auth.jwt is None:
         report(("auth", "mode"), "is Jwt, and there is no `api.auth.jwt`", "issuer, audience and jwks_url there")
 
@@ -162,21 +155,15 @@ def _jwt(jwt: Jwt, report: Report) -> None:
         or url.scheme not in ("http", "https")
         or (url.scheme == "http" and url.hostname not in LOOPBACK)
     ):
-        report(
-            ("auth", "jwt", "jwks_url"),
-            f"is '{jwt.jwks_url}'",
-            "an https URL (http only on this machine: an attacker in between could put in keys)",
-        )
+        expected = "an https URL (http only on this machine: an attacker in between could put in keys)"
+        report(("auth", "jwt", "jwks_url"), f"is '{jwt.jwks_url}'", expected)
+    known = "one of " + ", ".join(ALGORITHMS)
     if not jwt.algorithms:
-        report(("auth", "jwt", "algorithms"), "is empty", "one of " + ", ".join(ALGORITHMS))
+        report(("auth", "jwt", "algorithms"), "is empty", known)
     for index, name in enumerate(jwt.algorithms):
         if name not in ALGORITHMS:
-            report(
-                ("auth", "jwt", "algorithms", index),
-                f"is '{name}', which can't be checked with a public key",
-                "one of " + ", ".join(ALGORITHMS),
-                did_you_mean(name, ALGORITHMS),
-            )
+            what = f"is '{name}', which can't be checked with a public key"
+            report(("auth", "jwt", "algorithms", index), what, known, did_you_mean(name, ALGORITHMS))
 
 
 def _origins(cors: Cors, report: Report) -> None:
@@ -184,11 +171,8 @@ def _origins(cors: Cors, report: Report) -> None:
         url = _url(origin)
         plain = url is not None and url.scheme in ("http", "https") and url.hostname and "@" not in url.netloc
         if origin != "*" and not (plain and url is not None and origin.rstrip("/") == f"{url.scheme}://{url.netloc}"):
-            report(
-                ("cors", "allowed_origins", index),
-                f"is '{origin}'",
-                "an origin such as https://example.org or http://localhost:5173, or '*'",
-            )
+            expected = "an origin such as https://example.org or http://localhost:5173, or '*'"
+            report(("cors", "allowed_origins", index), f"is '{origin}'", expected)
     if cors.allow_credentials and "*" in cors.allowed_origins:
         report(("cors", "allow_credentials"), "is true while every origin is allowed", "the origins by name, or false")
 
@@ -202,13 +186,10 @@ def _networks(api: ApiSettings, report: Report) -> None:
     for index, name in enumerate(api.model_directories):
         if not name.startswith("/"):
             report(("model_directories", index), f"is '{name}'", "an absolute path, such as /srv/models")
+    host = "a host name without scheme and port, such as board.example.org or *.example.org"
     for index, name in enumerate(api.allowed_hosts):
         if not re.fullmatch(r"(\*|(\*\.)?[A-Za-z0-9._-]+|\[?[0-9a-fA-F:.]+\]?)", name):
-            report(
-                ("allowed_hosts", index),
-                f"is '{name}'",
-                "a host name without scheme and port, such as board.example.org or *.example.org",
-            )
+            report(("allowed_hosts", index), f"is '{name}'", host)
 
 
 def _audit(api: ApiSettings, report: Report) -> None:
@@ -216,12 +197,8 @@ def _audit(api: ApiSettings, report: Report) -> None:
     if audit.sink == "file" and not audit.file.startswith("/"):
         report(("audit", "file"), f"is '{audit.file}'", "an absolute path, since `api.audit.sink` is file")
     if audit.facility not in FACILITIES:
-        report(
-            ("audit", "facility"),
-            f"is '{audit.facility}'",
-            "one of " + ", ".join(FACILITIES),
-            did_you_mean(audit.facility, FACILITIES),
-        )
+        expected, hint = "one of " + ", ".join(FACILITIES), did_you_mean(audit.facility, FACILITIES)
+        report(("audit", "facility"), f"is '{audit.facility}'", expected, hint)
 
 
 def _url(text: str) -> SplitResult | None:

@@ -25,7 +25,7 @@ from ....protocol.outcome import Outcome
 from ...frame import person_at_terminal
 from ...render.plain import choose
 from ...render.progress import Progress
-from ...render.text import safe, with_node
+from ...render.text import with_node
 from ..client import Client, Interrupted, find_run, tell, with_client
 from ..servers import Where
 from ..subscriptions import QuestionWatch, RunEvents
@@ -61,7 +61,10 @@ def attach(
             raise
         raise ServerLost(f"{error}; what is known of the run: callboard runs show {attached.info.run}") from None
     relay.finish(outcome)
-    _tell_failure(outcome)
+    if outcome.status == "failed" and outcome.error is not None:
+        tell(with_node(outcome.error.message, outcome.error.node))
+    elif outcome.status == "cancelled":
+        tell(f"{outcome.run_id} was cancelled")
     return outcome.exit_code
 
 
@@ -161,13 +164,6 @@ def _tell_detached(run: str, *, as_json: bool, quiet: bool) -> None:
         sys.stdout.flush()
     if not quiet:
         tell(f"detached; {run} goes on (callboard attach {run}, callboard stop {run})")
-
-
-def _tell_failure(outcome: Outcome) -> None:
-    if outcome.status == "failed" and outcome.error is not None:
-        sys.stderr.write(f"callboard: {safe(with_node(outcome.error.message, outcome.error.node))}\n")
-    elif outcome.status == "cancelled":
-        tell(f"{outcome.run_id} was cancelled")
 
 
 Value = str | list[str]
