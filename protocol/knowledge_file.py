@@ -53,14 +53,9 @@ def read_knowledge_file(text: str, file: str) -> tuple[KnowledgeFile | None, lis
     reading = Reading(file)
     found = reading.fill(KnowledgeFile, root, what="a knowledge base")
     if not found.documents and ("documents",) not in reading.broken:
-        reading.report(
-            "error",
-            "no_documents",
-            "`documents` is empty: there is nothing to know",
-            ("documents",),
-            root,
-            expected="a list of at least one file, directory, glob or URL",
-        )
+        what = "`documents` is empty: there is nothing to know"
+        expected = "a list of at least one file, directory, glob or URL"
+        reading.report("error", "no_documents", what, ("documents",), root, expected=expected)
     problems = in_file_order([*problems, *reading.problems])
     return (None if errors_in(problems) else found), problems
 

@@ -127,25 +127,14 @@ class Reading:
             hint = self._near[what, key]
         else:
             hint = self._near[what, key] = did_you_mean(key, known)
-        self.report(
-            "warning",
-            "unknown_key",
-            f"unknown key `{key}` in {what}; it has no effect",
-            (*path, key),
-            (entry.line, entry.column),
-            expected=None if hint else f"one of {', '.join(known)}",
-            hint=hint or "remove it, or start its name with `x-` if it is a note of your own.",
-        )
+        message, expected = f"unknown key `{key}` in {what}; it has no effect", f"one of {', '.join(known)}"
+        usual = "remove it, or start its name with `x-` if it is a note of your own."
+        more = Remedy(hint=hint) if hint else Remedy(expected=expected, hint=usual)
+        self.report("warning", "unknown_key", message, (*path, key), (entry.line, entry.column), **more)
 
     def _without_effect(self, key: str, entry: Entry, path: Path, why: str) -> None:
-        self.report(
-            "warning",
-            "ignored_key",
-            f"`{key}` has no effect: {why}",
-            (*path, key),
-            (entry.line, entry.column),
-            hint="remove it, or leave it for programs that know it.",
-        )
+        what, hint = f"`{key}` has no effect: {why}", "remove it, or leave it for programs that know it."
+        self.report("warning", "ignored_key", what, (*path, key), (entry.line, entry.column), hint=hint)
 
     # what a dialect may read in another way
 
@@ -196,43 +185,25 @@ class Reading:
     def _scalar(self, wanted: inspect.Type, node: Scalar, path: Path) -> Any:
         if isinstance(wanted, inspect.LiteralType) and node.value not in wanted.values:
             names = [str(value) for value in wanted.values]
-            self.report(
-                "error",
-                "unknown_value",
-                f"{self.prefix}unknown variant `{node.text}` for `{dotted(path)}`",
-                path,
-                node,
-                expected=f"one of {', '.join(names)}",
-                hint=did_you_mean(node.text, names) or f"Hint: write one of {', '.join(names)}.",
-            )
+            expected = f"one of {', '.join(names)}"
+            hint = did_you_mean(node.text, names) or f"Hint: write {expected}."
+            what = f"{self.prefix}unknown variant `{node.text}` for `{dotted(path)}`"
+            self.report("error", "unknown_value", what, path, node, expected=expected, hint=hint)
             return _BROKEN
         bound = _broken_bound(wanted, node.value)
         if bound is not None:
-            self.report(
-                "error",
-                "out_of_range",
-                f"{self.prefix}invalid value: `{dotted(path)}` is {describe(node)}",
-                path,
-                node,
-                expected=bound,
-                hint=f"Hint: write {bound}, or leave the key out for its default.",
-            )
+            what = f"{self.prefix}invalid value: `{dotted(path)}` is {describe(node)}"
+            hint = f"Hint: write {bound}, or leave the key out for its default."
+            self.report("error", "out_of_range", what, path, node, expected=bound, hint=hint)
             return _BROKEN
         return node.value
 
     # problems
 
     def _misfit(self, wanted: inspect.Type, node: Node, path: Path) -> Any:
-        what = wording(wanted)
-        self.report(
-            "error",
-            "wrong_type",
-            f"{self.prefix}invalid type: `{dotted(path)}` is {describe(node)}",
-            path,
-            node,
-            expected=what,
-            hint=f"Hint: {_remedy(wanted, node)}",
-        )
+        what = f"{self.prefix}invalid type: `{dotted(path)}` is {describe(node)}"
+        hint = f"Hint: {_remedy(wanted, node)}"
+        self.report("error", "wrong_type", what, path, node, expected=wording(wanted), hint=hint)
         return _BROKEN
 
     def _missing(
@@ -242,15 +213,9 @@ class Reading:
         place = (present.line, present.column) if present else (node.line, node.column)
         state = "stands there without a value" if present else "is not there"
         required = ", ".join(f"`{other.encode_name}`" for other in fields if other.required)
-        self.report(
-            "error",
-            "missing_key",
-            f"{self.prefix}missing field `{key}`: {what} needs it, and it {state}",
-            (*path, key),
-            place,
-            expected=f"`{key}:` with {wording(field.type)}",
-            hint=f"Hint: the required fields of {what} are {required}.",
-        )
+        message = f"{self.prefix}missing field `{key}`: {what} needs it, and it {state}"
+        expected, hint = f"`{key}:` with {wording(field.type)}", f"Hint: the required fields of {what} are {required}."
+        self.report("error", "missing_key", message, (*path, key), place, expected=expected, hint=hint)
         return _stand_in(field.type)
 
 

@@ -264,11 +264,8 @@ def _oddities(server: Server) -> Iterator[tuple[str, str, str | None]]:
     first, _, rest = server.command.partition(" ")
     if rest and "/" not in first and not server.args:
         words = ", ".join(f'"{word}"' for word in rest.split())
-        yield (
-            f"`command` is {server.command!r}, with arguments",
-            "command",
-            f'write "command": "{first}", "args": [{words}].',
-        )
+        what, remedy = f"`command` is {server.command!r}, with arguments", f'"command": "{first}", "args": [{words}]'
+        yield what, "command", f"write {remedy}."
 
 
 def _looks_like_a_server(node: Node) -> bool:

@@ -105,13 +105,8 @@ def without_effect(settings: Settings, text: str = "") -> list[Problem]:
         if why is not None and getattr(settings.mcp_pool, field.name) != field.default:
             found["mcp_pool", field.name] = why
     where = Source(settings.file, text)
+    what = "is accepted for Loki's sake and has no effect yet"
     return [
-        where.problem(
-            "warning",
-            "ignored_key",
-            f"`{dotted(path)}` is accepted for Loki's sake and has no effect yet: {why}",
-            path,
-            at_key=True,
-        )
+        where.problem("warning", "ignored_key", f"`{dotted(path)}` {what}: {why}", path, at_key=True)
         for path, why in found.items()
     ]
