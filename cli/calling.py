@@ -106,7 +106,7 @@ def tell(turn: ToolTurn, *, as_json: bool = False) -> int:
     content = turn.content
     assert isinstance(content, str)  # a call's result is text, however it came about
     if as_json and not turn.error:
-        _write({"result": content, "error": None})
+        sys.stdout.write(json_object(result=content, error=None))
         return 0
     if not turn.error:
         text = safe(content) if sys.stdout.isatty() else content
@@ -122,9 +122,5 @@ def tell(turn: ToolTurn, *, as_json: bool = False) -> int:
         sys.stderr.write(safe(uncoloured(stderr.rstrip())) + "\n")
     sys.stderr.write(f"callboard: {safe(str(message))}\n")
     if as_json:
-        _write({"result": None, "error": {"code": ToolFailed.code, "message": str(message)}})
+        sys.stdout.write(json_object(result=None, error={"code": ToolFailed.code, "message": str(message)}))
     return 1
-
-
-def _write(told: dict[str, Any]) -> None:
-    sys.stdout.write(json_object(**told))

@@ -30,6 +30,7 @@ _KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY")
 _ADDRESSES = ("OPENAI_BASE_URL", "ANTHROPIC_BASE_URL", "OLLAMA_HOST", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY")
 _INTERPRETERS = {"bash": ".sh", "python3": ".py", "node": ".ts (22.18 on)", "npx": ".ts (npx tsx)"}
 _KEY_TOLD = {True: "set", False: "not set", "config.yaml": "set in config.yaml"}
+_NO_SERVER_EXTRA = "not installed (pip install 'callboard[server]')"
 _TYPESCRIPT = ("tree-sitter", "tree-sitter-typescript")
 
 
@@ -42,7 +43,14 @@ def examine(config_dir: str | None) -> Found:
         "python": {"version": platform.python_version(), "executable": sys.executable},
         "platform": platform.platform(),
         "packages": _packages(),
-        "config": _config(home, named_by, health) | {"without_effect": _without_effect(settings)},
+        "config": {
+            "directory": str(home),
+            "named_by": named_by,
+            "exists": home.is_dir(),
+            "settings": health,
+            "agents": own_agents(home),
+            "without_effect": [problem.key or "" for problem in without_effect(settings)],
+        },
         "keys": _keys(settings),
         "addresses": {name: os.environ[name] for name in _ADDRESSES if os.environ.get(name)},
         "interpreters": {name: {"for": what, "path": shutil.which(name)} for name, what in _INTERPRETERS.items()},
@@ -107,12 +115,8 @@ def _told_of_mcp(found: Found) -> list[str]:
         lines.append(f"  of callboard ask: {', '.join(found['enabled'])} (enabled_mcp_servers)")
     lines += [f"  alias {name}: {meant} (mapping_mcp_servers)" for name, meant in found["aliases"].items()]
     lines += [f"  {command}: not found; needed by {', '.join(names)}" for command, names in found["missing"].items()]
-    lines.append(f"  to be one over HTTP: {_hypercorn(found['hypercorn'])}")
+    lines.append(f"  to be one over HTTP: hypercorn {found['hypercorn'] or _NO_SERVER_EXTRA}")
     return lines
-
-
-def _hypercorn(number: str | None) -> str:
-    return f"hypercorn {number}" if number else "hypercorn not installed (pip install 'callboard[server]')"
 
 
 def _not_there(named_by: str) -> str:
@@ -155,16 +159,6 @@ def _packages() -> dict[str, str | None]:
     return {name: _version(name) for name in sorted(names, key=str.lower)}
 
 
-def _config(home: Path, named_by: str, health: str) -> Found:
-    return {
-        "directory": str(home),
-        "named_by": named_by,
-        "exists": home.is_dir(),
-        "settings": health,
-        "agents": own_agents(home),
-    }
-
-
 def _read_settings(file: Path) -> tuple[Settings, str]:
     try:
         text = file.read_text(encoding="utf-8")
@@ -176,10 +170,6 @@ def _read_settings(file: Path) -> tuple[Settings, str]:
         health = ""
     settings, problems = read_settings(text, str(file), os.environ)
     return settings, _health(problems) if problems else health or "no problems"
-
-
-def _without_effect(settings: Settings) -> list[str]:
-    return [problem.key or "" for problem in without_effect(settings)]
 
 
 def _health(problems: Sequence[Problem]) -> str:

@@ -123,15 +123,14 @@ def _answers_file(path: Path) -> Answers:
     if isinstance(loaded, list):
         return [_answer(path, entry) for entry in loaded]
     if isinstance(loaded, dict):
-        return {str(node): _one_or_more(path, value) for node, value in loaded.items()}
+        return {
+            str(node): [_answer(path, each) for each in value] if isinstance(value, list) else _answer(path, value)
+            for node, value in loaded.items()
+        }
     found = "the file is empty" if loaded is None or loaded == "" else f"found {loaded!r}"
     raise UsageError(
         f"--answers {path}: expected a list of answers, or a mapping of node id to answer or list of answers; {found}"
     )
-
-
-def _one_or_more(path: Path, value: object) -> Any:
-    return [_answer(path, entry) for entry in value] if isinstance(value, list) else _answer(path, value)
 
 
 def _answer(path: Path, entry: object) -> Any:

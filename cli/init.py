@@ -45,21 +45,14 @@ def command(directory: str | None, template: str) -> int:
     """
     target = Path(directory or template)
     source = files(__package__.partition(".")[0]).joinpath("examples", "agents", template)
-    written = _copy(source, target)
-    for path in written:
-        sys.stdout.write(f"wrote {path}\n")
-    sys.stdout.write(f"\ncallboard run {_as_target(target)} {shlex.quote(PROMPTS[template])}\n")
-    return 0
-
-
-def _copy(source: Traversable, target: Path) -> list[Path]:
-    """Copies all of the template's files; none at all if one of them is there already."""
     todo = copied(source, target)
     there = [path for path in todo if path.exists()]
     if there:
         raise UsageError(f"{there[0]} is there already and was left alone; name another directory")
     write_files({path: entry.read_bytes() for path, entry in todo.items()})
-    return list(todo)
+    sys.stdout.write("".join(f"wrote {path}\n" for path in todo))
+    sys.stdout.write(f"\ncallboard run {_as_target(target)} {shlex.quote(PROMPTS[template])}\n")
+    return 0
 
 
 def write_files(contents: dict[Path, bytes]) -> None:

@@ -10,7 +10,7 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Awaitable, Iterable, Iterator
+from collections.abc import Awaitable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -70,7 +70,7 @@ def list_servers(config_dir: str | None, *, as_json: bool) -> tuple[str, bool]:
     rows += [{"name": name, "error": str(problem)} for name, problem in config.broken.items()]
     broken = bool(errors_in(config.problems))
     if as_json:
-        return json_object(file=config.file, servers=rows, problems=to_wire(config.problems)), broken
+        return json_object(file=config.file, servers=rows, problems=msgspec.to_builtins(config.problems)), broken
     if not rows and broken:
         return f"{safe(config.file)} can't be read; stderr says what to mend\n", broken
     if not rows:
@@ -84,12 +84,6 @@ def tell_if_off(root: Root) -> None:
     if not root.settings.mcp_server_support:
         text = f"MCP is turned off for all runs: `mcp_server_support` in {root.settings.file} is false"
         sys.stderr.write(f"callboard: {safe(text)}\n")
-
-
-def to_wire(problems: Iterable[Problem]) -> list[dict[str, Any]]:
-    """Problems as JSON shows them."""
-    found: list[dict[str, Any]] = msgspec.to_builtins(list(problems))
-    return found
 
 
 def lacks_program(server: Server) -> bool:
@@ -279,7 +273,7 @@ def test_servers(names: tuple[str, ...], config_dir: str | None, *, as_json: boo
         raise unwritten[0]
     if as_json:
         servers = [each.to_wire() for each in found]
-        sys.stdout.write(json_object(servers=servers, problems=to_wire(problems)))
+        sys.stdout.write(json_object(servers=servers, problems=msgspec.to_builtins(problems)))
     errors = [each.error for each in found if each.error is not None]
     return errors[0].exit_code if errors else UsageError.exit_code if errors_in(problems) else 0
 

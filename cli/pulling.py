@@ -13,7 +13,7 @@ import trio
 
 from ..actors.work.models import weights
 from ..protocol.errors import CallboardError
-from ..supervisors import Actor, Root
+from ..supervisors import Root
 from .render.text import json_object, redrawable
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def pull_weights(name: str, *, quiet: bool) -> Path:
         CallboardError: as `weights.pull`.
         click.exceptions.Exit: a signal interrupted it; the code is 128 and the signal's number.
     """
-    return trio.run(_pull, name, _silent if quiet else _teller())
+    return trio.run(_pull, name, (lambda *_: None) if quiet else _teller())
 
 
 def list_models(settings: Settings, *, as_json: bool) -> str:
@@ -105,7 +105,7 @@ def _row(row: Mapping[str, Any]) -> str:
 
 async def _pull(name: str, tell: Callable[[str, int, int], None]) -> Path:
     async with Root(signals=True) as root:
-        ref = root.spawn(_puller, name, tell, name="pull", link=False)
+        ref = root.spawn(lambda me: weights.pull(me, name, os.environ, tell), name="pull", link=False)
         end = await ref.wait()
     if isinstance(end.error, CallboardError):
         raise end.error
@@ -113,14 +113,6 @@ async def _pull(name: str, tell: Callable[[str, int, int], None]) -> Path:
         sys.stderr.write("\ncallboard: stopped before the weights were here\n")
         raise click.exceptions.Exit(128 + root.signal)
     return await ref.result()
-
-
-async def _puller(me: Actor, name: str, tell: Callable[[str, int, int], None]) -> Path:
-    return await weights.pull(me, name, os.environ, tell)
-
-
-def _silent(_what: str, _done: int, _total: int) -> None:
-    pass
 
 
 def _teller() -> Callable[[str, int, int], None]:

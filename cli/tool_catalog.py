@@ -156,7 +156,8 @@ class Toolbox:
             try:
                 tools = self._shelf.named([name], home, self._options)
             except InvalidFile as error:
-                problems += _problems_of(error, name)
+                whole = Problem(severity="error", code=error.code, file=name, message=str(error))
+                problems += error.problems or [whole]
             else:
                 seen += [self._seen(tool, self._source(tool), agent) for tool in tools]
         return seen, problems
@@ -186,10 +187,6 @@ def _hint(name: str, of_all: str, own: list[str] | None) -> str:
     if own is None:
         return f"{of_all} (an agent's own tools: --agent NAME)"
     return did_you_mean(name, own) or (f"the agent has: {', '.join(own)}; {of_all}" if own else of_all)
-
-
-def _problems_of(error: InvalidFile, file: str) -> list[Problem]:
-    return list(error.problems) or [Problem(severity="error", code=error.code, file=file, message=str(error))]
 
 
 _PERMISSIONS = {"allow": "runs without asking", "ask": "asks a person first", "deny": "is denied"}

@@ -66,7 +66,10 @@ def build_bases(target: str, config_dir: str | None, *, quiet: bool, as_json: bo
     if unwritten:
         raise unwritten[0]
     if as_json:
-        rows = [_wire(recipe, report) for recipe, report in zip(found, reports, strict=True)]
+        rows = [
+            {"target": recipe.target, "directory": str(recipe.directory), **msgspec.to_builtins(report)}
+            for recipe, report in zip(found, reports, strict=True)
+        ]
         sys.stdout.write(json_object(bases=rows))
     return 0 if all(report.chunks for report in reports) else 1
 
@@ -99,10 +102,6 @@ def _told(report: BuildReport) -> str:
         return f"up to date, {chunks} of {counted(report.unchanged, 'source')}{lost}"
     embedded = f"{report.embedded:,} embedded" if report.embedded else "none embedded anew"
     return f"{sources}; {chunks}, {embedded}, in {duration(report.seconds)}{lost}"
-
-
-def _wire(recipe: Recipe, report: BuildReport) -> dict[str, Any]:
-    return {"target": recipe.target, "directory": str(recipe.directory), **msgspec.to_builtins(report)}
 
 
 def drop_bases(target: str, config_dir: str | None, *, yes: bool) -> int:
@@ -277,13 +276,17 @@ def search_bases(
     progress = choose(sys.stderr, quiet=not redrawable(sys.stderr), verbose=False, by_hand=True)
     answers = act(look_up, config_dir=config_dir, progress=progress)
     if as_json:
-        rows = [_found_wire(recipe, answer) for recipe, answer in zip(found, answers, strict=True)]
+        rows = [
+            {"target": recipe.target, "what": recipe.what, **msgspec.to_builtins(answer)}
+            for recipe, answer in zip(found, answers, strict=True)
+        ]
         sys.stdout.write(json_object(bases=rows))
     else:
         several = len(found) > 1
         for recipe, answer in zip(found, answers, strict=True):
             title = f"{safe(recipe.target)} ({safe(recipe.what)})\n\n" if several else ""
-            sys.stdout.write(title + _hits_text(answer))
+            hits = (f"{_headline(hit)}\n{_indented(hit.text)}\n\n" for hit in answer.chunks)
+            sys.stdout.write(title + "".join(hits))
     if any(answer.chunks for answer in answers):
         return 0
     if not as_json:
@@ -305,14 +308,6 @@ def _built(target: str, config_dir: str | None) -> list[Recipe]:
 
 def _reranked(recipe: Recipe, model: str | None) -> Recipe:
     return recipe if model in (None, _NONE) else msgspec.structs.replace(recipe, reranker_model=model)
-
-
-def _found_wire(recipe: Recipe, answer: Retrieved) -> dict[str, Any]:
-    return {"target": recipe.target, "what": recipe.what, **msgspec.to_builtins(answer)}
-
-
-def _hits_text(answer: Retrieved) -> str:
-    return "".join(f"{_headline(hit)}\n{_indented(hit.text)}\n\n" for hit in answer.chunks)
 
 
 def _headline(hit: Hit) -> str:
