@@ -1,7 +1,4 @@
-"""What a run uses, and how much it may.
-
-Its meter belongs to the run's own task tree, so no lock is needed.
-"""
+"""What a run uses, and how much it may."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import count
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
 import trio
@@ -61,7 +61,7 @@ class Emitter(Protocol):
         ...
 
 
-class Gateway:
+class Gateway(AbstractAsyncContextManager["Gateway"]):
     """Reaches every model that the settings and the environment know.
 
     Args:
@@ -92,9 +92,6 @@ class Gateway:
         self._endpoints = Endpoints(environ)
         self._limits: dict[str, trio.Semaphore] = {}
         self._calls = 0
-
-    async def __aenter__(self) -> Self:
-        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

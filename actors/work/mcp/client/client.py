@@ -11,6 +11,7 @@ is made again with the answers, and with the server's own note to itself just as
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import count
 from types import MappingProxyType
 from typing import TypeVar, final
 
@@ -103,7 +104,7 @@ class McpClient:
         self._mirrored: dict[str, Paths] = {}
         self._questions = Questions(server.name, me, abilities, host)
         self._listening = Listening(self, me, on_change)
-        self._count = 0
+        self._ids = count(1)
         self.pending = 0
         self._line = trio.lowlevel.ParkingLot()
 
@@ -135,7 +136,7 @@ class McpClient:
     async def _ask_first(self, method: str, params: Mapping[str, Json]) -> msgspec.Raw:
         if method == "server/discover":
             params = {"_meta": self._meta}
-        return await self.link.request(Outgoing(id=self.next_id(), method=method, params=params))
+        return await self.link.request(Outgoing(id=next(self._ids), method=method, params=params))
 
     def _agree(self, agreed: Agreed) -> None:
         self.link.version = agreed.version
@@ -293,7 +294,7 @@ class McpClient:
             self.pending += 1
         else:
             await self._line.park()  # the call that ends leaves us its place
-        id = self.next_id()
+        id = next(self._ids)
         began = trio.current_time()
         try:
             if caller is not None:
@@ -318,12 +319,7 @@ class McpClient:
     async def listen(self, wanted: Mapping[str, Json]) -> None:
         """Keep a subscription of the modern era open until the server ends it. Takes no place in the line."""
         params = {"notifications": wanted, "_meta": self._meta}
-        await self.link.request(Outgoing(id=self.next_id(), method="subscriptions/listen", params=params))
-
-    def next_id(self) -> int:
-        """An id for a request."""
-        self._count += 1
-        return self._count
+        await self.link.request(Outgoing(id=next(self._ids), method="subscriptions/listen", params=params))
 
     def _read(self, method: str, raw: msgspec.Raw, decoder: msgspec.json.Decoder[T]) -> T:
         try:

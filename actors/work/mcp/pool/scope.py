@@ -17,7 +17,7 @@ the room. Leaving a scope is no checkpoint and may happen in any task, also whil
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, final
 
@@ -46,7 +46,7 @@ LEARNED_WITHIN = 2.0
 
 
 @final
-class Scope:
+class Scope(AbstractContextManager["Scope"]):
     """See the module. Made by `McpServers`. `kept` is what it has leased between calls, too."""
 
     def __init__(
@@ -62,9 +62,6 @@ class Scope:
         self._guests: dict[str, Key] = {}
         self.kept: dict[Key, Lease[Key, Live]] = {}
         self._closed = False
-
-    def __enter__(self) -> Scope:
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
