@@ -358,14 +358,12 @@ def test_processes_of_a_run_are_listed_with_the_memory_that_they_take(callboard:
     run = house.start("work", "").run
     deadline = time.monotonic() + 60
     found: list[Any] = []
-    while not any(each["memory"] for each in found if "work.sh" in each["path"]):
+    while not any(each["memory"] > 500_000 for each in found if "work.sh" in each["path"]):  # its shell's resident set
         assert time.monotonic() < deadline, found
         whole = json.loads(callboard("top", run, "-o", "json")[1])
         found = whole["actors"]
     assert whole["memory"] > 10_000_000
     assert all(0 < each["memory"] < 100_000 for each in found if each["kind"] in ("run", "graph")), found
-    processes = [each["memory"] for each in found if "work.sh" in each["path"]]
-    assert all(memory > 500_000 for memory in processes), processes
     assert re.search(r"/work/.*work.sh.* \d+\.\dM ", callboard("top", run, "-o", "text")[1])
 
 
