@@ -14,7 +14,7 @@ class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
             `retry_seconds`).
         key: the first 12 digits of what it is shared by; "" as long as it was not needed.
         by: who shares it, if not all.
-        breaker: `closed`, `open` or `half-open`, see actors/work/mcp/pool/restarts.
+        breaker: `closed`, `open` or `half-open`, see `supervisors/policy`.
         server, version, protocol: as it told us: who it is, and the revision it speaks.
         tools: how many it has; None if it never ran.
         pid, rss: its process and the bytes of memory it and those below it have, which are looked up for those who ask.
