@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, ExitStack, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -172,12 +172,6 @@ def _completed(request: RunRequest, flags: RunFlags, person: bool) -> RunRequest
     return request
 
 
-def _page_beside(root: Root) -> AbstractAsyncContextManager[Served]:
-    from .serving import serve_beside
-
-    return serve_beside(root)
-
-
 def _present(event: Event) -> AbstractContextManager[None]:
     """The run that begins with this event is seen by `callboard ps` of this user."""
     from ..actors.front.control.presence import Present, present
@@ -198,8 +192,6 @@ async def _drive(
             already_printed()  # by the run's own warnings, which come next
             here.enter_context(_present(event))
             if beside is not None:
-                from .serving import tell_page
-
                 tell_page(beside, event.run, progress.note, quiet=flags.quiet)
             if event.data.why:
                 progress.note(f"model: {event.data.model} ({event.data.why})")
@@ -207,9 +199,11 @@ async def _drive(
 
     result.when_gone(from_any_thread(root.begin_stop))
     beside: Served | None = None
+    if flags.ui:
+        from .serving import serve_beside, tell_page
     with ExitStack() as here:
         try:
-            async with _page_beside(root) if flags.ui else nullcontext() as beside:
+            async with serve_beside(root) if flags.ui else nullcontext() as beside:
                 if flags.adhoc is not None:
                     request = msgspec.structs.replace(request, target=flags.adhoc.agent(root))
                 choice = SessionChoice(flags.session, save=flags.save_session, person=person, note=progress.note)

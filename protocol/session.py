@@ -123,15 +123,11 @@ def _is_gap(key: str, value: object) -> bool:
 def write_session(session: Session) -> str:
     """The text of the file; keys that say nothing are left out."""
     told: dict[str, Json] = {"_meta": meta} if (meta := msgspec.to_builtins(session.meta)) else {}
-    said = {key: getattr(session, field.name) for key, field in _FIELDS.items()}
-    told |= {key: msgspec.to_builtins(value) for key, value in said.items() if _says(value, key)}
+    said = {key: getattr(session, key) for key in _FIELDS if key != "_meta" and key not in _LONG}
+    told |= {key: msgspec.to_builtins(value) for key, value in said.items() if value not in (None, {}, [])}
     told |= session.other
     told |= {key: getattr(session, key) for key in _LONG if getattr(session, key) or key == "messages"}
     return write_yaml(told)
-
-
-def _says(value: Json, key: str) -> bool:
-    return key != "_meta" and key not in _LONG and value not in (None, {}, [])
 
 
 def head_of(text: str) -> str:

@@ -1,8 +1,12 @@
-"""Times, amounts and money in few characters, for tables."""
+"""Times, amounts, money and runs in few characters, for tables."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
+
+from ...protocol.control.things import RunInfo
+from ..render.text import one_line
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 
@@ -39,6 +43,13 @@ def amount(number: int) -> str:
         if number < 999.95 * size:
             return f"{number / size:.1f}{unit}"
     return f"{number / 1e9:.1f}G"
+
+
+def cells(run: RunInfo, when: Sequence[str], last: str) -> Sequence[str]:
+    """The row of a run in a table: `when` stands behind its target, `last` behind its cost."""
+    tokens = run.input_tokens + run.output_tokens
+    target = one_line(run.title or run.name or run.target, 30)
+    return one_line(run.run, 40), run.status, target, *when, amount(tokens) if tokens else "", money(run.cost), last
 
 
 def money(cost: float) -> str:

@@ -19,7 +19,7 @@ from ....protocol.control.things import RunInfo
 from ....protocol.errors import CallboardError, Conflict, NotFound
 from ....protocol.outcome import ErrorReport, Outcome
 from ...render.text import counted, json_object, one_line, safe, table
-from ..figures import age, amount, money, seconds_since
+from ..figures import age, cells, money, seconds_since
 from ..lookup import meant
 
 _HEAD = ("RUN", "STATUS", "TARGET", "STARTED", "TOOK", "TOKENS", "COST", "PROMPT")
@@ -147,17 +147,8 @@ def _deleted(runs: Sequence[RunInfo], *, as_json: bool) -> str:
 
 
 def _row(run: RunInfo) -> Sequence[str]:
-    tokens = run.input_tokens + run.output_tokens
-    return (
-        one_line(run.run, 40),
-        run.status,
-        one_line(run.title or run.name or run.target, 30),
-        _local(run.started),
-        _took(run),
-        amount(tokens) if tokens else "",
-        money(run.cost),
-        one_line(run.error.message if run.error else run.prompt, 80),
-    )
+    last = one_line(run.error.message if run.error else run.prompt, 80)
+    return cells(run, (_local(run.started), _took(run)), last)
 
 
 def _took(run: RunInfo) -> str:

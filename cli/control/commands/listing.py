@@ -15,7 +15,7 @@ from ....protocol.control.things import ActorInfo, RunInfo
 from ....protocol.errors import NoServer
 from ...render.text import json_object, one_line, table
 from ..client import Client, runs_of, with_client
-from ..figures import age, amount, money, seconds_since
+from ..figures import age, cells, seconds_since
 from ..servers import Where
 
 _HEAD = ("RUN", "STATUS", "TARGET", "SINCE", "ASKS", "TOKENS", "COST", "DOING")
@@ -77,14 +77,5 @@ def now_doing(actors: Iterable[ActorInfo]) -> dict[str, str]:
 
 
 def _row(run: RunInfo, doing: str) -> Sequence[str]:
-    tokens = run.input_tokens + run.output_tokens
-    return (
-        one_line(run.run, 40),
-        run.status,
-        one_line(run.title or run.name or run.target, 30),
-        age(seconds_since(run.started)),
-        str(run.open_questions or ""),
-        amount(tokens) if tokens else "",
-        money(run.cost),
-        one_line(run.error.message, 80) if run.error else doing,
-    )
+    last = one_line(run.error.message, 80) if run.error else doing
+    return cells(run, (age(seconds_since(run.started)), str(run.open_questions or "")), last)

@@ -109,26 +109,19 @@ class Screen:
 
 
 _SEQUENCE = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|O[@-~])")
-_NAMES = {
-    "\x1b[A": "up",
-    "\x1b[B": "down",
-    "\x1bOA": "up",
-    "\x1bOB": "down",
-    "\x1b[5~": "pgup",
-    "\x1b[6~": "pgdn",
-    "\x1b[H": "home",
-    "\x1b[F": "end",
-    "\x1bOH": "home",
-    "\x1bOF": "end",
-    "\x1b[1~": "home",
-    "\x1b[4~": "end",
-    "\r": "enter",
-    "\n": "enter",
-    "\x7f": "backspace",
-    "\x08": "backspace",
-    "\x04": "eof",
-    "\x1b": "esc",
+_SPELLINGS = {
+    "up": ("\x1b[A", "\x1bOA"),
+    "down": ("\x1b[B", "\x1bOB"),
+    "pgup": ("\x1b[5~",),
+    "pgdn": ("\x1b[6~",),
+    "home": ("\x1b[H", "\x1bOH", "\x1b[1~"),
+    "end": ("\x1b[F", "\x1bOF", "\x1b[4~"),
+    "enter": ("\r", "\n"),
+    "backspace": ("\x7f", "\x08"),
+    "eof": ("\x04",),
+    "esc": ("\x1b",),
 }
+_NAMES = {spelling: name for name, spellings in _SPELLINGS.items() for spelling in spellings}
 _ALONE = 0.05
 """Seconds after which an escape character is the key of that name, and no beginning of another."""
 
