@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from importlib import import_module
 
-import trio
-
 _PACKAGE = __name__.partition(".actors")[0]
 _ready: set[str] = set()
 
@@ -22,6 +20,8 @@ async def imported(*names: str) -> None:
     A library that is not installed is passed over: its user says what is missing. No checkpoint if all are there.
     """
     if not _ready.issuperset(names):
+        import trio  # the checks of files get here and have no event loop
+
         await trio.to_thread.run_sync(_import, names)
 
 
