@@ -61,13 +61,13 @@ def call_tool(
     options = ToolOptions(yes=yes, roots=tuple(Path(path) for path in roots))
 
     async def by_hand(me: Actor, root: Root) -> ToolTurn:
-        tool = Toolbox(config_dir, shelf=root.shelf, options=options).one(name, of, values).tool
+        tool = Toolbox(config_dir, registry=root.registry, options=options).one(name, of, values).tool
         mine = f" --agent {shlex.quote(agent)}" if agent else ""
         check(given, tool.spec.parameters, f"callboard tools show {tool.name}{mine}")
-        shelf = root.shelf
-        rules, allowed = shelf.permissions(root.settings.permissions), shelf.spelled_out(allow)
+        registry = root.registry
+        rules, allowed = registry.permissions(root.settings.permissions), registry.spelled_out(allow)
         permissions = Permissions(rules, allowed=allowed, yes=yes, once=True)
-        return await play(me, tool, given, permissions, shelf.permissions(rules_of(of)))
+        return await play(me, tool, given, permissions, registry.permissions(rules_of(of)))
 
     # The result says it all, and so does an error; the story is for who wants to see how it comes about.
     progress = choose(sys.stderr, quiet=not verbose, verbose=True, prompting=person)

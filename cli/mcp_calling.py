@@ -91,7 +91,7 @@ async def _tool(me: Actor, scope: Scope, server: str, name: str) -> Tool:
 
 
 def _context(root: Root, yes: bool, allow: tuple[str, ...]) -> RunContext:
-    rules, allowed = root.shelf.permissions(root.settings.permissions), root.shelf.spelled_out(allow)
+    rules, allowed = root.registry.permissions(root.settings.permissions), root.registry.spelled_out(allow)
     return RunContext(
         gateway=root.gateway,
         limits=Limits(),

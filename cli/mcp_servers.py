@@ -343,7 +343,10 @@ def list_tools(name: str, config_dir: str | None, *, cached: bool, as_json: bool
     """
     if cached:
         root = Root(config_dir=config_dir)
-        server, permissions = root.mcp.config.get(name), Permissions(root.shelf.permissions(root.settings.permissions))
+        server, permissions = (
+            root.mcp.config.get(name),
+            Permissions(root.registry.permissions(root.settings.permissions)),
+        )
         catalog = remembered(root.mcp, server)
         if catalog is None:
             raise UsageError(f"nothing is remembered of MCP server '{name}'; without --cached it is started and asked")
@@ -376,7 +379,7 @@ async def _ask(name: str, me: Actor, root: Root) -> tuple[Server, Catalog, Permi
     with root.mcp.scope(run=me.stream.run, agent=me.path) as scope:
         async with scope.client(name, me):
             catalog = await scope.catalog(name, me)
-    return server, catalog, Permissions(root.shelf.permissions(root.settings.permissions))
+    return server, catalog, Permissions(root.registry.permissions(root.settings.permissions))
 
 
 def _tool_row(server: Server, tool: ServerTool, permissions: Permissions) -> dict[str, Any]:

@@ -72,7 +72,7 @@ class AdHoc:
         else:
             tools = split(root.settings.enabled_tools)
             servers = _enabled(root) if root.settings.mcp_server_support else []
-        for name, hint in root.shelf.unknown(tools if self.tools else ()):
+        for name, hint in root.registry.unknown(tools if self.tools else ()):
             server = KnownServers(root.config_dir, root.settings).behind(name)
             if server is not None:
                 hint = f"all that MCP server '{server}' has: --tool {WHOLE}{server}"

@@ -50,7 +50,7 @@ def acp(agent: str | None, config_dir: str | None) -> int:
 
     async def speak(root: Root) -> int:
         if agent is not None:
-            read(find(agent, config_dir=root.config_dir), root.config_dir, shelf=root.shelf)
+            read(find(agent, config_dir=root.config_dir), root.config_dir, registry=root.registry)
         await serve_acp(root, agent)
         return exit_code_of(root)
 

@@ -18,7 +18,7 @@ from ..actors.io.settings import load_settings
 from ..actors.runs.file_checks import KnownServers
 from ..actors.runs.target import load_agent
 from ..actors.work.tools.permissions import Permissions
-from ..actors.work.tools.registry import ENDINGS, Shelf, ToolOptions, agent_file
+from ..actors.work.tools.registry import ENDINGS, ToolOptions, ToolRegistry, agent_file
 from ..actors.work.tools.tool import Tool
 from ..protocol.errors import InvalidFile, UsageError
 from ..protocol.permissions import Permissions as Rules
@@ -77,7 +77,7 @@ class Toolbox:
     """The tools of a configuration directory.
 
     Args:
-        shelf: where they stand; by default one made from the directory's settings.
+        registry: where they stand; by default one made from the directory's settings.
 
     Attributes:
         mcp_tools: how models see the tools of MCP servers.
@@ -87,18 +87,18 @@ class Toolbox:
     """
 
     def __init__(
-        self, config_dir: str | None, *, shelf: Shelf | None = None, options: ToolOptions | None = None
+        self, config_dir: str | None, *, registry: ToolRegistry | None = None, options: ToolOptions | None = None
     ) -> None:
         self.base, _ = configured(config_dir, os.environ)
         settings, _ = load_settings(self.base)
         self.mcp_tools = settings.mcp_tools
-        self._shelf = shelf or Shelf(self.base, settings, os.environ)
-        self._permissions = Permissions(self._shelf.permissions(settings.permissions))
+        self._registry = registry or ToolRegistry(self.base, settings, os.environ)
+        self._permissions = Permissions(self._registry.permissions(settings.permissions))
         self._options = options or ToolOptions()
 
     def everywhere(self) -> tuple[list[ToolInfo], list[Problem]]:
         """Every global tool, the user's first, and what is wrong with the files of others."""
-        tools, problems = self._named(self._shelf.global_names(), None, {})
+        tools, problems = self._named(self._registry.global_names(), None, {})
         return sorted(tools, key=lambda tool: tool.source == BUILT_IN), problems
 
     def of_agent(
@@ -107,7 +107,7 @@ class Toolbox:
         """What the agent may call: its own tools, then the global ones that it lists; broken files of those."""
         own = self.own(agent, values=values)
         taken = {tool.name for tool in own}
-        listed = [name for name in self._shelf.spelled_out(definition(agent).global_tools) if name not in taken]
+        listed = [name for name in self._registry.spelled_out(definition(agent).global_tools) if name not in taken]
         tools, problems = self._named(listed, agent, values or {})
         return [*own, *tools], problems
 
@@ -116,7 +116,7 @@ class Toolbox:
         if agent.directory is None:
             return []
         path = agent_file(agent.directory)
-        found = self._shelf.of_agent(agent.directory, self._home(agent, values or {}))
+        found = self._registry.of_agent(agent.directory, self._home(agent, values or {}))
         return [self._seen(tool, str(path), agent) for tool in found.tools.values()]
 
     def one(self, name: str, agent: GraphAgent | LoopAgent | None, values: Mapping[str, str] | None = None) -> ToolInfo:
@@ -132,12 +132,12 @@ class Toolbox:
             for seen in own:
                 if seen.name == name:
                     return seen
-        meant = self._shelf.spelled_out([name])
+        meant = self._registry.spelled_out([name])
         if len(meant) != 1:
             raise UsageError(f"'{name}' stands for several tools: {', '.join(meant)}")
-        for unknown, hint in self._shelf.unknown([name]):
+        for unknown, hint in self._registry.unknown([name]):
             near = _hint(unknown, hint, None if agent is None else [seen.name for seen in own])
-            server = KnownServers(self.base, self._shelf.settings).behind(unknown)
+            server = KnownServers(self.base, self._registry.settings).behind(unknown)
             if server is not None:
                 near = f"callboard mcp tools {server} lists those of that MCP server"
             raise UsageError(f"there is no tool '{unknown}'; {near}")
@@ -154,7 +154,7 @@ class Toolbox:
         problems: list[Problem] = []
         for name in names:
             try:
-                tools = self._shelf.named([name], home, self._options)
+                tools = self._registry.named([name], home, self._options)
             except InvalidFile as error:
                 whole = Problem(severity="error", code=error.code, file=name, message=str(error))
                 problems += error.problems or [whole]
@@ -164,10 +164,10 @@ class Toolbox:
 
     def _home(self, agent: GraphAgent | LoopAgent | None, values: Mapping[str, str]) -> Any:
         directory, name = (None, None) if agent is None else (agent.directory, agent.name)
-        return self._shelf.home(directory=directory, agent=name, values=values, options=self._options)
+        return self._registry.home(directory=directory, agent=name, values=values, options=self._options)
 
     def _seen(self, tool: Tool, source: str, agent: GraphAgent | LoopAgent | None) -> ToolInfo:
-        verdict = self._permissions.verdict(tool, {}, self._shelf.permissions(rules_of(agent)))
+        verdict = self._permissions.verdict(tool, {}, self._registry.permissions(rules_of(agent)))
         return ToolInfo(tool=tool, source=source, permission=verdict)
 
     def _source(self, tool: Tool) -> str:

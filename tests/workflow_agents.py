@@ -82,7 +82,7 @@ class Agents:
             environ={**os.environ, **(environ or {})},
             run_agent=children,
             unknown_agent=children.unknown,
-            shelf=root.shelf,
+            registry=root.registry,
             permissions=self.permissions,
             settings=root.settings,
             mcp=lambda: root.mcp,

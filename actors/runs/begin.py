@@ -69,7 +69,7 @@ def begin(request: RunRequest, hooks: Hooks, root: Root) -> Execution:
         UsageError, InvalidFile, Unsupported, ConfigError: it can't be started.
     """
     agent = root.loader.loaded(request, hooks)
-    allow = root.shelf.spelled_out(request.allow)
+    allow = root.registry.spelled_out(request.allow)
     context = _context(request, hooks, root, allow)
     _check_input(request, agent, root)
     prepared = Prepared(agent, request.variables, request.compat, context)
@@ -108,7 +108,7 @@ def new_id() -> str:
 def _context(request: RunRequest, hooks: Hooks, root: Root, allow: Sequence[str]) -> RunContext:
     children = Children(root.config_dir, request.compat, root.loader)
     here = _directory(request.cwd)
-    rules = root.shelf.permissions(root.settings.permissions)
+    rules = root.registry.permissions(root.settings.permissions)
     return RunContext(
         gateway=root.gateway,
         limits=request.limits,
@@ -120,7 +120,7 @@ def _context(request: RunRequest, hooks: Hooks, root: Root, allow: Sequence[str]
         model=request.model or "",
         compat=request.compat,
         streams=root.settings.stream,
-        shelf=root.shelf,
+        registry=root.registry,
         tool_options=ToolOptions(yes=request.yes, roots=_absolute(request.roots), cwd=here),
         permissions=Permissions(rules, allowed=allow, yes=request.yes, here=here),
         functions=hooks.tools,
@@ -181,7 +181,7 @@ def _input(request: RunRequest, root: Root) -> Input:
         UsageError: there is no such knowledge base, or no such file.
     """
     if request.files:
-        from ..work.knowledge.attached import check
+        from ..work.knowledge.attachments import check
 
         check(request.files, root.settings.document_loaders)
     recipes: tuple[Recipe, ...] = ()
@@ -206,7 +206,7 @@ def _problems(agent: Loaded, prepared: Prepared, hooks: Hooks, root: Root, allow
     strange: Sequence[Problem] = ()
     if checked or root.settings.permissions:
         functions = (tool.name for tool in hooks.tools)
-        strange = check_user(checked, (*prepared.tool_names, *functions), root.shelf, root.settings)
+        strange = check_user(checked, (*prepared.tool_names, *functions), root.registry, root.settings)
     of_servers = root.mcp.config.problems_of(prepared.servers) if prepared.servers else ()
     # The environment may name other servers than the file.
     known = {problem.message for problem in agent.problems}

@@ -23,7 +23,7 @@ from ...protocol.settings import Settings
 from ...protocol.tree import Path as Keys
 from ..io.settings import load_settings
 from ..io.stamps import look
-from ..work.tools.registry import Shelf, agent_file, read_tool_file
+from ..work.tools.registry import ToolRegistry, agent_file, read_tool_file
 
 if TYPE_CHECKING:
     from ..work.models.catalog import Task
@@ -92,7 +92,7 @@ class KnownServers:
 def check_listed(
     agent: Agent | Graph,
     own: Sequence[str],
-    shelf: Shelf,
+    registry: ToolRegistry,
     servers: KnownServers | None = None,
     *,
     silent: bool = False,
@@ -102,13 +102,13 @@ def check_listed(
 
     Args:
         own: names of the agent's own tools.
-        shelf: the global ones.
+        registry: the global ones.
         silent: nothing is said of MCP servers that are not configured (see `Compat`).
     """
     problems = []
-    servers = servers or KnownServers(shelf.config_dir, shelf.settings)
+    servers = servers or KnownServers(registry.config_dir, registry.settings)
     for number, listed in enumerate(agent.global_tools):
-        for name, hint in shelf.unknown([listed]):
+        for name, hint in registry.unknown([listed]):
             if name not in own:
                 server = servers.behind(name)
                 if server is not None:
@@ -117,7 +117,7 @@ def check_listed(
                 problems.append(
                     agent.source.problem("warning", "unknown_tool", text, ("global_tools", number), hint=hint)
                 )
-    for name, hint in shelf.strangers(agent.permissions, own):
+    for name, hint in registry.strangers(agent.permissions, own):
         if _has_others_below(agent) and denies(agent.permissions[name]) and not hint.startswith("did you mean"):
             continue  # it may be a tool of theirs
         text = f"`permissions` names '{name}', and there is no such tool"
@@ -157,7 +157,7 @@ def _unknown_servers(agent: Agent | Graph, servers: KnownServers, *, silent: boo
     return problems
 
 
-def check_user(allowed: Iterable[str], own: Sequence[str], shelf: Shelf, settings: Settings) -> list[Problem]:
+def check_user(allowed: Iterable[str], own: Sequence[str], registry: ToolRegistry, settings: Settings) -> list[Problem]:
     """A warning for every tool that the user's own permissions name and that is not there.
 
     The settings may well name tools of other agents' own files, so there only a near miss counts.
@@ -166,10 +166,10 @@ def check_user(allowed: Iterable[str], own: Sequence[str], shelf: Shelf, setting
         allowed: names given with `--allow`.
         own: names of tools that are not global.
     """
-    strange = [("--allow", "command line", name, hint) for name, hint in shelf.strangers(allowed, own)]
+    strange = [("--allow", "command line", name, hint) for name, hint in registry.strangers(allowed, own)]
     strange += [
         ("`permissions`", settings.file, name, hint)
-        for name, hint in shelf.strangers(settings.permissions, own)
+        for name, hint in registry.strangers(settings.permissions, own)
         if hint.startswith("did you mean")
     ]
     return [
@@ -184,13 +184,13 @@ def check_user(allowed: Iterable[str], own: Sequence[str], shelf: Shelf, setting
     ]
 
 
-def shelf_of(base: Path) -> Shelf:
+def registry_of(base: Path) -> ToolRegistry:
     """The global tools of a configuration directory, by its settings, or without any if they can't be read."""
     try:
         settings, _ = load_settings(base)
     except ConfigError:
         settings = Settings()  # the run will say so
-    return Shelf(base, settings, os.environ)
+    return ToolRegistry(base, settings, os.environ)
 
 
 _ELSEWHERE = re.compile(r"[*?\[{:;]")

@@ -23,7 +23,7 @@ from ...protocol.requests import RunRequest
 from ..engine.graph.compat import MODES
 from ..io.stamps import Stamp, recorded, settled, unchanged
 from ..work.agent.todo import TodoList
-from ..work.tools.registry import Shelf
+from ..work.tools.registry import ToolRegistry
 from ..work.tools.tool import Tool
 from .file_checks import check_listed
 from .finding import find
@@ -65,12 +65,12 @@ class Loader:
 
     Args:
         config_dir: where agents have names.
-        shelf: the global tools.
+        registry: the global tools.
     """
 
-    def __init__(self, config_dir: Path, shelf: Shelf) -> None:
+    def __init__(self, config_dir: Path, registry: ToolRegistry) -> None:
         self._config_dir = config_dir
-        self._shelf = shelf
+        self._registry = registry
         self._kept: OrderedDict[Key, tuple[Loaded, dict[Path, Stamp]]] = OrderedDict()
         self._lock = threading.Lock()
         self._one = trio.CapacityLimiter(1)
@@ -96,7 +96,7 @@ class Loader:
         functions = tuple(tool.name for tool in hooks.tools)
         if isinstance(request.target, Agent):
             silent = request.compat in MODES and MODES[request.compat].missing_servers_are_silent
-            return LoopAgent.of(request.target, check_listed(request.target, functions, self._shelf, silent=silent))
+            return LoopAgent.of(request.target, check_listed(request.target, functions, self._registry, silent=silent))
         key = (request.target, _here(), request.strict, request.compat, functions)
         with self._lock:
             kept = self._kept.get(key)
@@ -120,7 +120,7 @@ class Loader:
             strict=request.strict,
             compat=request.compat,
             functions=functions,
-            shelf=self._shelf,
+            registry=self._registry,
             variables=request.variables,
         )
 

@@ -125,8 +125,8 @@ class Prepared:
             servers = wanted_by_nodes(graph, context)
             gone = absent(graph.mcp_servers, context)
             self.absent = _told(agent.file, gone, compat or graph.settings.compat)
-        if context.shelf is not None and graph.permissions:
-            graph = msgspec.structs.replace(graph, permissions=context.shelf.permissions(graph.permissions))
+        if context.registry is not None and graph.permissions:
+            graph = msgspec.structs.replace(graph, permissions=context.registry.permissions(graph.permissions))
         tools = _tools_of_nodes(agent, graph, values, context, servers, gone)
         self.tool_names = {tool.name for found in tools.values() for tool in found}
         if any(isinstance(node, RagNode) for node in graph.nodes.values()):
@@ -375,7 +375,7 @@ def _tools_of_nodes(
             from ..work.mcp.tools.chosen import without_absent
 
             listed = without_absent(listed, graph.mcp_servers, gone, context)
-        names = context.shelf.spelled_out(listed) if context.shelf is not None else listed
+        names = context.registry.spelled_out(listed) if context.registry is not None else listed
         strange = [name for name in names if name not in there]
         if strange:
             raise InvalidFile(

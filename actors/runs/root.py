@@ -31,7 +31,7 @@ from ..io.directories import config_dir as configured
 from ..io.settings import load_settings
 from ..work.models.engines import LocalEngines
 from ..work.models.gateway import Gateway
-from ..work.tools.registry import Shelf
+from ..work.tools.registry import ToolRegistry
 from .loading import Loader
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class Root:
         kernel: the supervision tree.
         settings: what `config.yaml` and the environment say; `problems` what is odd about that.
         gateway: the way to models.
-        shelf: the tools there are.
+        registry: the tools there are.
         loader: loads what is to be run.
 
     Raises:
@@ -138,8 +138,8 @@ class Root:
             on_drain=on_drain,
         )
         self.gateway: Gateway
-        self.shelf = Shelf(self.config_dir, self.settings, os.environ)
-        self.loader = Loader(self.config_dir, self.shelf)
+        self.registry = ToolRegistry(self.config_dir, self.settings, os.environ)
+        self.loader = Loader(self.config_dir, self.registry)
         self._opening = threading.Lock()
         self._serving = serving
         self._mcp: McpServers | None = None

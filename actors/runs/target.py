@@ -20,8 +20,8 @@ from ..engine.graph.compat import MODES
 from ..engine.graph.findings import Surroundings
 from ..engine.graph.validate import check_draft, failure_text
 from ..io.directories import config_dir as configured
-from ..work.tools.registry import Shelf
-from .file_checks import KnownModels, KnownServers, check_documents, check_listed, check_models, own_tools, shelf_of
+from ..work.tools.registry import ToolRegistry
+from .file_checks import KnownModels, KnownServers, check_documents, check_listed, check_models, own_tools, registry_of
 from .finding import Found, agents_near, find, text_of_problems
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ def read(
     strict: bool = False,
     compat: str | None = None,
     functions: Sequence[str] = (),
-    shelf: Shelf | None = None,
+    registry: ToolRegistry | None = None,
     variables: Mapping[str, str] | None = None,
 ) -> Loaded:
     """The agent or workflow in a file that was found.
@@ -186,11 +186,11 @@ def read(
     Args:
         base: the configuration directory.
         functions: names of tools that the caller brings along.
-        shelf: the global tools; None to look for them in `base`.
+        registry: the global tools; None to look for them in `base`.
         variables: see `load`.
     """
     thing, problems = _check(
-        found, base, strict=strict, compat=compat, functions=functions, shelf=shelf, variables=variables
+        found, base, strict=strict, compat=compat, functions=functions, registry=registry, variables=variables
     )
     if thing is None and found.dialect == "graph":
         unchecked, _ = read_graph(found.text, found.file)
@@ -214,7 +214,7 @@ def _check(
     strict: bool,
     compat: str | None,
     functions: Sequence[str] = (),
-    shelf: Shelf | None = None,
+    registry: ToolRegistry | None = None,
     variables: Mapping[str, str] | None = None,
     models: bool = False,
 ) -> tuple[Graph | Agent | Workflow | None, list[Problem]]:
@@ -223,7 +223,7 @@ def _check(
     Args:
         models: whether models are looked for as well. A run does that by itself, once it knows which of them it asks.
     """
-    shelf = shelf or shelf_of(base)
+    registry = registry or registry_of(base)
     if found.dialect == "workflow":
         from .flows import read_flow
 
@@ -232,14 +232,14 @@ def _check(
             found.file,
             found.directory,
             variables=variables or {},
-            settings=shelf.settings,
+            settings=registry.settings,
             strict=strict,
             compat=compat,
         )
     own, of_tools = own_tools(found.directory)
     own = [*own, *functions]
-    servers = KnownServers(base, shelf.settings)
-    known = KnownModels(shelf.settings) if models else None
+    servers = KnownServers(base, registry.settings)
+    known = KnownModels(registry.settings) if models else None
     thing: Agent | Graph | None
     if found.dialect == "agent":
         thing, problems = draft_agent(found.text, found.file, strict=strict)
@@ -250,14 +250,14 @@ def _check(
             agents=near,
             models=None if known is None else known.why_not,
             own_tools=own,
-            spelled_out=shelf.spelled_out,
+            spelled_out=registry.spelled_out,
             servers=servers,
         )
         rules = None if compat is None else MODES.get(compat)
         thing, problems = check_draft(found.text, found.file, around, compat=rules, strict=strict)
     if thing is not None:  # also of what has errors, so that they don't hide these
         silent = compat in MODES and MODES[compat].missing_servers_are_silent
-        listed = check_listed(thing, own, shelf, servers, silent=silent)
+        listed = check_listed(thing, own, registry, servers, silent=silent)
         of_tools = [*of_tools, *listed, *check_documents(thing, found.directory)]
         if known is not None:
             of_tools += check_models(thing, known)

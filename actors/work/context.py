@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from .letters import Seat
     from .mcp.pool.servers import McpServers
     from .models.gateway import Gateway
-    from .tools.registry import Shelf, ToolOptions
+    from .tools.registry import ToolOptions, ToolRegistry
 
 MAX_DEPTH = 3
 """How deep agents may call agents, by default (Loki's `max_agent_depth`)."""
@@ -91,7 +91,7 @@ class RunContext:
         run_agent: runs a child agent.
         agents_near: the agents that the one in a directory can call, by name, with their descriptions. Reads files.
         unknown_agent: what is wrong with an agent's name, seen from the directory of who calls; None if nothing.
-        shelf: the tools there are; None in a run that has none.
+        registry: the tools there are; None in a run that has none.
         tool_options: what the user of the run says about tools.
         permissions: which calls may go ahead.
         functions: Python functions that the caller gave to the run as tools.
@@ -112,7 +112,7 @@ class RunContext:
     compat: str | None = None
     streams: bool = True
     max_depth: int | None = None
-    shelf: Shelf | None = None
+    registry: ToolRegistry | None = None
     tool_options: ToolOptions | None = None
     permissions: Permissions = field(default_factory=Permissions)
     functions: tuple[Tool, ...] = ()

@@ -180,8 +180,8 @@ async def _helped(text: str, home: Path) -> Seen:
     )
     async with callboard.Root(config_dir=home) as root:
         options = ToolOptions()
-        own = root.shelf.home(directory=None, agent=None, values={}, options=options)
-        (tool,) = root.shelf.named(["example"], own, options)
+        own = root.registry.home(directory=None, agent=None, values={}, options=options)
+        (tool,) = root.registry.named(["example"], own, options)
 
         async def play(me: Actor) -> Any:
             return await tool.run(me, {})

@@ -152,7 +152,7 @@ class _Agent:
         self._unlisted: Mapping[str, Tool] = {}
         self._said_about: list[str] = []
         own = self._agent.permissions
-        self.permissions = own if self.context.shelf is None else self.context.shelf.permissions(own)
+        self.permissions = own if self.context.registry is None else self.context.registry.permissions(own)
         self._add_families(None if self.depth == 0 else waits)
         self._add_synonyms()
 

@@ -64,7 +64,7 @@ def read_agents(root: Root, names: Sequence[str | os.PathLike[str]] = ()) -> tup
     problems: list[str] = []
     for target in found:
         try:
-            offer = _offer(read(find(target, config_dir=root.config_dir), root.config_dir, shelf=root.shelf))
+            offer = _offer(read(find(target, config_dir=root.config_dir), root.config_dir, registry=root.registry))
         except CallboardError as error:
             if names:
                 raise

@@ -13,7 +13,7 @@ from ....protocol.events import Warned
 from ....protocol.knowledge import Retrieved
 from ....protocol.questions import Question
 from ..models import weights
-from .attached import attached
+from .attachments import attached
 from .base.model import Progress
 from .base.passages import together, with_knowledge
 from .embed import local

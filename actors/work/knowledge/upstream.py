@@ -30,7 +30,7 @@ from .loki_file import Text, Whole, read_whole
 from .reading import kinds
 from .recipe import Recipe, encoded
 from .sources.found import Held
-from .split.cutter import Lines
+from .split.cutter import LineIndex
 from .split.split import Ids
 
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ def _sources(whole: Whole, recipe: Recipe, file: Path) -> list[_Text]:
 
 
 def _chunks(name: str, text: Text, whole: str) -> list[Chunk]:
-    lines, ids, after = Lines(whole), Ids(), 0
+    lines, ids, after = LineIndex(whole), Ids(), 0
     chunks = []
     for piece in text.pieces:
         if not piece.strip():

@@ -72,7 +72,7 @@ class AgentTools(msgspec.Struct, frozen=True, kw_only=True):
     problems: tuple[Problem, ...] = ()
 
 
-class Shelf:
+class ToolRegistry:
     """The tools that are there for the agents of a configuration directory.
 
     Args:
@@ -304,7 +304,7 @@ class ToolSources(Protocol):
     """Where the tools of a run come from; see `RunContext`."""
 
     @property
-    def shelf(self) -> Shelf | None:
+    def registry(self) -> ToolRegistry | None:
         """The tools there are; None in a run that has none."""
 
     @property
@@ -338,13 +338,13 @@ def tools_of_agent(
         ConfigError: a `.env` file has errors.
     """
     functions = {tool.name: judged_as_ours(tool) for tool in run.functions}
-    shelf = run.shelf
+    registry = run.registry
     listed = list(listed)
-    if shelf is None or not (listed or (directory is not None and agent_file(directory))):
+    if registry is None or not (listed or (directory is not None and agent_file(directory))):
         return AgentTools(tools=functions)
     options = run.tool_options or ToolOptions()
-    home = shelf.home(directory=directory, agent=name, values=values, options=options)
-    own = AgentTools() if directory is None else shelf.of_agent(directory, home, timeout or TIMEOUT)
-    named = {tool.name: tool for tool in shelf.named(listed, home, options, timeout or TIMEOUT)}
+    home = registry.home(directory=directory, agent=name, values=values, options=options)
+    own = AgentTools() if directory is None else registry.of_agent(directory, home, timeout or TIMEOUT)
+    named = {tool.name: tool for tool in registry.named(listed, home, options, timeout or TIMEOUT)}
     in_order = {**own.tools, **functions, **named}
     return AgentTools(tools={**in_order, **functions, **own.tools}, instructions=own.instructions)

@@ -29,7 +29,7 @@ from ...render.text import with_node
 from ..client import Client, Interrupted, find_run, tell, with_client
 from ..servers import Where
 from ..subscriptions import QuestionWatch, RunEvents
-from .relay import AtTheEnd, Lines, Relay, outcome_of
+from .relay import AtTheEnd, LineRelay, Relay, outcome_of
 
 if TYPE_CHECKING:
     from ...render.prompt import TerminalPrompts
@@ -46,7 +46,7 @@ def attach(
         BrokenPipeError: the reader of stdout has gone.
     """
     person = person_at_terminal(no_input=no_input)
-    relay: Relay = Lines(sys.stdout) if output == "stream-json" else AtTheEnd(output, sys.stdout)
+    relay: Relay = LineRelay(sys.stdout) if output == "stream-json" else AtTheEnd(output, sys.stdout)
     shared = output == "stream-json" and sys.stdout.isatty()
     progress = choose(sys.stderr, quiet=quiet, verbose=verbose, prompting=person, shared=shared)
     attached = _Attached(run, relay, progress, person, quiet)

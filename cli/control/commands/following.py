@@ -13,7 +13,7 @@ from ..client import Client, find_run, tell, with_client
 from ..servers import Where, find_server
 from ..subscriptions import RunEvents
 from . import kept
-from .relay import Lines, Relay, Story
+from .relay import LineRelay, Relay, Story
 
 
 def show_log(
@@ -25,7 +25,7 @@ def show_log(
         CallboardError: there is no such run.
         BrokenPipeError: the reader of stdout has gone.
     """
-    relay = Lines(sys.stdout) if output == "stream-json" else Story(sys.stdout, verbose=verbose)
+    relay = LineRelay(sys.stdout) if output == "stream-json" else Story(sys.stdout, verbose=verbose)
     where = Where(url=url, token=token)
     if url is not None or (follow and _is_under_way(run)):
         return _from_server(run, relay, where, after=after, follow=follow)

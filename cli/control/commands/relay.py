@@ -62,7 +62,7 @@ class AtTheEnd(Relay):
             self._result.finish(outcome)
 
 
-class Lines(Relay):
+class LineRelay(Relay):
     """`-o stream-json`: every event as it came, kinds included that only the server knows."""
 
     def __init__(self, stream: TextIO) -> None:

@@ -23,8 +23,8 @@ from .....protocol.errors import GraphMistake, ToolFailed
 from .....protocol.problems import did_you_mean, errors_in
 from .....protocol.workflow.agents import FunctionTools, ToolEntry
 from ....work.models.codec import file_as_text
-from ....work.tools.files.handing import Host
-from ....work.tools.registry import Shelf, ToolOptions, read_tool_file
+from ....work.tools.files.call_file import Host
+from ....work.tools.registry import ToolOptions, ToolRegistry, read_tool_file
 from ....work.tools.tool import TIMEOUT, Arguments, Json, Shown, Tool, ToolSpec
 from ..places import HOST, function_files, functions_directory, module_name, roots_of
 
@@ -59,9 +59,9 @@ def function_tools(run: WorkflowRun, node: str, listed: FunctionTools) -> Iterat
     context, beside = run.context, run.plan.file.parent
     directory = functions_directory(beside, "function_calling", context.environ)
     files = function_files(directory)
-    shelf = context.shelf or Shelf(context.config_dir, context.settings, context.environ)
+    registry = context.registry or ToolRegistry(context.config_dir, context.settings, context.environ)
     options = context.tool_options or ToolOptions()
-    home = shelf.home(directory=beside, agent=None, values={}, options=options)
+    home = registry.home(directory=beside, agent=None, values={}, options=options)
     for entry in listed.tools:
         for declaration in _declared(entry, files, directory):
             call = partial(_call, run, node, declaration, home, listed.timeout or TIMEOUT)

@@ -24,10 +24,10 @@ import msgspec
 import trio
 
 from .....protocol.errors import ToolFailed
-from ....work.tools.files.asking import Clock, NotUnderstood, answer_to
 from ....work.tools.files.environment import inherited
 from ....work.tools.files.limits import USUAL, impose
 from ....work.tools.files.output import Printed
+from ....work.tools.files.questions import Clock, NotUnderstood, answer_to
 from ..places import HOST, function_files, roots_of
 from .conditions import Change, Functions
 

@@ -94,20 +94,20 @@ async def build(
     limiter = trio.CapacityLimiter(1)
     began = trio.current_time()
     async with _lock(layout, limiter, wait):
-        start = partial(Ground, layout, embedder.model, embedder.dimension, settings, rebuild=rebuild)
-        ground = await trio.to_thread.run_sync(start, limiter=limiter)
-        job = _Build(me, layout, limiter, ground, on_progress or (lambda _: None))
+        begin = partial(BuildStart, layout, embedder.model, embedder.dimension, settings, rebuild=rebuild)
+        start = await trio.to_thread.run_sync(begin, limiter=limiter)
+        job = _Build(me, layout, limiter, start, on_progress or (lambda _: None))
         try:
             if recipe is not None:
                 await job.keep(recipe)
             await job.read(sources, splitter)
-            if ground.work is not None:
-                dimension = await job.embed(ground.work, embedder)
-                await job.finish(ground.work, dimension)
+            if start.work is not None:
+                dimension = await job.embed(start.work, embedder)
+                await job.finish(start.work, dimension)
         finally:
-            if ground.work is not None:
+            if start.work is not None:
                 with me.root.shield(CLOSE_WITHIN):
-                    await trio.to_thread.run_sync(ground.work.close, limiter=limiter)
+                    await trio.to_thread.run_sync(start.work.close, limiter=limiter)
     return BuildReport(
         added=job.added,
         changed=job.changed,
@@ -141,19 +141,19 @@ class _Build:
         me: Actor,
         layout: Layout,
         limiter: trio.CapacityLimiter,
-        ground: Ground,
+        start: BuildStart,
         tell: Callable[[Progress], None],
     ) -> None:
         self._me = me
         self._layout = layout
         self._limiter = limiter
-        self._ground = ground
+        self._start = start
         self._tell = tell
         self.added = self.changed = self.removed = self.unchanged = self.embedded = 0
         self.unreadable: list[Unreadable] = []
         self._lost: list[Known] = []
-        self.generation = ground.number
-        self.chunks = ground.meta.chunks if ground.meta else 0
+        self.generation = start.number
+        self.chunks = start.meta.chunks if start.meta else 0
 
     async def _do(self, work: Callable[[], T]) -> T:
         return await _in_thread(self._layout, self._limiter, work)
@@ -172,12 +172,12 @@ class _Build:
                 await self._look_at(source, splitter)
                 self._tell(Progress(phase="read", done=len(seen), source=source.source))
         kept = Kept(self.unreadable)
-        for name in self._ground.known:
+        for name in self._start.known:
             if name not in seen and not kept.has(name):
                 await self._do(partial(self._remove, name))
-                self.removed += name in self._ground.before
-        if self._ground.work is not None:
-            await self._do(self._ground.work.commit)
+                self.removed += name in self._start.before
+        if self._start.work is not None:
+            await self._do(self._start.work.commit)
         if await self._do(self._would_empty_it):
             first = self.unreadable[0]
             raise KnowledgeError(
@@ -189,7 +189,7 @@ class _Build:
 
     def _would_empty_it(self) -> bool:
         """Whether a rebuild has found nothing that could be read; it is given up then."""
-        work, replaces = self._ground.work, self._ground.number and not self._ground.meta
+        work, replaces = self._start.work, self._start.number and not self._start.meta
         if work is None or not replaces or not self.unreadable or work.counts()[1]:
             return False
         work.close()
@@ -200,7 +200,7 @@ class _Build:
         if not is_unicode(source.source):
             self.unreadable.append(no_unicode(source.source))
             return
-        known = self._ground.known.get(source.source)
+        known = self._start.known.get(source.source)
         if known is not None and known.digest and same_stamp(known, source):
             self._count(known)
             return
@@ -221,14 +221,14 @@ class _Build:
         if unreadable and not pieces:
             self._lost.append(entry)
             return
-        await self._do(lambda: self._ground.begin().record(entry, pieces))
+        await self._do(lambda: self._start.begin().record(entry, pieces))
         self._count(entry)
 
     def _remove(self, name: str) -> None:
-        self._ground.begin().remove(name)
+        self._start.begin().remove(name)
 
     def _count(self, entry: Known) -> None:
-        before = self._ground.before.get(entry.source)
+        before = self._start.before.get(entry.source)
         if before is None:
             self.added += 1
         elif before.digest != entry.digest:
@@ -238,11 +238,11 @@ class _Build:
 
     async def embed(self, work: Work, embedder: Embedder) -> int:
         """Give every new chunk a vector; how many numbers these have."""
-        meta = self._ground.meta
+        meta = self._start.meta
         dimension = (meta.dimension if meta else 0) or await self._do(work.dimension)
         total = await self._do(work.pending_count)
         began, last = trio.current_time(), 0
-        while rows := await self._do(partial(work.pending, last, self._ground.settings.block)):
+        while rows := await self._do(partial(work.pending, last, self._start.settings.block)):
             pace = (trio.current_time() - began) / self.embedded if self.embedded else None
             left = None if pace is None else pace * (total - self.embedded)
             self._tell(Progress(phase="embed", done=self.embedded, total=total, seconds_left=left))
@@ -257,7 +257,7 @@ class _Build:
         return dimension
 
     async def finish(self, work: Work, dimension: int) -> None:
-        number = self._ground.number + 1
+        number = self._start.number + 1
         _, self.chunks = await self._do(work.counts)
         steps = finish(work, number, dimension)
         while (step := await self._do(partial(next, steps, None))) is not None:
@@ -293,7 +293,7 @@ async def _lock(layout: Layout, limiter: trio.CapacityLimiter, wait: float) -> A
 
 
 @final
-class Ground:
+class BuildStart:
     """The start of a build: the generation before, and the rest of an interrupted build. All of it blocks.
 
     Attributes:

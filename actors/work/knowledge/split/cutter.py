@@ -131,7 +131,7 @@ class Cutter:
         return position if by_lines else start
 
 
-class Lines:
+class LineIndex:
     """Numbers of lines by positions in a text."""
 
     def __init__(self, text: str) -> None:

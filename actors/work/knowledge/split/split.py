@@ -18,7 +18,7 @@ from typing import final
 from .....protocol.errors import ConfigError
 from .....protocol.knowledge import Chunk, Document
 from . import items, markdown
-from .cutter import LEVELS, LINES, PARAGRAPHS, WORDS, Cutter, Level, Lines, Piece
+from .cutter import LEVELS, LINES, PARAGRAPHS, WORDS, Cutter, Level, LineIndex, Piece
 
 SIZE = 1000
 """Characters of a chunk by default."""
@@ -64,7 +64,7 @@ def _pieces(kind: str, cutter: Cutter) -> Iterator[Piece]:
 
 
 def _chunks(document: Document, pieces: Iterator[Piece]) -> Iterator[Chunk]:
-    lines = Lines(document.text)
+    lines = LineIndex(document.text)
     ids = Ids()
     for piece in pieces:
         start, end = _trimmed(document.text, piece.start, piece.end)

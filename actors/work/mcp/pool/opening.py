@@ -1,6 +1,6 @@
 """The life of one server, in the task of the actor that owns it: connect, learn, serve, end; and its record.
 
-Each step goes to the events of the server's actor and of the run that wanted it, to its `Record`, and to the
+Each step goes to the events of the server's actor and of the run that wanted it, to its `ServerRecord`, and to the
 `Catalogs`.
 """
 
@@ -42,7 +42,7 @@ REFRESH_EVERY = 1.0
 
 
 @final
-class Record:
+class ServerRecord:
     """What is known of a server by its digest, however often it was started.
 
     Attributes:
@@ -75,7 +75,7 @@ class Live:
     client: McpClient
     catalog: Catalog
 
-    def __init__(self, me: Actor, key: Key, record: Record) -> None:
+    def __init__(self, me: Actor, key: Key, record: ServerRecord) -> None:
         self.me = me
         self.key = key
         self.record = record
@@ -129,7 +129,7 @@ class Opening:
     rand: random.Random
     on_lost: Callable[[Server], None]
     live: dict[Key, Live] = field(default_factory=dict, init=False)
-    records: dict[str, Record] = field(default_factory=dict, init=False)
+    records: dict[str, ServerRecord] = field(default_factory=dict, init=False)
     causes: dict[Key, Actor] = field(default_factory=dict, init=False)
     operations: dict[str, Tally] = field(default_factory=dict, init=False)
     tolerated: int = field(default=0, init=False)
@@ -144,11 +144,11 @@ class Opening:
             roots=can.roots if server.roots is None else tuple(map(_uri, server.roots)),
         )
 
-    def record(self, digest: str) -> Record:
+    def record(self, digest: str) -> ServerRecord:
         """What became of the server so far."""
         record = self.records.get(digest)
         if record is None:
-            record = self.records[digest] = Record(self.settings, self.rand)
+            record = self.records[digest] = ServerRecord(self.settings, self.rand)
         return record
 
     @asynccontextmanager

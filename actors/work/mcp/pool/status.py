@@ -31,7 +31,7 @@ from ....io.whole_file import replacing
 
 if TYPE_CHECKING:
     from .catalog import Catalog
-    from .opening import Live, Record
+    from .opening import Live, ServerRecord
 
 Json: TypeAlias = Any
 
@@ -83,7 +83,7 @@ class Counters(msgspec.Struct, kw_only=True):
 def status_of(
     server: Server,
     digest: str = "",
-    record: Record | None = None,
+    record: ServerRecord | None = None,
     catalog: Catalog | None = None,
     live: Live | None = None,
     leases: int = 0,

@@ -24,7 +24,7 @@ from .....protocol.permissions import Permissions as Rules
 from .....protocol.problems import did_you_mean
 from .....protocol.settings import Settings
 from .....supervisors import Actor
-from ...tools.files.asking import Clock
+from ...tools.files.questions import Clock
 from ...tools.tool import Arguments, Json, shortened
 from ..links.link import Caller
 from ..throttle import Throttle

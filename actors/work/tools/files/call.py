@@ -25,12 +25,12 @@ from .....protocol.errors import ProcessError, ToolFailed
 from .....supervisors.child import ProcessStop
 from .....supervisors.spawn import WHY
 from ..tool import TIMEOUT, Arguments, Json, Tool, ToolSpec
-from .asking import AskSocket, Clock
+from .call_file import Host, handed_over, memory_file, raw_json
 from .environment import Home, caches, environment, raw_names
-from .handing import Host, handed_over, memory_file, raw_json
 from .interpreters import command, command_by_npx
 from .limits import MIB, USUAL, Limits, ended, impose, kill, watch
 from .output import Printed, Terminal, Written, read_output, result, wants_one
+from .questions import AskSocket, Clock
 
 if TYPE_CHECKING:
     from .....supervisors import Actor

@@ -228,7 +228,7 @@ class Unanswered(EOFError):
 
 
 def ask(**fields: str) -> str:
-    """Ask a person; the answer. See `asking` for the fields."""
+    """Ask a person; the answer. See `questions` for the fields."""
     words = [f"{name}={value}".replace("\0", "") for name, value in fields.items()]
     data = "".join(word + "\0" for word in [str(len(words)), *words]).encode("utf-8", "replace")
     try:

@@ -26,7 +26,7 @@ from callboard.actors.work.mcp.tools.meta import meta_tools, search
 from callboard.actors.work.mcp.tools.view import CallHost, View
 from callboard.actors.work.mcp.tools.view import Talk as Conversation
 from callboard.actors.work.tools.checking import Checks
-from callboard.actors.work.tools.files.asking import Clock
+from callboard.actors.work.tools.files.questions import Clock
 from callboard.actors.work.tools.permissions import Permissions
 from callboard.protocol.errors import McpError, McpLost
 from callboard.protocol.mcp.config import PoolSettings, Server

@@ -18,7 +18,7 @@ from callboard.actors.work.tools.files.environment import (
     read_dotenv,
     tool_environ,
 )
-from callboard.actors.work.tools.registry import Shelf, ToolOptions
+from callboard.actors.work.tools.registry import ToolOptions, ToolRegistry
 from callboard.protocol.errors import ConfigError
 from callboard.protocol.settings import Settings
 
@@ -94,11 +94,11 @@ async def test_an_agents_tool_reads_what_agents_share_in_the_configuration_direc
     for base in ("config", "checkout"):
         bench.write(f"{base}/agents/a/tools.sh", tools)
         bench.write(f"{base}/agents/.shared/utils.sh", f"shared() {{ echo {base}; }}\n")
-    shelf = Shelf(bench.home.config_dir, Settings(), bench.home.environ)
+    registry = ToolRegistry(bench.home.config_dir, Settings(), bench.home.environ)
     for base in ("config", "checkout"):
         agent = bench.directory / base / "agents" / "a"
-        home = shelf.home(directory=agent, agent="a", values={}, options=ToolOptions())
-        (tool,) = shelf.of_agent(agent, home).tools.values()
+        home = registry.home(directory=agent, agent="a", values={}, options=ToolOptions())
+        (tool,) = registry.of_agent(agent, home).tools.values()
         assert await bench.play(tool) == {"output": f"{base}\n"}
 
 
@@ -221,11 +221,11 @@ def test_an_agents_env_file_makes_no_program_run_anything_and_says_yes_to_nothin
 
 
 async def test_the_successors_name_of_a_search_is_ours_unless_the_user_has_a_file_of_that_name(bench: Bench) -> None:
-    shelf = Shelf(bench.home.config_dir, Settings(), bench.home.environ)
-    assert shelf.spelled_out(["web_search_coyote.sh"]) == ["web_search_loki"]
-    assert shelf.unknown(["web_search_coyote"]) == []
+    registry = ToolRegistry(bench.home.config_dir, Settings(), bench.home.environ)
+    assert registry.spelled_out(["web_search_coyote.sh"]) == ["web_search_loki"]
+    assert registry.unknown(["web_search_coyote"]) == []
     bench.write("config/functions/tools/web_search_coyote.sh", "# @describe Searches.\nmain() { :; }\n")
-    assert shelf.spelled_out(["web_search_coyote.sh"]) == ["web_search_coyote"]
+    assert registry.spelled_out(["web_search_coyote.sh"]) == ["web_search_coyote"]
 
 
 async def test_a_global_tool_does_not_see_the_env_file_of_the_agent_that_calls_it(bench: Bench) -> None:
@@ -235,9 +235,9 @@ async def test_a_global_tool_does_not_see_the_env_file_of_the_agent_that_calls_i
     bench.write("agent/tools.sh", f"# @cmd Peeks too.\nown() {{ {look}; }}\n")
     bench.write("config/.env", "OF_USER=user\n")
     bench.write("agent/.env", "OF_AGENT=agent\n")
-    shelf = Shelf(config, Settings(), bench.home.environ)
-    home = shelf.home(directory=agent, agent="a", values={}, options=ToolOptions())
-    tools = [*shelf.named(["peek"], home, ToolOptions()), *shelf.of_agent(agent, home).tools.values()]
+    registry = ToolRegistry(config, Settings(), bench.home.environ)
+    home = registry.home(directory=agent, agent="a", values={}, options=ToolOptions())
+    tools = [*registry.named(["peek"], home, ToolOptions()), *registry.of_agent(agent, home).tools.values()]
     assert [await bench.play(tool) for tool in tools] == [{"output": "a  user\n"}, {"output": "a agent user\n"}]
 
 

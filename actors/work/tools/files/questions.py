@@ -29,7 +29,7 @@ import trio
 from .....protocol.errors import NobodyToAsk, Saturated, ShuttingDown
 from .....protocol.questions import Question, QuestionKind, yes_or_no
 from .....supervisors.escalation import QuestionTimeout
-from .handing import out_of_the_way
+from .call_file import out_of_the_way
 
 if TYPE_CHECKING:
     from .....supervisors import Actor

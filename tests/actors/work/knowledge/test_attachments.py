@@ -13,7 +13,7 @@ from small_library import Hashing
 
 from callboard.actors.io.last_reply import keep_reply
 from callboard.actors.work.knowledge import attached as room
-from callboard.actors.work.knowledge.attached import attached, check
+from callboard.actors.work.knowledge.attachments import attached, check
 from callboard.actors.work.knowledge.embed.embedder import Embedder
 from callboard.actors.work.knowledge.sources.found import SourceContext, SourceSettings
 from callboard.protocol.errors import ActorFailed, ConfigError, UsageError

@@ -10,7 +10,7 @@ import trio
 import trio.testing
 from tool_bench import Bench, option
 
-from callboard.actors.work.tools.files.asking import AskSocket, Clock
+from callboard.actors.work.tools.files.questions import AskSocket, Clock
 from callboard.protocol.errors import ToolFailed
 from callboard.protocol.questions import Question
 from callboard.supervisors import Actor, Root
