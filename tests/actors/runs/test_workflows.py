@@ -11,7 +11,7 @@ import trio
 from stage import Stage
 
 import callboard
-from callboard.actors.runs import attachments
+from callboard.actors.runs import files
 from callboard.protocol.errors import InvalidFile, UsageError
 
 GREETING = """
@@ -166,7 +166,7 @@ async def test_an_attachment_that_cant_be_read_or_grows_fails_the_run_and_says_w
         "usage",
         "/proc/self/mem can't be attached: Input/output error",
     )
-    monkeypatch.setattr(attachments, "LARGEST", 3)
+    monkeypatch.setattr(files, "LARGEST", 3)
     outcome = await stage.run("task", file, attach=["/proc/self/status"])  # which says that it is empty
     assert outcome.error is not None
     assert "/proc/self/status is larger than" in outcome.error.message

@@ -12,7 +12,7 @@ import trio
 from small_library import Hashing
 
 from callboard.actors.io.last_reply import keep_reply
-from callboard.actors.work.knowledge import attached as room
+from callboard.actors.work.knowledge import attachments as room
 from callboard.actors.work.knowledge.attachments import attached, check
 from callboard.actors.work.knowledge.embed.embedder import Embedder
 from callboard.actors.work.knowledge.sources.found import SourceContext, SourceSettings

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -168,7 +169,7 @@ async def desk(tmp_path: Path, fake_model: FakeModels) -> AsyncIterator[Desk]:
     fake_model.answer_with(embeds)
     async with Root() as root:
         desk = Desk(root, agent, fake_model, {"XDG_CACHE_HOME": str(tmp_path)})
-        async with desk.embedders:
+        async with aclosing(desk.embedders):
             yield desk
 
 
