@@ -137,7 +137,6 @@ def show_agent(target: str, config_dir: str | None) -> Shown:
 
 
 def _listed(directory: Path, origin: Literal["yours", "built in"], config_dir: str | None) -> dict[str, Any]:
-    """One agent, as JSON shows it."""
     kind: Kind = "graph" if (directory / "graph.yaml").is_file() else "agent"
     file = directory / ("graph.yaml" if kind == "graph" else "config.yaml")
     description, model, error = "", None, None

@@ -74,7 +74,6 @@ def _command(arguments: Sequence[str]) -> str:
 
 
 def _show_usage(error: click.ClickException) -> None:
-    """As click shows it, with our name in place of its `Error`."""
     shown = io.StringIO()
     error.show(shown)
     sys.stderr.write(
@@ -113,7 +112,6 @@ def _print_json(command: str, code: str, message: str, node: str | None, exit_co
 
 
 def _failed_run(code: str, message: str, node: str | None, exit_code: int, *, as_event: bool) -> str:
-    """A run that never started, in the shape of one that did."""
     from ..protocol.events import to_wire
     from ..protocol.outcome import ErrorReport, Outcome
     from .render.result import terminal_event

@@ -106,7 +106,6 @@ def _errors(servers: list[ServerStatus]) -> list[str]:
 
 
 def _sum(count: Counters) -> str:
-    """What the pool did; of what did not happen nothing is said."""
     waited = f"waited for {counted(count.acquire_miss, 'time')}, {count.acquire_seconds:.1f}s in all"
     shared = counted(count.acquire_active_hit, "time")
     told = {

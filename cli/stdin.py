@@ -74,7 +74,6 @@ def _interruptible() -> Iterator[None]:
 
 
 def _kind(fd: int) -> str:
-    """What is to be read to its end, in a word; empty for what holds no text unless `-` says so."""
     try:
         mode = os.fstat(fd).st_mode
     except OSError:  # closed

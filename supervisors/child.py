@@ -230,7 +230,6 @@ class Child:
         return await self._leftovers(seize=True)
 
     async def _leftovers(self, *, seize: bool = False) -> list[Seen]:
-        """Who of it outlived its leader."""
         left = self.living(await self._processes.census(self.token.encode() if seize else None))
         self._swept.update(seen.pid for seen in left if seen.pid != self.pid)
         return left

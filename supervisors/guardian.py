@@ -221,7 +221,6 @@ class Census:
 
 
 def _pids() -> dict[int, int]:
-    """All pids, with the inodes of their directories."""
     with os.scandir("/proc") as entries:
         return {int(entry.name): entry.inode() for entry in entries if entry.name.isdigit()}
 

@@ -117,7 +117,6 @@ class GuardianLink:
         raise ProcessError(f"the guardian process could not be started within {START_WITHIN:g} s")
 
     async def _start(self) -> None:
-        """Start one and tell it all leaders."""
         if self._process is not None:
             await self._bury(self._process)
         now = trio.current_time()

@@ -387,7 +387,6 @@ class Pool(Generic[K, R]):
             self._dismiss(holder)
 
     def _dismiss(self, holder: Holder[K, R]) -> None:
-        """Have it close now."""
         self._free(holder)
         if holder.settled.is_set():
             holder.actor.request_stop()
@@ -410,7 +409,6 @@ class Pool(Generic[K, R]):
         holder.lost.set()
 
     def _gone(self, holder: Holder[K, R], end: End) -> None:
-        """The holder has ended, however."""
         holder.error = end.error or holder.error
         holder.charge()
         if not holder.settled.is_set() and end.error is not None:

@@ -351,7 +351,6 @@ async def _keep(me: Actor) -> None:
 
 
 def _only(error: BaseException) -> BaseException:
-    """The one error in a group of one, else the group."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error

@@ -217,7 +217,6 @@ class Supervisor:
         return self._me
 
     async def _next(self, me: Actor) -> Any:
-        """The next signal, or None when a restart is due."""
         if not self._due:
             return await me.receive()
         with trio.move_on_at(min(self._due)[0]):
@@ -307,7 +306,6 @@ class Supervisor:
                     return  # it crashed before it was ready: that comes by mail, and is charged like any crash
 
     async def _start(self, child: _Child) -> Ref:
-        """Start a child for the first time, again, or anew."""
         me, spec = self._me, child.spec
         assert me is not None
         child.held = child.unwanted = False

@@ -45,13 +45,11 @@ async def over_pipes(me: Actor, source: int, sink: int) -> AsyncIterator[tuple[A
 
 
 async def _write(_: Actor, outbox: Outbox, scope: trio.CancelScope) -> None:
-    """Body of the writer; `scope` is cancelled when the client reads no more."""
     await outbox.write()
     scope.cancel()
 
 
 async def _messages(stream: trio.abc.ReceiveStream, outbox: Outbox) -> AsyncIterator[bytes]:
-    """Each line that says something, the next one when the client has caught up."""
     try:
         async for line in lines(stream):
             if line is None:

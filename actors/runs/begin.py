@@ -200,7 +200,6 @@ def _input(request: RunRequest, root: Root) -> Input:
 
 
 def _problems(agent: Loaded, prepared: Prepared, hooks: Hooks, root: Root, allow: Sequence[str]) -> tuple[Problem, ...]:
-    """What is odd about settings, servers, files and permissions; the run starts all the same."""
     # The tools of a workflow are known when it runs, so none of them can be missed now.
     checked = () if isinstance(agent, WorkflowAgent) else allow
     strange: Sequence[Problem] = ()

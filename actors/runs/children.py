@@ -87,7 +87,6 @@ class Children:
         return [(name, _description(home)) for name, home in sorted(homes.items()) if home != near]
 
     def _prepared(self, call: AgentCall) -> Prepared:
-        """The agent, ready to be played; reads files."""
         key = (call.name, call.near)
         agent = self._read.get(key)
         if agent is None:

@@ -184,7 +184,6 @@ def _not_found(name: str, base: Path) -> str:
 
 
 def _no_such_file(path: Path, name: str) -> str:
-    """For what can only be a path: that it is not there, and what is there instead."""
     if path.exists():
         return f"'{name}' is neither a file nor a directory"
     there = path.parent

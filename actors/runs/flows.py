@@ -117,5 +117,4 @@ def _loader(directory: Path, root: str) -> Load:
 
 
 def _shown(found: Path, directory: Path, root: str) -> str:
-    """How problems call a file; the workflow itself as the user has typed it."""
     return root if found == directory / Path(root).name else str(found)

@@ -295,7 +295,6 @@ def search_bases(
 
 
 def _built(target: str, config_dir: str | None) -> list[Recipe]:
-    """The recipes that are meant, if all of them are built."""
     found = recipes(target, config_dir)
     for recipe in found:
         seen = base_info(recipe)

@@ -174,7 +174,6 @@ def play(body: Callable[[], Awaitable[T]]) -> T:
 
 
 async def _play(body: Callable[[], Awaitable[T]]) -> list[T] | Exception | signal.Signals:
-    """A list of what it returned; why it failed; the signal that ended it."""
     came: list[signal.Signals] = []
     end: list[T] = []
     # Who started us with a signal ignored (nohup, a script's background) wants us not to hear it.
@@ -242,7 +241,6 @@ async def find_run(client: Client, word: str) -> RunInfo:
 
 
 def _unknown(word: str, known: Iterable[RunInfo]) -> str:
-    """Who has given the name of what runs wants to know the ids."""
     named = [info.run for info in known if word in (info.target, info.name, info.title)]
     hint = f"runs of that name: {', '.join(named[:5])}" if named else "callboard ps -a lists those there are"
     return f"there is no run '{word[:60]}' ({hint})"

@@ -309,7 +309,6 @@ async def _hold(server: Server, task_status: trio.TaskStatus[Connection]) -> Non
 
 
 def _reason(error: BaseException) -> str:
-    """What the system says; trio only says that it has tried all addresses."""
     if isinstance(error, BaseExceptionGroup):
         return _reason(error.exceptions[0])
     if isinstance(error, OSError) and error.errno:

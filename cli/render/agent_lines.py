@@ -54,7 +54,6 @@ class AgentTeller(Teller):
         return item is None and not is_nested(self._change.about or self.view.nearest(event.actor))
 
     def _spent(self) -> str:
-        """What the run has used, as the end of a line."""
         view = self.view
         if not view.usage:
             return ""
@@ -62,7 +61,6 @@ class AgentTeller(Teller):
         return f", {view.input_tokens} tokens in, {view.output_tokens} out{money}"
 
     def _of_node(self, event: Event) -> bool:
-        """Whether it is the work of a node of the graph that was started."""
         home = self.view.home
         return home is not None and home.kind == "graph" and event.actor.rpartition("/")[0] == home.actor
 

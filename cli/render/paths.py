@@ -55,7 +55,6 @@ def child(actor: str) -> str:
 
 
 def _is_known_tool(name: str, question: dict[str, object]) -> bool:
-    """Whether the question itself says which tool it is about."""
     return name.startswith("user__") or name == question.get("permission")
 
 

@@ -95,7 +95,6 @@ class TerminalPrompts:
             self._asking = None
 
     async def _put(self, question: Question) -> bool:
-        """Asks one question; False when no person is there."""
         with self._aside():
             try:
                 value = await answer_of(self._new_dialog(question, len(self._waiting)))

@@ -60,7 +60,6 @@ def read_mcp(source: str, file: str) -> McpConfig:
 
 
 def _worded(problem: Problem) -> Problem:
-    """A problem without the words, and the remedies, that are meant for YAML."""
     hint = None if problem.code == "wrong_type" else problem.hint
     return msgspec.structs.replace(problem, message=problem.message.removeprefix(YAML_ERROR), hint=hint)
 

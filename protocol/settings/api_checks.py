@@ -64,7 +64,6 @@ def api_problems(api: ApiSettings, block: Node, file: str, found: list[Problem])
 
 
 def _firm(problem: Problem) -> Problem:
-    """The problem; of the block, an unknown key is an error."""
     if problem.code != "unknown_key" or not (problem.key or "").startswith("api."):
         return problem
     return msgspec.structs.replace(

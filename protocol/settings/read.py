@@ -218,7 +218,6 @@ class _Reading(Reading):
 
 
 def _part(root: Mapping, keys: Container[str] | None = None, *, without: Container[str] = ()) -> Mapping:
-    """The mapping with these keys alone, or without some."""
     meant = {key: entry for key, entry in root.entries.items() if (keys is None or key in keys) and key not in without}
     return Mapping(meant, root.line, root.column)
 
@@ -242,7 +241,6 @@ def _overrides(environ: Dict[str, str], problems: list[Problem]) -> dict[str, Js
 
 
 def _nested(root: Mapping, file: str, problems: list[Problem]) -> dict[str, Any]:
-    """The values of the keys that are no scalars and refer to nothing."""
     reading = Reading(file)
     nested = reading.fill(Settings, _part(root, _NESTED))
     aliases = msgspec.structs.asdict(reading.fill(_Aliases, _part(root, _Aliases.__struct_fields__)))

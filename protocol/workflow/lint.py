@@ -94,7 +94,6 @@ class Lint(GraphChecks):
             self._warn("idle_edge", "the edge neither triggers nor carries anything", edge.path, "remove it.")
 
     def _template(self, template: str, path: Path) -> None:
-        """A template knows the output and what other nodes have said."""
         for hole in dict.fromkeys(_HOLE.findall(template)):
             if not any(hole == name or hole.startswith((f"{name}.", f"{name}[")) for name in ("content", *self.nodes)):
                 self._warn(
@@ -105,7 +104,6 @@ class Lint(GraphChecks):
                 )
 
     def _dynamic(self) -> None:
-        """What several edges say of one target's map has to agree."""
         first: dict[str, Edge] = {}
         many: set[str] = set()
         for edge in self.graph.edges:
@@ -201,7 +199,6 @@ class Lint(GraphChecks):
                     )
 
     def _role(self, role: str, items: set[str], path: Path) -> None:
-        """A role is a template of the unit alone, and for DevAll's program no template at all."""
         names = (_NAME.match(hole) for hole in _HOLE.findall(role))
         for name in dict.fromkeys(found[0] for found in names if found):
             if self.as_devall:

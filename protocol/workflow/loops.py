@@ -86,7 +86,6 @@ class _Loops(GraphChecks):
         )
 
     def _inner(self, members: list[str], entry: str | None, inside: list[Edge]) -> None:
-        """Cycles inside of a round are entered by one node, too."""
         todo = [(members, entry, inside)]
         while todo:
             members, entry, inside = todo.pop()

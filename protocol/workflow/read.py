@@ -202,7 +202,6 @@ class _Reader:
             top["compat"].warn("unused_key", message, "write it into the workflow that is run.")
 
     def _graph(self, part: Part, prefix: str, level: LogLevel, *, whole_file: bool) -> Graph:
-        """The graph at `part`; `prefix` is how its nodes are called before their id."""
         reading = part.reading
         before = reading.unread
         part = self._without_vars(part)

@@ -49,7 +49,6 @@ def workflow_schema() -> dict[str, Any]:
 
 
 def _part(schema: Schema) -> Schema:
-    """A struct's schema: no tag, and its values as the reader takes them."""
     properties = dict(schema.get("properties", {}))
     required = [key for key in schema.get("required", []) if not _is_tag(key, properties)]
     kept = {key: _loosened(value) for key, value in properties.items() if not _is_tag(key, properties)}

@@ -208,7 +208,6 @@ class ConversationDecider:
         return effects
 
     def _hear(self) -> list[Effect]:
-        """What people have written is the user's next words."""
         if not self._written:
             return []
         written, self._written = self._written, []
@@ -296,7 +295,6 @@ class ConversationDecider:
         return [Emit(event), WhenIdle("turn")]
 
     def _failed(self, message: messages.WorkFailed) -> list[Effect]:
-        """A call, a summary, or the model's reply."""
         failure = message.failure
         if self._rounds.running:
             return self._call_ended(message)

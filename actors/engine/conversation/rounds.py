@@ -116,7 +116,6 @@ class Rounds:
         ]
 
     def _decided(self, number: int, call: ToolCall, looked_at: set[tuple[str, str]]) -> CallTool | dict[str, Json]:
-        """The call as work, or why not."""
         if number >= MOST_CALLS:
             return _refused(f"more than {MOST_CALLS} calls at once")
         tool = self._tools.get(call.name) or self._unlisted.get(call.name)

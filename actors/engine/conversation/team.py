@@ -140,7 +140,6 @@ class Team:
             self._effects.append(Answer(call.key, value))
 
     def _result(self, call: messages.FamilyCalled) -> Json | None:
-        """What the model reads; None if that is not known yet."""
         match call.name:
             case "agent__spawn":
                 return self._spawn_called(call)
@@ -191,7 +190,6 @@ class Team:
     def _spawn(
         self, token: str, agent: str, prompt: str, timeout: float | None, task: Task | None, owner: str = ""
     ) -> str:
-        """The id of a new child."""
         number = int(token, 16)
         while (id := f"agent_{agent}_{number:08x}") in self._known:
             number = (number + 1) % 2**32

@@ -74,7 +74,6 @@ class WorkflowDecider:
         return self.machine.remembers()
 
     def _decided(self) -> list[Effect]:
-        """Fire what may be fired; all that is to be done."""
         if not self._rests:
             self._fire()
         effects, self._effects = self._effects, []

@@ -200,7 +200,6 @@ class GraphRun:
     async def _code(
         self, me: Actor, firing: Firing, said: list[Message], units: Sequence[Unit], limit: int
     ) -> list[Said]:
-        """The node's own code, for each unit; what units have said is added to `said`."""
         if units[0].index is None:
             return [await self._one(me, firing, units[0])]
         name, decider = firing.work.name, UnitsDecider()

@@ -391,7 +391,6 @@ def token_of(headers: Headers) -> str | None:
 
 
 def _rate(settings: ApiSettings, *, loopback: bool) -> tuple[int, int]:
-    """Limit and burst."""
     limit = settings.limits.rate_limit_per_minute
     if limit is None:
         limit = 0 if loopback else DEFAULT_RATE

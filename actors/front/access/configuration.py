@@ -64,7 +64,6 @@ async def reload(access: AccessControl, config_dir: Path) -> bool:
 
 
 def _changed(before: ApiSettings, after: ApiSettings) -> list[str]:
-    """Which keys are not as they were: their names, never their values."""
     old, new = (msgspec.to_builtins(settings) for settings in (before, after))
     keys: list[str] = []
     for name, value in new.items():

@@ -199,7 +199,6 @@ class AcpAgent:
         return {"stopReason": reason}
 
     async def _tell_title(self, id: str, session: AcpSession) -> None:
-        """The first prompt gives a session its title."""
         try:
             found = await self._sessions.get(self._peer.caller, id)
         except CallboardError:

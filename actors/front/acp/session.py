@@ -148,7 +148,6 @@ async def workspace_of(caller: Caller, place: Place, *, refused: str = "") -> Wo
 
 
 def _server(given: McpServer, cwd: Path) -> Server:
-    """As `mcp.json` would have it; its values are taken as they are."""
     name = re.sub(r"[^\w.-]", "-", given.name)[:60] or "server"
     where = f"`mcpServers`: '{given.name[:60]}'"
     if given.type == "stdio":

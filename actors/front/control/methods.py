@@ -289,7 +289,6 @@ def _method(params: Any, result: Any, call: Callable[[Peer, Any], Any], *, long:
 
 
 def _of_session(does: Callable[..., Awaitable[Any]], result: Any = Done) -> Method:
-    """A method of the sessions that takes one of them and nothing else."""
     return _method(
         OfSession,
         result,

@@ -228,7 +228,6 @@ class _Target(msgspec.Struct):
 
 
 def _target_of(request: Request) -> str | None:
-    """What a request is about, for the audit log."""
     try:
         about = msgspec.json.decode(request.params, type=_Target)
     except UNREADABLE:

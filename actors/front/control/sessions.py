@@ -125,7 +125,6 @@ class HubSessions:
                 del self._turns[turn.info.run]
 
     async def _ended(self, run: str) -> None:
-        """Interrupt a run and wait for its end."""
         kernel = self._hub.root.kernel
         actor = kernel.actor.child(run)
         if actor is not None:

@@ -79,7 +79,6 @@ class Health:
 
 
 async def _probe(store: Path) -> str:
-    """What keeps us from writing there; empty if nothing does."""
     with trio.move_on_after(PROBE_WITHIN):
         return await trio.to_thread.run_sync(_write, store, abandon_on_cancel=True)
     return f"{store.name}: writing takes more than {PROBE_WITHIN:g} s"

@@ -148,7 +148,6 @@ class App:
         return Reply(STATUS.get(code, 200), body, more)
 
     def _admit(self, path: str, headers: Headers) -> None:
-        """Raise the reply that refuses a request."""
         if path.rstrip("/") != PATH:
             raise Reply(404)
         if self._only_loopback and host_of(headers.get("host", "")) not in LOOPBACK:
@@ -162,7 +161,6 @@ class App:
                 raise Reply(401, b'{"error":"a bearer token is needed"}', {"www-authenticate": "Bearer"})
 
     async def _take(self, message: Notification | Result | Failure, headers: Headers) -> Reply:
-        """The reply to what wants no answer."""
         if headers.get("mcp-protocol-version") != MODERN:  # where a client tells us nothing that matters this way
             await self._session(headers).take(message)
         return Reply(202)

@@ -161,7 +161,6 @@ def tool_result(text: str, structured: Json = None, *, failed: bool = False) -> 
 
 
 def _step(data: EventData) -> str | None:
-    """What begins with this event, in a few words; None for what is no step."""
     if isinstance(data, NodeEntered):
         return f"node {data.node} ({data.type})"
     if isinstance(data, LlmRequest):

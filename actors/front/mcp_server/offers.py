@@ -103,7 +103,6 @@ def _description(agent: Loaded) -> str:
 
 
 def _schema(agent: Loaded) -> dict[str, Json]:
-    """JSON Schema of what a call may give."""
     prompt: dict[str, Json] = {"type": "string", "description": "What the agent is to do."}
     properties: dict[str, Json] = {"prompt": prompt}
     required = []

@@ -229,7 +229,6 @@ class Session(Peer):
         return [offer.tool for offer in self._service.offers.values()]
 
     def _call(self, params: Mapping[str, Json], version: str, way: Way, *, asks: bool) -> Json:
-        """What a call comes to at once, or what plays it."""
         offer = self._offer(params.get("name"))
         state, arguments = params.get("requestState"), params.get("arguments")
         if version == MODERN and state is not None:
@@ -292,7 +291,6 @@ def version_named(params: Mapping[str, Json]) -> Json:
 
 
 def _complete(result: Mapping[str, Json]) -> dict[str, Json]:
-    """A result as the newer era wants it."""
     return {"resultType": COMPLETE, **result, "_meta": {META_SERVER: SERVER}}
 
 

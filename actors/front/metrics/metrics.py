@@ -196,7 +196,6 @@ class StateCollector(Collector):
         yield GaugeMetricFamily("questions_open", "Questions without an answer.", len(kernel.questions.open))
 
     def _pool(self) -> Iterator[Metric]:
-        """The MCP servers, once one was used."""
         servers = self.root.mcp_in_use
         if servers is None:
             return

@@ -190,7 +190,6 @@ class Server:
 
     @contextmanager
     def _written(self, url: str, port: int) -> Iterator[None]:
-        """The token lies where this user's programs find it."""
         here = url.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
         server = ServerFile(url=here, token=self._token, pid=os.getpid(), started=time.time())
         try:

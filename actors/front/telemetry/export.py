@@ -117,8 +117,6 @@ def _otlp(module: str, name: str) -> Any:
 
 
 async def _flushed(tracers: TracerProvider, meters: MeterProvider, within: float) -> bool:
-    """Send what is left; whether that was done in time."""
-
     async def end(shutdown: Callable[[], None]) -> None:
         await trio.to_thread.run_sync(shutdown, abandon_on_cancel=True)
 

@@ -143,7 +143,6 @@ class RunSpans:
     # --- what begins -------------------------------------------------------------------------------------------
 
     def _begin(self, activity: Activity, event: Event) -> None:
-        """The run's own graph or agent has the run's span, others have one of their own."""
         above = self._open.get(activity.above, self._top)
         if activity is self._view.home:
             self._open[activity] = self._top
@@ -244,7 +243,6 @@ class RunSpans:
         above.span.add_event(f"callboard.{event.kind}", {"callboard.question": event.id}, _ns(event.ts))
 
     def _retrieved(self, event: Event, data: ev.KnowledgeRetrieved) -> None:
-        """Something was looked up; the event comes when it is over."""
         labels = {"gen_ai.operation.name": "retrieval", "gen_ai.data_source.id": data.what}
         span = self._tracer.start_span(
             f"retrieval {data.what}",
@@ -322,7 +320,6 @@ _USAGE = ("gen_ai.usage.input_tokens", "gen_ai.usage.output_tokens", "gen_ai.usa
 
 
 def _ns(at: datetime) -> int:
-    """Nanoseconds since 1970."""
     return round(at.timestamp() * 1e6) * 1000
 
 

@@ -195,7 +195,6 @@ class Reader:
             self._links[target] = None
 
     def _shown(self, href: str) -> str:
-        """Where a link leads, or nothing if that is of no use to who reads the text."""
         href = href.strip()
         if href.startswith(("#", "javascript:", "data:")) or len(href) > SHOWN_LINK:
             return ""

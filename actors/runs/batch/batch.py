@@ -205,7 +205,6 @@ class Target:
         return await perform_run(request, Hooks(loaded=agent), self._root)
 
     async def _found(self, task: Task) -> Loaded:
-        """What this task is for; a workflow is read for each of them, in a thread."""
         if self._agent is not None:
             return self._of(task)
         return await self._root.loader.threaded(lambda: self._of(task))

@@ -226,7 +226,6 @@ class _Reader:
         return False
 
     def _sheet(self) -> str:
-        """The first sheet that has something in it."""
         from ...work.knowledge.reading.bounds import Bounds, CantRead, watch
         from ...work.knowledge.reading.office.package import Archive
         from ...work.knowledge.reading.office.sheets import sheets_of

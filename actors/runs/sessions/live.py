@@ -273,7 +273,6 @@ class Sessions:
 
     @asynccontextmanager
     async def _change(self, caller: Caller | None, name: str, agent: str | None) -> AsyncIterator[Turn]:
-        """A turn that can be had at once."""
         stored = await self._found(caller, name, agent, "write:sessions")
         self._refuse_busy(stored)
         async with self.turn(caller, stored.id, agent=stored.agent) as turn:
@@ -282,7 +281,6 @@ class Sessions:
 
     @asynccontextmanager
     async def _alone(self, stored: Stored) -> AsyncIterator[None]:
-        """The session's lock, for what the store does by itself."""
         self._refuse_busy(stored)
         lock = await self._lock(stored, 0.0, None)
         try:

@@ -322,7 +322,6 @@ class SessionStore:
 
     @contextlib.contextmanager
     def _names(self, scope: Scope) -> Iterator[None]:
-        """What changes names, one process at a time."""
         private(scope.home)
         lock = wait_lock(scope.home / "lock", NAMES_WITHIN)
         if lock is None:

@@ -35,7 +35,6 @@ _TOOLS: tuple[tuple[str, QuestionKind, str, dict[str, Schema]], ...] = (
 
 
 async def _ask(kind: QuestionKind, timeout: float | None, me: Actor, arguments: Arguments) -> Json:
-    """Body of a call that asks a question of this kind, which waits so many seconds."""
     options = _options(arguments) if kind in ("choice", "checkbox") else ()
     free = kind != "checkbox"
     question = Question(

@@ -403,7 +403,6 @@ _LEFT_OUT = "not looked at"
 
 
 async def _with(found: AsyncIterator[Finding], left_out: Sequence[str]) -> AsyncIterator[Finding]:
-    """What was found, and what was not looked at and so may be gone or not."""
     for name in left_out:
         yield Unreadable(source=name, reason=_LEFT_OUT)
     async for finding in found:
@@ -420,5 +419,4 @@ async def _opened(_: Actor, directory: str) -> AsyncIterator[Base]:
 
 
 def _forget(history: Path) -> None:
-    """All pages were used, so the next build is to look at them again."""
     shutil.rmtree(history, ignore_errors=True)

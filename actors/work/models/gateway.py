@@ -180,7 +180,6 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
             raise
 
     def _dry(self, me: Emitter, request: ChatRequest, on_delta: OnDelta | None) -> ChatReply:
-        """The reply where nothing is to be sent: what would have been."""
         from .dry import as_text, dry_reply
 
         model = self.catalog.full(request.model or self.choice().model)

@@ -171,7 +171,6 @@ _decode_line = msgspec.json.Decoder(_Line).decode
 
 
 def _decoded(body: bytes) -> chat.ChatReply:
-    """A complete answer is a stream of one line."""
     reader = OllamaReader()
     list(reader.feed(body + b"\n"))
     return reader.finish()

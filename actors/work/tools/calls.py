@@ -67,7 +67,6 @@ class Player:
         return ToolDone(work.key, content=shown(value, self._limit))
 
     async def _told(self, me: Actor, tool: Tool, work: CallTool) -> Json:
-        """The result of the call, between its two events."""
         arguments, id, began = work.arguments, work.call, trio.current_time()
         heard = me.stream.heard
         if heard:

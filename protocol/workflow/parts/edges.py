@@ -129,7 +129,6 @@ def _condition(edge: Part) -> Condition:
 
 
 def _named(part: Part, name: str) -> Condition:
-    """What a condition's name means: a function, or one of two words."""
     dialect, known = part.reading.dialect, part.reading.known.conditions
     if not name.strip():
         part.error("empty_name", "the condition is empty", hint="Hint: leave it out; true is the default.")

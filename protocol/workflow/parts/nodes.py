@@ -265,7 +265,6 @@ def read_seeds(node: Part, key: str, role: Role) -> tuple[Seed, ...]:
 
 
 def _content(value: Any) -> str:
-    """A message's text; of a list of blocks, that of those which have one."""
     if isinstance(value, list):
         texts = [block.get("text") if isinstance(block, dict) else str(block) for block in value]
         return "\n".join(str(text) for text in texts if text)

@@ -162,7 +162,6 @@ class _Written(msgspec.Struct, frozen=True):
 
 
 def _shown(file: Path) -> Shown | None:
-    """The parts that stand in a file; None if there are none."""
     try:
         written = msgspec.json.decode(file.read_bytes(), type=tuple[_Written, ...])
     except FileNotFoundError:

@@ -99,7 +99,6 @@ def read_params(params: Mapping[str, Any]) -> Params:
 
 
 def _chosen(choice: str | dict[str, Any] | None) -> str:
-    """OpenAI's way to name a tool is a mapping."""
     if isinstance(choice, dict):
         function = choice.get("function")
         choice = str(function.get("name", "")) if isinstance(function, dict) else None

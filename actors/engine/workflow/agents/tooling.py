@@ -77,7 +77,6 @@ async def _served(me: Actor, job: Job, config: McpLocalTools | McpRemoteTools, t
 
 
 def _server(config: McpLocalTools | McpRemoteTools, directory: Path) -> Server:
-    """The server as `mcp.json` would have it."""
     match config:
         case McpLocalTools():
             return Server(

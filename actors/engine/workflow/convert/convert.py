@@ -185,7 +185,6 @@ class _Conversion:
         return path
 
     def _names(self) -> dict[str, str]:
-        """A state that holds the templates of its own values."""
         said = {f"{key}_said": f"{{{{{key}_said}}}}" for key in self._keys.values()}
         return {**said, "initial_prompt": "{{initial_prompt}}"}
 
@@ -264,7 +263,6 @@ def _kind(node: Node) -> dict[str, Any]:
 
 
 def _passes(edge: Edge) -> bool:
-    """Whether it is taken whatever the source says."""
     drops = isinstance(edge.process, RegexExtract) and edge.process.on_no_match == "drop" and edge.carry_data
     return condition_of(edge) is None and not drops
 

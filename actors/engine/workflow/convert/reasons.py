@@ -172,7 +172,6 @@ def _most_messages(graph: Graph) -> Mapping[str, tuple[int, bool]]:
 
 
 def _said(node: Node, given: tuple[int, bool]) -> tuple[int, bool]:
-    """How many messages a node says, and whether they arrive as a user's."""
     if isinstance(node.config, LiteralConfig):
         return 1, node.config.role == "user"
     if isinstance(node.config, PassthroughConfig):

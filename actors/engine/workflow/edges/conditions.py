@@ -88,7 +88,6 @@ def _keywords(condition: KeywordCondition) -> Test:
 
 
 def _any(tests: Sequence[Test], text: str) -> bool | Awaitable[bool]:
-    """Whether one of them is met; in their order."""
     for i, test in enumerate(tests):
         met = test(text)
         if isawaitable(met):

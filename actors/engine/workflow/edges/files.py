@@ -136,7 +136,6 @@ class EdgeFunctions:
         return answer["value"]
 
     async def _asked(self, fields: Mapping[str, object], name: str) -> dict[str, str]:
-        """What to tell a function that asks a person."""
         words = [f"{key}={value}" for key, value in fields.items()]
         try:
             status, values = await answer_to(self._me, words, name)

@@ -87,7 +87,6 @@ def _extract(processor: RegexExtract) -> Process:
 
 
 def _taken(message: Message, result: Any) -> Message | None:
-    """What a function's answer makes of a message."""
     if result is None or isinstance(result, Message):
         return result
     if not isinstance(result, Mapping):

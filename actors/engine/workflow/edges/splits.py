@@ -48,7 +48,6 @@ def _pieces(messages: Sequence[Message], cut: Callable[[str], list[str] | None])
 
 
 def _joined(messages: Sequence[Message], cut: Iterable[list[str] | None]) -> list[Message]:
-    """What each message was cut to; None is the whole message."""
     units: list[Message] = []
     for message, pieces in zip(messages, cut, strict=True):
         if pieces is None:

@@ -52,7 +52,6 @@ class Documents(msgspec.Struct, Store):
         return [hit.text for hit in found.chunks]
 
     async def _there(self, me: Actor) -> Recipe:
-        """How the base was made, which is there from then on."""
         knowledge, recipe = self.context.knowledge, self._recipe
         if recipe is None:
             model = self.model(me) if self.model else self.words.model_for(me)

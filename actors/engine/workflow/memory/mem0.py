@@ -79,7 +79,6 @@ class Mem0(Store):
 
 
 def _read(answer: bytes) -> list[_Memory]:
-    """A list of memories, or an object that holds one."""
     try:
         found = msgspec.json.decode(answer, type=list[_Memory] | _Found)
     except UNREADABLE as error:

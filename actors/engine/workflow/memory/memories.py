@@ -142,7 +142,6 @@ class Memories:
         me.emit(Warned(code="memory", message=f"the memory '{name}' {what}: {error}", node=node.id))
 
     def _store(self, name: str) -> Store | None:
-        """The store; None for one that stays empty."""
         if name not in self._open:
             described = self._described.get(name)
             self._open[name] = None if described is None else self._made(described)
@@ -182,7 +181,6 @@ class Memories:
         return self._run.plan.file.parent / Path(given).expanduser()
 
     def _home(self, name: str, ending: str) -> Path:
-        """Where a store is kept that says no path."""
         whose = f"{self._run.plan.file.absolute()}\0{self._graph.source.file}\0{self._graph.path}\0{name}"
         digest = hashlib.sha256(whose.encode(errors="surrogateescape")).hexdigest()[:12]
         safe = "".join(letter if letter.isalnum() or letter in "._-" else "_" for letter in name)[:60]

@@ -105,7 +105,6 @@ class _Agent:
     async def _answer(
         self, params: Params, model: str, messages: Sequence[Message], tools: Mapping[str, Tool]
     ) -> tuple[str, Sequence[Turn]]:
-        """What the model says at last, and all turns that came of it."""
         system, turns = _as_turns(messages)
         request = params.completed(ChatRequest(model=model, system=system, messages=turns), self.config.params)
         if not self._job.node.log_output:  # what streams in is emitted in pieces
@@ -135,7 +134,6 @@ class _Agent:
 
     @contextmanager
     def _talk(self, model: str) -> Iterator[ServersTalk | None]:
-        """What the conversation has of servers; nothing is made where it has none."""
         if not wants_servers(self.config.tooling):
             yield None
             return
@@ -195,7 +193,6 @@ def _trace(turns: Sequence[Turn]) -> tuple[Message, ...]:
 
 
 def _merged(first: Recalled, second: Recalled) -> Recalled:
-    """What stores gave at two stages, each text once."""
     found: dict[str, dict[str, None]] = {}
     for store, items in (*first, *second):
         found.setdefault(store, {}).update(dict.fromkeys(items))

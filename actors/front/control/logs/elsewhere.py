@@ -83,7 +83,6 @@ class Elsewhere:
                 return
 
     async def _one_for_all(self, what: Hashable, work: Callable[[], Awaitable[None]]) -> None:
-        """Do it, or wait while another task does; that one may get cancelled."""
         waiting = self._at_work.get(what)
         if waiting is not None:
             await waiting.park()

@@ -314,7 +314,6 @@ class Writer:
         return written
 
     def _finish(self, file: RunLog) -> None:
-        """All of it is on disk, or as much as can be."""
         done, file.done = file.done, None
         file.release(sync=True)
         self._open.pop(file, None)

@@ -119,7 +119,6 @@ class Running:
             begun.started()
 
     def _put_away(self, id: str) -> None:
-        """It is over, and all of it is on disk."""
         record = self.live.pop(id, None)
         if record is not None:  # else it was removed
             self._logs.put_away(record.info)

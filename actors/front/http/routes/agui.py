@@ -166,7 +166,6 @@ def _value(payload: object) -> str | list[str]:
 
 
 def _messages(messages: list[AguiMessage]) -> list[ChatMessage]:
-    """Those that a model reads; what tools said belongs to runs that are over."""
     kept = []
     for message in messages:
         if message.role in ("developer", "system", "user", "assistant"):

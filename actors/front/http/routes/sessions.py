@@ -83,7 +83,6 @@ async def empty(call: Call) -> ASGIApp:
 
 
 async def _role(_: Call) -> Response:
-    """Roles are not there yet."""
     raise NotImplementedYet(NO_ROLES)
 
 

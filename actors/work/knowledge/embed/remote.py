@@ -127,7 +127,6 @@ class Remote:
                     raise
 
     async def _ask(self, me: Emitter, texts: list[str], query: bool) -> Vectors:
-        """One request."""
         path, body = self._codec.encode(self._name, texts, query)
         answer = await self._client.post(me, path, body, hopeless=_is_too_long)
         found, vectors = await trio.to_thread.run_sync(self._read, answer, len(texts), limiter=self._limiter)

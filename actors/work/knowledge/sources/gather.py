@@ -100,7 +100,6 @@ async def _findings(context: SourceContext, text: str) -> AsyncGenerator[Finding
 
 
 async def _entries(context: SourceContext, spec: Spec) -> list[Entry] | None:
-    """The files of a spec that names files; None for the others."""
     if spec.kind == "path":
         return await listed(context, spec.target)
     if spec.kind == "loader" and "://" not in spec.target:

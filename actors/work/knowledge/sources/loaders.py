@@ -147,7 +147,6 @@ def _temporary(name: str) -> Iterator[Path]:
 
 
 def _listed(data: bytes, source: str) -> list[Raw] | None:
-    """The documents of a list, or None if it is text."""
     if data[:100].lstrip()[:1] != b"[":
         return None
     try:

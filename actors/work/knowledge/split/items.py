@@ -36,7 +36,6 @@ def pieces(cutter: Cutter) -> Iterator[Piece]:
 
 
 def _split(piece: Piece, begins: int, cutter: Cutter, depth: int) -> Iterator[Piece]:
-    """A value, which `begins` somewhere in its piece, in chunks."""
     if cutter.fits(piece.start, piece.end):
         yield piece
     elif cutter.text[begins : begins + 1] not in ("[", "{") or depth == _DEEPEST:

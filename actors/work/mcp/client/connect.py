@@ -151,7 +151,6 @@ class _Attempt:
         return open_stdio(own, self._server, self._client, environ=self._environ, on_junk=self._on_junk)
 
     async def _open(self, opener: Opener) -> None:
-        """Open a link below an actor of its own, in place of an earlier one."""
         await self.end()
         try:
             self._ref = await self._me.start(self._live, opener, name="link", link=False, stop_within=STOP_WITHIN)

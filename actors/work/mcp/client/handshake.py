@@ -144,7 +144,6 @@ class Handshake:
         return Agreed(model.MODERN, _introduced(found.meta), found.capabilities, found.instructions)
 
     def _choose(self, supported: tuple[str, ...]) -> None:
-        """Offer the newest of these that we know."""
         if not supported:
             return
         common = [version for version in model.HANDSHAKE if version in supported]

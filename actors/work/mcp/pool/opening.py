@@ -199,7 +199,6 @@ class Opening:
         self._tell(live, events.McpServerStarting(server=key.server.name, wait=wait))
 
     def _ended(self, live: Live) -> None:
-        """It is about to be closed, or was lost."""
         lost = live.client.link.lost
         why = "" if lost is None else str(lost)
         if why:
@@ -282,7 +281,6 @@ class Opening:
 
 
 def _bounded(about: Implementation) -> Implementation:
-    """Who the server says it is, in a few words."""
     title = about.title and about.title[:LONGEST_NAME]
     return Implementation(name=about.name[:LONGEST_NAME], version=about.version[:LONGEST_NAME], title=title)
 

@@ -264,7 +264,6 @@ class McpServers:
     # --- inside -------------------------------------------------------------------------------------------
 
     async def _start(self, name: str, keepers: Iterable[Scope], errors: list[CallboardError]) -> None:
-        """Start a server for those who kept it before."""
         me = self._owner.actor
         try:
             lease = self.leases.pool.lease(self.leases.key(name))

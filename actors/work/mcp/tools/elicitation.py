@@ -73,7 +73,6 @@ async def ask(me: Actor, server: str, params: Mapping[str, Json]) -> dict[str, J
 
 
 async def _fill(me: Actor, head: str, field: Field) -> Json:
-    """The value of a field; None if it is left out."""
     problem: str | None = None
     optional = field.asked_as == "choice" and not field.required
     for _ in range(TRIES):

@@ -176,7 +176,6 @@ def read_field(name: str, schema: Mapping[str, Json], *, required: bool) -> Fiel
 
 
 def _options(schema: Json) -> dict[str, str]:
-    """What can be chosen, by what is shown for it; empty where anything can."""
     if not isinstance(schema, dict):
         return {}
     titled = schema.get("oneOf") or schema.get("anyOf")

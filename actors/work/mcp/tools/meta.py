@@ -123,7 +123,6 @@ async def _tools(me: Actor, view: View, verb: Literal["search", "describe", "inv
 
 
 async def _named(me: Actor, view: View, name: str, verb: Literal["describe", "invoke"]) -> ServerTool:
-    """The tool of this name, or of the name it is offered by in direct mode."""
     server = view.server.name
     tools = await _tools(me, view, verb)
     for tool in tools:
@@ -135,7 +134,6 @@ async def _named(me: Actor, view: View, name: str, verb: Literal["describe", "in
 
 
 def _object(value: Json) -> Arguments:
-    """Arguments given as an object, or as its JSON text."""
     if isinstance(value, str) and value.strip():
         try:
             value = msgspec.json.decode(value)

@@ -88,7 +88,6 @@ def _checked(paths: AllowedPaths, path: str) -> AllowedPath:
 
 
 def _joined(text: str, path: str) -> str:
-    """A path below what the model named, written as the model writes it."""
     if not path:
         return text
     return path if text in ("", ".", "./") else f"{text.rstrip('/')}/{path}"

@@ -84,7 +84,6 @@ def read_part(place: AllowedPath, offset: int, limit: int | None, width: int) ->
 
 
 def _asked(arguments: Arguments) -> tuple[int, int | None]:
-    """Offset and limit; to JSON Schema 5.0 is an integer too."""
     limit = arguments.get("limit")
     return int(arguments.get("offset") or 1), None if limit is None else int(limit)
 

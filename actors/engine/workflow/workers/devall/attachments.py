@@ -159,7 +159,6 @@ class AttachmentStore:
         return record
 
     def _same(self, digest: str, source: typing.Optional[Path]) -> typing.Optional[AttachmentRecord]:
-        """What holds the same bytes, in the same file if one is given."""
         for record in self._records.values():
             path = record.ref.local_path
             if record.ref.sha256 == digest and (source is None or (path and Path(path).resolve() == source.resolve())):

@@ -199,7 +199,6 @@ def part_of(block: typing.Any, directory: Path) -> Given:
 
 
 def _kept(uri: str, directory: Path) -> str:
-    """A file with what a data URI holds; "" if it is none."""
     import tempfile
 
     head, found, data = uri.partition(";base64,")

@@ -157,7 +157,6 @@ class Barred:
 
 
 def _verdict(rows: list[tuple[str, re.Pattern[str]]], forms: list[str]) -> str | None:
-    """As `PathRule.verdict`."""
     for verdict, expression in rows:
         found = map(expression.match, forms)
         if all(found) if verdict == "allow" else any(found):
