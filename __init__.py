@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from .protocol.agent import Agent
     from .protocol.errors import CallboardError
     from .protocol.events import Event
+    from .protocol.kernel.questions import Answer, Question
     from .protocol.outcome import Outcome
     from .protocol.problems import Problem
-    from .protocol.questions import Answer, Question
     from .protocol.requests import Limits
 
 
@@ -35,7 +35,7 @@ __version__ = VERSION
 
 _HOMES = {
     "Agent": ".protocol.agent",
-    "Answer": ".protocol.questions",
+    "Answer": ".protocol.kernel.questions",
     "CallboardError": ".protocol.errors",
     "Event": ".protocol.events",
     "GraphAgent": ".actors.runs.target",
@@ -43,7 +43,7 @@ _HOMES = {
     "LoopAgent": ".actors.runs.target",
     "Outcome": ".protocol.outcome",
     "Problem": ".protocol.problems",
-    "Question": ".protocol.questions",
+    "Question": ".protocol.kernel.questions",
     "Root": ".actors.runs.root",
     "WorkflowAgent": ".actors.runs.target",
     "function_tool": ".actors.work.tools.functions",

@@ -27,9 +27,9 @@ from ..actors.runs.loading import Hooks
 from ..protocol.chat import Turn
 from ..protocol.errors import CallboardError, ConfigError, NobodyToAsk, ShuttingDown, UsageError
 from ..protocol.events import Event, RunStarted
+from ..protocol.kernel.questions import Question
 from ..protocol.mcp.config import WHOLE, spelled_out, split
 from ..protocol.outcome import Outcome
-from ..protocol.questions import Question
 from ..protocol.requests import RunRequest
 from ..protocol.settings import Settings
 from . import logging

@@ -12,7 +12,7 @@ import msgspec
 
 from .. import GraphAgent, LoopAgent, WorkflowAgent, load
 from ..actors.work.variables import missing_variables
-from ..protocol.questions import Question
+from ..protocol.kernel.questions import Question
 from ..protocol.requests import RunRequest
 
 if TYPE_CHECKING:

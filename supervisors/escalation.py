@@ -125,7 +125,7 @@ class Desk:
             self._detach(front_end)
 
     def answer(self, question_id: str, value: Value, by: str = "") -> bool:
-        """Answer a question, as `protocol.questions.understood` understands the value.
+        """Answer a question, as `protocol.kernel.questions.understood` understands the value.
 
         False if it is not open: answered by another, withdrawn, or never asked.
         """

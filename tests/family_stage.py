@@ -24,7 +24,7 @@ from callboard.actors.work.context import AgentCall, RunContext
 from callboard.actors.work.letters import Seat
 from callboard.actors.work.record import Record
 from callboard.protocol.agent import Agent
-from callboard.protocol.questions import Question
+from callboard.protocol.kernel.questions import Question
 from callboard.protocol.requests import Limits
 from callboard.supervisors import Actor, Root
 

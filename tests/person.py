@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import callboard
-from callboard.protocol.questions import Question
+from callboard.protocol.kernel.questions import Question
 
 
 class Person:

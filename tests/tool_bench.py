@@ -20,7 +20,7 @@ from callboard.actors.work.tools.files.environment import Home
 from callboard.actors.work.tools.files.limits import Limits
 from callboard.actors.work.tools.tool import Tool
 from callboard.protocol.events import Event
-from callboard.protocol.questions import Answer, Question
+from callboard.protocol.kernel.questions import Answer, Question
 from callboard.supervisors import Actor, Root
 
 LANGUAGES: dict[str, Language] = {".sh": "bash", ".py": "python", ".ts": "typescript"}

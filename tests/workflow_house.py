@@ -20,7 +20,7 @@ from callboard.actors.runs.execution import Answers
 from callboard.actors.work.context import RunContext
 from callboard.protocol.errors import NodeFailed
 from callboard.protocol.events import Event
-from callboard.protocol.questions import Question
+from callboard.protocol.kernel.questions import Question
 from callboard.protocol.requests import Limits
 from callboard.protocol.workflow import Known, read_workflow
 from callboard.supervisors import Actor, Ref, Root

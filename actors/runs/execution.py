@@ -11,9 +11,9 @@ import trio
 
 from ...protocol.errors import CallboardError, ShuttingDown, TimedOut
 from ...protocol.events import Event, RunCancelled, RunFailed, RunFinished, RunStarted, Warned
+from ...protocol.kernel.questions import Answer, Question
 from ...protocol.outcome import ErrorReport, Message, Outcome, Status
 from ...protocol.problems import Problem
-from ...protocol.questions import Answer, Question
 from ...protocol.requests import AnswerText
 from ...supervisors.escalation import PASS, Verdict
 from ..engine.graph.decider import GraphResult

@@ -16,8 +16,8 @@ from ...actors.work.knowledge.base.model import BuildReport
 from ...actors.work.knowledge.recipe import Recipe
 from ...actors.work.knowledge.service import Mode
 from ...protocol.errors import KnowledgeError, KnowledgeMissing, UsageError
+from ...protocol.kernel.questions import Question
 from ...protocol.knowledge import Chunk, Hit, Retrieved, Unreadable
-from ...protocol.questions import Question
 from ...supervisors import Actor
 from ..frame import act, person_at_terminal
 from ..render.lines import duration

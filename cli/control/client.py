@@ -23,10 +23,9 @@ import trio
 
 from ...protocol.control import own
 from ...protocol.control.things import RunInfo
-from ...protocol.errors import CallboardError, NoServer, NotFound, Saturated, ServerLost
+from ...protocol.errors import CallboardError, NoServer, NotFound, Saturated, ServerLost, UsageError
 from ..render.text import safe
 from .connection import Connection, Feed, open_connection
-from .lookup import meant
 from .servers import Server, Where, find_server
 
 T = TypeVar("T")
@@ -258,3 +257,16 @@ async def runs_of(client: Client, *, status: str | None = None, most: int = 10_0
         if before is None:
             break
     return found
+
+
+def meant(word: str, ids: Iterable[str]) -> str | None:
+    """The one id that begins so, `run-` left out or not; None if there is none.
+
+    Raises:
+        UsageError: there are several.
+    """
+    found = [id for id in ids if id == word] or [id for id in ids if id.startswith((word, f"run-{word}"))]
+    if len(found) > 1:
+        shown = ", ".join(found[:5]) + (", ..." if len(found) > 5 else "")
+        raise UsageError(f"'{word}' begins the ids of several runs: {shown}")
+    return found[0] if found else None

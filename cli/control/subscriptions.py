@@ -13,7 +13,7 @@ import msgspec
 
 from ...protocol.control import own
 from ...protocol.control.things import ActorInfo
-from ...protocol.questions import Question
+from ...protocol.kernel.questions import Question
 from .client import Client
 from .connection import Feed, FeedCut
 

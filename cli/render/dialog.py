@@ -23,7 +23,7 @@ from prompt_toolkit.input import Input, create_input
 from prompt_toolkit.output import ColorDepth, Output
 from prompt_toolkit.output.vt100 import Vt100_Output
 
-from ...protocol.questions import Question, understood, yes_or_no
+from ...protocol.kernel.questions import Question, understood, yes_or_no
 from . import paths
 from .early import Early
 from .menu import Menu

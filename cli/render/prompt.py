@@ -23,7 +23,7 @@ from typing import Protocol
 
 import trio
 
-from ...protocol.questions import Question
+from ...protocol.kernel.questions import Question
 from .dialog import Dialog, Value, WithdrawnError, answer_of
 
 

@@ -127,7 +127,7 @@ class TreeChange(msgspec.Struct, kw_only=True):
 
 
 class QuestionAsked(msgspec.Struct, tag="asked", tag_field="type"):
-    """A question waits for an answer; it is `protocol.questions.Question` as JSON."""
+    """A question waits for an answer; it is `protocol.kernel.questions.Question` as JSON."""
 
     question: Any
 

@@ -86,9 +86,6 @@ def _place(node: Node, path: Path) -> tuple[int, int]:
     return place
 
 
-# --- one thing each ---------------------------------------------------------------------------------------
-
-
 def _address(api: ApiSettings, report: Report) -> None:
     host, colon, port = api.listen_addr.rpartition(":")
     bare = ":" not in host or (host.startswith("[") and host.endswith("]"))

@@ -20,7 +20,7 @@ from waiting import until
 
 from callboard.cli.render.dialog import Dialog
 from callboard.cli.render.early import READING, Early
-from callboard.protocol.questions import Question
+from callboard.protocol.kernel.questions import Question
 
 COMMAND = [sys.executable, "-m", "callboard.cli"]
 

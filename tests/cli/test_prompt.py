@@ -22,7 +22,7 @@ from callboard.cli.render.dialog import Dialog, WithdrawnError
 from callboard.cli.render.menu import Menu
 from callboard.cli.render.prompt import TerminalPrompts
 from callboard.protocol.errors import NobodyToAsk
-from callboard.protocol.questions import Answer, Question
+from callboard.protocol.kernel.questions import Answer, Question
 from callboard.supervisors import Actor, Root
 
 UP, DOWN, ENTER, CTRL_C, CTRL_D = "\x1b[A", "\x1b[B", "\r", "\x03", "\x04"

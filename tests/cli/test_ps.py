@@ -21,7 +21,7 @@ from callboard.cli.control.commands.answering import value_of
 from callboard.cli.stdin import piped_text
 from callboard.protocol.control.caller import LOCAL
 from callboard.protocol.errors import UsageError
-from callboard.protocol.questions import Question
+from callboard.protocol.kernel.questions import Question
 
 Callboard = Callable[..., "tuple[int, str, str]"]
 

@@ -19,8 +19,8 @@ from callboard.actors.io.settings import load_settings
 from callboard.actors.work.mcp.files import load_mcp
 from callboard.protocol.errors import CallboardError, ConfigError
 from callboard.protocol.events import Event
+from callboard.protocol.kernel.questions import Question
 from callboard.protocol.problems import errors_in
-from callboard.protocol.questions import Question
 
 AGENT_FILES = ("config.yaml", "graph.yaml")
 DIALECTS = ("standard", "loki")

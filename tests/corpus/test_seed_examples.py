@@ -21,8 +21,8 @@ from callboard.actors.work.tools.declare.read import read_tools
 from callboard.actors.work.tools.registry import ToolOptions
 from callboard.protocol.agent import read_agent
 from callboard.protocol.graph.read import draft_graph
+from callboard.protocol.kernel.questions import Question
 from callboard.protocol.problems import Problem, errors_in
-from callboard.protocol.questions import Question
 from callboard.protocol.settings.read import read_settings
 from callboard.protocol.workflow.read import read_workflow
 from callboard.supervisors import Actor

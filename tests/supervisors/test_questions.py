@@ -11,7 +11,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from callboard.protocol.errors import ActorError, NobodyToAsk, Saturated
 from callboard.protocol.events import Event
-from callboard.protocol.questions import Answer, Question
+from callboard.protocol.kernel.questions import Answer, Question
 from callboard.supervisors import HOLD, NOTED, PASS, Actor, Desk, QuestionTimeout, Ref, Root
 from callboard.supervisors.census import count_sent, find, sent_by
 

@@ -10,7 +10,7 @@ import trio.testing
 from trio.testing import wait_all_tasks_blocked
 
 from callboard.protocol.errors import ActorError, ActorFailed, ShuttingDown
-from callboard.protocol.questions import Question
+from callboard.protocol.kernel.questions import Question
 from callboard.supervisors import Actor, Root
 
 pytestmark = pytest.mark.usefixtures("autojump_clock")

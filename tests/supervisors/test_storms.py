@@ -14,7 +14,7 @@ import trio
 from trio._core import _run
 
 from callboard.protocol.errors import ActorError, CallboardError, NobodyToAsk
-from callboard.protocol.questions import Question
+from callboard.protocol.kernel.questions import Question
 from callboard.supervisors import Actor, Backoff, ChildSpec, Ref, Root, Supervisor
 
 from .notes import Note

@@ -119,9 +119,6 @@ def _check_spaces(found: Findings, text: str, path: Path, known: Iterable[str]) 
             )
 
 
-# --- what a node reads and writes, as far as its declaration tells ------------------------------------------------
-
-
 class Read(msgspec.Struct, frozen=True):
     """A template in a node.
 

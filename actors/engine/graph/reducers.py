@@ -113,9 +113,6 @@ def type_name(value: Json) -> str:
     return "array" if isinstance(value, list) else "object"
 
 
-# --- the reducers: what is there (or _ABSENT), and the incoming values in order ---------------------------
-
-
 def _append(current: Json, values: list[Json]) -> Json:
     return [*chain(*_checked("append", "array", current, [])), *values]
 

@@ -27,9 +27,9 @@ from ....protocol.control.own import Events, StartRun
 from ....protocol.control.things import GraphPicture, RunInfo, TargetInfo
 from ....protocol.errors import Conflict, Saturated, ShuttingDown, UsageError
 from ....protocol.events import TERMINAL, Event
+from ....protocol.kernel.questions import Question
 from ....protocol.mcp.status import ServerStatus
 from ....protocol.outcome import Outcome
-from ....protocol.questions import Question
 from ....protocol.requests import RunRequest
 from ...io.outbox import UnreadOfAll
 from ...runs.loading import NO_HOOKS, Hooks

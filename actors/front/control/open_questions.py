@@ -12,7 +12,7 @@ import trio
 
 from ....protocol.control.things import QuestionAsked, QuestionClosed
 from ....protocol.errors import CallboardError
-from ....protocol.questions import Question
+from ....protocol.kernel.questions import Question
 
 Concerns: TypeAlias = Callable[[Question], bool]
 Change: TypeAlias = QuestionAsked | QuestionClosed

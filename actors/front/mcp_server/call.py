@@ -29,8 +29,8 @@ from ....protocol.events import (
     RunStarted,
     ToolStarted,
 )
+from ....protocol.kernel.questions import Question
 from ....protocol.outcome import Outcome
-from ....protocol.questions import Question
 from ....supervisors import Actor
 from ....supervisors.bus import Listener
 from ....supervisors.escalation import Desk

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ....protocol.questions import Question, yes_or_no
+from ....protocol.kernel.questions import Question, yes_or_no
 
 Json = Any
 

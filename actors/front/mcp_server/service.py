@@ -17,8 +17,8 @@ import msgspec
 import trio
 
 from ....protocol.errors import UsageError
+from ....protocol.kernel.questions import Answer, Question
 from ....protocol.outcome import Outcome
-from ....protocol.questions import Answer, Question
 from ....protocol.requests import Limits, RunRequest
 from ....supervisors import Actor, Ref
 from ....supervisors.bus import Listener

@@ -26,6 +26,7 @@ from ....protocol.jsonrpc import (
     Request,
     encode_notification,
 )
+from ....protocol.kernel.questions import Question
 from ....protocol.mcp.model import (
     COMPLETE,
     HANDSHAKE,
@@ -37,7 +38,6 @@ from ....protocol.mcp.model import (
     UNSUPPORTED_VERSION,
 )
 from ....protocol.problems import did_you_mean
-from ....protocol.questions import Question
 from ....protocol.version import VERSION
 from ...io.peer import Peer, Refusal, Send
 from .call import Call, tool_result

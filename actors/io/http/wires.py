@@ -101,9 +101,6 @@ def _has_news(sock: socket.socket) -> bool:
     return True
 
 
-# --- opening ----------------------------------------------------------------------------------------------
-
-
 async def connect(host: str, port: int) -> PlainWire:
     """Connect to a host by name or address.
 

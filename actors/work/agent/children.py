@@ -30,10 +30,10 @@ from ....protocol.chat import ChatRequest, UserTurn
 from ....protocol.effects import AnswerQuestion, CancelChild, Effect, Spawn
 from ....protocol.errors import CallboardError, ShuttingDown, TimedOut
 from ....protocol.failure import Failure
+from ....protocol.kernel.questions import Question
 from ....protocol.messages import ChildEnded, EscalationClosed, EscalationNoted, FamilyCalled, FromBelow
 from ....protocol.outcome import ChildRecord
 from ....protocol.permissions import Permissions
-from ....protocol.questions import Question
 from ....supervisors import Actor, End
 from ....supervisors.escalation import NOTED, PASS, Verdict
 from ....supervisors.ref import describe

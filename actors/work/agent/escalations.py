@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from ....protocol.effects import AnswerQuestion
 from ....protocol.errors import ToolFailed
+from ....protocol.kernel.questions import Question, understood
 from ....protocol.messages import EscalationNoted
-from ....protocol.questions import Question, understood
 from ..tools.tool import Json
 from .family import read_texts, refused
 

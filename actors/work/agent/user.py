@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import partial
 
 from ....protocol.errors import NobodyToAsk, Saturated, ToolFailed
-from ....protocol.questions import Answer, Question, QuestionKind
+from ....protocol.kernel.questions import Answer, Question, QuestionKind
 from ....supervisors import Actor
 from ....supervisors.escalation import QuestionTimeout
 from ..tools.tool import Arguments, Json, Tool

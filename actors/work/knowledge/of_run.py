@@ -10,8 +10,8 @@ import trio
 
 from ....protocol.errors import KnowledgeBusy, KnowledgeError, NobodyToAsk
 from ....protocol.events import Warned
+from ....protocol.kernel.questions import Question
 from ....protocol.knowledge import Retrieved
-from ....protocol.questions import Question
 from ..models import weights
 from .attachments import attached
 from .base.model import Progress

@@ -151,8 +151,6 @@ def _check_size(size: int) -> None:
         raise ModelError(f"the answer is longer than {MAX_REPLY >> 20} MB")
 
 
-# --- what can go wrong ------------------------------------------------------------------------------------
-
 _TRANSIENT = frozenset({408, 409, 425, 429})
 
 

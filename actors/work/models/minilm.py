@@ -118,9 +118,6 @@ def _body(name: str, tensor: NDArray[Any]) -> tuple[int, bytes]:
     return _Q8_0, packed.tobytes()
 
 
-# --- metadata ---------------------------------------------------------------------------------------------
-
-
 def _metadata(words: list[str], width: int, inner: int) -> Iterator[bytes]:
     def entry(key: str, kind: int, value: bytes) -> bytes:
         return _text(key) + struct.pack("<I", kind) + value

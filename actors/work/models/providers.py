@@ -99,9 +99,6 @@ def _with_version(base: str) -> str:
     return base if not base or base.endswith("/v1") else f"{base}/v1"
 
 
-# --- clients that a file describes ---------------------------------------------------------------------------
-
-
 def providers(settings: Settings) -> frozenset[str]:
     """What can be named without a base URL."""
     return frozenset({*PROVIDERS, *(client.name for client in settings.clients)})

@@ -40,9 +40,9 @@ from urllib.parse import unquote
 import msgspec
 
 from ....protocol.errors import NobodyToAsk, ToolFailed
+from ....protocol.kernel.questions import Question
 from ....protocol.permissions import PermissionRule, Verdict, denies
 from ....protocol.permissions import Permissions as Rules
-from ....protocol.questions import Question
 from .path_rules import STRICTNESS, Bar, FileAccess, Here, PathRule, folds, forms_of, weighed
 from .tool import Arguments, Json, Tool, shortened, text_of
 

@@ -105,8 +105,6 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
         return self.spec.name
 
 
-# --- values as bounded texts: for the model, for events, for people
-
 _encoder = msgspec.json.Encoder()
 
 

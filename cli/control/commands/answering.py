@@ -13,13 +13,12 @@ import trio
 
 from ....protocol.control import own
 from ....protocol.errors import Conflict, NotFound, UsageError
-from ....protocol.questions import Question, understood
+from ....protocol.kernel.questions import Question, understood
 from ...frame import person_at_terminal
 from ...render import paths
 from ...render.text import json_object, one_line, safe
 from ...stdin import piped_text
-from ..client import Client, find_run, with_client
-from ..lookup import meant
+from ..client import Client, find_run, meant, with_client
 from ..servers import Where
 from ..subscriptions import RunEvents, open_questions
 
@@ -62,7 +61,7 @@ def answer_question(where: Where, id: str, texts: Sequence[str], *, as_json: boo
 
 
 def value_of(question: Question, texts: Sequence[str]) -> Value:
-    """The answer that the words of a command line mean (`protocol.questions.understood`).
+    """The answer that the words of a command line mean (`protocol.kernel.questions.understood`).
 
     Raises:
         UsageError: the question does not take it.

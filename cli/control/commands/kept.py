@@ -19,8 +19,8 @@ from ....protocol.control.things import RunInfo
 from ....protocol.errors import CallboardError, Conflict, NotFound
 from ....protocol.outcome import ErrorReport, Outcome
 from ...render.text import counted, json_object, one_line, safe, table
+from ..client import meant
 from ..figures import age, cells, money, seconds_since
-from ..lookup import meant
 
 _HEAD = ("RUN", "STATUS", "TARGET", "STARTED", "TOOK", "TOKENS", "COST", "PROMPT")
 _DAY = 86_400

@@ -18,7 +18,7 @@ import trio
 from ....protocol.control import own
 from ....protocol.control.things import ActorDetail, ActorInfo
 from ....protocol.errors import CallboardError
-from ....protocol.questions import Question
+from ....protocol.kernel.questions import Question
 from ...render.text import colours, counted, json_object, one_line, safe, table
 from ..client import Client, find_run, with_client
 from ..figures import amount, money

@@ -23,7 +23,7 @@ from wall_clock import jump
 from callboard.actors.front.metrics import MOST_NAMES, OTHER, Metrics
 from callboard.protocol.agent import Agent
 from callboard.protocol.events import ActorRestarted, Event, EventData, LlmFailed, LlmRequest, RunFinished, RunStarted
-from callboard.protocol.questions import Question
+from callboard.protocol.kernel.questions import Question
 from callboard.protocol.settings.api import ApiLimits
 from callboard.supervisors import Actor, ChildSpec, Message, Supervisor
 

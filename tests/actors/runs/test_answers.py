@@ -8,7 +8,7 @@ import pytest
 from stage import Stage
 
 from callboard.actors.runs.execution import Answers
-from callboard.protocol.questions import Answer, Question
+from callboard.protocol.kernel.questions import Answer, Question
 from callboard.supervisors.escalation import PASS
 
 TWO = """

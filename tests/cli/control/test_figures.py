@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callboard.actors.front.server.token_file import ServerFile, write_server
+from callboard.cli.control.client import meant
 from callboard.cli.control.figures import age, amount, money, seconds_since
-from callboard.cli.control.lookup import meant
 from callboard.cli.control.servers import Server, Where, find_server
 from callboard.protocol.errors import NoServer, UsageError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .....protocol.errors import NodeFailed
 from .....protocol.graph.model import ApprovalNode, InputNode
-from .....protocol.questions import Question
+from .....protocol.kernel.questions import Question
 from .....supervisors import Actor
 from .....supervisors.escalation import QuestionTimeout
 from ..plan import Job, Result

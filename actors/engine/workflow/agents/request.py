@@ -105,8 +105,6 @@ def _chosen(choice: str | dict[str, Any] | None) -> str:
     return choice or "auto"
 
 
-# --- trying again -----------------------------------------------------------------------------------------
-
 _NAMES: dict[int | None, tuple[str, ...]] = {
     None: ("apiconnectionerror", "connectionerror", "connecterror", "connecttimeout", "readtimeout", "readerror"),
     400: ("badrequesterror",),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from .....protocol.chat import FilePart, ImagePart, TextPart, parts_of
-from .....protocol.questions import Question
+from .....protocol.kernel.questions import Question
 from .....protocol.workflow.model import HumanConfig
 from .....supervisors import Actor
 from ..machine.perform import Said

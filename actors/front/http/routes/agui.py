@@ -13,7 +13,7 @@ import trio
 from starlette.types import ASGIApp, Send
 
 from .....protocol.errors import Conflict, UsageError
-from .....protocol.questions import Question
+from .....protocol.kernel.questions import Question
 from ...access.scopes import READ_RUNS, START
 from ...control.logs.reading import LoggedEvent
 from ..call import SSE, Call, route

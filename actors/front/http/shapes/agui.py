@@ -19,7 +19,7 @@ from .....protocol import events as ev
 from .....protocol.control.bounds import MOST, Json, Name, Object, Objects, Text
 from .....protocol.events import Event
 from .....protocol.events.decode import decode
-from .....protocol.questions import Question
+from .....protocol.kernel.questions import Question
 from ....views.activity import Activity, Change
 from ....views.run_view import RunView
 from ...control.logs.reading import LoggedEvent

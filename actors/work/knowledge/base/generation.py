@@ -131,7 +131,6 @@ class Generation:
         return selection
 
 
-# --- two rankings made one: what the index of vectors found, and what the index of words found
 #
 # `weighted` adds the scores: cosine + weight * bm25 / best bm25. With a small weight words decide between chunks that
 # are about as near, and bring in names and rare words that no vector is near to; they can't push a chunk that only

@@ -138,9 +138,6 @@ class BuildReport(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
 
 
-# --- the inputs of a build, checked before it keeps them
-
-
 def embedded_text(chunk: Chunk) -> str:
     """What models see of a chunk: its text below the headings it stands under, which often name what it is about."""
     return "\n".join((" > ".join(chunk.heading), chunk.text)) if chunk.heading else chunk.text

@@ -142,8 +142,6 @@ class LineIndex:
         return bisect_left(self._ends, start) + 1, bisect_left(self._ends, end - 1) + 1
 
 
-# --- texts of people: by paragraphs, then items of lists, then sentences, then words
-
 PARAGRAPHS = Level(0.3, re.compile(r"(\n[ \t]*\n)"))
 ITEMS = Level(0.4, re.compile(r"(\n)(?=[ \t]*(?:[-*+•]|\d+[.)])[ \t])"))
 SENTENCES = Level(0.4, re.compile(r"""([.!?…]["'”’»)\]]*\s+|[。！？])"""))

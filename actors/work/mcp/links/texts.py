@@ -91,9 +91,6 @@ def unreadable(server: str, method: str, error: Exception) -> McpError:
     return McpError(f"MCP server '{server}' answered {method} with something that is no answer to it: {error}")
 
 
-# --- answers of HTTP servers that are no success --------------------------------------------------------------------
-
-
 def refusal(server: Server, what: str, response: httpx.Response, body: bytes, *, session: bool) -> McpError:
     """The error for an answer whose status is no success.
 

@@ -66,9 +66,6 @@ def _parameters(tool: ServerTool) -> dict[str, Json]:
     return {**tool.input_schema, "type": "object", "properties": properties if isinstance(properties, dict) else {}}
 
 
-# --- what an answer says --------------------------------------------------------------------------------------------
-
-
 def text_of_result(result: Mapping[str, Json]) -> Json:
     """The texts of a `CallToolResult`; its structured content where it has no text; all of it if it is none."""
     if not isinstance(result.get("content"), list) and "structuredContent" not in result:

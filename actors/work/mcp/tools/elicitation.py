@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from .....protocol.errors import McpError, NobodyToAsk, Saturated, ShuttingDown
 from .....protocol.events import Warned
 from .....protocol.jsonrpc import INVALID_PARAMS
-from .....protocol.questions import Question, QuestionKind
+from .....protocol.kernel.questions import Question, QuestionKind
 from .....supervisors import Actor
 from .....supervisors.escalation import QuestionTimeout
 from ...tools.tool import shortened

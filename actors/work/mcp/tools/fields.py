@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from .....protocol.questions import QuestionKind, yes_or_no
+from .....protocol.kernel.questions import QuestionKind, yes_or_no
 from ....io.json_schema import errors_by, validator
 from ...tools.tool import shortened
 

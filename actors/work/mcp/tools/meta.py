@@ -146,9 +146,6 @@ def _object(value: Json) -> Arguments:
     return value
 
 
-# --- finding tools ------------------------------------------------------------------------------------------------
-
-
 def search(query: str, server: str, tools: Sequence[ServerTool], most: int) -> list[ServerTool]:
     """The tools that fit best, the best first, `most` of them at most."""
     wanted = set(words(query))

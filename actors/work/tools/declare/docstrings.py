@@ -83,7 +83,6 @@ def _entry(kind: str, text: list[str]) -> Entry:
     return Entry(joined.strip(), ", ".join(word for word in words if word != "optional"), "optional" in words)
 
 
-# --- JSDoc: the description is the text above the first block tag, `@param` reaches the schema; other tags (`@returns`,
 # `@example`) are for programmers
 
 _BEGIN = re.compile(r"\s*\* ?")

@@ -27,7 +27,7 @@ import msgspec
 import trio
 
 from .....protocol.errors import NobodyToAsk, Saturated, ShuttingDown
-from .....protocol.questions import Question, QuestionKind, yes_or_no
+from .....protocol.kernel.questions import Question, QuestionKind, yes_or_no
 from .....supervisors.escalation import QuestionTimeout
 from .call_file import out_of_the_way
 

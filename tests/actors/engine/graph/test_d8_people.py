@@ -8,7 +8,7 @@ import trio.testing
 from person import Person
 from stage import Stage
 
-from callboard.protocol.questions import Question
+from callboard.protocol.kernel.questions import Question
 
 APPROVAL = """
 start: q

@@ -22,7 +22,7 @@ from callboard.actors.engine.graph.run import run_graph
 from callboard.actors.work.context import RunContext
 from callboard.protocol.events import TERMINAL
 from callboard.protocol.graph.model import EndNode, ScriptNode
-from callboard.protocol.questions import Question
+from callboard.protocol.kernel.questions import Question
 from callboard.protocol.requests import Limits
 from callboard.supervisors import Actor, Root
 from callboard.supervisors.census import find

@@ -25,7 +25,7 @@ from callboard.protocol.control.caller import LOCAL
 from callboard.protocol.control.own import StartRun
 from callboard.protocol.control.things import QuestionAsked
 from callboard.protocol.events import LlmDelta, RunFinished, RunStarted, Warned
-from callboard.protocol.questions import Question
+from callboard.protocol.kernel.questions import Question
 from callboard.supervisors import Actor
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callboard.actors.front.mcp_server.elicitation import answer, can_be_asked, form, takes_forms
-from callboard.protocol.questions import Question, QuestionKind
+from callboard.protocol.kernel.questions import Question, QuestionKind
 
 KINDS: list[QuestionKind] = ["choice", "text", "confirm", "checkbox"]
 

@@ -17,7 +17,7 @@ from callboard.actors.work.agent.user import user_tools
 from callboard.actors.work.context import AgentCall
 from callboard.protocol.errors import NobodyToAsk
 from callboard.protocol.events import Event
-from callboard.protocol.questions import Question
+from callboard.protocol.kernel.questions import Question
 from callboard.supervisors import Actor, Root
 
 FALLBACK = "Make your best judgment and proceed"

@@ -18,7 +18,7 @@ from waiting import until
 
 from callboard.actors.engine.conversation.decider import ConversationDecider
 from callboard.protocol.events import Event
-from callboard.protocol.questions import Question
+from callboard.protocol.kernel.questions import Question
 
 PARENT = """
 can_spawn_agents: true

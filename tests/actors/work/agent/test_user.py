@@ -10,7 +10,7 @@ from family_stage import Parent, Person, parent
 from trio.testing import wait_all_tasks_blocked
 
 from callboard.actors.work.agent.user import user_tools
-from callboard.protocol.questions import Answer, Question
+from callboard.protocol.kernel.questions import Answer, Question
 from callboard.supervisors import Actor, Root
 
 FALLBACK = "Make your best judgment and proceed"

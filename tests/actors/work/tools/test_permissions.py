@@ -11,8 +11,8 @@ import trio
 from callboard.actors.work.tools.permissions import Permissions
 from callboard.actors.work.tools.tool import Arguments, Effect, Origin, Tool, ToolSpec
 from callboard.protocol.errors import ToolFailed
+from callboard.protocol.kernel.questions import Question
 from callboard.protocol.permissions import PermissionRule
-from callboard.protocol.questions import Question
 from callboard.supervisors import Actor, Root
 
 

@@ -85,8 +85,6 @@ def _local(name: str) -> str:
     return name.rpartition(":")[2]
 
 
-# --- the archive, from a stranger: what it says of its sizes is not believed, bytes are counted as they come out
-
 PIECE = 64 * 1024
 SMALL = 1 * MIB
 """Parts up to this may be packed as tightly as they like."""

@@ -17,7 +17,7 @@ from trio.testing import wait_all_tasks_blocked
 from callboard.actors.work.mcp.tools.elicitation import DECLINE, LEAVE_OUT, TRIES, ask
 from callboard.actors.work.mcp.tools.fields import Unfit, read_field
 from callboard.protocol.errors import McpError
-from callboard.protocol.questions import Question
+from callboard.protocol.kernel.questions import Question
 from callboard.supervisors import Root
 
 

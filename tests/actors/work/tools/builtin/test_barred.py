@@ -14,8 +14,8 @@ from callboard.actors.work.tools.builtin.searches import ADDRESSES
 from callboard.actors.work.tools.builtin.table import SPECS, builtin_tools
 from callboard.actors.work.tools.permissions import Permissions
 from callboard.protocol.chat import ToolCall
+from callboard.protocol.kernel.questions import Question
 from callboard.protocol.permissions import PermissionRule
-from callboard.protocol.questions import Question
 from callboard.supervisors import Actor, Root
 
 INSIDE = "GOLDEN-CONTENTS"

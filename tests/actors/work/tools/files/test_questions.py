@@ -12,7 +12,7 @@ from tool_bench import Bench, option
 
 from callboard.actors.work.tools.files.questions import AskSocket, Clock
 from callboard.protocol.errors import ToolFailed
-from callboard.protocol.questions import Question
+from callboard.protocol.kernel.questions import Question
 from callboard.supervisors import Actor, Root
 
 

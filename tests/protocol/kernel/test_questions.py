@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from callboard.protocol.questions import Question, understood, yes_or_no
+from callboard.protocol.kernel.questions import Question, understood, yes_or_no
 
 
 def asked(kind: str, *options: str, **more: object) -> Question:
