@@ -13,6 +13,8 @@ import sys
 
 from harness import Budget, Case, Contender, options, run_table
 
+SIZES = (0.5, 0.7, 1.0, 1.4, 2.0)
+
 SLOW = {"pykka": 20_000, "autogen": 500, "xoscar": 2_000}
 
 CASES = [
@@ -20,6 +22,7 @@ CASES = [
         "spawn",
         "spawn an actor",
         10_000,
+        sizes=SIZES,
         budgets=(Budget("≤ 1.0 × a task with a memory channel", 1.0, "trio"),),
         slow={"pykka": 300, "autogen": 1_000, "xoscar": 1_000},
     ),

@@ -253,18 +253,7 @@ class Actor(Life, Generic[M]):
         label: str = name or str(getattr(body, "__name__", type(body).__name__))
         if label in self._children:
             label = self._free_name(label)
-        child = Actor(
-            self.root,
-            self,
-            body,
-            args,
-            name=label,
-            bond=bond,
-            stop_within=stop_within,
-            bound=bound,
-            stream=stream,
-            static=static,
-        )
+        child = Actor(self.root, self, body, args, label, bond, stop_within, bound, stream, static)
         self._children[label] = child
         return child
 

@@ -113,7 +113,6 @@ class Life:
         parent: Actor | None,
         body: Callable[..., Awaitable[Any]],
         args: tuple[Any, ...],
-        *,
         name: str,
         bond: Bond,
         stop_within: float = STOP_WITHIN,

@@ -159,7 +159,7 @@ class Mailbox:
         self.reader = trio.lowlevel.current_task()
         self.earlier += TURN - self.turn  # `new_turn`, inlined
         self.turn = TURN
-        return self._unpark
+        return self  # a bound method would be one more object per idle actor that the garbage collector visits
 
     def close(self) -> list[Any]:
         """Refuse everything from now on; returns the mail left unhandled.
@@ -184,7 +184,8 @@ class Mailbox:
         assert task is not None
         trio.lowlevel.reschedule(task)
 
-    def _unpark(self, _: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
+    def __call__(self, _: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
+        """The actor is interrupted while it sleeps: what `park` gives to trio."""
         self.reader = None
         return trio.lowlevel.Abort.SUCCEEDED
 

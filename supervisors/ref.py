@@ -63,14 +63,14 @@ class Request:
     message to the asker, counted in its mailbox, and goes past the mail that waits there to the call that waits for it.
     """
 
-    __slots__ = ("_actor", "_asker", "_outcome", "_task", "abandoned", "message")
+    __slots__ = ("_actor", "_asker", "_outcome", "abandoned", "message", "task")
 
     def __init__(self, message: Any, actor: Life, asker: Life | None) -> None:
         self.message = message
         self.abandoned = False
         self._actor = actor
         self._asker = asker
-        self._task: trio.lowlevel.Task | None = None
+        self.task: trio.lowlevel.Task | None = None
         self._outcome: outcome.Outcome[Any] | None = None
 
     @property
@@ -100,8 +100,8 @@ class Request:
             self._asker.mailbox.earlier += 1
         if actor.root.sent is not None:
             actor.root.sent.count(actor)
-        if self._task is not None:
-            trio.lowlevel.reschedule(self._task, result)
+        if self.task is not None:
+            trio.lowlevel.reschedule(self.task, result)
 
     @property
     def waits(self) -> bool:
@@ -110,23 +110,20 @@ class Request:
 
     def expire(self, seconds: float) -> None:
         """The time for the reply, so many seconds, is up."""
-        if self.waits and self._task is not None:
+        if self.waits and self.task is not None:
             self._give_up()
             late = AskTimeout(f"no reply from {self._actor.path} within {seconds:g} s")
-            trio.lowlevel.reschedule(self._task, outcome.Error(late))
+            trio.lowlevel.reschedule(self.task, outcome.Error(late))
 
     async def answer(self) -> Any:
         """Wait for the reply. A checkpoint only if it is not there yet."""
         if self._outcome is not None:
             return self._outcome.unwrap()
-        return await trio.lowlevel.wait_task_rescheduled(self.park(trio.lowlevel.current_task()))
+        self.task = trio.lowlevel.current_task()
+        return await trio.lowlevel.wait_task_rescheduled(self)
 
-    def park(self, task: trio.lowlevel.Task) -> Callable[[trio.lowlevel.RaiseCancelT], trio.lowlevel.Abort]:
-        """What to give to `wait_task_rescheduled`, so that `task` sleeps until the reply has come."""
-        self._task = task
-        return self._abandon
-
-    def _abandon(self, _: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
+    def __call__(self, _: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
+        """The asker is interrupted while it waits for the reply: what it gives to trio."""
         self._give_up()
         return trio.lowlevel.Abort.SUCCEEDED
 
@@ -322,7 +319,8 @@ class Ref(Generic[M_contra, T_co]):
             if not full and (timeout is None or timeout > 0):
                 if timeout is not None:
                     root.alarms.set(timeout, request)
-                return await trio.lowlevel.wait_task_rescheduled(request.park(task))
+                request.task = task
+                return await trio.lowlevel.wait_task_rescheduled(request)
             with trio.move_on_after(float("inf") if timeout is None else timeout):
                 if full:
                     await self._put_when_full(request)

@@ -52,6 +52,9 @@ class Case:
     budgets: tuple[Budget, ...] = ()
     slow: dict[str, int] = field(default_factory=dict)
     """Contenders for whom `n` would take too long, and their own n."""
+    sizes: tuple[float, ...] = (1.0,)
+    """A figure is the mean over `n` times each of these. A full garbage collection comes whenever the heap has grown by
+    a quarter, so what one size costs depends on whether it lies just before that or just after."""
     best: bool = False
     """Take the best round in place of the median: for wall time, which others on the machine can only lengthen."""
 
@@ -103,7 +106,8 @@ def run_table(title: str, contenders: Sequence[Contender], cases: Sequence[Case]
 def _measure(contender: Contender, case: Case) -> float:
     """One figure; not a number if a rival fails at it, which must not cost us the others."""
     try:
-        figure: float = contender.measure(case.name, case.slow.get(contender.name, case.n))
+        n = case.slow.get(contender.name, case.n)
+        figure = statistics.mean([contender.measure(case.name, round(n * size)) for size in case.sizes])
     except RuntimeError as error:
         if contender.name == OURS:
             raise
