@@ -18,6 +18,7 @@ from __future__ import annotations
 import contextvars
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -272,16 +273,15 @@ class Life:
         ended = self.end or self.dormant
         if ended is None:
             task = trio.lowlevel.current_task()
-
-            def abort(_: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
-                if self._over is not None:
-                    self._over.remove(task)
-                return trio.lowlevel.Abort.SUCCEEDED
-
             self._over = [*(self._over or ()), task]
-            ended = await trio.lowlevel.wait_task_rescheduled(abort)
+            ended = await trio.lowlevel.wait_task_rescheduled(partial(self._no_longer_waited_for, task))
         assert ended is not None
         return ended
+
+    def _no_longer_waited_for(self, task: trio.lowlevel.Task, _: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
+        if self._over is not None:
+            self._over.remove(task)
+        return trio.lowlevel.Abort.SUCCEEDED
 
     def revive(self) -> None:
         """After a supervised life: back to `starting`, with the same place, ref and mail."""

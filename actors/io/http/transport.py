@@ -164,7 +164,7 @@ class Exchange(httpx.AsyncByteStream):
         used_before = self._connection.used > 0
         self._connection.used += 1
         reader: ResponseReader | None = None  # a thousand agents wait here, and need none yet
-        while reader is None or not reader.headed:
+        while True:
             try:
                 data = await self._wire.receive()
             except BROKEN as error:
@@ -178,6 +178,8 @@ class Exchange(httpx.AsyncByteStream):
                     raise _Stale("the server closed the connection")
                 reader = self._reader = ResponseReader(bodiless=bodiless)
             reader.feed(data)
+            if reader.headed:
+                break
             scope.deadline = trio.current_time() + self._read_timeout
         if broken is not None:
             reader.reusable = False
