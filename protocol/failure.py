@@ -14,7 +14,7 @@ import msgspec
 from .errors import CallboardError, kinds
 
 LONGEST_CAUSE = 500
-"""Characters of what is told of a cause."""
+"""Most characters of a cause's text."""
 
 
 class Failure(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""What actors take of memory, measured when somebody looks: they keep no account of it.
+"""What actors take of memory, measured on request: they keep no account of it.
 
 For the actor of a process it is the resident memory of that process and of all below it. For an actor within our
 process it is an estimate of the bytes that would be free if it ended:

@@ -117,11 +117,10 @@ class Workers:
                 actor.leave()
                 if actor.has_children:
                     await actor.end_children()
-            except BaseException as fatal:
+            except BaseException as fatal:  # KeyboardInterrupt, SystemExit, or the root's hard deadline: goes on below
                 if actor is None or task not in running:
                     raise  # it was idle
                 del running[task]
-                # KeyboardInterrupt, SystemExit, or the root's hard deadline: record the end, let it through.
                 deadline = _without(trio.Cancelled, _without(Exception, fatal)) is None
                 error = error or (_without(trio.Cancelled, fatal) if deadline else fatal)
                 actor.finish("crashed" if error else "cancelled", None, error, final=True)

@@ -78,7 +78,7 @@ class RunContext:
 
     Args:
         limits: what the run may use.
-        streams: pieces of replies become events, if somebody listens.
+        streams: pieces of replies become events, if the run has a listener.
         make_knowledge: makes what the run looks things up in; None in a run that has nothing.
 
     Attributes:
@@ -171,7 +171,7 @@ class RunContext:
     ) -> ChatReply:
         """Ask a model on behalf of `me`, within the run's limits, and count it.
 
-        Pieces of the reply become events while it arrives, if somebody listens to the run.
+        Pieces of the reply become events while it arrives, if the run has a listener.
 
         Args:
             node: id of the node on whose account it goes.

@@ -90,24 +90,40 @@ class Audit:
         if self._lines is not None:
             self._lines.finish(1.0)
 
-    def log(self, action: Action, result: Result = "success", *, caller: Caller | None = None, **more: Any) -> None:
+    def log(
+        self,
+        action: Action,
+        result: Result = "success",
+        *,
+        caller: Caller | None = None,
+        subject: str | None = None,
+        peer: str | None = None,
+        target: str | None = None,
+        run: str | None = None,
+        reason: str | None = None,
+        details: dict[str, Any] | None = None,
+    ) -> None:
         """Write a line; the id of the request that is being served is put in.
 
         Args:
-            more: fields of `AuditLine`; `subject` where there is no caller.
+            subject: who it was, where there is no caller.
         """
         if self._lines is None:
             return
         about = REQUEST.get()
-        if caller is not None:
-            more |= {"subject": caller.subject, "key_id": caller.key}
-        if more.get("peer") is None:
-            more["peer"] = about.get("peer")
-        for name in ("target", "reason"):
-            if more.get(name) is not None:
-                more[name] = more[name][:LONGEST]
-        now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        line = AuditLine(timestamp=now, action=action, result=result, request_id=about.get("request_id"), **more)
+        line = AuditLine(
+            timestamp=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            action=action,
+            result=result,
+            subject=subject if caller is None else caller.subject,
+            key_id=None if caller is None else caller.key,
+            peer=peer or about.get("peer"),
+            request_id=about.get("request_id"),
+            target=_short(target),
+            run=run,
+            reason=_short(reason),
+            details=details or {},
+        )
         self._lines.put(self._redactor.text(msgspec.json.encode(line).decode()))
 
     def listener(self, owner_of: Callable[[str], str | None]) -> Callable[[Event], None]:
@@ -140,3 +156,7 @@ class Audit:
         else:
             return None
         return Lines(sink, name="audit")
+
+
+def _short(text: str | None) -> str | None:
+    return None if text is None else text[:LONGEST]

@@ -97,8 +97,8 @@ class Prompting:
             self.cancel()
         try:
             outcome = await self._follow(self.run)
-        except BaseException:
-            self._hub.cancel(self._peer.caller, self.run)  # the reader is gone
+        except BaseException:  # cancelled: the reader is gone
+            self._hub.cancel(self._peer.caller, self.run)
             raise
         return self._reason(outcome)
 

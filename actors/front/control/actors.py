@@ -231,7 +231,7 @@ class TreeWatch:
 
     Attributes:
         info: an actor by its path, as it is now; None if it is gone.
-        measure: looks what memory actors take, before they are told.
+        measure: measures what memory the actors take first.
         interval: seconds.
         concerns: whether the reader gets what happens in a run.
         all: the watches there are.

@@ -113,7 +113,7 @@ class HubSessions:
                     await self._ended(info.run)  # what it has said by then is kept
                     raise
                 turn.rounded = await round_off(root, act)
-        except Exception as error:
+        except Exception as error:  # a turn that ends badly must not end the hub
             if turn is None:  # for the client that asked for the turn
                 raise
             if not isinstance(error, CallboardError):  # the store has logged those

@@ -245,6 +245,6 @@ def _unspecified(recipe: Recipe, *, pulls: bool) -> str:
     pull = f"fetch the model that needs no key: callboard models pull {local.PULLED_AS}"
     first = pull if pulls else f"build it: callboard kb build {recipe.target}"
     return (
-        f"nothing is built for {recipe.what}, and nobody is there to ask whether it may be; {first}; or {where}; or"
+        f"nothing is built for {recipe.what}, and there is no person to ask whether it may be; {first}; or {where}; or"
         " agree beforehand: --yes"
     )

@@ -166,7 +166,7 @@ def _at(directory: Path, config_dir: Path) -> Recipe:
     if directory.absolute().parent == folder(config_dir).absolute() and file_of(directory.stem, config_dir):
         return named(directory.stem, config_dir)
     if layout.current.is_file():
-        raise UsageError(f"nobody knows what {directory} is made of: it has no {layout.recipe.name}")
+        raise UsageError(f"{directory} has no {layout.recipe.name}, which says what it is made of")
     raise UsageError(f"there is no knowledge base in {directory}")
 
 

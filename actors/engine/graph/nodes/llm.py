@@ -159,7 +159,7 @@ def _request(job: Job, system: str, prompt: str, schema: dict[str, Any] | None) 
 
 
 def schema_hint(schema: dict[str, Any]) -> str:
-    """What an llm node's prompt is told about the shape of its answer."""
+    """What the prompt of an llm node says about the shape of its answer."""
     head = "Answer with one JSON value that fits this JSON Schema, and nothing else: no prose, no fences."
     return f"{head}\n\n{render(schema)}"
 

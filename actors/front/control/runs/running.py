@@ -98,7 +98,7 @@ class Running:
         self._starting[info.run] = info, task_status
         try:
             await perform(request, hooks, self._root)
-        except Exception:
+        except Exception:  # a run that ends badly must not end the hub
             if info.run in self._starting:  # this is for who starts it
                 raise
             log.exception("%s ended without an outcome", info.run)

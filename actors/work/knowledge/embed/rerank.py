@@ -25,7 +25,7 @@ _BY_TYPE: Mapping[str, tuple[int, Mapping[str, Any]]] = {
     "openai-compatible": (500, {"return_documents": False}),
     "cohere": (1000, {}),
 }
-"""By the type of the client: texts in one request, and what only it is told."""
+"""By the type of the client: texts in one request, and fields that only its requests have."""
 
 
 class RemoteReranker:

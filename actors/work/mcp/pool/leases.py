@@ -156,7 +156,7 @@ class Leases:
             return await lease.acquire()
         raise McpLost(
             f"MCP server '{server.name}' found no room within {within:g} s: `max_servers` of `mcp_pool` (config.yaml) "
-            f"lets {self.settings.max_servers} run at once, and those that run are kept by whoever uses them"
+            f"lets {self.settings.max_servers} run at once, and all of those that run are in use"
         )
 
     def _idle_seconds(self, key: Key) -> float:

@@ -1,4 +1,4 @@
-"""The table of the built-in tools: what models are told of each, the effect it has on the world, and tools of them.
+"""The table of the built-in tools: what models read about each, the effect it has on the world, and tools of them.
 
 A tool's code is imported when it is first called. Programs are ended a moment before the call's own time is up, so that
 what they printed by then reaches the model.
@@ -128,7 +128,7 @@ SPECS: Mapping[str, Spec] = {
     "fs_rm": _writes("Remove a file, or a directory with all that is in it.", _texts(path="The file or directory.")),
     "execute_command": _runs(
         "command",
-        "Run a shell command (bash). Returns what it prints; its exit status is told unless it is 0. "
+        "Run a shell command (bash). Returns what it prints, and its exit status unless that is 0. "
         "It has no terminal and no input.",
         _texts(command="The command."),
     ),

@@ -169,7 +169,7 @@ async def test_without_weights_and_people_the_error_says_what_to_do(knowing: Sta
     assert outcome.exit_code == 3
     assert outcome.error.code == "knowledge"
     assert outcome.error.message == (
-        "nothing is built for rag node 'look' of 'g', and nobody is there to ask whether it may be; fetch the model "
+        "nothing is built for rag node 'look' of 'g', and there is no person to ask whether it may be; fetch the model "
         "that needs no key: callboard models pull wordllama; or set `embedding_model`, `chunk_size` and "
         "`chunk_overlap` in the node; or agree beforehand: --yes"
     )
