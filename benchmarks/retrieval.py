@@ -3,9 +3,10 @@
     python benchmarks/retrieval.py [--model MODEL]... [--chunk-size N]... [--rerank] [--corpus DIR]
 
 Some 280 questions that have an answer each, among 40 pages of Perl's manual: see harness/perl_faq.py. A question counts
-as answered by the document of its answer, and by no other, however good. The constants of `fusion` were chosen on every
-other question; the figures are of the rest and of all. The corpus is fetched once (Debian's package perl-doc, 8 MB);
-`--corpus` names a directory with perlfaq1.pod and so on. Weights come from `callboard models pull wordllama minilm`.
+as answered by the document of its answer, and by no other, however good. The constants of `generation` were chosen on
+every other question; the figures are of the rest and of all. The corpus is fetched once (Debian's package perl-doc, 8
+MB); `--corpus` names a directory with perlfaq1.pod and so on. Weights come from `callboard models pull wordllama
+minilm`.
 """
 
 from __future__ import annotations

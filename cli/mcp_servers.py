@@ -343,10 +343,8 @@ def list_tools(name: str, config_dir: str | None, *, cached: bool, as_json: bool
     """
     if cached:
         root = Root(config_dir=config_dir)
-        server, permissions = (
-            root.mcp.config.get(name),
-            Permissions(root.registry.permissions(root.settings.permissions)),
-        )
+        server = root.mcp.config.get(name)
+        permissions = Permissions(root.registry.permissions(root.settings.permissions))
         catalog = remembered(root.mcp, server)
         if catalog is None:
             raise UsageError(f"nothing is remembered of MCP server '{name}'; without --cached it is started and asked")

@@ -1,7 +1,7 @@
 """A run as a message: all that a caller wants of it, by name, checked when it is made.
 
 `RunRequest` is data alone, so it survives JSON and msgpack: what a front end has to say of a run it says in one of
-these. Callbacks, Python functions and other live objects go beside it (`actors.runs.hooks`).
+these. Callbacks, Python functions and other live objects go beside it (`actors.runs.loading`).
 
     request = RunRequest(target="researcher", prompt="What is a callboard?", limits=Limits(max_turns=20))
     again = msgspec.json.decode(msgspec.json.encode(request), type=RunRequest)

@@ -117,7 +117,7 @@ class Lines:
                 self.behind -= len(data)
             if self.error is not None:
                 break
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(Exception):  # it may have failed already
             self._sink.close()
 
     def _out(self, line: bytes) -> None:

@@ -72,7 +72,7 @@ AgentRunner = Callable[["Actor", AgentCall], Awaitable[str]]
 """Runs the called agent as a child of the given actor, and returns the text of its answer."""
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)  # it holds secrets
 class RunContext:
     """See the module.
 

@@ -17,7 +17,7 @@ Mode = Literal["standard", "devall"]
 
 
 class Dialect(msgspec.Struct, frozen=True, kw_only=True):
-    """How a file is read. The defaults are those of `standard`.
+    """How a file is read. The defaults are those of `standard`; in `devall` each flag is the other way round.
 
     Attributes:
         guide_keys: what the guide teaches and the program lacks works: `processor` and its templates, conditions of

@@ -24,12 +24,7 @@ _TOOLS: tuple[tuple[str, QuestionKind, str, dict[str, Schema]], ...] = (
     ("ask", "choice", _SEVERAL, {"options": texts("What may be chosen, two or more.")}),
     ("confirm", "confirm", "Ask the user a question of yes or no.", {}),
     ("input", "text", "Ask the user for a text.", {}),
-    (
-        "checkbox",
-        "checkbox",
-        "Ask the user to choose any number of options.",
-        {"options": texts("What may be chosen.")},
-    ),
+    ("checkbox", "checkbox", _BOXES, {"options": texts("What may be chosen.")}),
 )
 """Names, kinds of questions, descriptions, and what else is given."""
 

@@ -225,7 +225,7 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
         return limit
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)  # its headers hold the key
 class _Call:
     me: Emitter
     id: str

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections.abc import Collection
 from typing import TypeVar
 
 import msgspec
@@ -143,18 +144,12 @@ def _named(part: Part, name: str) -> Condition:
             "write `condition: false`, without quotes.",
         )
     elif known is not None and name.strip() and name not in known | CONDITION_FUNCTIONS:
-        passes = dialect.unknown_functions_pass
         near = did_you_mean(name, [*known, *CONDITION_FUNCTIONS, "false"])
         if name.lower() in ("true", "false"):
             near = f"write `{name.lower()}`."
-        instead = "; DevAll takes its condition for true" if passes else ", and no built-in condition of that name"
-        part.report(
-            "warning" if passes else "error",
-            "unknown_function",
-            f"no function `{name}` in functions/edge{instead}",
-            expected=f"one of {', '.join(sorted(known | CONDITION_FUNCTIONS))}",
-            hint=near or "Hint: write the function, or a `keyword` condition.",
-        )
+        hint = near or "Hint: write the function, or a `keyword` condition."
+        allowed = known | CONDITION_FUNCTIONS
+        _no_function(part, name, "condition", "edge", allowed, "takes its condition for true", hint)
     return FunctionCondition(name=name)
 
 
@@ -222,14 +217,23 @@ def _check_processor_name(part: Part, name: str) -> None:
     known = part.reading.known.processors
     if known is None or name in known | PROCESSOR_FUNCTIONS:
         return
+    hint = did_you_mean(name, [*known, *PROCESSOR_FUNCTIONS]) or "Hint: write the function first."
+    allowed = known | PROCESSOR_FUNCTIONS
+    _no_function(part, name, "processor", "edge_processor", allowed, "carries the output unchanged", hint)
+
+
+def _no_function(
+    part: Part, name: str, kind: str, directory: str, allowed: Collection[str], devall: str, hint: str
+) -> None:
+    """Report a name that is neither a built-in function nor one of that directory; `devall` says what DevAll does."""
     passes = part.reading.dialect.unknown_functions_pass
-    instead = "; DevAll carries the output unchanged" if passes else ", and no built-in processor of that name"
+    instead = f"; DevAll {devall}" if passes else f", and no built-in {kind} of that name"
     part.report(
         "warning" if passes else "error",
         "unknown_function",
-        f"no function `{name}` in functions/edge_processor{instead}",
-        expected=f"one of {', '.join(sorted(known | PROCESSOR_FUNCTIONS))}",
-        hint=did_you_mean(name, [*known, *PROCESSOR_FUNCTIONS]) or "Hint: write the function first.",
+        f"no function `{name}` in functions/{directory}{instead}",
+        expected=f"one of {', '.join(sorted(allowed))}",
+        hint=hint,
     )
 
 

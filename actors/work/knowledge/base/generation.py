@@ -131,6 +131,7 @@ class Generation:
         return selection
 
 
+# --- two rankings made one: of the index of vectors, and of the index of words
 #
 # `weighted` adds the scores: cosine + weight * bm25 / best bm25. With a small weight words decide between chunks that
 # are about as near, and bring in names and rare words that no vector is near to; they can't push a chunk that only

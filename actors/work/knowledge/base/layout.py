@@ -6,7 +6,7 @@
     work.sqlite       what the unfinished one has that a finished one has not: vectors not yet in an index
     builder.lock      who builds
     recipe.json       what it is made of, by its last build; nothing here reads it
-    unreadable.json   what could not be read the last time (`lost`); not there if that is nothing
+    unreadable.json   what could not be read the last time (`catalogue.Lost`); not there if that is nothing
 
 Locks are `flock`s: the kernel takes them from dead processes, so none is ever stale. The builder holds `builder.lock`;
 a reader holds a shared lock on its generation's `readers`, and an old generation is removed by the process that gets it

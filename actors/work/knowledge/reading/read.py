@@ -21,7 +21,7 @@ from .....protocol.knowledge import Document
 from ....io.encodings import binary, cleaned, declared_inside, decoded
 from ....io.html.markdown import TooLong
 from ....io.html.page import page_of
-from ..reading import kinds
+from . import kinds
 from .bounds import TOO_MUCH, Bounds, CantRead, megabytes, watch
 
 if TYPE_CHECKING:

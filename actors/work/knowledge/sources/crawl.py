@@ -26,7 +26,7 @@ from .....protocol.knowledge import Unreadable
 from ..reading.bounds import CantRead
 from ..reading.kinds import suffix
 from ..reading.read import Contents, Raw
-from ..sources import github
+from . import github
 from .found import Finding, Held, SourceContext
 from .specs import Spec
 from .web import Page, Web

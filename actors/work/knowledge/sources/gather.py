@@ -22,7 +22,7 @@ from .....protocol.knowledge import Document, Unreadable
 from ..reading import kinds
 from ..reading.bounds import CantRead
 from ..reading.read import Raw, check_size
-from ..sources import loaders
+from . import loaders
 from .found import Finding, Found, SourceContext, SourceSettings, explained, held
 from .specs import Spec, is_wild, parse
 from .walk import Entry, Walk

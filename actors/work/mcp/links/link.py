@@ -104,5 +104,5 @@ class Link(Protocol):
         ...
 
     def respond(self, message: bytes, about: Outgoing | None = None) -> None:
-        """Answer a request of the server's (see `wire.encode_result`, `encode_failure`). Never waits."""
+        """Answer a request of the server's (see `jsonrpc.encode_result`, `encode_failure`). Never waits."""
         ...

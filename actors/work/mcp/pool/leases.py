@@ -57,7 +57,7 @@ class Key:
 
 
 @final
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)  # it holds secrets
 class Leases:
     """See the module.
 

@@ -107,7 +107,7 @@ class Live:
 
 
 @final
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)  # it holds secrets
 class Opening:
     """What the pool opens servers with.
 

@@ -30,6 +30,9 @@ SECONDS = 30.0
 LARGEST = 4 * 1024 * 1024
 """Bytes of a page that are read."""
 
+NEARBY = 64 * 1024
+"""Bytes before that in which the end of a line is looked for."""
+
 SHOWN = 500
 
 _TEXTS = ("text/", "application/json", "application/xml", "application/xhtml", "application/javascript")
@@ -96,8 +99,9 @@ async def _page(response: httpx.Response, url: httpx.URL) -> Page:
         raise ToolFailed(f"{guarded.short(url)} answered {words}", stderr=shown)
     if not _is_text(kind, body):
         raise ToolFailed(f"{guarded.short(url)} is {kind or 'binary data'}, not text")
-    if cut:  # after a whole line: half a character would make all of it look like another encoding
-        body = body[:LARGEST].rpartition(b"\n")[0] or body[:LARGEST]
+    if cut:  # after a line that ends nearby: half a character would make all of it look like another encoding
+        end = body.rfind(b"\n", LARGEST - NEARBY, LARGEST)
+        body = body[: end if end > 0 else LARGEST]
     text = await in_thread(lambda: decoded(body, response.charset_encoding or declared_inside(body)))
     return Page(url=str(url), kind=kind, text=text, cut=cut)
 

@@ -83,7 +83,7 @@ def _entry(kind: str, text: list[str]) -> Entry:
     return Entry(joined.strip(), ", ".join(word for word in words if word != "optional"), "optional" in words)
 
 
-# `@example`) are for programmers
+# --- JSDoc: the description stands above the first block tag; of the tags only `@param` reaches the schema
 
 _BEGIN = re.compile(r"\s*\* ?")
 _TAG = re.compile(r"@(\w+)\s*")

@@ -1,4 +1,4 @@
-"""TypeScript tools: exported functions, their types and their Docstring, read with tree-sitter.
+"""TypeScript tools: exported functions, their types and their JSDoc, read with tree-sitter.
 
     /**
      * Forecasts the weather.
@@ -9,7 +9,7 @@
 
 Only `export function` (also `async`) is a tool; what else is exported as a function is an error, because it looks like
 one. A parameter need not be given if it is `name?`, may be null or undefined, or has a default. Without an annotation,
-as in JavaScript, its type is the one in the Docstring, that of its default, or text.
+as in JavaScript, its type is the one in the JSDoc, that of its default, or text.
 
 tree-sitter is an extra, `callboard[typescript]`: this module alone needs it.
 """

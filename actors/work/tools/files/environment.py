@@ -44,7 +44,7 @@ class Home(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         config_dir: where settings, agents and tools live.
-        environ: what tools inherit; see `dotenv.tool_environ` for the `.env` files in it.
+        environ: what tools inherit; see `tool_environ` for the `.env` files in it.
         cache: the root of all cache directories.
         agent: name of the agent that the tool works for, if it is one.
         agent_dir: that agent's directory; None for one that has none.

@@ -122,6 +122,16 @@ async def test_a_large_page_is_cut(call: Bench, site: Site, monkeypatch: pytest.
     assert await call("fetch_url_via_curl", url=site.url) == "x" * 1000 + "\n[cut: the page goes on]"
 
 
+async def test_of_a_large_page_no_more_is_lost_than_the_line_in_which_it_is_cut(
+    call: Bench, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetching, "LARGEST", 1000)
+    site.page("a\n" * 400 + "x" * 500, "text/plain")
+    assert await call("fetch_url_via_curl", url=site.url) == "a\n" * 399 + "a\n[cut: the page goes on]"
+    monkeypatch.setattr(fetching, "NEARBY", 100)
+    assert (await call("fetch_url_via_curl", url=site.url)).count("x") == 200
+
+
 async def test_a_page_made_to_keep_the_parser_busy_is_read_as_far_as_time_allows(
     call: Bench, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
