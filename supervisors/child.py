@@ -94,7 +94,7 @@ class ProcessEnd(msgspec.Struct, frozen=True, kw_only=True):
 
 @final
 class Child:
-    """One process. The caller of `fork` must call `end` in every case.
+    """One process. Who makes one (`process._fork`) must call `end` in every case.
 
     Attributes:
         pid: of the leader; also the number of its session and group.

@@ -36,7 +36,7 @@ _DEAF_TO = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal
 _NEEDED = ("PATH", "LD_LIBRARY_PATH")
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class GuardianLink:
     """Keeps one guardian for one root.
 

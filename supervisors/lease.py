@@ -92,7 +92,7 @@ class Lease(Generic[K, R]):
         return self._holder
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False, slots=True, repr=False)
 class Holder(Generic[K, R]):
     """What the pool knows of one resource and of the actor that owns it."""
 

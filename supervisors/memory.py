@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, Protocol, final
 import msgspec
 import trio
 
+from .census import find
 from .life import Life
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ GOOD_FOR = 2.0
 """Seconds for which a figure is good, at least."""
 
 SHARE = 0.1
-"""Of the event loop's time, what measuring takes at most; where it would take more, figures are good for longer."""
+"""Of the event loop's time, what measuring again takes at most; else figures are good for longer."""
 
 SLICE = 0.002
 """Seconds that measuring takes in a row, before others get a look in."""
@@ -66,13 +67,13 @@ class Memory:
 
     def __init__(self, root: Root) -> None:
         self._root = root
-        self._known: dict[Life, tuple[int, float, int]] = {}  # bytes, measured when, pid or 0
+        self._known: dict[str, tuple[int, float, int]] = {}  # by path: bytes, measured when, pid or 0
         self._cost = 0.0  # seconds that an actor takes to be measured, as of late
         self._many = 1000  # figures from which on those of actors that have ended are thrown away
 
     def of(self, actor: Life) -> int:
         """Bytes, as last measured; 0 if that was never."""
-        return self._known.get(actor, (0,))[0]
+        return self._known.get(actor.path, (0,))[0]
 
     async def measure(self, actors: Iterable[Life]) -> None:
         """Bring the figures of these up to date, as far as they are too old."""
@@ -81,14 +82,14 @@ class Memory:
         began = before = perf_counter()
         for actor in list(actors):
             pid = self._root.pid_of(actor.path)
-            _, at, known_pid = self._known.get(actor, (0, -inf, 0))
+            _, at, known_pid = self._known.get(actor.path, (0, -inf, 0))
             now = trio.current_time()
             if actor.end is not None or (now - at < self._good_for and pid == known_pid):
                 continue
             if pid:
                 processes[actor] = pid
                 continue
-            self._known[actor] = held_by(actor, tasks.get(actor)), now, 0
+            self._known[actor.path] = held_by(actor, tasks.get(actor)), now, 0
             now = perf_counter()
             self._cost += (now - before - self._cost) / 16
             if now - began > SLICE:
@@ -98,9 +99,9 @@ class Memory:
         if processes:
             used = await trio.to_thread.run_sync(memory_of, list(processes.values()), abandon_on_cancel=True)
             now = trio.current_time()
-            self._known.update((actor, (used.get(pid, 0), now, pid)) for actor, pid in processes.items())
+            self._known.update((actor.path, (used.get(pid, 0), now, pid)) for actor, pid in processes.items())
         if len(self._known) > self._many:
-            self._known = {actor: known for actor, known in self._known.items() if actor.end is None}
+            self._known = {path: known for path, known in self._known.items() if find(self._root, path) is not None}
             self._many = 2 * len(self._known) + 1000
 
     @property
@@ -198,10 +199,17 @@ def _parts(thing: Any) -> tuple[list[Any], float]:
     elif isinstance(thing, tuple):
         parts = list(tuple.__getitem__(thing, slice(None, None, len(thing) // SAMPLE + 1)))
     elif isinstance(thing, dict):
-        parts = [part for item in islice(dict.items(thing), SAMPLE) for part in item]
+        parts = _sample(part for item in dict.items(thing) for part in item)
         return parts, 2 * len(thing) / max(1, len(parts))
     elif isinstance(thing, set | frozenset | deque):
-        parts = list(islice(thing, SAMPLE))
+        parts = _sample(thing)
     else:
         return gc.get_referents(thing), 1.0
     return parts, len(thing) / max(1, len(parts))
+
+
+def _sample(parts: Iterable[Any]) -> list[Any]:
+    try:
+        return list(islice(parts, 2 * SAMPLE))
+    except RuntimeError:  # a thread changes it meanwhile
+        return []

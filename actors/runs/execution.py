@@ -66,7 +66,7 @@ class Answers:
         return words + [str(answer) for answer in self._in_order]
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Execution:
     """One run under way."""
 

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+import weakref
 from collections.abc import Callable, Iterable
 from functools import partial
 
@@ -209,3 +210,16 @@ def test_memory_of_processes_counts_children_and_is_none_for_the_dead() -> None:
         assert memory_of([os.getpid()])[os.getpid()] > alone
         child.communicate("\n")
     assert memory_of([child.pid]) == {}
+
+
+async def test_an_actor_that_was_measured_is_forgotten_with_its_end(root: Root) -> None:
+    box = Box(None)
+    gone = weakref.ref(box)
+    ref = root.spawn(box.run)
+    await trio.testing.wait_all_tasks_blocked()
+    memory = Memory(root)
+    await memory.measure([ref._actor])
+    await ref.stop()
+    del ref, box
+    gc.collect()
+    assert gone() is None

@@ -126,7 +126,7 @@ async def run_agent(
         return await agent.play(said)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class _Agent:
     me: Actor
     cast: Cast

@@ -54,7 +54,7 @@ Renewal = Callable[["Actor"], Awaitable[Renewed | None]]
 """Asked before each turn whether there are other tools by now; None for no."""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Conversation:
     """See the module.
 

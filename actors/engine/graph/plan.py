@@ -1,11 +1,11 @@
-"""A graph made ready to run, and what passes between a node's own work and the scheduler.
+"""A graph made ready to run, and what passes between a node's own work and the decider.
 
-A `Plan` holds per node its work, its time, its ways out; it is compiled once (`compile`) and shared by all runs. The
-scheduler and `execute` read nothing else, so a plan can as well be made by hand with any async function as a node's
-work: another dialect, a benchmark, a program of one's own.
+A `Plan` holds per node its work, its time, its ways out; it is compiled once (`compile`) and shared by all runs.
+`decider` and `run` read nothing else, so a plan can as well be made by hand with any async function as a node's work:
+another dialect, a benchmark, a program of one's own.
 
 A node's code knows its `Job` and returns a `Result`, or raises. It does not route, retry, time itself, write state
-or tell anybody: `execute` and `scheduler` do that, once for all kinds of nodes.
+or emit events: `run` and `decider` do that, once for all kinds of nodes.
 """
 
 from __future__ import annotations

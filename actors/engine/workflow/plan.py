@@ -192,6 +192,11 @@ class Job(msgspec.Struct, frozen=True):
         return config.values
 
     @property
+    def context(self) -> RunContext:
+        """The run, for nodes whose type a plugin brings."""
+        return self.shared.context
+
+    @property
     def inputs(self) -> tuple[Message, ...]:
         """What it sees."""
         return self.unit.inputs

@@ -1,4 +1,4 @@
-"""The application: routes of `table` behind starlette's router, and one mapping of all errors."""
+"""The application: `routes` behind starlette's router, and one mapping of all errors."""
 
 from __future__ import annotations
 

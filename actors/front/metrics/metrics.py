@@ -79,7 +79,7 @@ class Metrics:
 
     Attributes:
         auth_failures: callers that were refused, by reason: `missing`, `key`, `jwt`, `scope`, `place`.
-        rejections: too many `requests` of a subject, or bad `logins` from an address.
+        rejections: too many `requests` or `connections` of a subject, or bad `logins` from an address.
         websockets: those that are open; `frames` are theirs, `in` and `out`.
         rates: gives each subject's requests in the last minute; set by the server.
     """

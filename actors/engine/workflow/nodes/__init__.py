@@ -1,6 +1,6 @@
 """What each type of node does that takes its time. Its code knows its `Job` and returns what it says, or raises.
 
-Literals, passthroughs and gates are done as soon as they have begun (`perform.instant`), and a subgraph is played like
+Literals, passthroughs and gates are done as soon as they have begun (`perform._instant`), and a subgraph is played like
 the graph it stands in (`play`).
 """
 

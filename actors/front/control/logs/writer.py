@@ -289,9 +289,10 @@ class Writer:
     def _write(self, file: RunLog) -> bool:
         """Write what there is of this one, and remember it if that can't be done now; whether it could."""
         self._stuck.pop(file, None)
-        self._written += file.take()
-        before, began, written = file.unwritten, time.monotonic(), True
+        before, began, written = 0, time.monotonic(), True
         try:
+            self._written += file.take()
+            before = file.unwritten
             written = file.flush()
         except Exception:  # reported; one bad item must not end the log of every run
             log.exception("the log of a run could not be written")

@@ -44,7 +44,7 @@ class HubOptions(msgspec.Struct, frozen=True, kw_only=True):
     keep_runs: int = 1000
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class LiveRun:
     """See the module.
 

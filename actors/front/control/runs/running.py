@@ -16,7 +16,7 @@ import trio
 
 from .....protocol.control.caller import LOCAL, Caller
 from .....protocol.control.things import RunInfo
-from .....protocol.errors import Denied, NotFound
+from .....protocol.errors import ActorCancelled, Denied, NotFound
 from .....protocol.events import Event, Warned
 from .....protocol.requests import RunRequest
 from ....runs.begin import new_id, perform
@@ -54,7 +54,7 @@ class Running:
         self._logs = logs
         self._options = options
         self._redact = redact
-        self._starting: dict[str, tuple[RunInfo, trio.TaskStatus[None]]] = {}
+        self._starting: dict[str, tuple[RunInfo, trio.TaskStatus[None] | None]] = {}
 
     @property
     def under_way(self) -> int:
@@ -80,7 +80,11 @@ class Running:
         while id in self.live or id in self._starting or not self._logs.is_free(id):
             id = new_id()
         info, request = msgspec.structs.replace(info, run=id), msgspec.structs.replace(request, id=id)
-        await self.nursery.start(self._keep, info, request, hooks)
+        self._starting[id] = info, None  # it counts from now on
+        try:
+            await self.nursery.start(self._keep, info, request, hooks)
+        finally:
+            self._starting.pop(id, None)
         return id
 
     def hear(self, event: Event) -> None:
@@ -98,6 +102,8 @@ class Running:
         self._starting[info.run] = info, task_status
         try:
             await perform(request, hooks, self._root)
+            if info.run in self._starting:
+                raise ActorCancelled(f"{info.run} was over before it began")
         except Exception:  # a run that ends badly must not end the hub
             if info.run in self._starting:  # this is for who starts it
                 raise

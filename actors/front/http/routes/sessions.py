@@ -83,6 +83,7 @@ async def empty(call: Call) -> ASGIApp:
 
 
 async def _role(_: Call) -> Response:
+    """Roles are not there yet."""
     raise NotImplementedYet(NO_ROLES)
 
 

@@ -49,10 +49,10 @@ class RunsPage(msgspec.Struct, kw_only=True):
 
 
 class EventsPage(msgspec.Struct, kw_only=True):
-    """Events; `next` is the `after` of the next page, None at the end of a run that is over."""
+    """As `protocol.control.own.Events`, for the document: `next` is the `after` of the next page, if there is one."""
 
     events: list[dict[str, Json]]
-    next: int | None = None
+    next: int | None
 
 
 class CancelReply(msgspec.Struct, kw_only=True):

@@ -351,6 +351,7 @@ from callboard.actors.engine.workflow.machine.perform import Said
 
 
 async def siesta(me, job):
+    assert job.context.meter is not None
     return Said(outputs=(Message(role="assistant", content=f"{job.values['hours']} h after {job.inputs[0].text}"),))
 """
 
