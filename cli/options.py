@@ -131,6 +131,7 @@ limits = several(
         "--max-tokens", metavar="N", callback=above_zero("tokens", int), help="Tokens the run may use, in and out."
     ),
     click.option("--max-cost", metavar="USD", callback=above_zero("USD", float), help="Money the run may spend."),
+    click.option("--no-wait", is_flag=True, help="Fails (exit code 6) where a provider wants requests to wait."),
 )
 loudness = several(
     click.option("-q", "--quiet", is_flag=True, help="No progress and no warnings on stderr, only errors."),

@@ -94,6 +94,7 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, tag="run", omit_defa
         answers: to questions: a list used in order, or node id to an answer or a list of answers; kept as texts.
         compat: `standard`, `loki` (agents) or `devall` (workflows), whatever the file says.
         limits: what the run may use at most.
+        no_wait: a model's provider that wants requests to wait fails them.
         strict: warnings about the file are errors.
         allow: names of tools that need not ask a person for permission.
         yes: no tool asks for permission.
@@ -122,6 +123,7 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, tag="run", omit_defa
     answers: list[Any] | dict[str, Any] | None = None
     compat: str | None = None
     limits: Limits = Limits()
+    no_wait: bool = False
     strict: bool = False
     allow: tuple[str, ...] = ()
     yes: bool = False

@@ -120,6 +120,7 @@ def _context(request: RunRequest, hooks: Hooks, root: Root, allow: Sequence[str]
         model=request.model or "",
         compat=request.compat,
         streams=root.settings.stream,
+        may_wait=not request.no_wait,
         registry=root.registry,
         tool_options=ToolOptions(yes=request.yes, roots=_absolute(request.roots), cwd=here),
         permissions=Permissions(rules, allowed=allow, yes=request.yes, here=here),

@@ -150,7 +150,8 @@ class Root:
     async def __aenter__(self) -> Root:
         need_trio("callboard.Root")
         await self.kernel.__aenter__()
-        self.gateway = Gateway(self.settings, os.environ, engines=LocalEngines(self.kernel, os.environ))
+        engines = LocalEngines(self.kernel, os.environ)
+        self.gateway = Gateway(self.kernel, self.settings, os.environ, engines=engines)
         self._token = current.set(self)
         return self
 

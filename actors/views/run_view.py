@@ -280,7 +280,7 @@ class RunView:
                 chat.above.news = data
         return NOTHING if chat is None else Change(chat)
 
-    def _llm_retry(self, event: Event, data: ev.LlmRetry, actor: ActorView | None) -> Change:
+    def _llm_waits(self, event: Event, data: ev.LlmRetry | ev.LlmWaiting, actor: ActorView | None) -> Change:
         chat = _find(actor, (event.actor, "chat", event.id))
         if chat is not None:
             chat.hear_anew()
@@ -414,7 +414,8 @@ class RunView:
         ev.ActorWaiting: _waits,
         ev.ActorStopped: _stopped,
         ev.ActorFailed: _stopped,
-        ev.LlmRetry: _llm_retry,
+        ev.LlmRetry: _llm_waits,
+        ev.LlmWaiting: _llm_waits,
         ev.ToolDelta: _news,
         ev.ToolProgress: _news,
         ev.GraphFinished: _graph_finished,

@@ -79,6 +79,7 @@ class RunContext:
     Args:
         limits: what the run may use.
         streams: pieces of replies become events, if the run has a listener.
+        may_wait: requests wait where their provider wants them to; see `Gateway.chat`.
         make_knowledge: makes what the run looks things up in; None in a run that has nothing.
 
     Attributes:
@@ -111,6 +112,7 @@ class RunContext:
     model: str = ""
     compat: str | None = None
     streams: bool = True
+    may_wait: bool = True
     max_depth: int | None = None
     registry: ToolRegistry | None = None
     tool_options: ToolOptions | None = None
@@ -197,6 +199,7 @@ class RunContext:
                 on_usage=count,
                 attempts=attempts,
                 need_text=need_text,
+                may_wait=self.may_wait,
             )
         finally:
             self.meter.under_way -= 1

@@ -15,12 +15,13 @@ those are.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 
 from ...actors.views.activity import Activity
 from ...protocol import events as ev
 from ...protocol.events import Event
 from . import paths
-from .brief import call_in_short, progress_in_short
+from .brief import call_in_short, progress_in_short, waiting_in_short
 from .lines import Line, Teller, duration
 from .text import counted, uncoloured
 
@@ -176,6 +177,14 @@ class AgentTeller(Teller):
     def _llm_retry(self, data: ev.LlmRetry, event: Event) -> Iterator[Line]:
         failed = f"{data.model}: try {data.attempt} failed, next in {duration(data.wait)}"
         yield self._timed(event, f"{failed} -- {self._short(data.error)}", style="warning")
+
+    def _llm_waiting(self, data: ev.LlmWaiting, event: Event) -> Iterator[Line]:
+        """One line for all that wait for the same."""
+        known = self._waits_told.get(data.model)
+        if known is None or event.ts >= known:
+            self._waits_told[data.model] = event.ts + timedelta(seconds=min(max(1.0, data.wait), 3600.0))
+            why = f" -- {self._short(data.error)}" if data.error else ""
+            yield self._timed(event, f"{waiting_in_short(data)}{why}", style="dim")
 
     def _llm_request(self, data: ev.LlmRequest, event: Event) -> Iterator[Line]:
         tools = ",".join(data.tools) if len(data.tools) <= 5 else str(len(data.tools))

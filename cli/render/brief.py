@@ -124,6 +124,12 @@ def title(activity: Activity) -> str:
     return one_line(name, 90) + turns
 
 
+def waiting_in_short(waiting: ev.LlmWaiting) -> str:
+    """What a request waits for, and how long at least."""
+    seconds = f": {waiting.wait:.1f} s" if waiting.wait else ""
+    return f"waiting for {waiting.model.partition(':')[0]}{seconds}"
+
+
 def detail(activity: Activity) -> str:
     """What it is at."""
     return one_line(_detail(activity), 80)
@@ -135,6 +141,8 @@ def _detail(activity: Activity) -> str:
             return model
         case ev.LlmRetry(wait=wait, error=error):
             return f"tries again in {wait:.1f}s -- {error}"
+        case ev.LlmWaiting() as waiting:
+            return waiting_in_short(waiting)
         case ev.LlmDelta():
             said = next((each.text[-TAIL:] for each in activity.below.values() if each.kind == "chat"), "")
             return said.rpartition("\n")[2] or said

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from ...actors.views.activity import NOTHING
@@ -38,6 +39,7 @@ class Teller:
         self._mark = mark
         self._whole = whole
         self._change = NOTHING
+        self._waits_told: dict[str, datetime] = {}  # of each model, until when it is known that requests wait
 
     def _tell(self, event: Event) -> Iterator[Line]:
         tell: Callable[[Any, Event], Iterator[Line]] | None

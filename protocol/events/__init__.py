@@ -273,6 +273,21 @@ class LlmRetry(EventData, frozen=True, kw_only=True):
     error: str
 
 
+class LlmWaiting(EventData, frozen=True, kw_only=True):
+    """A request waits for its turn, `wait` seconds at least; 0: until another one is over.
+
+    Attributes:
+        reason: `refused`: the provider said that there are too many; `rate`, `concurrency`: more would be.
+        error: how the provider has refused this very request, if it has.
+    """
+
+    kind = "llm.waiting"
+    model: str
+    wait: float
+    reason: str
+    error: str = ""
+
+
 class LlmFailed(EventData, frozen=True, kw_only=True):
     """A request is given up: the last error, of that `code`. One that is interrupted has no event of its own."""
 

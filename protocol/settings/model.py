@@ -54,6 +54,7 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         no_stream: replies come whole; no_system_message: the system prompt is put before the first user turn.
         supports_json_schema: whether the server can be asked for a reply that fits a schema.
         max_concurrency: requests to this model that may be under way at once; None for any number.
+        requests_per_minute, tokens_per_minute: what the provider allows; None for what its replies tell.
         max_batch_size, max_tokens_per_chunk: of an embedding model: texts in a request, and tokens in a text.
         default_chunk_size: of an embedding model: the size of chunks where none is given, in characters.
     """
@@ -73,6 +74,8 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     no_system_message: bool = False
     system_prompt_prefix: str = ""
     max_concurrency: int | None = None
+    requests_per_minute: Annotated[float, Meta(gt=0)] | None = None
+    tokens_per_minute: Annotated[float, Meta(gt=0)] | None = None
     max_batch_size: int | None = None
     max_tokens_per_chunk: int | None = None
     default_chunk_size: int | None = None
@@ -86,7 +89,7 @@ class Extra(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ClientSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One provider. Without `models` any model name is accepted."""
+    """One provider. Without `models` any model name is accepted. Limits are those of each model that has none."""
 
     type: str
     name: str = ""
@@ -95,6 +98,8 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     models: tuple[ModelSettings, ...] = ()
     extra: Extra = Extra()
     max_concurrency: int | None = None
+    requests_per_minute: Annotated[float, Meta(gt=0)] | None = None
+    tokens_per_minute: Annotated[float, Meta(gt=0)] | None = None
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

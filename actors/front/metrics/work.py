@@ -35,7 +35,7 @@ GRAPHS = ("graph", "workflow")
 
 _SEEN = frozenset(
     {ev.RunStarted, ev.RunFinished, ev.RunFailed, ev.RunCancelled, ev.ActorStopped, ev.ActorFailed}
-    | {ev.LlmRequest, ev.LlmDelta, ev.LlmReasoning, ev.LlmRetry, ev.LlmResponse, ev.LlmFailed}
+    | {ev.LlmRequest, ev.LlmDelta, ev.LlmReasoning, ev.LlmRetry, ev.LlmWaiting, ev.LlmResponse, ev.LlmFailed}
     | {ev.QuestionAsked, ev.QuestionAnswered, ev.QuestionExpired}
 )
 """What the views of runs need to see here."""
@@ -67,6 +67,7 @@ class Work:
         Gauge("runs_active", "Runs under way.", registry=registry).set_function(lambda: len(self._views) - 1)
         Gauge("llm_inflight", "Requests to models under way.", registry=registry).set_function(self._inflight)
         self._retries = counter("llm_retries", "Requests to models that are tried again.", "model")
+        self._waiting = counter("llm_waits", "Requests to models that waited for their turn.", "model", "reason")
         self._operations = histogram(f"{gen_ai}_duration_seconds", "Time to a model's whole answer.", OPERATION, model)
         self._firsts = histogram(
             f"{gen_ai}_time_to_first_chunk_seconds", "Time to the first piece of an answer.", OPERATION, model
@@ -142,6 +143,9 @@ class Work:
     def _llm_retry(self, _: Event, data: ev.LlmRetry, __: Change) -> None:
         self._retries.labels(self._names.of("model", data.model)).inc()
 
+    def _llm_waiting(self, _: Event, data: ev.LlmWaiting, __: Change) -> None:
+        self._waiting.labels(self._names.of("model", data.model), data.reason).inc()
+
     # --- tools, questions, MCP servers ------------------------------------------------------------------------
 
     def _tool_finished(self, _: Event, data: ev.ToolFinished, __: Change) -> None:
@@ -169,6 +173,7 @@ class Work:
         ev.LlmReasoning: _llm_piece,
         ev.LlmResponse: _llm_response,
         ev.LlmRetry: _llm_retry,
+        ev.LlmWaiting: _llm_waiting,
         ev.ToolFinished: _tool_finished,
         ev.QuestionAnswered: _question_closed,
         ev.QuestionExpired: _question_closed,

@@ -19,6 +19,7 @@ from ....protocol.chat import AssistantTurn, ChatRequest, ImagePart, TokenUsage,
 from ....protocol.errors import ConfigError, CredentialsError, Unsupported
 from ....protocol.settings import KNOWLEDGE_TYPES, LATER_TYPES, ClientSettings, ModelSettings, Settings
 from . import anthropic, gemini, ollama, openai, providers, weights
+from .allowance import Rules
 from .codec import Codec
 from .engines import require_engine
 from .local import LocalCodec
@@ -58,7 +59,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         engine: path of the weights that a local engine has to load, else None.
         proxy: URL, `-` for none at all, empty for what the environment says.
         connect_timeout: seconds.
-        max_concurrency: requests that may be under way at once; None for any number.
+        rules: how much may be sent.
     """
 
     id: str
@@ -70,7 +71,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     engine: str | None = None
     proxy: str = ""
     connect_timeout: float = 10.0
-    max_concurrency: int | None = None
+    rules: Rules = Rules()
 
     def cost(self, usage: TokenUsage) -> float:
         """What that many tokens cost, in USD."""
@@ -255,12 +256,12 @@ class Catalog:
             api_base="",
             headers={},
             proxy="-",
-            max_concurrency=entry.max_concurrency or client.max_concurrency,
+            rules=_rules(client, entry),
         )
         if client.type == "local":
             require_engine()
             engine = str(weights.located(target.name, self._environ))
-            return msgspec.structs.replace(target, engine=engine, max_concurrency=target.max_concurrency or 1)
+            return msgspec.structs.replace(target, engine=engine)
         api_base, key = self._door(client, model)
         codec = _codec(client.type, own=api_base == openai.DEFAULT_BASE)
         return msgspec.structs.replace(
@@ -375,6 +376,14 @@ class Catalog:
         near = get_close_matches(name, names, n=1)
         hint = f"did you mean '{near[0]}:...'?" if near else f"clients are: {', '.join(names)}"
         return f"unknown chat model '{model}': models are named `client:model`; {hint}"
+
+
+def _rules(client: ClientSettings, entry: ModelSettings) -> Rules:
+    return Rules(
+        requests_per_minute=entry.requests_per_minute or client.requests_per_minute,
+        tokens_per_minute=entry.tokens_per_minute or client.tokens_per_minute,
+        max_concurrency=entry.max_concurrency or client.max_concurrency or (1 if client.type == "local" else None),
+    )
 
 
 def _codec(kind: str, *, own: bool) -> Codec:

@@ -33,6 +33,9 @@ _REPLIES = frozenset({"application/json", "text/event-stream", "application/x-nd
 """Content types of replies; anything else may be a web page."""
 
 
+OnHeaders = Callable[[httpx.Headers], None]
+
+
 class Endpoint:
     """A base URL, reached through its own transport.
 
@@ -53,21 +56,34 @@ class Endpoint:
         self._transport.connections.close()
 
     async def ask(
-        self, target: Target, headers: Mapping[str, str], request: ChatRequest, on_delta: Callable[[Delta], None]
+        self,
+        target: Target,
+        headers: Mapping[str, str],
+        request: ChatRequest,
+        on_delta: Callable[[Delta], None],
+        on_headers: OnHeaders,
     ) -> ChatReply:
         """Send `request` and wait for the whole reply; `on_delta` gets its text, in one piece.
+
+        Args:
+            on_headers: gets those of a good answer, before its body.
 
         Raises:
             CredentialsError, ModelError, UpstreamError: see `refused` and `broken`.
         """
         outgoing = target.codec.encode(request, target.name, stream=False)
-        reply = outgoing.decode(await self.post(target.id, headers, outgoing.path, outgoing.body))
+        reply = outgoing.decode(await self.post(target.id, headers, outgoing.path, outgoing.body, on_headers))
         if reply.text:
             on_delta(TextDelta(reply.text))
         return reply
 
     async def stream(
-        self, target: Target, headers: Mapping[str, str], request: ChatRequest, on_delta: Callable[[Delta], None]
+        self,
+        target: Target,
+        headers: Mapping[str, str],
+        request: ChatRequest,
+        on_delta: Callable[[Delta], None],
+        on_headers: OnHeaders,
     ) -> ChatReply:
         """Like `ask`, but `on_delta` gets every piece as it comes."""
         outgoing = target.codec.encode(request, target.name, stream=True)
@@ -77,17 +93,25 @@ class Endpoint:
             for delta in reader.feed(piece):
                 on_delta(delta)
 
-        await self._answer(target.id, headers, outgoing.path, outgoing.body, take)
+        await self._answer(target.id, headers, outgoing.path, outgoing.body, take, on_headers)
         return reader.finish()
 
-    async def post(self, id: str, headers: Mapping[str, str], path: str, body: bytes) -> bytes:
+    async def post(
+        self, id: str, headers: Mapping[str, str], path: str, body: bytes, on_headers: OnHeaders | None = None
+    ) -> bytes:
         """The whole answer to any request in JSON, for the model called `id`; raises like `ask`."""
         pieces: list[bytes] = []
-        await self._answer(id, headers, path, body, pieces.append)
+        await self._answer(id, headers, path, body, pieces.append, on_headers)
         return b"".join(pieces)
 
     async def _answer(
-        self, id: str, headers: Mapping[str, str], path: str, body: bytes, take: Callable[[bytes], object]
+        self,
+        id: str,
+        headers: Mapping[str, str],
+        path: str,
+        body: bytes,
+        take: Callable[[bytes], object],
+        on_headers: OnHeaders | None,
     ) -> None:
         """Hand on the body of the answer to a request, if it is a good one; its connection is settled at the end."""
         url = self._url(path)
@@ -104,6 +128,8 @@ class Endpoint:
             try:
                 if response.status_code >= 300:
                     refused(id, response, await _whole(response))
+                if on_headers is not None:
+                    on_headers(response.headers)
                 content_type = response.headers.get("content-type", "")
                 if content_type.partition(";")[0] in _REPLIES:
                     await _each_piece(response, take)

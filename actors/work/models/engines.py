@@ -4,7 +4,7 @@ The kernel's pool does the sharing and the restarts: never two starts for one fi
 `Breaker` allows it, an end when it has been idle for a while. Give one `LocalEngines` to the gateway:
 
     engines = LocalEngines(root, os.environ)
-    gateway = Gateway(settings, os.environ, engines=engines)
+    gateway = Gateway(root, settings, os.environ, engines=engines)
 """
 
 from __future__ import annotations

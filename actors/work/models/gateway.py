@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import random
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
@@ -30,8 +31,14 @@ from ...io.imports import imported
 from .catalog import Catalog, Choice, Target
 from .endpoints import Endpoints
 from .engines import LocalEngines
+from .limiter import Gates, Waiting, too_many
+from .rate_headers import remaining_in
 
 if TYPE_CHECKING:
+    import httpx
+
+    from ....supervisors.root import Root
+    from .allowance import Remaining
     from .client import Endpoint
 
 OnDelta = Callable[[Delta], None]
@@ -56,6 +63,11 @@ _NOTHING = nullcontext()
 class Emitter(Protocol):
     """Emits events about itself; the kernel's `Actor` is one."""
 
+    @property
+    def path(self) -> str:
+        """Where it stands in the tree; actors with the same beginning are of one run."""
+        ...
+
     def emit(self, data: events.EventData, *, id: str = "", corr: str = "") -> None:
         """Publish an event."""
         ...
@@ -65,6 +77,7 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
     """Reaches every model that the settings and the environment know.
 
     Args:
+        root: limiters live under it.
         settings: what `config.yaml` says.
         environ: the environment: keys, base URLs, proxies, cache directory.
         engines: gives out local engines; without it `local:` models are refused.
@@ -78,6 +91,7 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
 
     def __init__(
         self,
+        root: Root,
         settings: Settings,
         environ: Mapping[str, str],
         *,
@@ -90,7 +104,7 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
         self._engines = engines
         self._rng = rng if rng is not None else random.Random()  # noqa: S311  (jitter, no secret)
         self._endpoints = Endpoints(environ)
-        self._limits: dict[str, trio.Semaphore] = {}
+        self._gates = Gates(root, self._rng.random)
         self._calls = 0
 
     async def __aexit__(
@@ -134,6 +148,7 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
         attempts: int | Retry = 3,
         deadline: float = math.inf,
         need_text: bool = False,
+        may_wait: bool = True,
     ) -> ChatReply:
         """Ask a model and wait for its whole reply.
 
@@ -149,6 +164,8 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
                 those are and how long to wait, too.
             deadline: on `trio.current_time()`'s clock.
             need_text: a reply without text and tool calls counts as an error that may pass.
+            may_wait: a request that is one too many for the provider waits for its turn, however long that takes, and
+                is no failed try. Else it is an UpstreamError.
 
         Raises:
             ConfigError, CredentialsError: the model or its key is missing.
@@ -164,7 +181,8 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
         target = self.catalog.target(request.model or self.choice().model)
         self._calls += 1
         asked, id = target.complete(request, self._settings), f"llm-{self._calls}"
-        call = _Call(me, id, target, asked, on_delta, on_usage, need_text, self._settings.stream)
+        may_stream = self._settings.stream
+        call = _Call(me, id, self._calls, target, asked, on_delta, on_usage, need_text, may_stream, may_wait)
         try:
             with _NOTHING if deadline == math.inf else trio.move_on_at(deadline):  # a scope costs a kilobyte
                 return await retried(
@@ -192,11 +210,27 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
 
     async def _try(self, call: _Call, attempt: int) -> ChatReply:
         target = call.target
-        async with self._place(target):
-            if target.engine is None:
-                reply = await self._send(call, target.api_base, target.headers, attempt)
-            else:
-                reply = await self._send_to_engine(call, target.engine, attempt)
+        gate = await self._gates.of(target)
+        reply: ChatReply | None = None
+        while reply is None:
+            await gate.admit(call.ticket, call.me.path, call.tokens, call.waits)
+            refused: UpstreamError | None = None
+            try:
+                if target.engine is None:
+                    reply = await self._send(call, target.api_base, target.headers, attempt)
+                else:
+                    reply = await self._send_to_engine(call, target.engine, attempt)
+            except UpstreamError as error:
+                if not too_many(error):
+                    raise
+                refused = error
+            finally:
+                if refused is not None:
+                    gate.refused(call.ticket, refused.retry_after)
+                else:
+                    gate.done(call.ticket, None if reply is None else _tokens(reply.usage), call.remaining)
+            if refused is not None:
+                call.is_refused(refused)
         usage = countable(reply.usage)
         reply = msgspec.structs.replace(reply, model=target.id, usage=usage, cost=target.cost(usage))
         call.ends(reply)
@@ -215,26 +249,19 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
         with self._endpoints.lease(api_base, call.target.proxy, call.target.connect_timeout) as endpoint:
             return await call.send(endpoint, headers, attempt)
 
-    def _place(self, target: Target) -> AbstractAsyncContextManager[None]:
-        """One of the model's places; a try holds it, the wait between two tries does not."""
-        if target.max_concurrency is None:
-            return _NOTHING
-        limit = self._limits.get(target.id)
-        if limit is None:
-            limit = self._limits[target.id] = trio.Semaphore(target.max_concurrency)
-        return limit
-
 
 @dataclass(eq=False, repr=False)  # its headers hold the key
 class _Call:
     me: Emitter
     id: str
+    ticket: int
     target: Target
     request: ChatRequest
     on_delta: OnDelta | None
     on_usage: OnUsage | None
     need_text: bool
     may_stream: bool
+    may_wait: bool
 
     def __post_init__(self) -> None:
         wanted = self.on_delta is not None and self.may_stream if self.request.stream is None else self.request.stream
@@ -243,6 +270,8 @@ class _Call:
         self._heard = False
         self._asked = False
         self._began = 0.0
+        self._refusal = ""
+        self.remaining: Remaining | None = None
 
     def emit(self, data: events.EventData) -> None:
         self.me.emit(data, id=self.id)
@@ -250,7 +279,39 @@ class _Call:
     def send(self, endpoint: Endpoint, headers: Mapping[str, str], attempt: int) -> Coroutine[Any, Any, ChatReply]:
         self._begins(attempt)
         ask = endpoint.stream if self.stream else endpoint.ask
-        return ask(self.target, headers, self.request, self.hears)
+        return ask(self.target, headers, self.request, self.hears, self.reads)
+
+    def reads(self, headers: httpx.Headers) -> None:
+        """The headers of a reply."""
+        self.remaining = remaining_in(headers, time.time())
+
+    def tokens(self) -> int:
+        """About how many it takes, as providers count them beforehand: four characters each, and what may be said."""
+        request = self.request
+        texts = (
+            len(request.system) + len(msgspec.json.encode(request.messages)) + len(msgspec.json.encode(request.tools))
+        )
+        return texts // 4 + (request.max_tokens or 0)
+
+    def waits(self, waiting: Waiting) -> None:
+        """It is not its turn yet."""
+        about, self._refusal = self._refusal, ""
+        if waiting.why == "concurrency" and not about:
+            return
+        seconds = waiting.seconds or 0.0
+        if not self.may_wait:
+            words = about or f"{self.target.id}: the provider allows no more requests now"
+            error = UpstreamError(f"{words}; the next may go out in {seconds:.1f} s", retry_after=seconds)
+            error.transient = False  # another try would have to wait as well
+            raise error
+        self.emit(events.LlmWaiting(model=self.target.id, wait=seconds, reason=waiting.why, error=about))
+
+    def is_refused(self, error: UpstreamError) -> None:
+        """It gets in line again."""
+        self._refusal = str(error)
+        if not self.may_wait:
+            error.transient = False  # another try would have to wait
+            raise error
 
     def _begins(self, attempt: int) -> None:
         self._began = trio.current_time()
@@ -307,6 +368,11 @@ class _Call:
         if not self.request.tools:
             named = ", ".join(f"'{call.name}'" for call in reply.tool_calls)
             raise UpstreamError(f"{reply.model} said nothing and called tools that nobody offered: {named}"[:300])
+
+
+def _tokens(usage: TokenUsage) -> int:
+    counted = countable(usage)
+    return counted.input_tokens + counted.output_tokens
 
 
 def countable(usage: TokenUsage) -> TokenUsage:

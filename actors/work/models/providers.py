@@ -137,6 +137,8 @@ def client_of(
         api_key=api_key or "",
         extra=own.extra,
         max_concurrency=own.max_concurrency,
+        requests_per_minute=own.requests_per_minute,
+        tokens_per_minute=own.tokens_per_minute,
     )
 
 

@@ -105,6 +105,13 @@ const STEPS = {
       level: "warning",
       text: `${data.model}: try ${data.attempt} failed, the next in ${data.wait.toFixed(1)} s. ${data.error}`,
     }),
+  "llm.waiting": (work, data, event) => {
+    if (data.error)
+      work.add("note", event, {
+        level: "info",
+        text: `${data.model} waits ${data.wait.toFixed(1)} s for its turn. ${data.error}`,
+      });
+  },
   "tool.call.started": (work, data, event) =>
     work.begin("tool", event, {
       actor: caller(event),

@@ -280,18 +280,19 @@ async def test_a_parent_that_ends_at_any_moment_leaves_nothing(
 # --- long output ----------------------------------------------------------------------------------------------
 
 
-def gateway(server: FakeModels) -> Gateway:
+def gateway(root: Root, server: FakeModels) -> Gateway:
     client = ClientSettings(type="openai-compatible", name="fake", api_base=server.openai_base, api_key="k")
-    return Gateway(Settings(model="fake:big", clients=(client,)), {}, rng=random.Random(1))
+    return Gateway(root, Settings(model="fake:big", clients=(client,)), {}, rng=random.Random(1))
 
 
 async def collected(server: FakeModels, output: str, **config: Any) -> str:
-    context = context_of({"says": says}, gateway=gateway(server), limits=Limits())
-    async with Root() as root, parent(root, {}, context=context, **config) as boss:
-        id = await boss.spawn("says", output)
-        result = await boss.call("agent__collect", id=id)
-        assert boss.record.children[0].output == output, "the record keeps all of it"
-        await context.gateway.aclose()
+    async with Root() as root:
+        context = context_of({"says": says}, gateway=gateway(root, server), limits=Limits())
+        async with parent(root, {}, context=context, **config) as boss:
+            id = await boss.spawn("says", output)
+            result = await boss.call("agent__collect", id=id)
+            assert boss.record.children[0].output == output, "the record keeps all of it"
+            await context.gateway.aclose()
     return str(result["output"])
 
 
@@ -330,16 +331,17 @@ async def test_without_a_summary_the_parent_gets_the_text_cut_and_is_told(fake_m
 
 async def test_a_summary_that_is_interrupted_does_not_lose_the_result(fake_model: FakeModels) -> None:
     fake_model.script(Reply(hold=trio.Event()))
-    context = context_of({"says": says}, gateway=gateway(fake_model))
-    async with Root() as root, parent(root, {}, context=context) as boss:
-        id = await boss.spawn("says", "x" * 5000)
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(lambda: boss.call("agent__collect", id=id))
-            while not fake_model.requests:
-                await trio.sleep(0.001)
-            assert boss.team.children == {}
-            collecting = boss.me.child("agent__collect")
-            assert collecting is not None
-            collecting.interrupt()
-        assert boss.team.children[id].record.output == "x" * 5000
-        await context.gateway.aclose()
+    async with Root() as root:
+        context = context_of({"says": says}, gateway=gateway(root, fake_model))
+        async with parent(root, {}, context=context) as boss:
+            id = await boss.spawn("says", "x" * 5000)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(lambda: boss.call("agent__collect", id=id))
+                while not fake_model.requests:
+                    await trio.sleep(0.001)
+                assert boss.team.children == {}
+                collecting = boss.me.child("agent__collect")
+                assert collecting is not None
+                collecting.interrupt()
+            assert boss.team.children[id].record.output == "x" * 5000
+            await context.gateway.aclose()

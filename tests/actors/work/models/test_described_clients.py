@@ -7,11 +7,11 @@ import json
 import pytest
 import trio
 from fake_models import FakeModels, Reply
+from gateways import Silent, reaching
 
 from callboard.actors.work.models.anthropic import AnthropicCodec
 from callboard.actors.work.models.catalog import Catalog
 from callboard.actors.work.models.codec import Codec
-from callboard.actors.work.models.gateway import Gateway
 from callboard.actors.work.models.ollama import OllamaCodec
 from callboard.actors.work.models.openai import OpenAiCodec
 from callboard.actors.work.models.providers import client_of, withheld
@@ -23,11 +23,6 @@ from callboard.supervisors import Backoff, Retry
 HELLO = ChatRequest(messages=(UserTurn("hello"),))
 LAB = ClientSettings(type="claude", name="lab", api_base="http://lab/v1", api_key="lab-key")
 SETTINGS = Settings(clients=(LAB,))
-
-
-class Silent:
-    def emit(self, data: object, *, id: str = "", corr: str = "") -> None:
-        pass
 
 
 # --- which is meant ---------------------------------------------------------------------------------------
@@ -141,7 +136,7 @@ def test_the_same_client_has_one_name_and_another_another() -> None:
 
 
 async def test_those_who_describe_the_same_share_its_connections(fake_model: FakeModels) -> None:
-    async with Gateway(Settings(), {}) as gateway:
+    async with reaching(Settings()) as gateway:
         for key in ("a", "a", "b"):
             client = client_of("openai", fake_model.openai_base, key, Settings(), {})
             assert client is not None
@@ -180,7 +175,7 @@ async def test_tries_are_as_somebody_says(fake_model: FakeModels, autojump_clock
         backoff=Backoff(first=9.0, jitter=0.0),
         retryable=lambda error: isinstance(error, ModelError) and error.status == 418,
     )
-    async with Gateway(settings, {}) as gateway:
+    async with reaching(settings) as gateway:
         fake_model.script(Reply(status=418), Reply(status=418), "tea")
         began = trio.current_time()
         assert (await gateway.chat(Silent(), request, attempts=passes)).text == "tea"

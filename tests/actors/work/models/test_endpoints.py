@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 import trio
 import trio.testing
 from fake_models import FakeModels
+from gateways import Silent, reaching
 
 from callboard.actors.work.models import endpoints
 from callboard.actors.work.models.endpoints import Endpoints
-from callboard.actors.work.models.gateway import Gateway
 from callboard.protocol.chat import ChatRequest, UserTurn
 from callboard.protocol.settings import ClientSettings, Settings
-
-
-class Quiet:
-    """An emitter that keeps nothing."""
-
-    def emit(self, *_: Any, **__: Any) -> None:
-        return
 
 
 def at(number: int) -> tuple[str, str, float]:
@@ -53,10 +45,10 @@ async def test_connections_to_base_urls_that_are_used_no_more_are_closed(
         ClientSettings(type="openai-compatible", name=f"c{number}", api_base=f"http://127.0.0.1:{server(number)}/v1")
         for number in range(3)
     )
-    async with Gateway(Settings(clients=clients), {}) as models:
+    async with reaching(Settings(clients=clients)) as models:
         for number in range(3):
             request = ChatRequest(model=f"c{number}:m", messages=(UserTurn("hello"),))
-            assert (await models.chat(Quiet(), request)).text == "hi"
+            assert (await models.chat(Silent(), request)).text == "hi"
         with trio.fail_after(30):
             await over.wait()
         assert closed == [0]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import gzip
 import math
-import random
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import httpx
@@ -13,20 +13,23 @@ import pytest
 import trio
 import trio.testing
 from fake_models import FakeModels, Reply
+from gateways import reaching
 
 from callboard.actors.io.http.refusal import retry_after
 from callboard.actors.work.models import client as client_module
-from callboard.actors.work.models.gateway import BACKOFF, Gateway
+from callboard.actors.work.models.gateway import Gateway
 from callboard.protocol.chat import ChatRequest, Restarted, TextDelta, TokenUsage, Tool, UserTurn
 from callboard.protocol.errors import BudgetReached, ConfigError, CredentialsError, ModelError, TimedOut, UpstreamError
-from callboard.protocol.events import EventData, LlmDelta, LlmRequest, LlmResponse, LlmRetry, UsageUpdate
+from callboard.protocol.events import EventData, LlmDelta, LlmRequest, LlmResponse, LlmRetry, LlmWaiting, UsageUpdate
 from callboard.protocol.settings import ClientSettings, ModelSettings, Settings
 
 HELLO = ChatRequest(messages=(UserTurn("hello"),))
 
 
 class Recorder:
-    """Keeps the events; `on_retry` is called with the wait of every retry."""
+    """Keeps the events; `on_retry` is called with the wait of every retry, and of every wait for one's turn."""
+
+    path = "/run"
 
     def __init__(self, on_retry: Callable[[float], None] | None = None) -> None:
         self.events: list[EventData] = []
@@ -36,14 +39,16 @@ class Recorder:
     def emit(self, data: EventData, *, id: str = "", corr: str = "") -> None:
         self.events.append(data)
         self.ids.add(id)
-        if isinstance(data, LlmRetry) and self._on_retry is not None:
+        if isinstance(data, LlmRetry | LlmWaiting) and self._on_retry is not None:
             self._on_retry(data.wait)
 
     def of(self, kind: type[EventData]) -> list[Any]:
         return [event for event in self.events if isinstance(event, kind)]
 
 
-def gateway(server: FakeModels, *, model: ModelSettings | None = None, **fields: Any) -> Gateway:
+def gateway(
+    server: FakeModels, *, model: ModelSettings | None = None, **fields: Any
+) -> AbstractAsyncContextManager[Gateway]:
     client = ClientSettings(
         type="openai-compatible",
         name="fake",
@@ -51,7 +56,7 @@ def gateway(server: FakeModels, *, model: ModelSettings | None = None, **fields:
         api_key="sk-test",
         models=(model,) if model else (),
     )
-    return Gateway(Settings(model="fake:model", clients=(client,), **fields), {}, rng=random.Random(1))
+    return reaching(Settings(model="fake:model", clients=(client,), **fields), seed=1)
 
 
 @pytest.fixture
@@ -136,28 +141,43 @@ async def test_an_empty_account_is_not_waited_for(fake_model: FakeModels) -> Non
 
 async def test_nobody_listening_is_a_passing_error() -> None:
     client = ClientSettings(type="openai-compatible", name="gone", api_base="http://127.0.0.1:1/v1")
-    async with Gateway(Settings(clients=(client,)), {}) as models:
+    async with reaching(Settings(clients=(client,))) as models:
         with pytest.raises(UpstreamError, match=r"127\.0\.0\.1:1 can't be reached: Connection refused"):
             await models.chat(Recorder(), ChatRequest(model="gone:m", messages=HELLO.messages), attempts=1)
 
 
-async def test_what_the_provider_asks_for_is_waited(
+async def test_what_the_provider_asks_for_is_waited_and_is_no_failed_try(
     fake_model: FakeModels, jumping: Recorder, mock_clock: trio.testing.MockClock
 ) -> None:
     fake_model.script(Reply(status=429, error="busy", headers={"retry-after": "7"}), "fine")
     async with gateway(fake_model) as models:
-        await models.chat(jumping, HELLO)
-    (retry,) = jumping.of(LlmRetry)
-    assert 7 <= retry.wait <= 7 + BACKOFF.first
-    assert trio.current_time() == pytest.approx(retry.wait)
+        await models.chat(jumping, HELLO, attempts=1)
+    (waiting,) = jumping.of(LlmWaiting)
+    assert (waiting.wait, waiting.reason) == (pytest.approx(7), "refused")
+    assert "busy (HTTP 429)" in waiting.error
+    assert jumping.of(LlmRetry) == []
+    assert trio.current_time() == pytest.approx(7)
 
 
-async def test_a_provider_that_asks_for_an_hour_is_not_waited_for(fake_model: FakeModels) -> None:
+async def test_a_provider_that_asks_for_an_hour_is_waited_for_as_long_as_the_caller_has_time(
+    fake_model: FakeModels, jumping: Recorder, mock_clock: trio.testing.MockClock
+) -> None:
     fake_model.script(Reply(status=429, error="busy", headers={"retry-after": "3600"}))
     async with gateway(fake_model) as models:
-        with pytest.raises(UpstreamError) as caught:
-            await models.chat(Recorder(), HELLO)
-    assert caught.value.retry_after == 3600
+        with pytest.raises(TimedOut):
+            await models.chat(jumping, HELLO, deadline=trio.current_time() + 60)
+    assert [waiting.wait for waiting in jumping.of(LlmWaiting)] == [pytest.approx(3600)]
+
+
+async def test_who_may_not_wait_is_told_at_once(fake_model: FakeModels) -> None:
+    fake_model.script(Reply(status=429, error="busy", headers={"retry-after": "3600"}))
+    async with gateway(fake_model) as models:
+        for _ in range(2):  # the second one is not even sent
+            with pytest.raises(UpstreamError, match=r"busy|allows no more requests now") as caught:
+                await models.chat(Recorder(), HELLO, may_wait=False)
+            assert caught.value.exit_code == 6
+            assert caught.value.retry_after == pytest.approx(3600, abs=5)
+    assert len(fake_model.requests) == 1
 
 
 @pytest.mark.parametrize(
@@ -464,7 +484,7 @@ async def test_a_local_model_without_engines_is_refused(tmp_path: Any) -> None:
     weights = tmp_path / "tiny.gguf"
     weights.write_bytes(b"GGUF")
     pytest.importorskip("xllamacpp", reason="the extra `local` is not installed")
-    async with Gateway(Settings(), {}) as models:
+    async with reaching(Settings()) as models:
         with pytest.raises(ConfigError, match="no local engine can be started"):
             models.check(f"local:{weights}")
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from fake_models import FakeModels, Reply
+from gateways import Silent, reaching
 
-from callboard.actors.work.models.gateway import Gateway
 from callboard.actors.work.models.gemini import GeminiCodec
 from callboard.protocol.chat import (
     AssistantTurn,
@@ -34,13 +34,6 @@ ADD = Tool(
 )
 NOW = Tool(name="now", description="The time")
 HELLO = ChatRequest(messages=(UserTurn("hello"),))
-
-
-class Silent:
-    """Somebody whom nobody listens to."""
-
-    def emit(self, data: object, *, id: str = "", corr: str = "") -> None:
-        pass
 
 
 def sent(request: ChatRequest) -> dict[str, Any]:
@@ -249,7 +242,7 @@ async def test_the_gateway_reaches_it_with_its_key(fake_model: FakeModels) -> No
     settings, problems = read_settings(clients, "config.yaml", {})
     assert not problems
     fake_model.script(Reply(raw=json.dumps(chunk({"text": "hi"}, stop="STOP", **USED)).encode()))
-    async with Gateway(settings, {}) as gateway:
+    async with reaching(settings) as gateway:
         reply = await gateway.chat(Silent(), ChatRequest(model="gemini:flash", messages=HELLO.messages))
     assert (reply.text, reply.model, reply.usage.output_tokens) == ("hi", "gemini:flash", 8)
     (request,) = fake_model.requests

@@ -15,6 +15,7 @@ import jsonschema
 import msgspec
 import pytest
 import trio
+from gateways import Silent
 
 from callboard.actors.work.models import engines, weights
 from callboard.actors.work.models.engines import LocalEngines
@@ -165,11 +166,6 @@ SERVER = """
 """
 
 
-class Silent:
-    def emit(self, data: object, *, id: str = "", corr: str = "") -> None:
-        pass
-
-
 @asynccontextmanager
 async def local_gateway(tmp_path: Path, model: str) -> AsyncIterator[tuple[Gateway, str]]:
     """A gateway whose local engine is the script above, told that the model file is `model`."""
@@ -184,7 +180,7 @@ async def local_gateway(tmp_path: Path, model: str) -> AsyncIterator[tuple[Gatew
 
     async with Root() as root:
         local = Plain(root, {"PATH": os.environ["PATH"]}, server=script)
-        async with Gateway(Settings(), {}, engines=local) as gateway:
+        async with Gateway(root, Settings(), {}, engines=local) as gateway:
             yield gateway, f"local:{file}"
 
 
@@ -282,7 +278,7 @@ async def test_the_real_model_talks_keeps_a_schema_and_chooses_a_tool() -> None:
         "additionalProperties": False,
     }
     deltas: list[Any] = []
-    async with Root() as root, Gateway(Settings(), os.environ, engines=LocalEngines(root, os.environ)) as gateway:
+    async with Root() as root, Gateway(root, Settings(), os.environ, engines=LocalEngines(root, os.environ)) as gateway:
         hello = ChatRequest(model="local:smollm2", messages=(UserTurn("Say hello."),), max_tokens=12)
         reply = await gateway.chat(Silent(), hello, on_delta=deltas.append)
         assert reply.text == "".join(delta.text for delta in deltas) != ""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from fake_models import FakeModels, Reply
+from gateways import Silent, reaching
 
-from callboard.actors.work.models.gateway import Gateway
 from callboard.actors.work.models.pages import LOOKED_AT, NoPage
 from callboard.protocol.chat import ChatReply, ChatRequest, Delta, UserTurn
 from callboard.protocol.errors import ModelError, UpstreamError
@@ -17,13 +17,6 @@ HTML = {"content-type": "text/html; charset=utf-8"}
 HELLO = ChatRequest(messages=(UserTurn("hello"),))
 
 
-class Silent:
-    """Hears nothing."""
-
-    def emit(self, data: object, *, id: str = "", corr: str = "") -> None:
-        pass
-
-
 def hears(_: Delta) -> None:
     """Asks for a stream by being there."""
 
@@ -31,7 +24,7 @@ def hears(_: Delta) -> None:
 async def asked(server: FakeModels, *, streamed: bool, type: str = "openai-compatible") -> ChatReply:
     base = server.openai_base.replace("://", "://user:secret@")
     client = ClientSettings(type=type, name="fake", api_base=base, api_key="sk")
-    async with Gateway(Settings(model="fake:m", clients=(client,)), {}) as gateway:
+    async with reaching(Settings(model="fake:m", clients=(client,))) as gateway:
         return await gateway.chat(Silent(), HELLO, on_delta=hears if streamed else None)
 
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 from fake_models import FakeModels, Reply, Request, body_of
+from gateways import Silent, reaching
 from hypothesis import given
 from hypothesis import strategies as st
 
 from callboard.actors.work.models.anthropic import AnthropicCodec
 from callboard.actors.work.models.codec import Codec
-from callboard.actors.work.models.gateway import Gateway
 from callboard.actors.work.models.ollama import OllamaCodec, OllamaReader
 from callboard.actors.work.models.openai import OpenAiCodec
 from callboard.protocol.chat import (
@@ -50,13 +50,6 @@ HELLO = ChatRequest(messages=(UserTurn("hello"),))
 
 def sent(codec: Codec, request: ChatRequest, *, stream: bool = False) -> dict[str, Any]:
     return json.loads(codec.encode(request, "m", stream=stream).body)
-
-
-class Silent:
-    """Somebody whom nobody listens to."""
-
-    def emit(self, data: object, *, id: str = "", corr: str = "") -> None:
-        pass
 
 
 # --- what goes out ----------------------------------------------------------------------------------------
@@ -244,7 +237,7 @@ async def ask(
     settings, problems = read_settings(server.config(type=kind), "config.yaml", {})
     assert problems == []
     deltas: list[Any] = []
-    async with Gateway(settings, {}) as gateway:
+    async with reaching(settings) as gateway:
         reply = await gateway.chat(Silent(), request, on_delta=deltas.append if stream else None, attempts=1)
     return reply, deltas
 

@@ -1,0 +1,277 @@
+"""One actor for each model and key, which says when a request may go out; `allowance` decides, here is who waits.
+
+    gateway                             limiter of `openai:gpt-4o`
+      Admit(ticket, run, tokens)   ->
+                                   <-   Admitted, or Waiting(seconds, why): then
+      Await(ticket)                ->
+                                   <-   Admitted, when it is its turn
+      Done(ticket, ...)            ->        it was answered, or came to nothing
+      Refused(ticket, ...)         ->        there were too many: all wait, and this one asks again
+
+A request that was refused is not a failed try: it gets in line again in the place of its age. Those of one run go out
+first come, first served, and runs take turns, so that a map of a thousand items does not hold up a single question.
+
+Where nothing is limited an `Admitted` is for good: `Gate`, which is the gateway's side, only tells that a request is
+`Sent`, and does not ask for the next one until one of its requests is refused. Limiters live under a supervisor of the
+kernel; what one knew is lost with a crash, and found out again.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+import random
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import msgspec
+import trio
+
+from ....protocol.errors import UpstreamError
+from ....supervisors.supervisor import ChildSpec, Supervisor
+from .allowance import Allowance, Pass, Remaining, Rules
+
+if TYPE_CHECKING:
+    from ....supervisors import Ref
+    from ....supervisors.actor import Actor
+    from ....supervisors.ref import Request
+    from ....supervisors.root import Root
+    from .catalog import Target
+
+Why = Literal["refused", "rate", "concurrency"]
+"""Why a request waits: one was refused, so many per minute are allowed, so many at once are allowed."""
+
+BOUND = 1 << 30
+"""Mail of a limiter: every message belongs to a request that is under way, and there are no more than of those."""
+
+REFUSALS = frozenset({429, 529})
+"""Statuses that say that there were too many requests; 503 says so, too, if it speaks of load."""
+
+
+class Admit(msgspec.Struct, frozen=True):
+    """May this request go out? The older it is, the lower its ticket. `tokens` is about what it takes."""
+
+    ticket: int
+    run: str
+    tokens: int
+
+
+class Await(msgspec.Struct, frozen=True):
+    """Tell me when it is the turn of this request."""
+
+    ticket: int
+
+
+class Sent(msgspec.Struct, frozen=True):
+    """A request goes out that did not have to ask."""
+
+    ticket: int
+    tokens: int
+
+
+class Done(msgspec.Struct, frozen=True):
+    """A request is over. `used` tokens, or None: it came to nothing."""
+
+    ticket: int
+    used: int | None
+    remaining: Remaining | None = None
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """The provider has refused a request, since there were too many; seconds that it wants us to wait, if it said."""
+
+    ticket: int
+    retry_after: float | None
+
+
+class Look(msgspec.Struct, frozen=True):
+    """It is time for the next one."""
+
+
+Message: TypeAlias = Admit | Await | Sent | Done | Refused | Look
+
+
+class Admitted(msgspec.Struct, frozen=True):
+    """The request may go out; `unlimited`: so may all others, until one is refused."""
+
+    unlimited: bool = False
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """It has to wait, and so many seconds at least; None: until another one is over."""
+
+    seconds: float | None
+    why: Why
+
+
+def too_many(error: UpstreamError) -> bool:
+    """Whether the provider has refused a request because there were too many."""
+    return error.status in REFUSALS or (error.status == 503 and "overload" in str(error).lower())
+
+
+async def limiter(me: Actor[Message], rules: Rules, rand: Callable[[], float]) -> None:
+    """The actor."""
+    line = _Line(me, rules, rand)
+    async for message in me:
+        match message:
+            case Admit():
+                line.admit(message)
+            case Await():
+                line.wait(message.ticket)
+            case Sent():
+                line.sent(message)
+            case Done() | Refused():
+                line.over(message)
+                line.let_go()
+            case Look():
+                line.timed = False
+                line.let_go()
+
+
+class _Line:
+    """Requests that wait: by run, the oldest first; the runs take turns."""
+
+    def __init__(self, me: Actor[Message], rules: Rules, rand: Callable[[], float]) -> None:
+        self._me = me
+        self._allowance = Allowance(rules, trio.current_time(), rand)
+        self._under_way: dict[int, Pass] = {}
+        self._runs: OrderedDict[str, list[tuple[int, int]]] = OrderedDict()  # heaps of tickets and tokens
+        self._asked: dict[int, Request | None] = {}  # of each ticket in the line, who awaits it
+        self.timed = False  # a `Look` will come
+
+    def admit(self, asked: Admit) -> None:
+        request = self._me.take_request()
+        if not request.waits:
+            return
+        now = trio.current_time()
+        wait = self._allowance.wait(asked.tokens, now)
+        if wait == 0.0 and not self._asked:
+            self._under_way[asked.ticket] = self._allowance.send(asked.tokens, now)
+            request.reply(Admitted(self._allowance.unlimited))
+            return
+        heapq.heappush(self._runs.setdefault(asked.run, []), (asked.ticket, asked.tokens))
+        self._asked[asked.ticket] = None
+        request.reply(Waiting(wait if wait < math.inf else None, self._why(wait, now)))
+
+    def wait(self, ticket: int) -> None:
+        if ticket in self._asked:
+            self._asked[ticket] = self._me.take_request()
+            self.let_go()
+
+    def sent(self, request: Sent) -> None:
+        self._under_way[request.ticket] = self._allowance.send(request.tokens, trio.current_time())
+
+    def over(self, request: Done | Refused) -> None:
+        passed = self._under_way.pop(request.ticket, None)
+        if passed is None:
+            self._asked.pop(request.ticket, None)  # it has left the line, or is of a former life of ours
+            return
+        now = trio.current_time()
+        if isinstance(request, Refused):
+            self._allowance.refused(passed, request.retry_after, now, queued=bool(self._asked))
+        elif request.used is None:
+            self._allowance.failed()
+        else:
+            self._allowance.answered(passed, request.used, now, request.remaining)
+
+    def let_go(self) -> None:
+        """Admit those that may go out now, and see to it that the next one is not forgotten."""
+        now = trio.current_time()
+        while self._runs:
+            run, tickets = next(iter(self._runs.items()))
+            ticket, tokens = tickets[0]
+            if ticket in self._asked:
+                request = self._asked[ticket]
+                if request is None:
+                    return  # its `Await` is on its way
+                wait = self._allowance.wait(tokens, now)
+                if wait > 0.0:
+                    if wait < math.inf and not self.timed:
+                        self.timed = True
+                        self._me.tell_later(wait, Look())
+                    return
+                del self._asked[ticket]
+                if request.waits:
+                    self._under_way[ticket] = self._allowance.send(tokens, now)
+                    request.reply(Admitted())
+            heapq.heappop(tickets)
+            if tickets:
+                self._runs.move_to_end(run)
+            else:
+                del self._runs[run]
+
+    def _why(self, wait: float, now: float) -> Why:
+        if now < self._allowance.cooldown:
+            return "refused"
+        return "concurrency" if wait == math.inf else "rate"
+
+
+class Gate:
+    """The gateway's side of one limiter."""
+
+    def __init__(self, ref: Ref[Message]) -> None:
+        self._ref = ref
+        self._unlimited = False
+
+    async def admit(self, ticket: int, run: str, tokens: Callable[[], int], on_wait: Callable[[Waiting], None]) -> None:
+        """Wait until a request may go out. After this, `done` or `refused` has to be called.
+
+        Args:
+            ticket: unique among those of this model; the lower, the sooner it is its turn within its run.
+            tokens: about how many it takes; not called where nothing is limited.
+            on_wait: called when it has to wait; what it raises ends the wait.
+        """
+        if self._unlimited:
+            self._ref.tell_nowait(Sent(ticket, 0))
+            return
+        answer: Admitted | Waiting = await self._ref.ask(Admit(ticket, run, tokens()))
+        if isinstance(answer, Waiting):
+            try:
+                on_wait(answer)
+                answer = await self._ref.ask(Await(ticket))
+            except BaseException:  # cancelled too: it must not stay in the line
+                self._ref.tell_nowait(Done(ticket, None))
+                raise
+        self._unlimited = isinstance(answer, Admitted) and answer.unlimited
+
+    def done(self, ticket: int, used: int | None, remaining: Remaining | None = None) -> None:
+        """A request is over; `used` tokens, or None: it came to nothing, or was cancelled."""
+        if remaining is not None:
+            self._unlimited = False
+        self._ref.tell_nowait(Done(ticket, used, remaining))
+
+    def refused(self, ticket: int, retry_after: float | None) -> None:
+        """A request was refused, since there were too many."""
+        self._unlimited = False
+        self._ref.tell_nowait(Refused(ticket, retry_after))
+
+
+class Gates:
+    """The limiters of a process, made when a model is first asked.
+
+    Args:
+        root: their supervisor is an actor of it.
+        rand: source of random waits, in [0, 1).
+    """
+
+    def __init__(self, root: Root, rand: Callable[[], float] = random.random) -> None:
+        self._root = root
+        self._rand = rand
+        self._gates: dict[str, Gate] = {}
+        self._supervisor = Supervisor(intensity=10)
+        self._opening = trio.Lock()
+
+    async def of(self, target: Target) -> Gate:
+        """The one of this model. A checkpoint only the first time."""
+        gate = self._gates.get(target.id)
+        if gate is not None:
+            return gate
+        async with self._opening:
+            if target.id not in self._gates:
+                if not self._gates:
+                    await self._root.start(self._supervisor, name="limiters", link=False)
+                name = f"{len(self._gates) + 1}-{target.id.replace('/', '-')}"
+                spec = ChildSpec(name=name, body=limiter, args=(target.rules, self._rand), bound=BOUND)
+                self._gates[target.id] = Gate(await self._supervisor.start_child(spec))
+        return self._gates[target.id]
