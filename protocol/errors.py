@@ -196,6 +196,12 @@ class UpstreamError(ModelError):
         self.retry_after = retry_after
 
 
+class Stalled(UpstreamError):
+    """A model's answer has begun, and then stood still for too long."""
+
+    code = "stalled"
+
+
 # --- MCP servers -------------------------------------------------------------------------------------------
 
 

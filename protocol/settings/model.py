@@ -55,6 +55,7 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         supports_json_schema: whether the server can be asked for a reply that fits a schema.
         max_concurrency: requests to this model that may be under way at once; None for any number.
         requests_per_minute, tokens_per_minute: what the provider allows; None for what its replies tell.
+        idle_timeout: `model_idle_timeout` of this model.
         max_batch_size, max_tokens_per_chunk: of an embedding model: texts in a request, and tokens in a text.
         default_chunk_size: of an embedding model: the size of chunks where none is given, in characters.
     """
@@ -76,6 +77,7 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     max_concurrency: int | None = None
     requests_per_minute: Annotated[float, Meta(gt=0)] | None = None
     tokens_per_minute: Annotated[float, Meta(gt=0)] | None = None
+    idle_timeout: Annotated[float, Meta(ge=0)] | None = None
     max_batch_size: int | None = None
     max_tokens_per_chunk: int | None = None
     default_chunk_size: int | None = None
@@ -108,6 +110,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Attributes:
         model: `client:model`, empty for none; `model_from` says where it was chosen.
         dry_run: no request goes to a model; the reply is what would have been sent.
+        model_idle_timeout: seconds that a streamed reply may say nothing, once it has begun; 0 for any time.
         user_agent: of every request to a model; `auto` for our name and version.
         max_output_tokens: bound of every reply, unless the request has its own.
         permissions: what tools may do without asking.
@@ -138,6 +141,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     max_output_tokens: int | None = None
     stream: bool = True
     dry_run: bool = False
+    model_idle_timeout: Annotated[float, Meta(ge=0)] = 120.0
     user_agent: str = ""
     clients: tuple[ClientSettings, ...] = ()
     permissions: Permissions = {}

@@ -6,6 +6,7 @@ or `anthropic`, `gemini`, `ollama`, `local`), which needs no entry there. Everyt
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
@@ -60,6 +61,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         proxy: URL, `-` for none at all, empty for what the environment says.
         connect_timeout: seconds.
         rules: how much may be sent.
+        idle_timeout: seconds that a stream may say nothing.
     """
 
     id: str
@@ -72,6 +74,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     proxy: str = ""
     connect_timeout: float = 10.0
     rules: Rules = Rules()
+    idle_timeout: float = math.inf
 
     def cost(self, usage: TokenUsage) -> float:
         """What that many tokens cost, in USD."""
@@ -257,6 +260,7 @@ class Catalog:
             headers={},
             proxy="-",
             rules=_rules(client, entry),
+            idle_timeout=_idle_timeout(entry.idle_timeout, self._settings.model_idle_timeout),
         )
         if client.type == "local":
             require_engine()
@@ -376,6 +380,12 @@ class Catalog:
         near = get_close_matches(name, names, n=1)
         hint = f"did you mean '{near[0]}:...'?" if near else f"clients are: {', '.join(names)}"
         return f"unknown chat model '{model}': models are named `client:model`; {hint}"
+
+
+def _idle_timeout(*choices: float | None) -> float:
+    """The first that is said; 0 is none at all."""
+    chosen = next((seconds for seconds in choices if seconds is not None), 0.0)
+    return chosen or math.inf
 
 
 def _rules(client: ClientSettings, entry: ModelSettings) -> Rules:

@@ -12,9 +12,10 @@ from collections.abc import Callable, Mapping
 from typing import NoReturn
 
 import httpx
+import trio
 
 from ....protocol.chat import ChatReply, ChatRequest, Delta, TextDelta
-from ....protocol.errors import CredentialsError, ModelError, UpstreamError
+from ....protocol.errors import CredentialsError, ModelError, Stalled, UpstreamError
 from ...io.http.http1 import unpacked, unpacker_of
 from ...io.http.refusal import message_in, retry_after
 from ...io.http.transport import Exchange, TrioTransport
@@ -25,6 +26,9 @@ READ_TIMEOUT = 600.0
 """Seconds without a byte after which an answer is given up: a model may think for long before the first."""
 
 WRITE_TIMEOUT = 60.0
+
+LAST_BYTES = 5.0
+"""Seconds in which a stream has to end once its reply is complete; else its connection is closed."""
 
 MAX_REPLY = 64 * 1024 * 1024
 """Bytes of an answer, unpacked if it is compressed, beyond which it is refused."""
@@ -85,15 +89,37 @@ class Endpoint:
         on_delta: Callable[[Delta], None],
         on_headers: OnHeaders,
     ) -> ChatReply:
-        """Like `ask`, but `on_delta` gets every piece as it comes."""
+        """Like `ask`, but `on_delta` gets every piece as it comes.
+
+        Raises:
+            Stalled: it went on, or stayed open, without saying any more.
+        """
         outgoing = target.codec.encode(request, target.name, stream=True)
         reader = outgoing.reader()
+        watch = trio.CancelScope()
+
+        def begun(found: httpx.Headers) -> None:
+            watch.deadline = trio.current_time() + target.idle_timeout
+            on_headers(found)
 
         def take(piece: bytes) -> None:
+            """Progress is what the model says, and the figures at the end; comments and empty events are none."""
+            usage, moved = reader.builder.usage, False
             for delta in reader.feed(piece):
+                moved = True
                 on_delta(delta)
+            if reader.ended:
+                watch.deadline = trio.current_time() + LAST_BYTES
+            elif moved or reader.builder.usage is not usage:
+                watch.deadline = trio.current_time() + target.idle_timeout
 
-        await self._answer(target.id, headers, outgoing.path, outgoing.body, take, on_headers)
+        with watch:
+            await self._answer(target.id, headers, outgoing.path, outgoing.body, take, begun)
+        if watch.cancelled_caught and not reader.ended:
+            raise Stalled(
+                f"{target.id}: the answer stands still: nothing was said for {target.idle_timeout:g} s "
+                "(`model_idle_timeout` in config.yaml)"
+            )
         return reader.finish()
 
     async def post(

@@ -24,7 +24,7 @@ import trio
 
 from ....protocol import events
 from ....protocol.chat import ChatReply, ChatRequest, Delta, ReasoningDelta, Restarted, TextDelta, TokenUsage
-from ....protocol.errors import CallboardError, ConfigError, ModelError, TimedOut, UpstreamError
+from ....protocol.errors import CallboardError, ConfigError, ModelError, Stalled, TimedOut, UpstreamError
 from ....protocol.settings import Settings
 from ....supervisors import Backoff, Retry
 from ...io.imports import imported
@@ -220,6 +220,9 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
                     reply = await self._send(call, target.api_base, target.headers, attempt)
                 else:
                     reply = await self._send_to_engine(call, target.engine, attempt)
+            except Stalled as error:
+                error.transient = attempt == 1 and not call.heard
+                raise
             except UpstreamError as error:
                 if not too_many(error):
                     raise
@@ -267,7 +270,7 @@ class _Call:
         wanted = self.on_delta is not None and self.may_stream if self.request.stream is None else self.request.stream
         able = not self.target.model.no_stream and (self.target.codec.streams_tools or not self.request.tools)
         self.stream = wanted and able
-        self._heard = False
+        self.heard = False
         self._asked = False
         self._began = 0.0
         self._refusal = ""
@@ -329,7 +332,7 @@ class _Call:
 
     def hears(self, delta: Delta) -> None:
         if self.stream:
-            self._heard = True
+            self.heard = True
             if isinstance(delta, TextDelta):
                 self.emit(events.LlmDelta(text=delta.text))
             elif isinstance(delta, ReasoningDelta):
@@ -339,9 +342,9 @@ class _Call:
 
     def will_retry(self, attempt: int, wait: float, error: ModelError) -> None:
         self.emit(events.LlmRetry(model=self.target.id, attempt=attempt, wait=wait, error=str(error)))
-        if self._heard and self.on_delta is not None:
+        if self.heard and self.on_delta is not None:
             self.on_delta(Restarted())
-        self._heard = False
+        self.heard = False
 
     def gives_up(self, error: CallboardError) -> None:
         if self._asked:  # else nothing went out
