@@ -28,11 +28,11 @@ from ....protocol.errors import CallboardError, ConfigError, ModelError, Stalled
 from ....protocol.settings import Settings
 from ....supervisors import Backoff, Retry
 from ...io.imports import imported
+from .allowance import remaining_in
 from .catalog import Catalog, Choice, Target
 from .endpoints import Endpoints
 from .engines import LocalEngines
 from .limiter import Gates, Waiting, too_many
-from .rate_headers import remaining_in
 
 if TYPE_CHECKING:
     import httpx

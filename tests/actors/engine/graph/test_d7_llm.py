@@ -154,11 +154,12 @@ async def test_case_72_what_may_pass_is_tried_again(
 ) -> None:
     mock_clock.rate = 1000
     stage.agent(llm(SAID + "max_attempts: 2, "))
-    stage.models.script(Reply(status=429, error="Too Many"), "ok")
+    stage.models.script(Reply(status=500, error="Oh"), Reply(status=429, error="Too Many"), "ok")
     outcome = await stage.run(compat=compat)
     assert outcome.output == "ok"
-    assert len(stage.models.requests) == 2
+    assert len(stage.models.requests) == 3
     assert [data.attempt for data in stage.of("llm.retry")] == [1]
+    assert [data.reason for data in stage.of("llm.waiting")] == ["refused"], "which is no failed try"
 
 
 @pytest.mark.parametrize("attempts", [1, 3])

@@ -60,7 +60,7 @@ async def test_a_model_call_that_fails_fails_the_run_which_keeps_its_output(
 ) -> None:
     stage.agent(haiku())
     stage.models.answer_with(lambda _: reply)
-    outcome = await stage.run("frogs")
+    outcome = await stage.run("frogs", no_wait=True)
     assert outcome.error is not None
     assert says in outcome.error.message
     kept_its_output(outcome, ErrorReport(code=code, message=outcome.error.message, node="write"))

@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callboard.actors.work.models.allowance import BURST, Allowance, Level, Pass, Remaining, Rules
-from callboard.actors.work.models.rate_headers import remaining_in
+from callboard.actors.work.models.allowance import BURST, Allowance, Level, Pass, Remaining, Rules, remaining_in
 
 
 @dataclass

@@ -103,7 +103,7 @@ def test_a_model_of_the_list_brings_its_real_name_price_and_limit() -> None:
     entry = ModelSettings(name="m", real_name="real", input_price=1.0, output_price=2.0)
     client = ClientSettings(type="openai", name="o", api_key="k", models=(entry,), max_concurrency=4)
     target = catalog({}, client).target("o:m")
-    assert (target.name, target.max_concurrency) == ("real", 4)
+    assert (target.name, target.rules.max_concurrency) == ("real", 4)
     assert target.cost(TokenUsage(input_tokens=500_000, output_tokens=250_000)) == pytest.approx(1.0)
 
 
